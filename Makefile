@@ -120,7 +120,7 @@ fuzz: venv ## every parser of what others write under libFuzzer (CASES of all to
 	API_CASES=50 $(BIN)/python -m pytest -q tests/adversary/test_every_operation.py
 
 sbom: venv ## bills of materials (CycloneDX) for node, centre and preflight, in build/sbom
-	$(BIN)/python -m tools.supply.bill
+	$(BIN)/python -m tools.supply.bill_of_materials
 
 AUDIT := build/audit
 

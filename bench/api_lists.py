@@ -17,26 +17,26 @@ from functools import partial
 import msgspec
 from msgspec.structs import asdict
 
-from remediator.api import render_overview
-from remediator.api.lists import awaiting_views
-from remediator.api.render import node_list
-from remediator.api.render_jobs import NOWHERE, gpus, job, jobs
-from remediator.api.render_status import status_view
-from remediator.api.render_watch import lemons, stragglers
-from remediator.decide.budget import Budget
-from remediator.decide.settings import Settings
-from remediator.engine import Snapshot
-from remediator.model.plan import Mode
-from remediator.model.records import Answer, Incident, JobRef, NodeRecord
+from remediator.api import overview_views
+from remediator.api.detector_views import list_lemon_views, list_straggler_views
+from remediator.api.job_views import NOWHERE, find_job_view, list_gpu_views, list_job_views
+from remediator.api.list_handlers import awaiting_views
+from remediator.api.record_views import node_list_view
+from remediator.api.status_views import status_view
+from remediator.decisions.decision_settings import DecisionSettings
+from remediator.decisions.isolation_budget import IsolationBudget
+from remediator.engine.decision_engine import StateSnapshot
+from remediator.fleet.report_registry import ReportRegistry
+from remediator.model.journal_records import Answer, Incident, JobRef, NodeRecord
+from remediator.model.plan_steps import Mode
+from remediator.model.views_detectors import LemonList, StragglerList
 from remediator.model.views_jobs import GpuList, JobList
 from remediator.model.views_overview import OverviewView
-from remediator.model.views_watch import LemonList, StragglerList
-from remediator.playbook.load import SHIPPED, load_policy
-from remediator.roster import Roster
+from remediator.playbook.playbook_loader import SHIPPED, load_policy
 from vocabulary.finding import Finding, Severity, finding_id
 from vocabulary.health import Health
 from vocabulary.identity import Component, ComponentKind
-from vocabulary.wire import Gpu, RankStatus, Report
+from vocabulary.messages.wire import Gpu, RankStatus, Report
 
 NOW = 1_700_000_000.0
 GPUS = 8
@@ -44,9 +44,9 @@ TIMES = 7
 TARGET_MS = 50.0
 
 
-def fleet(nodes: int) -> tuple[Snapshot, Roster]:
+def build_fleet(nodes: int) -> tuple[StateSnapshot, ReportRegistry]:
     """A fleet at work."""
-    roster, records, findings = Roster(), {}, {}
+    roster, records, findings = ReportRegistry(), {}, {}
     for n in range(nodes):
         name, named = f"gpu-{n:05d}", "wide" if n < nodes // 6 else f"job-{n // 100}"
         ranks = tuple(
@@ -71,7 +71,7 @@ def fleet(nodes: int) -> tuple[Snapshot, Roster]:
         for i in range(2 if n % 10 == 0 else 0):
             found = _finding(name, Component(ComponentKind.GPU, f"GPU-{n}-{i}"))
             findings[found.id] = found
-    return Snapshot(nodes=records, findings=findings, incidents={}, actions={}, holds={}), roster
+    return StateSnapshot(nodes=records, findings=findings, incidents={}, actions={}, holds={}), roster
 
 
 def _finding(node: str, about: Component) -> Finding:
@@ -89,7 +89,7 @@ def _finding(node: str, about: Component) -> Finding:
     )
 
 
-def with_incidents(snapshot: Snapshot, count: int) -> Snapshot:
+def with_incidents(snapshot: StateSnapshot, count: int) -> StateSnapshot:
     """So many of the nodes with an open incident each, which waits for a person's yes."""
     names = list(snapshot.nodes)[:: max(1, len(snapshot.nodes) // max(1, count))][:count]
     found = [_finding(name, Component(ComponentKind.HOST)) for name in names]
@@ -110,32 +110,34 @@ def with_incidents(snapshot: Snapshot, count: int) -> Snapshot:
     return msgspec.structs.replace(snapshot, incidents=incidents, findings=facts)
 
 
-def overview(settings: Settings, snapshot: Snapshot, roster: Roster) -> OverviewView:
+def build_overview(settings: DecisionSettings, snapshot: StateSnapshot, roster: ReportRegistry) -> OverviewView:
     """What `GET /v1/overview` makes of it, but for what it asks the database."""
     rules = settings.policy.by_name
     seen = status_view("c", "1", settings, snapshot, roster, NOW)
-    incidents = render_overview.worst_first(snapshot)
+    incidents = overview_views.order_worst_incidents(snapshot)
     told = incidents[:20]
     return OverviewView(
-        **asdict(msgspec.structs.replace(seen, blocked=tuple(render_overview.in_order(seen.blocked, incidents)))),
-        incidents=render_overview.told_incidents(told, snapshot, {}, rules),
-        nodes=render_overview.nodes_of(told, snapshot, roster, NOW),
+        **asdict(
+            msgspec.structs.replace(seen, blocked=tuple(overview_views.order_blocked_reasons(seen.blocked, incidents)))
+        ),
+        incidents=overview_views.incident_overviews(told, snapshot, {}, rules),
+        nodes=overview_views.incident_node_views(told, snapshot, roster, NOW),
         awaiting=tuple(awaiting_views(snapshot, rules, lambda _: {})),
-        cordoned=render_overview.cordoned(snapshot),
-        untended=render_overview.untended(snapshot, roster, NOW),
-        heard=render_overview.heard(snapshot, roster, NOW),
+        cordoned=overview_views.operator_cordoned_nodes(snapshot),
+        untended=overview_views.unhealthy_unassigned_nodes(snapshot, roster, NOW),
+        heard=overview_views.report_freshness_view(snapshot, roster, NOW),
     )
 
 
-def _told(settings: Settings, snapshot: Snapshot, roster: Roster) -> bytes:
-    return msgspec.json.encode(overview(settings, snapshot, roster))
+def _told(settings: DecisionSettings, snapshot: StateSnapshot, roster: ReportRegistry) -> bytes:
+    return msgspec.json.encode(build_overview(settings, snapshot, roster))
 
 
 def main() -> int:
     """Measure every list and print a table."""
     nodes = int(sys.argv[1]) if len(sys.argv) > 1 else 12_500
-    snapshot, roster = fleet(nodes)
-    settings = Settings(load_policy([SHIPPED]), Mode.ACT, Budget())
+    snapshot, roster = build_fleet(nodes)
+    settings = DecisionSettings(load_policy([SHIPPED]), Mode.ACT, IsolationBudget())
     encode = msgspec.json.encode
     asked: dict[str, Callable[[], bytes]] = {
         "status": lambda: encode(status_view("c", "1", settings, snapshot, roster, NOW)),
@@ -143,13 +145,15 @@ def main() -> int:
             f"overview, {count} open": partial(_told, settings, with_incidents(snapshot, count), roster)
             for count in (0, 30, 600)
         },
-        "jobs": lambda: encode(JobList(NOW, jobs(snapshot, roster))),
-        "jobs/wide": lambda: encode(job(snapshot, roster, "wide")),
-        "gpus?limit=1000": lambda: encode(GpuList(NOW, gpus(snapshot, roster, NOW, "*", NOWHERE, 1000))),
-        "gpus?node=gpu-*99": lambda: encode(GpuList(NOW, gpus(snapshot, roster, NOW, "gpu-*99", NOWHERE, 1000))),
-        "nodes?limit=1000": lambda: encode(node_list(snapshot, roster, NOW, "", 1000)),
-        "lemons": lambda: encode(LemonList(lemons(snapshot))),
-        "stragglers": lambda: encode(StragglerList(stragglers(snapshot, roster))),
+        "jobs": lambda: encode(JobList(NOW, list_job_views(snapshot, roster))),
+        "jobs/wide": lambda: encode(find_job_view(snapshot, roster, "wide")),
+        "gpus?limit=1000": lambda: encode(GpuList(NOW, list_gpu_views(snapshot, roster, NOW, "*", NOWHERE, 1000))),
+        "gpus?node=gpu-*99": lambda: encode(
+            GpuList(NOW, list_gpu_views(snapshot, roster, NOW, "gpu-*99", NOWHERE, 1000))
+        ),
+        "nodes?limit=1000": lambda: encode(node_list_view(snapshot, roster, NOW, "", 1000)),
+        "lemons": lambda: encode(LemonList(list_lemon_views(snapshot))),
+        "stragglers": lambda: encode(StragglerList(list_straggler_views(snapshot, roster))),
     }
     print(f"{nodes} nodes, {nodes * GPUS} ranks, {len(snapshot.findings)} findings; CPU time, median of {TIMES}")
     slowest = 0.0

@@ -22,10 +22,12 @@ from pathlib import Path
 
 import msgspec
 
-from bench.one_node import ROOT, Node, scenario
-from remediator.decide.budget import Budget
-from remediator.decide.settings import Settings
-from remediator.model.inputs import (
+from bench.measured_node import ROOT, Node, build_scenario
+from remediator.decisions.decision_settings import DecisionSettings
+from remediator.decisions.isolation_budget import IsolationBudget
+from remediator.model.journal_records import JobRef
+from remediator.model.node_location import FILE, NodeLocation
+from remediator.model.pipeline_inputs import (
     AnyInput,
     FindingsReported,
     InventoryChanged,
@@ -33,13 +35,11 @@ from remediator.model.inputs import (
     Tick,
     TopologyObserved,
 )
-from remediator.model.places import FILE, Places
-from remediator.model.plan import Mode
-from remediator.model.records import JobRef
-from remediator.playbook.load import SHIPPED, load_policy
-from remediator.rehearsal import Rehearsal, World
-from remediator.simulate.causes import CAUSES, USERS, Cause
-from remediator.simulate.parameters import Parameters
+from remediator.model.plan_steps import Mode
+from remediator.playbook.playbook_loader import SHIPPED, load_policy
+from remediator.replay.simulated_cluster import AnswerScript, SimulatedCluster
+from remediator.simulation.failure_causes import CAUSES, USERS, FailureCause
+from remediator.simulation.simulation_parameters import SimulationParameters
 from vocabulary.finding import Finding, Severity, finding_id
 
 GPUS_PER_NODE = 8
@@ -47,12 +47,12 @@ CELLS, CELL_NODES = 10, 12_500
 DAY_S = 86400.0
 RACK_NODES, SWITCH_NODES = 8, 64
 JOB_NODES = (*(256,) * 16, *(64,) * 100)  # of one cell; what is left over is free
-PUBLISHED = Parameters()
+PUBLISHED = SimulationParameters()
 BURST_NODES, BURST_S = 1000, 60.0
 LARGE_JOBS = (256, 1024, 4096, 12_500)  # nodes of one job that is told to leave
 LEAVES_WITHIN_S = 600.0
 TICKS_TIMED = 40
-TICKS_PER_S = 4  # the engine looks at the time at least so often (`TICK_S` in remediator/engine.py)
+TICKS_PER_S = 4  # the engine looks at the time at least so often (`TICK_S` in remediator/engine/decision_engine.py)
 EPOCH_S = 1_000_000_000.0
 
 
@@ -80,7 +80,7 @@ class Day(msgspec.Struct, frozen=True, kw_only=True):
     memory_mib: float
 
 
-def day(ask: Ask) -> Day:
+def run_day(ask: Ask) -> Day:
     """Run it, in this process."""
     empty = _resident_mib()
     rehearsal = _begun()
@@ -119,24 +119,26 @@ def large_job(nodes: int) -> float:
     return _timed(lambda: _leave(rehearsal))
 
 
-def _leave(rehearsal: Rehearsal) -> None:
+def _leave(rehearsal: SimulatedCluster) -> None:
     rehearsal.tell(_reported(_name(0), CAUSES[0], 0, rehearsal.now + 1.0))
     rehearsal.run(rehearsal.now + LEAVES_WITHIN_S)
     assert not rehearsal.state.nodes[_name(0)].jobs, "the job never left"
 
 
-def _begun() -> Rehearsal:
+def _begun() -> SimulatedCluster:
     """A centre with the shipped playbooks and budgets, that may act."""
-    rehearsal = Rehearsal(Settings(policy=load_policy([SHIPPED]), mode=Mode.ACT, budget=Budget()), World())
+    rehearsal = SimulatedCluster(
+        DecisionSettings(policy=load_policy([SHIPPED]), mode=Mode.ACT, budget=IsolationBudget()), AnswerScript()
+    )
     rehearsal.now = EPOCH_S
     return rehearsal
 
 
-def _learn(rehearsal: Rehearsal, nodes: int, job_of: Callable[[int], JobRef | None]) -> None:
+def _learn(rehearsal: SimulatedCluster, nodes: int, job_of: Callable[[int], JobRef | None]) -> None:
     """Every node says that it is well, where it stands and what runs on it."""
     names = [_name(number) for number in range(nodes)]
     standing = {
-        name: Places(rack=f"r{n // RACK_NODES}", switch=f"s{n // SWITCH_NODES}", driver="570.1", image="a")
+        name: NodeLocation(rack=f"r{n // RACK_NODES}", switch=f"s{n // SWITCH_NODES}", driver="570.1", image="a")
         for n, name in enumerate(names)
     }
     rehearsal.tell(TopologyObserved(at=EPOCH_S, source=FILE, places=standing))
@@ -178,7 +180,7 @@ def _poisson(dice: random.Random, mean: float) -> int:
     return count
 
 
-def _reported(node: str, cause: Cause, number: int, at: float) -> FindingsReported:
+def _reported(node: str, cause: FailureCause, number: int, at: float) -> FindingsReported:
     finding = Finding(
         id=finding_id(node, cause.check, cause.code, cause.component, str(number)),
         node=node,
@@ -195,14 +197,14 @@ def _reported(node: str, cause: Cause, number: int, at: float) -> FindingsReport
     return FindingsReported(at=at, node=node, boot_id="b", changes=(finding,))
 
 
-def _burst(rehearsal: Rehearsal, ask: Ask) -> None:
+def _burst(rehearsal: SimulatedCluster, ask: Ask) -> None:
     """So many neighbours lose a GPU within a minute: a row without power, say."""
     begin = rehearsal.now + 1.0
     for number in range(ask.burst):
         rehearsal.tell(_reported(_name(number), CAUSES[0], 10**6 + number, begin + number * BURST_S / ask.burst))
 
 
-def _ticks(rehearsal: Rehearsal) -> None:
+def _ticks(rehearsal: SimulatedCluster) -> None:
     for _ in range(TICKS_TIMED):
         rehearsal.tell(Tick(at=rehearsal.now + 0.25))
 
@@ -233,7 +235,7 @@ def series_of_a_node() -> int:
     """How many samples a real healthd shows of eight GPUs, on the fake driver, nothing being wrong and no job there."""
     with (
         tempfile.TemporaryDirectory(prefix="bench-cells-") as place,
-        Node(Path(place), "bench", scenario(8, costs=False)) as node,
+        Node(Path(place), "bench", build_scenario(8, costs=False)) as node,
     ):
         time.sleep(15)  # until each tier of readings was read once
         return sum(not line.startswith("#") for line in node.get("/metrics").splitlines())
@@ -256,7 +258,7 @@ def main() -> None:
         print(large_job(asked.job))
         return
     if asked.one:
-        sys.stdout.buffer.write(msgspec.json.encode(day(msgspec.json.decode(asked.one, type=Ask))))
+        sys.stdout.buffer.write(msgspec.json.encode(run_day(msgspec.json.decode(asked.one, type=Ask))))
         return
     cells, nodes = (2, 1000) if asked.quick else (CELLS, CELL_NODES)
     print(f"Load average before: {os.getloadavg()[0]:.1f}\n")

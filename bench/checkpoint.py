@@ -25,8 +25,8 @@ from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
 
 from healthd.trainer.adapters.pytorch import TrainingCheckpoints, TrainingState
-from healthd.trainer.adapters.pytorch_peers import PeerCopies
-from healthd.trainer.checkpoint import Saved
+from healthd.trainer.adapters.pytorch_peer_copies import PeerCopies
+from healthd.trainer.checkpoint import CompletedSave
 
 RANKS, LAYERS, WIDTH, SAVES, STEPS = 2, 16, 1024, 5, 8
 VARIANTS = ("replicated", "sharded", "frozen")
@@ -56,7 +56,7 @@ class Training:
         return time.perf_counter() - began
 
 
-def row(what: str, saves: list[Saved], steps: list[float]) -> None:
+def print_save_row(what: str, saves: list[CompletedSave], steps: list[float]) -> None:
     """Medians of one way to save, bytes as means; `steps` are those that ran meanwhile."""
     stall = statistics.median(save.stall_seconds for save in saves) * 1e3
     complete = statistics.median(save.seconds for save in saves) * 1e3
@@ -66,9 +66,12 @@ def row(what: str, saves: list[Saved], steps: list[float]) -> None:
     print(f"| {what} | {stall:.0f} | {complete:.0f} | {written:.0f} | {linked:.0f} | {meanwhile} |", flush=True)
 
 
-def measure(
-    training: Training, save: Callable[[int], object], wait: Callable[[], object], last: Callable[[], Saved | None]
-) -> tuple[list[Saved], list[float]]:
+def measure_saves(
+    training: Training,
+    save: Callable[[int], object],
+    wait: Callable[[], object],
+    last: Callable[[], CompletedSave | None],
+) -> tuple[list[CompletedSave], list[float]]:
     """Repeat: a save, steps while it is under way, its end. The first one warms up buffers and is not counted."""
     saves, steps = [], []
     for number in range(SAVES + 1):
@@ -86,7 +89,7 @@ def measure(
     return saves, steps[1:]
 
 
-def rank(variant: str, root: Path, memory: Path) -> None:
+def run_rank(variant: str, root: Path, memory: Path) -> None:
     torch.set_num_threads(1)
     dist.init_process_group("gloo")
     torch.manual_seed(1)
@@ -94,24 +97,26 @@ def rank(variant: str, root: Path, memory: Path) -> None:
     alone = [training.step() for _ in range(STEPS)][2:]
     first = dist.get_rank() == 0
 
-    def show(what: str, saves: list[Saved], steps: list[float]) -> None:
+    def show(what: str, saves: list[CompletedSave], steps: list[float]) -> None:
         if first:
-            row(f"{variant}: {what}", saves, steps)
+            print_save_row(f"{variant}: {what}", saves, steps)
 
     if first:
         print(f"| {variant}: nothing saved | | | | | {statistics.median(alone) * 1e3:.0f} |", flush=True)
     for what, incremental in (("", False), (", incremental", True)):
         with TrainingCheckpoints(root / f"{incremental}", training.state, incremental=incremental) as disk:
-            show(f"synchronous{what}", measure(training, disk.save, disk.wait, lambda: disk.last)[0], [])
+            show(f"synchronous{what}", measure_saves(training, disk.save, disk.wait, lambda: disk.last)[0], [])
         with TrainingCheckpoints(root / f"behind-{incremental}", training.state, incremental=incremental) as disk:
-            show(f"asynchronous{what}", *measure(training, disk.save_async, disk.wait, lambda: disk.last))
+            show(f"asynchronous{what}", *measure_saves(training, disk.save_async, disk.wait, lambda: disk.last))
     copies = PeerCopies(memory / variant / str(dist.get_rank()), training.state, distance=1)
-    show("in memory, here and at the neighbour", *measure(training, copies.save, copies.wait, lambda: copies.last))
+    show(
+        "in memory, here and at the neighbour", *measure_saves(training, copies.save, copies.wait, lambda: copies.last)
+    )
     copies.close()
     dist.destroy_process_group()
 
 
-def launch(variant: str, root: Path, memory: Path) -> None:
+def launch_ranks(variant: str, root: Path, memory: Path) -> None:
     """The ranks as processes."""
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
@@ -144,7 +149,7 @@ def main() -> None:
     parser.add_argument("--variant", choices=VARIANTS, help=argparse.SUPPRESS)
     args = parser.parse_args()
     if args.variant:
-        rank(args.variant, args.root, args.memory)
+        run_rank(args.variant, args.root, args.memory)
         return
     print("| | stall, ms | complete, ms | written by a rank, MB | linked, MB | a step meanwhile, ms |")
     print("|---|---:|---:|---:|---:|---:|")
@@ -152,7 +157,7 @@ def main() -> None:
         root = Path(tempfile.mkdtemp(dir=args.root, prefix="bench-"))
         memory = Path(tempfile.mkdtemp(dir=args.memory, prefix="bench-"))
         try:
-            launch(variant, root, memory)
+            launch_ranks(variant, root, memory)
         finally:
             shutil.rmtree(root)
             shutil.rmtree(memory)

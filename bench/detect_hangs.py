@@ -14,9 +14,9 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable
 from math import sqrt
 
-from bench.hang_jobs import FAULTS, KINDS, Job, Layout, make
-from healthctl.hang.snapshot import snapshot_of
-from remediator.detect.hangs.judge import judge
+from bench.hang_jobs import FAULTS, KINDS, Job, Layout, make_hang_job
+from healthctl.flight_recorder.collective_snapshot import build_snapshot
+from remediator.detection.hangs.hang_verdict import judge_hang
 
 LAYOUTS = [
     (Layout(8, 1, 1), Layout(2, 2, 2), Layout(4, 1, 2), Layout(1, 2, 4)),
@@ -27,9 +27,9 @@ LAYOUTS = [
 Rule = Callable[[Job], tuple[str, frozenset[int]]]
 
 
-def graph(job: Job) -> tuple[str, frozenset[int]]:
+def judge_by_graph(job: Job) -> tuple[str, frozenset[int]]:
     """Ours."""
-    verdict = judge(snapshot_of(job.dumps, job.world))
+    verdict = judge_hang(build_snapshot(job.dumps, job.world))
     return verdict.kind, frozenset(verdict.culprits)
 
 
@@ -43,19 +43,19 @@ def lowest_number(job: Job) -> tuple[str, frozenset[int]]:
     return "", frozenset(rank for rank, number in last.items() if number == least) if least < most else frozenset()
 
 
-def reporter(job: Job) -> tuple[str, frozenset[int]]:
+def judge_by_reporter(job: Job) -> tuple[str, frozenset[int]]:
     """The rank whose watchdog reported the time-out."""
     return "", frozenset({job.reporter} - {-1})
 
 
 RULES: dict[str, Rule] = {
-    "wait-for graph": graph,
+    "wait-for graph": judge_by_graph,
     "lowest number in the biggest group": lowest_number,
-    "who reported the time-out": reporter,
+    "who reported the time-out": judge_by_reporter,
 }
 
 
-def wilson(right: int, of: int) -> str:
+def format_wilson_interval(right: int, of: int) -> str:
     """A share with its interval."""
     if not of:
         return "–"
@@ -82,12 +82,10 @@ class Count:
 
     def cells(self) -> str:
         """Precision, recall, exactly right."""
-        return (
-            f"{wilson(self.right, self.named)} | {wilson(self.right, self.culprits)} | {wilson(self.exact, self.jobs)}"
-        )
+        return f"{format_wilson_interval(self.right, self.named)} | {format_wilson_interval(self.right, self.culprits)} | {format_wilson_interval(self.exact, self.jobs)}"
 
 
-def table(title: str, rows: Iterable[tuple[str, Count]], *, kinds: bool = False) -> str:
+def format_count_table(title: str, rows: Iterable[tuple[str, Count]], *, kinds: bool = False) -> str:
     """In Markdown."""
     more = " | kind" if kinds else ""
     lines = [
@@ -95,7 +93,7 @@ def table(title: str, rows: Iterable[tuple[str, Count]], *, kinds: bool = False)
         "|---|---:|---|---|---" + "|---|" * kinds + "|" * (not kinds),
     ]
     for name, count in rows:
-        kind = f" | {wilson(count.kind, count.jobs)}" if kinds else ""
+        kind = f" | {format_wilson_interval(count.kind, count.jobs)}" if kinds else ""
         lines.append(f"| {name} | {count.jobs} | {count.cells()}{kind} |")
     return "\n".join(lines)
 
@@ -111,12 +109,12 @@ def main() -> None:
         for fault in FAULTS:
             for seed in range(seeds if layouts[0].ranks < 4096 else -(-seeds // 10)):
                 fitting = [each for each in layouts if each.stages > 1 or "message" not in fault]
-                job = make(fitting[seed % len(fitting)], fault, seed)
+                job = make_hang_job(fitting[seed % len(fitting)], fault, seed)
                 for name, rule in RULES.items():
                     began = time.perf_counter()
                     kind, named = rule(job)
                     by_rule[name].add(job, kind, named)
-                    if rule is graph:
+                    if rule is judge_by_graph:
                         longest_s = max(longest_s, time.perf_counter() - began)
                         by_fault[fault].add(job, kind, named)
                         by_size[f"{job.world} ranks"].add(job, kind, named)
@@ -126,11 +124,11 @@ def main() -> None:
                                 file=sys.stderr,
                             )
                 if job.world == 64:
-                    lost = make(fitting[seed % len(fitting)], fault, seed, lost=0.02)
-                    astray[fault].add(lost, *graph(lost))
-    print(table("rule", by_rule.items()), end="\n\n")
-    print(table("wait-for graph", [*by_fault.items(), *by_size.items()], kinds=True), end="\n\n")
-    print(table("2 % of dumps lost", astray.items(), kinds=True), end="\n\n")
+                    lost = make_hang_job(fitting[seed % len(fitting)], fault, seed, lost=0.02)
+                    astray[fault].add(lost, *judge_by_graph(lost))
+    print(format_count_table("rule", by_rule.items()), end="\n\n")
+    print(format_count_table("wait-for graph", [*by_fault.items(), *by_size.items()], kinds=True), end="\n\n")
+    print(format_count_table("2 % of dumps lost", astray.items(), kinds=True), end="\n\n")
     print(f"Longest judgement: {longest_s:.1f} s")
 
 

@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from bench import lemon_fleets as fleets
 from bench.lemon_fleets import Fleet, Shape
-from remediator.detect.lemons import DAY_S, Advice, Judged, Kind, judge
+from remediator.detection.lemons import DAY_S, Advice, Judged, Kind, judge
 
 Floats = npt.NDArray[np.float64]
 Flags = npt.NDArray[np.bool_]
@@ -29,11 +29,11 @@ BOOTSTRAPS = 1000
 BINS = (0.0, 0.02, 0.1, 0.2, 0.35, 0.5, 0.65, 0.8, 0.9, 1.0001)
 
 
-def f1(flagged: Flags, lemon: Flags) -> float:
+def compute_f1(flagged: Flags, lemon: Flags) -> float:
     return 2 * float((flagged & lemon).sum()) / max(1.0, float(flagged.sum() + lemon.sum()))
 
 
-def best(scores: Sequence[Floats], lemons: Sequence[Flags]) -> tuple[float, list[float]]:
+def find_best_threshold(scores: Sequence[Floats], lemons: Sequence[Flags]) -> tuple[float, list[float]]:
     """(threshold, F1 of each seed) of the best threshold common to all seeds."""
     pooled, truth = np.concatenate(scores), np.concatenate(lemons)
     order = np.argsort(-pooled, kind="stable")
@@ -41,23 +41,23 @@ def best(scores: Sequence[Floats], lemons: Sequence[Flags]) -> tuple[float, list
     found = 2 * hits / (np.arange(1, pooled.size + 1) + truth.sum())
     last = np.r_[np.diff(pooled[order]) != 0, True]
     threshold = float(pooled[order][np.argmax(np.where(last, found, 0.0))])
-    return threshold, [f1(s >= threshold, lemon) for s, lemon in zip(scores, lemons, strict=True)]
+    return threshold, [compute_f1(s >= threshold, lemon) for s, lemon in zip(scores, lemons, strict=True)]
 
 
-def interval(values: Sequence[float]) -> str:
+def format_bootstrap_interval(values: Sequence[float]) -> str:
     """Mean and 95 % of its bootstrap."""
     drawn = np.random.default_rng(0).choice(np.asarray(values), (BOOTSTRAPS, len(values))).mean(axis=1)
     low, high = np.percentile(drawn, [2.5, 97.5])
     return f"{np.mean(values):.3f} ({low:.3f}–{high:.3f})"
 
 
-def counts(fleet: Fleet, days: float = 1e9) -> Floats:
+def count_failures(fleet: Fleet, days: float = 1e9) -> Floats:
     """Failures of each node in the last days."""
     late = (fleet.history.kind == Kind.FAILURE) & (fleet.history.time > fleet.as_of - days * DAY_S)
     return np.bincount(fleet.history.node[late], minlength=fleet.history.nodes).astype(np.float64)
 
 
-def signals(fleet: Fleet) -> Floats:
+def count_signals(fleet: Fleet) -> Floats:
     """In the manner of Meta's seven signals: how many of them stand above a threshold (theirs are not published, these are ours)."""
     history, many = fleet.history, fleet.history.nodes
 
@@ -68,12 +68,12 @@ def signals(fleet: Fleet) -> Floats:
     pairs = np.unique(np.column_stack([history.node[xids], history.code[xids]]), axis=0)
     codes = np.bincount(pairs[:, 0], minlength=many)
     return np.asarray(
-        (counts(fleet) >= 3) * 1.0 + (codes >= 2) + (of(Kind.TICKET) >= 2) + (of(Kind.TEST_FAILED) >= 1) * 1.0
+        (count_failures(fleet) >= 3) * 1.0 + (codes >= 2) + (of(Kind.TICKET) >= 2) + (of(Kind.TEST_FAILED) >= 1) * 1.0
         + (of(Kind.REMOVED) >= 2) + (of(Kind.EXCLUDED) >= 2), dtype=np.float64
     )  # fmt: skip
 
 
-def sent(found: Judged) -> Floats:
+def flag_advised_nodes(found: Judged) -> Floats:
     """1 where the advice is to test, to repair or to replace."""
     return np.array([advice not in {Advice.NONE, Advice.WATCH} for advice in found.advice], dtype=np.float64)
 
@@ -93,15 +93,15 @@ def by_multiplier(seeds: int) -> None:
         ours, more = ([one.probability for one in told] for told in (by_counts, by_more))
 
         def at(scores: Sequence[Floats], least: float, truth: Sequence[Flags] = tuple(lemons)) -> list[float]:
-            return [f1(score >= least, lemon) for score, lemon in zip(scores, truth, strict=True)]
+            return [compute_f1(score >= least, lemon) for score, lemon in zip(scores, truth, strict=True)]
 
         cells = [
-            interval(best([counts(fleet) for fleet in plain], lemons)[1]),
+            format_bootstrap_interval(find_best_threshold([count_failures(fleet) for fleet in plain], lemons)[1]),
             f"{PUBLISHED_BEST[times]:.2f}" if times in PUBLISHED_BEST else "",
-            interval(best(ours, lemons)[1]), interval(at([sent(one) for one in by_counts], 1)),
-            interval(at(ours, 0.5)), interval(at([counts(f) for f in plain], 3)),
-            interval(best(more, lemons)[1]), interval(at([sent(one) for one in by_more], 1)), interval(at(more, 0.5)),
-            interval(at([signals(fleet) for fleet in rich], 2)),
+            format_bootstrap_interval(find_best_threshold(ours, lemons)[1]), format_bootstrap_interval(at([flag_advised_nodes(one) for one in by_counts], 1)),
+            format_bootstrap_interval(at(ours, 0.5)), format_bootstrap_interval(at([count_failures(f) for f in plain], 3)),
+            format_bootstrap_interval(find_best_threshold(more, lemons)[1]), format_bootstrap_interval(at([flag_advised_nodes(one) for one in by_more], 1)), format_bootstrap_interval(at(more, 0.5)),
+            format_bootstrap_interval(at([count_signals(fleet) for fleet in rich], 2)),
         ]  # fmt: skip
         print(f"| {times:g}× | " + " | ".join(cells) + " |", flush=True)
 
@@ -136,23 +136,23 @@ def in_scenarios(seeds: int) -> None:
     for name, make in SCENARIOS:
         clean = [make(seed, Shape(share=0.0)) for seed in range(seeds)]
         wrong = [float((judge(fleet.history, fleet.as_of).probability > 0.5).sum()) for fleet in clean]
-        naive = [float((counts(fleet) >= 3).sum()) for fleet in clean]
+        naive = [float((count_failures(fleet) >= 3).sum()) for fleet in clean]
         sour = [make(seed, Shape()) for seed in range(seeds)]
         flagged = [judge(fleet.history, fleet.as_of).probability > 0.5 for fleet in sour]
-        raw = [counts(fleet) >= 3 for fleet in sour]
+        raw = [count_failures(fleet) >= 3 for fleet in sour]
         truth = [fleet.lemon for fleet in sour]
         pairs, rough = list(zip(flagged, truth, strict=True)), list(zip(raw, truth, strict=True))
         cells = [
-            interval(wrong), f"{sum(w > 0 for w in wrong)} of {seeds}", f"{np.mean(naive):.1f}",
+            format_bootstrap_interval(wrong), f"{sum(w > 0 for w in wrong)} of {seeds}", f"{np.mean(naive):.1f}",
             f"{np.mean([(f & ~t).sum() for f, t in pairs]):.2f}",
             f"{np.mean([(f & t).sum() for f, t in pairs]):.1f} of {np.mean([t.sum() for t in truth]):.1f}",
-            interval([f1(f, t) for f, t in pairs]),
-            f"{np.mean([(f & ~t).sum() for f, t in rough]):.1f}", f"{np.mean([f1(f, t) for f, t in rough]):.3f}",
+            format_bootstrap_interval([compute_f1(f, t) for f, t in pairs]),
+            f"{np.mean([(f & ~t).sum() for f, t in rough]):.1f}", f"{np.mean([compute_f1(f, t) for f, t in rough]):.3f}",
         ]  # fmt: skip
         print(f"| {name} | " + " | ".join(cells) + " |", flush=True)
 
 
-def calibration(seeds: int) -> None:
+def measure_calibration(seeds: int) -> None:
     """Does 0.7 mean seven of ten? Over all multipliers and clean fleets, as many of each."""
     told: dict[str, tuple[list[Judged], list[Flags]]] = {"counts": ([], []), "with evidence": ([], [])}
     for seed in range(seeds):
@@ -179,7 +179,7 @@ def calibration(seeds: int) -> None:
         print("| " + " | ".join(cells) + " |")
 
 
-def speed() -> None:
+def measure_speed() -> None:
     for shape in (Shape(), Shape(nodes=12_500, days=180.0)):
         fleet = fleets.with_evidence(0, shape)
         began = time.process_time()
@@ -196,8 +196,8 @@ def main() -> None:
     seeds = parser.parse_args().seeds
     by_multiplier(seeds)
     in_scenarios(seeds)
-    calibration(seeds)
-    speed()
+    measure_calibration(seeds)
+    measure_speed()
 
 
 if __name__ == "__main__":

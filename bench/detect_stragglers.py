@@ -15,10 +15,10 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from bench.traces import Columns, Fault, Floats, Job, columns, compute
-from remediator.detect.stragglers.judge import judge
-from remediator.detect.stragglers.lasting import lasting
-from remediator.detect.stragglers.trace import gather
+from bench.traces import Columns, Fault, Floats, Job, build_columns, draw_compute_times
+from remediator.detection.stragglers.repeat_culprits import repeat_culprits_of
+from remediator.detection.stragglers.step_trace import build_step_trace
+from remediator.detection.stragglers.straggler_judgement import judge_stragglers
 
 Named = frozenset[int]
 Rule = Callable[[Floats, Columns], Named]
@@ -27,9 +27,9 @@ STEP_S = 2.0
 LATE = 3  # rank that is slow in the jobs with a culprit
 
 
-def ours(_own: Floats, rows: Columns) -> Named:
+def judge_by_detector(_own: Floats, rows: Columns) -> Named:
     """Our verdict."""
-    return frozenset(culprit.rank for culprit in judge(gather(rows)).culprits)
+    return frozenset(culprit.rank for culprit in judge_stragglers(build_step_trace(rows)).culprits)
 
 
 def _recent(own: Floats) -> Floats:
@@ -68,7 +68,7 @@ def stage_median(own: Floats, rows: Columns) -> Named:
 
 
 RULES: dict[str, Rule] = {
-    "ours": ours,
+    "ours": judge_by_detector,
     "2 × median": twice_the_median,
     "fastest 0.75": fastest_rank,
     "z-score 3": z_score,
@@ -76,7 +76,7 @@ RULES: dict[str, Rule] = {
 }
 
 
-def wilson(hits: int, trials: int) -> str:
+def format_wilson_interval(hits: int, trials: int) -> str:
     """A share with its interval of 95 %."""
     z, share = 1.96, hits / trials
     middle = (share + z * z / (2 * trials)) / (1 + z * z / trials)
@@ -84,7 +84,7 @@ def wilson(hits: int, trials: int) -> str:
     return f"{share:.2f} [{max(0.0, middle - half):.2f}, {min(1.0, middle + half):.2f}]"
 
 
-def slow(job: Job, slowdown: float, steps: int, course: str = "jump") -> Job:
+def add_slow_rank(job: Job, slowdown: float, steps: int, course: str = "jump") -> Job:
     """The job with one slow rank in its last `steps`."""
     return replace(job, faults=(Fault(LATE, slowdown, job.steps - steps, course=course),))
 
@@ -93,22 +93,22 @@ FIXED = Job(dp=64, steps=100)
 PACKED = Job(dp=64, steps=100, packed=0.12)
 PACKED_STAGES = replace(PACKED, dp=32, pp=4)
 CULPRIT: dict[str, tuple[Job, bool]] = {
-    "15 % slow for 15 steps, fixed length": (slow(FIXED, 0.15, 15), False),
-    "15 % slow for 30 steps, fixed length": (slow(FIXED, 0.15, 30), False),
-    "10 % slow for 30 steps, 512 ranks": (slow(replace(FIXED, dp=512), 0.10, 30), False),
-    "8 % slow since the first step": (slow(FIXED, 0.08, 100), False),
-    "20 % slow for 30 steps, packed, no token counts": (slow(PACKED, 0.20, 30), False),
-    "20 % slow for 60 steps, packed, no token counts": (slow(PACKED, 0.20, 60), False),
-    "20 % slow for 30 steps, packed, token counts": (slow(PACKED, 0.20, 30), True),
-    "20 % slow for 30 steps, packed, 4 stages": (slow(PACKED_STAGES, 0.20, 30), False),
-    "10 % slow for 30 steps, packed, token counts": (slow(PACKED, 0.10, 30), True),
+    "15 % slow for 15 steps, fixed length": (add_slow_rank(FIXED, 0.15, 15), False),
+    "15 % slow for 30 steps, fixed length": (add_slow_rank(FIXED, 0.15, 30), False),
+    "10 % slow for 30 steps, 512 ranks": (add_slow_rank(replace(FIXED, dp=512), 0.10, 30), False),
+    "8 % slow since the first step": (add_slow_rank(FIXED, 0.08, 100), False),
+    "20 % slow for 30 steps, packed, no token counts": (add_slow_rank(PACKED, 0.20, 30), False),
+    "20 % slow for 60 steps, packed, no token counts": (add_slow_rank(PACKED, 0.20, 60), False),
+    "20 % slow for 30 steps, packed, token counts": (add_slow_rank(PACKED, 0.20, 30), True),
+    "20 % slow for 30 steps, packed, 4 stages": (add_slow_rank(PACKED_STAGES, 0.20, 30), False),
+    "10 % slow for 30 steps, packed, token counts": (add_slow_rank(PACKED, 0.10, 30), True),
     "15 % beside a last stage that is 30 % slow": (
-        slow(Job(dp=16, pp=4, steps=100, stages=(1, 1, 1, 1.3)), 0.15, 30), False),
-    "15 % beside a quarter of slower GPUs": (slow(replace(FIXED, slow_product=0.25), 0.15, 30), False),
+        add_slow_rank(Job(dp=16, pp=4, steps=100, stages=(1, 1, 1, 1.3)), 0.15, 30), False),
+    "15 % beside a quarter of slower GPUs": (add_slow_rank(replace(FIXED, slow_product=0.25), 0.15, 30), False),
     "18 % among the faster half, the others 20 % slower": (
         replace(FIXED, slow_product=0.5, faults=(Fault(LATE, 0.18),)), False),
-    "20 % ramp over 30 steps": (slow(FIXED, 0.20, 60, "ramp"), False),
-    "20 % on and off": (slow(FIXED, 0.20, 80, "flicker"), False),
+    "20 % ramp over 30 steps": (add_slow_rank(FIXED, 0.20, 60, "ramp"), False),
+    "20 % on and off": (add_slow_rank(FIXED, 0.20, 80, "flicker"), False),
     "40 % in 2 steps of 10": (
         replace(FIXED, steps=200, faults=(Fault(LATE, 0.40, 40, course="seldom", period=10),)), False),
     "two slow ranks, 15 and 25 %": (replace(FIXED, faults=(Fault(LATE, 0.15, 60), Fault(9, 0.25, 50))), False),
@@ -133,32 +133,32 @@ NOBODY: dict[str, tuple[Job, bool]] = {
 }
 
 
-def table(title: str, jobs: dict[str, tuple[Job, bool]], seeds: int) -> None:
+def print_scenario_table(title: str, jobs: dict[str, tuple[Job, bool]], seeds: int) -> None:
     """A line a scenario: how often each rule names exactly whom it should."""
     print(f"\n| {title} | {' | '.join(RULES)} |\n|---|{'---:|' * len(RULES)}")
     for name, (job, tokens) in jobs.items():
         truth = frozenset(fault.rank for fault in job.faults)
         right = dict.fromkeys(RULES, 0)
         for seed in range(seeds):
-            own, rows = compute(job, seed)[0], columns(job, seed, tokens=tokens)
+            own, rows = draw_compute_times(job, seed)[0], build_columns(job, seed, tokens=tokens)
             for rule, names in RULES.items():
                 right[rule] += names(own, rows) == truth
-        print(f"| {name} | {' | '.join(wilson(hits, seeds) for hits in right.values())} |", flush=True)
+        print(f"| {name} | {' | '.join(format_wilson_interval(hits, seeds) for hits in right.values())} |", flush=True)
 
 
 def time_to_detect(seeds: int) -> None:
     """Seconds from the first slow step until the rank is named, asked after every step, and the error of the onset."""
     print("\n| | named after, s (median, worst) | first step off by (median, worst) |\n|---|---:|---:|")
     for name, job in (
-        ("15 %, fixed length", slow(FIXED, 0.15, 40)),
-        ("20 %, 5 % noise", slow(replace(FIXED, noise=0.05), 0.20, 40)),
+        ("15 %, fixed length", add_slow_rank(FIXED, 0.15, 40)),
+        ("20 %, 5 % noise", add_slow_rank(replace(FIXED, noise=0.05), 0.20, 40)),
     ):
         waits, off = [], []
         since = job.faults[0].since
         for seed in range(seeds):
-            trace = gather(columns(job, seed))
+            trace = build_step_trace(build_columns(job, seed))
             for step in range(since, job.steps):
-                found = judge(trace.until(step))
+                found = judge_stragglers(trace.until(step))
                 if [culprit.rank for culprit in found.culprits] == [LATE]:
                     waits.append((step + 1 - since) * STEP_S)
                     off.append(abs((found.first_step or 0) - since))
@@ -180,18 +180,18 @@ def false_names(jobs: int) -> None:
     ):
         wrong = acted = passes = 0
         for seed in range(jobs):
-            rows = columns(replace(job, steps=10 * 200), 10_000 + seed, passes=False)
+            rows = build_columns(replace(job, steps=10 * 200), 10_000 + seed, passes=False)
             found = []
             for first in range(0, 10 * 200, 200):
                 step = np.asarray(rows["step"], dtype=np.int64)
                 own = (step >= first) & (step < first + 200)
-                found.append(judge(gather({key: values[own] for key, values in rows.items()})))
+                found.append(judge_stragglers(build_step_trace({key: values[own] for key, values in rows.items()})))
                 wrong += bool(found[-1].culprits)
-                acted += bool(lasting(found))
+                acted += bool(repeat_culprits_of(found))
                 passes += 1
         days = passes * 200 * STEP_S / 86400
         print(
-            f"| {name} ({days:.1f} job-days) | {passes} | {wilson(wrong, passes)} | {wilson(acted, passes)} |",
+            f"| {name} ({days:.1f} job-days) | {passes} | {format_wilson_interval(wrong, passes)} | {format_wilson_interval(acted, passes)} |",
             flush=True,
         )
 
@@ -213,20 +213,20 @@ def large_passes(times: int, jobs: Iterable[tuple[int, int, float, bool]] = LARG
     """Passes over jobs of so many ranks a stage, so many stages, packed or not, telling every section or their own times alone."""
     for dp, pp, packed, whole in jobs:
         job = Job(dp=dp, pp=pp, steps=SPEED_STEPS, packed=packed, faults=(Fault(777, 0.2, 5),))
-        rows = columns(job, 0, passes=whole, tokens=whole)
-        trace = gather({name: v for name, v in rows.items() if whole or name not in ("comm_s", "step_s")})
+        rows = build_columns(job, 0, passes=whole, tokens=whole)
+        trace = build_step_trace({name: v for name, v in rows.items() if whole or name not in ("comm_s", "step_s")})
         used, names = [], []
         for _ in range(times):
             began = time.process_time()
-            found = judge(trace)
+            found = judge_stragglers(trace)
             used.append(time.process_time() - began)
             names = [culprit.rank for culprit in found.culprits]
         told = f"{'packed, ' if packed else ''}{'every section, tokens' if whole else 'own times'}"
         what = f"{dp * pp} ranks, {pp} stages, {SPEED_STEPS} steps, {told}"
-        yield Pass(what, used, names, compute(job, 0)[0])
+        yield Pass(what, used, names, draw_compute_times(job, 0)[0])
 
 
-def speed() -> None:
+def measure_speed() -> None:
     """CPU seconds of one pass over 100 000 ranks."""
     print("\n| pass | CPU s | named |\n|---|---:|---|")
     for each in large_passes(3):
@@ -244,11 +244,11 @@ def main() -> None:
     if asked.quiet_jobs:
         false_names(asked.quiet_jobs)
         return
-    table("somebody is slow: exactly the culprits named", CULPRIT, asked.seeds)
-    table("nobody is: nobody named", NOBODY, asked.seeds)
+    print_scenario_table("somebody is slow: exactly the culprits named", CULPRIT, asked.seeds)
+    print_scenario_table("nobody is: nobody named", NOBODY, asked.seeds)
     time_to_detect(asked.seeds)
     false_names(asked.seeds)
-    speed()
+    measure_speed()
 
 
 if __name__ == "__main__":

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from preflight.localise.records import Expectations, PairResult, Round, Topology, Why
+from preflight.fault_localisation.localisation_records import PairExpectations, PairResult, Round, Topology, Why
 
 RATE = 400.0
 
@@ -67,9 +67,9 @@ class Fabric:
         self.truth = frozenset({(name,) for name in (*self.bad, *self.uplinks, *self.leaves)})
 
     @property
-    def expectations(self) -> Expectations:
+    def expectations(self) -> PairExpectations:
         """What our rule is told."""
-        return Expectations(RATE, RATE * self.plan.across) if self.plan.told else Expectations()
+        return PairExpectations(RATE, RATE * self.plan.across) if self.plan.told else PairExpectations()
 
     def plant_links(self, rounds: Iterable[Round]) -> None:
         """Make links bad that these rounds test, between good nodes: another link no rule of pairs could see."""

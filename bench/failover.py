@@ -37,14 +37,14 @@ def main() -> None:
             replicas = Replicas(Path(place), cluster)
             replicas.start()
             try:
-                times = [one(replicas) for _ in range(runs)]
+                times = [measure_failover(replicas) for _ in range(runs)]
             finally:
                 replicas.close()
     for name, found in zip(("ready", "may act"), zip(*times, strict=True), strict=True):
         print(f"{name:8} median {statistics.median(found):.2f} s, max {max(found):.2f} s, n {len(found)}")
 
 
-def one(replicas: Replicas) -> tuple[float, float]:
+def measure_failover(replicas: Replicas) -> tuple[float, float]:
     """Kill the leader; seconds until another one is ready, and until it may act."""
     old = replicas.leader()
     while not _acts(old):

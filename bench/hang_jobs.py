@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from healthctl.hang.dumps import Dump, Entry, Group, Progress
+from healthctl.flight_recorder.dumps import Dump, Entry, Group, Progress
 
 STEPS, WINDOW_MAX = 3, 12
 FAULTS = (
@@ -170,7 +170,7 @@ def _run(ranks: list[_Rank], members: _Members, broken: set[tuple[object, ...]])
     return ended
 
 
-def make(layout: Layout, fault: str, seed: int, *, lost: float = 0.0) -> Job:
+def make_hang_job(layout: Layout, fault: str, seed: int, *, lost: float = 0.0) -> Job:
     """A job with one fault; everything about it follows from `seed`. `lost`: the share of dumps that went astray."""
     for attempt in range(50):
         job = _make(layout, fault, random.Random(f"{seed}/{attempt}/{fault}/{layout}"), lost)  # noqa: S311 - repeatable

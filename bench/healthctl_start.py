@@ -29,7 +29,7 @@ AT = 1_700_000_000.0
 HEALTHCTL = Path(sys.executable).parent / "healthctl"
 
 
-def node(number: int) -> NodeView:
+def build_node_view(number: int) -> NodeView:
     return NodeView(f"gpu-{number:05d}", "healthy", "healthy", AT, "first report", AT, jobs=("llama-70b",))
 
 
@@ -39,8 +39,8 @@ OVERVIEW = OverviewView(
 )  # fmt: skip
 ANSWERS = {
     "/v1/overview?incidents=3": msgspec.json.encode(OVERVIEW),
-    "/v1/nodes": msgspec.json.encode(NodeList(tuple(map(node, range(FLEET))))),
-    "/v1/nodes?limit=20": msgspec.json.encode(NodeList(tuple(map(node, range(20))))),
+    "/v1/nodes": msgspec.json.encode(NodeList(tuple(map(build_node_view, range(FLEET))))),
+    "/v1/nodes?limit=20": msgspec.json.encode(NodeList(tuple(map(build_node_view, range(20))))),
 }
 COMMANDS: tuple[tuple[str, ...], ...] = (
     ("version",),
@@ -69,7 +69,7 @@ class Centre(BaseHTTPRequestHandler):
         """Be quiet."""
 
 
-def piped(command: list[str], env: dict[str, str], code: int = 0) -> tuple[float, float]:
+def time_command(command: list[str], env: dict[str, str], code: int = 0) -> tuple[float, float]:
     """Seconds by the clock, and of the processor; the command must end with `code`."""
     started = time.perf_counter()
     with subprocess.Popen(command, stdout=subprocess.DEVNULL, env=env) as process:
@@ -108,7 +108,7 @@ def main() -> None:
             "NO_PROXY": "*", "TERM": "xterm-256color", "COLUMNS": "120",
         }  # fmt: skip
         print(f"{RUNS} runs each, ms: processor median (least), clock median (least); nodes: {FLEET} unless limited")
-        for way, run in (("pipe", piped), ("terminal", on_a_terminal)):
+        for way, run in (("pipe", time_command), ("terminal", on_a_terminal)):
             for command in COMMANDS:
                 found = [run([str(HEALTHCTL), *command], env) for _ in range(RUNS)]
                 clock, processor = ([1e3 * times[index] for times in found] for index in (0, 1))

@@ -22,11 +22,11 @@ from pathlib import Path
 
 import requests
 
-from bench.healthctl_start import piped
-from bench.remediator_load import DICE, fault
+from bench.healthctl_start import time_command
+from bench.remediator_load import DICE, build_remap_finding
 from bench.web_pages import Looked
 from remediator.model.views import StatusView
-from vocabulary.wire import decode
+from vocabulary.messages.wire import decode_message
 
 HERE = Path(__file__).parent.parent
 DECIDED_WITHIN_S = 180.0
@@ -54,7 +54,7 @@ class Counted(BaseHTTPRequestHandler):
         """Be quiet."""
 
 
-def questions(command: list[str], env: dict[str, str]) -> int:
+def count_requests(command: list[str], env: dict[str, str]) -> int:
     """How often one run asks."""
     Counted.centre, Counted.asked = env["HEALTHCTL_SERVER"], 0
     with ThreadingHTTPServer(("127.0.0.1", 0), Counted) as door:
@@ -65,7 +65,7 @@ def questions(command: list[str], env: dict[str, str]) -> int:
     return Counted.asked
 
 
-def settled(fleet: Looked, incidents: int) -> None:
+def wait_for_incidents(fleet: Looked, incidents: int) -> None:
     """Wait until so many incidents are open."""
     deadline = time.monotonic() + DECIDED_WITHIN_S
     found = -1
@@ -73,13 +73,13 @@ def settled(fleet: Looked, incidents: int) -> None:
         answer = requests.get(
             f"http://127.0.0.1:{fleet.port}/v1/status", headers={"Authorization": f"Bearer {fleet.token}"}, timeout=60
         )
-        if (found := decode(answer.content, StatusView).incidents_open) >= incidents:
+        if (found := decode_message(answer.content, StatusView).incidents_open) >= incidents:
             return
         time.sleep(1)
     raise TimeoutError(f"{found} incidents are open, {incidents} wanted")
 
 
-def measure(fleet: Looked, incidents: int, runs: int, trees: list[Path], place: Path) -> None:
+def measure_status(fleet: Looked, incidents: int, runs: int, trees: list[Path], place: Path) -> None:
     """One row of the table for each checkout and form; runs of all take turns, so that what else the machine does meets all alike."""
     token = place / "token"
     token.write_text(fleet.token)
@@ -90,10 +90,10 @@ def measure(fleet: Looked, incidents: int, runs: int, trees: list[Path], place: 
     for _ in range(runs):
         for (tree, form), found in took.items():
             command = [sys.executable, "-P", "-m", "healthctl", "status", "-o", form]
-            found.append(piped(command, env | {"PYTHONPATH": str(tree)}, PROBLEM if incidents else 0))
+            found.append(time_command(command, env | {"PYTHONPATH": str(tree)}, PROBLEM if incidents else 0))
     for (tree, form), found in took.items():
         command = [sys.executable, "-P", "-m", "healthctl", "status", "-o", form]
-        asked = questions(command, env | {"PYTHONPATH": str(tree)})
+        asked = count_requests(command, env | {"PYTHONPATH": str(tree)})
         figures = []
         clock, processor = zip(*found, strict=True)
         for each in (processor, clock):
@@ -120,13 +120,13 @@ def main() -> None:
             place = Path(folder)
             fleet = Looked(place, asked.nodes)
             every = max(1, asked.nodes // max(1, incidents))
-            fleet.broken = {name: (fault(name),) for name in fleet.names[::every][:incidents]}
+            fleet.broken = {name: (build_remap_finding(name),) for name in fleet.names[::every][:incidents]}
             fleet.start()
             try:
                 time.sleep(1)  # until it has read who the nodes are
                 asyncio.run(fleet.all_report())
-                settled(fleet, incidents)
-                measure(fleet, incidents, asked.runs, [HERE, *asked.tree], place)
+                wait_for_incidents(fleet, incidents)
+                measure_status(fleet, incidents, asked.runs, [HERE, *asked.tree], place)
             finally:
                 fleet.stop()
     print(f"load at the end {os.getloadavg()[0]:.1f}")

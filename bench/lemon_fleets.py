@@ -1,4 +1,4 @@
-"""Fleets with known lemons, for the benchmark of `remediator.detect.lemons` and for its tests: seeds in, histories out."""
+"""Fleets with known lemons, for the benchmark of `remediator.detection.lemons` and for its tests: seeds in, histories out."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import ClassVar, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from remediator.detect.lemons import DAY_S, History, Kind
+from remediator.detection.lemons import DAY_S, History, Kind
 
 Flags = npt.NDArray[np.bool_]
 
@@ -77,7 +77,7 @@ def lemons_of(shape: Shape, rng: np.random.Generator) -> Flags:
     return lemon
 
 
-def failures(
+def draw_failures(
     shape: Shape, rng: np.random.Generator, daily: npt.NDArray[np.float64]
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float64]]:
     """(node, time) of failures at `daily` rates by node."""
@@ -86,7 +86,7 @@ def failures(
     return node, BEGAN + rng.random(node.size) * shape.days * DAY_S
 
 
-def rates(shape: Shape, lemon: Flags) -> npt.NDArray[np.float64]:
+def compute_failure_rates(shape: Shape, lemon: Flags) -> npt.NDArray[np.float64]:
     """Failures a day of each node."""
     return shape.rate * np.where(lemon, shape.times, 1.0)
 
@@ -96,7 +96,7 @@ def counts_only(seed: int, shape: Shape) -> Fleet:
     rng = np.random.default_rng(seed)
     lemon = lemons_of(shape, rng)
     rows = Rows()
-    rows.add(Kind.FAILURE, *failures(shape, rng, rates(shape, lemon)))
+    rows.add(Kind.FAILURE, *draw_failures(shape, rng, compute_failure_rates(shape, lemon)))
     return Fleet(rows.history(shape.nodes), lemon, BEGAN + shape.days * DAY_S)
 
 
@@ -110,7 +110,7 @@ def with_evidence(seed: int, shape: Shape) -> Fleet:
     rng = np.random.default_rng(seed)
     lemon = lemons_of(shape, rng)
     rows = Rows()
-    node, time = failures(shape, rng, rates(shape, lemon))
+    node, time = draw_failures(shape, rng, compute_failure_rates(shape, lemon))
     bad = lemon[node]
     many = node.size
     rows.add(Kind.FAILURE, node, time)
@@ -130,7 +130,7 @@ def users_bug(seed: int, shape: Shape) -> Fleet:
     rng = np.random.default_rng(seed)
     lemon = lemons_of(shape, rng)
     rows = Rows()
-    node, time = failures(shape, rng, rates(shape, lemon))
+    node, time = draw_failures(shape, rng, compute_failure_rates(shape, lemon))
     rows.add(Kind.FAILURE, node, time, user=rng.integers(0, 40, node.size), job=np.arange(node.size), size=1)
     own = rng.permutation(shape.nodes)[:8]
     rows.add(Kind.FAILURE, np.repeat(own, 20), BEGAN + (10 + 7 * rng.random(160)) * DAY_S, user=7, size=1)
@@ -144,7 +144,7 @@ def rack_bursts(seed: int, shape: Shape) -> Fleet:
     lemon = lemons_of(shape, rng)
     rack = np.arange(shape.nodes) // 16
     rows = Rows()
-    rows.add(Kind.FAILURE, *failures(shape, rng, rates(shape, lemon)))
+    rows.add(Kind.FAILURE, *draw_failures(shape, rng, compute_failure_rates(shape, lemon)))
     for struck in rng.permutation(int(rack.max()))[:3]:
         for at in rng.choice(np.arange(2, 26, 2), 3, replace=False):
             members = np.flatnonzero(rack == struck)
@@ -159,10 +159,10 @@ def driver_rollout(seed: int, shape: Shape, *, told: bool = True) -> Fleet:
     rng = np.random.default_rng(seed)
     lemon = lemons_of(shape, rng)
     rows = Rows()
-    rows.add(Kind.FAILURE, *failures(shape, rng, rates(shape, lemon)))
+    rows.add(Kind.FAILURE, *draw_failures(shape, rng, compute_failure_rates(shape, lemon)))
     new = rng.random(shape.nodes) < (0.1 if told else 1.0)
     half = shape._replace(days=shape.days / 2)
-    node, time = failures(half, rng, np.where(new, shape.rate * (29.0 if told else 7.0), 0.0))
+    node, time = draw_failures(half, rng, np.where(new, shape.rate * (29.0 if told else 7.0), 0.0))
     rows.add(Kind.FAILURE, node, time + half.days * DAY_S)
     cohorts = {"driver": new.astype(np.int64)} if told else {}
     return Fleet(rows.history(shape.nodes, **cohorts), lemon, BEGAN + shape.days * DAY_S)
@@ -173,7 +173,7 @@ def big_jobs(seed: int, shape: Shape) -> Fleet:
     rng = np.random.default_rng(seed)
     lemon = lemons_of(shape, rng)
     rows = Rows()
-    node, time = failures(shape, rng, rates(shape, lemon))
+    node, time = draw_failures(shape, rng, compute_failure_rates(shape, lemon))
     job = np.where(np.arange(shape.nodes) < shape.nodes // 2, np.arange(shape.nodes) // 250, -1)
     alone = job[node] < 0
     rows.add(Kind.FAILURE, node[alone], time[alone], job=10_000 + np.arange(int(alone.sum())), size=1)
@@ -189,7 +189,9 @@ def uneven_service(seed: int, shape: Shape) -> Fleet:
     rows = Rows()
     busy = rng.random(shape.nodes) < 0.1
     # Per day at work six times as much, so that the fleet has as many failures as the others.
-    rows.add(Kind.FAILURE, *failures(shape, rng, 6 * rates(shape, lemon) * np.where(busy, 1.0, 0.1)))
+    rows.add(
+        Kind.FAILURE, *draw_failures(shape, rng, 6 * compute_failure_rates(shape, lemon) * np.where(busy, 1.0, 0.1))
+    )
     every = np.arange(shape.nodes)
     for day in range(int(shape.days)):
         start = BEGAN + day * DAY_S
@@ -202,7 +204,7 @@ def own_cordons(seed: int, shape: Shape) -> Fleet:
     rng = np.random.default_rng(seed)
     lemon = lemons_of(shape, rng)
     rows = Rows()
-    node, time = failures(shape, rng, rates(shape, lemon))
+    node, time = draw_failures(shape, rng, compute_failure_rates(shape, lemon))
     back = np.full(shape.nodes, -np.inf)
     kept = np.zeros(node.size, dtype=np.bool_)
     for index in np.argsort(time):

@@ -20,19 +20,19 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from bench.bare import kmsg_usable
-from bench.one_node import (
+from bench.measured_node import (
     HEALTHD,
     LIBRARIES,
     Node,
-    at,
+    build_scenario,
     cpu_seconds,
     fake_nvml,
+    list_process_tree,
     memory_mib,
-    scenario,
+    select_quantile,
     together_mib,
-    tree,
 )
+from bench.minimum_costs import kmsg_usable
 
 WARM_UP_S = 20.0  # the first minute's tiers are spread over it; by then every call has been made once
 ASKED = 40
@@ -48,11 +48,11 @@ def main() -> None:
         f"{'':<44} {'main':>8} {'nvml':>7} {'sources':>7} {'all':>6} {'main':>6} {'nvml':>5} {'src':>5} {'all':>5} {'all':>6} {'all':>6}"
     )
     for gpus, hertz, costs in ((1, 1, False), (8, 1, False), (16, 1, False), (8, 10, False), (8, 1, True)):
-        with started(gpus, hertz, costs=costs) as node:
+        with start_node(gpus, hertz, costs=costs) as node:
             label = f"healthd, {gpus} GPUs at {hertz} Hz{', as H200' if costs else ''}"
             print(f"{label:<44} {at_rest(node.process.pid, options.seconds).line()}")
             if (gpus, hertz, costs) == (8, 1, False):
-                asked = questions(node)
+                asked = time_scrape_and_check(node)
     if options.gcm is not None:
         print(f"{'gcm nvml_monitor, 8 GPUs at 1 Hz':<44} {gcm_at_rest(options.gcm, options.seconds).line()}")
     print(
@@ -80,7 +80,7 @@ class Rest(NamedTuple):
 def at_rest(pid: int, seconds: float) -> Rest:
     """What it uses over so many seconds, once it has warmed up."""
     time.sleep(WARM_UP_S)
-    pids = tree(pid)
+    pids = list_process_tree(pid)
     began, used = time.monotonic(), [cpu_seconds(each) for each in pids]
     time.sleep(seconds)
     passed = time.monotonic() - began
@@ -91,17 +91,17 @@ def at_rest(pid: int, seconds: float) -> Rest:
 
 def of_healthd(seconds: float, gpus: int = 8, hertz: int = 1, *, costs: bool = False) -> Rest:
     """A daemon of its own, started for this."""
-    with started(gpus, hertz, costs=costs) as node:
+    with start_node(gpus, hertz, costs=costs) as node:
         return at_rest(node.process.pid, seconds)
 
 
 @contextlib.contextmanager
-def started(gpus: int, hertz: int, *, costs: bool) -> Iterator[Node]:
+def start_node(gpus: int, hertz: int, *, costs: bool) -> Iterator[Node]:
     """A daemon that reads the machine's kernel log where it may."""
     nvml = {"library": str(fake_nvml().build(LIBRARIES)), "interval_s": 1 / hertz}
     with (
         tempfile.TemporaryDirectory(prefix="bench-healthd-") as place,
-        Node(Path(place), "bench", scenario(gpus, costs=costs), kmsg=kmsg_usable(), nvml=nvml) as node,
+        Node(Path(place), "bench", build_scenario(gpus, costs=costs), kmsg=kmsg_usable(), nvml=nvml) as node,
     ):
         yield node
 
@@ -110,7 +110,7 @@ def gcm_at_rest(program: Path, seconds: float) -> Rest:
     """Meta's monitor on the same library, once a second, its sink doing nothing."""
     with tempfile.TemporaryDirectory(prefix="bench-gcm-") as place:
         library = fake_nvml().build(LIBRARIES)
-        (Path(place) / "scenario").write_text("".join(f"{line}\n" for line in scenario(8, costs=False)))
+        (Path(place) / "scenario").write_text("".join(f"{line}\n" for line in build_scenario(8, costs=False)))
         environment = {"FAKE_NVML_SCENARIO": f"{place}/scenario", "LD_LIBRARY_PATH": str(library.parent)}
         command = [str(program), "nvml_monitor", "--sink", "do_nothing", "--cluster", "bench", "--log-folder", place]
         command += ["--collect-interval", "1", "--push-interval", "60"]
@@ -124,7 +124,7 @@ def gcm_at_rest(program: Path, seconds: float) -> Rest:
             process.wait()
 
 
-def questions(node: Node) -> str:
+def time_scrape_and_check(node: Node) -> str:
     """A scrape, and a prolog's question from the start of its process to its end."""
     scrapes, size = [], 0
     for _ in range(ASKED):
@@ -142,7 +142,9 @@ def questions(node: Node) -> str:
         (f"scrape of /metrics, {size >> 10} KiB", sorted(scrapes), "no NVML call"),
         ("healthctl node check, whole process", sorted(checks), "≤ 50 ms"),
     ):
-        lines.append(f"{name:<44} {at(times, 0.5) * 1000:6.1f} ms {at(times, 0.99) * 1000:6.1f} ms   {budget}")
+        lines.append(
+            f"{name:<44} {select_quantile(times, 0.5) * 1000:6.1f} ms {select_quantile(times, 0.99) * 1000:6.1f} ms   {budget}"
+        )
     return "\n".join(lines)
 
 

@@ -18,13 +18,13 @@ from pathlib import Path
 
 import msgspec
 
-from bench.bare import kmsg_usable
-from bench.one_node import Node, at, scenario
-from healthd.outbox import Outbox
+from bench.measured_node import Node, build_scenario, select_quantile
+from bench.minimum_costs import kmsg_usable
+from healthd.storage.outbox import Outbox
+from vocabulary.driver_log.injected_line import mark_injected_line
+from vocabulary.driver_log.xid import format_xid
 from vocabulary.finding import Finding, Severity, finding_id
 from vocabulary.identity import Component, ComponentKind
-from vocabulary.injection import mark
-from vocabulary.xid import format_xid
 
 STORED = (0, 10_000, 100_000)
 LOOK_EVERY_S = 0.0002
@@ -44,12 +44,15 @@ def main() -> None:
     for stored in STORED:
         with tempfile.TemporaryDirectory(prefix="bench-healthd-") as place:
             latencies = measure_lines(Path(place), stored, options.lines, kmsg=kmsg)
-        figures = [f"{value * 1000:6.2f} ms" for value in (at(latencies, 0.5), at(latencies, 0.99), latencies[-1])]
+        figures = [
+            f"{value * 1000:6.2f} ms"
+            for value in (select_quantile(latencies, 0.5), select_quantile(latencies, 0.99), latencies[-1])
+        ]
         print(f"{f'{stored} findings stored':<52} {' '.join(figures)}   {BUDGET}")
     print(f"\n{'floods':<52} {'lines/s':>9} {'then one more line':>20}")
     for name, lines in (
-        ("20 000 Xid lines of one GPU within a second", list(same(20_000))),
-        ("3000 distinct (GPU, code) within a second", list(distinct(3000))),
+        ("20 000 Xid lines of one GPU within a second", list(repeat_fault(20_000))),
+        ("3000 distinct (GPU, code) within a second", list(generate_distinct_faults(3000))),
         ("100 000 lines that concern nobody", [f"docker0: port {n} entered forwarding state" for n in range(100_000)]),
     ):
         with tempfile.TemporaryDirectory(prefix="bench-healthd-") as place:
@@ -57,7 +60,7 @@ def main() -> None:
         print(f"{name:<52} {rate:9.0f} {after * 1000:17.2f} ms")
 
 
-def same(count: int) -> Iterator[str]:
+def repeat_fault(count: int) -> Iterator[str]:
     """One fault, over and over."""
     line = format_xid(
         119, "0000:13:00", pid=7, process="python3", detail="Timeout after 6s of waiting for RPC response"
@@ -65,14 +68,14 @@ def same(count: int) -> Iterator[str]:
     return (line for _ in range(count))
 
 
-def distinct(count: int) -> Iterator[str]:
+def generate_distinct_faults(count: int) -> Iterator[str]:
     """Each of sixteen GPUs with each of many codes."""
     return (format_xid(1 + n // 16, f"0000:{0x10 + n % 16:02x}:00", detail="something") for n in range(count))
 
 
 def measure_flood(place: Path, lines: list[str]) -> tuple[float, float]:
     """Lines a second until all are judged and durable, and seconds until one more line is."""
-    with Node(place, NODE, scenario(8, costs=False)) as node:
+    with Node(place, NODE, build_scenario(8, costs=False)) as node:
         with sqlite3.connect(place / "state" / "healthd.db", isolation_level=None) as database:
             time.sleep(WARM_UP_S)
             before = node.metric("healthd_kernel_records_total")
@@ -91,8 +94,8 @@ def measure_flood(place: Path, lines: list[str]) -> tuple[float, float]:
 def measure_lines(place: Path, stored: int, lines: int, *, kmsg: bool) -> list[float]:
     """Seconds from writing a line until another process can read its finding, in order."""
     if stored:
-        fill(place, stored)
-    with Node(place, NODE, scenario(8, costs=False), kmsg=kmsg) as node:
+        fill_outbox(place, stored)
+    with Node(place, NODE, build_scenario(8, costs=False), kmsg=kmsg) as node:
         with sqlite3.connect(place / "state" / "healthd.db", isolation_level=None) as database:
             time.sleep(WARM_UP_S)
             found = [one_line(database, node.log) for _ in range(lines)]
@@ -103,7 +106,7 @@ def measure_lines(place: Path, stored: int, lines: int, *, kmsg: bool) -> list[f
 def one_line(database: sqlite3.Connection, log: Path | None) -> float:
     number = next(_numbers)
     pci = f"{number:04x}:3b:00.0"
-    text = mark(NODE, format_xid(79, pci, pid=1, process="bench", detail="GPU has fallen off the bus."))
+    text = mark_injected_line(NODE, format_xid(79, pci, pid=1, process="bench", detail="GPU has fallen off the bus."))
     wanted = f'%"pci":"{pci}"%'
     (before,) = database.execute("select max(seq) from changes").fetchone()
     began = time.perf_counter()
@@ -124,7 +127,7 @@ def one_line(database: sqlite3.Connection, log: Path | None) -> float:
     return took
 
 
-def fill(place: Path, count: int) -> None:
+def fill_outbox(place: Path, count: int) -> None:
     """A history: findings long cleared, and unacknowledged changes of as many."""
     (place / "state").mkdir()
     outbox = Outbox(place / "state" / "healthd.db", time.time())

@@ -15,7 +15,7 @@ from typing import Any
 CALLS = 20_000
 
 
-def calls(directory: str) -> Iterator[tuple[str, Callable[[], object], int]]:
+def iterate_nvrx_calls(directory: str) -> Iterator[tuple[str, Callable[[], object], int]]:
     """Name, deed and how often to time it; nothing but a line of text where the extension is not installed."""
     try:
         tolerance = importlib.import_module("nvidia_resiliency_ext.fault_tolerance")

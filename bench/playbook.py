@@ -18,18 +18,18 @@ from collections.abc import Callable, Iterator
 
 from msgspec.structs import replace
 
-from remediator.decide.budget import of_level_only
-from remediator.decide.settings import Settings
-from remediator.model.hold import NodeHold, Owner
-from remediator.model.inputs import AnyInput, FindingsReported, HoldsObserved, PlacementChanged, Tick
-from remediator.model.plan import Mode
-from remediator.model.records import JobRef
-from remediator.model.rules import NodeState
-from remediator.pipeline import handle
-from remediator.playbook.load import SHIPPED, load_policy
-from remediator.rehearsal import Rehearsal, World
-from remediator.state import ClusterState
-from vocabulary.catalogue_file import load_catalogue
+from remediator.decisions.decision_settings import DecisionSettings
+from remediator.decisions.isolation_budget import level_only_budget
+from remediator.model.journal_records import JobRef
+from remediator.model.pipeline_inputs import AnyInput, FindingsReported, HoldsObserved, PlacementChanged, Tick
+from remediator.model.plan_steps import Mode
+from remediator.model.rule_conditions import NodeState
+from remediator.model.scheduler_hold import HoldOwner, NodeHold
+from remediator.pipeline import apply_input
+from remediator.playbook.playbook_loader import SHIPPED, load_policy
+from remediator.replay.simulated_cluster import AnswerScript, SimulatedCluster
+from remediator.state.cluster_state import ClusterState
+from vocabulary.fault_catalogue.catalogue_file import load_catalogue
 from vocabulary.finding import Finding, Severity, finding_id
 from vocabulary.identity import Component, ComponentKind
 
@@ -49,7 +49,7 @@ MIX = [
 ]
 
 
-def finding(number: int, kind: str, node: str, at: float) -> Finding:
+def build_finding(number: int, kind: str, node: str, at: float) -> Finding:
     check, _, code = kind.partition("/")
     component = GPUS[number % 8]
     severity = CATALOGUE.entry(int(code)).severity
@@ -77,23 +77,23 @@ def per_second(slices: list[Callable[[], int]]) -> tuple[float, float, float]:
     return statistics.median(rates), min(rates), max(rates)
 
 
-def settings(isolated_max: int = 1, per_hour_max: int = 10**9) -> Settings:
-    budget = replace(of_level_only(isolated_max), isolations_per_hour_max=per_hour_max)
-    return Settings(policy=load_policy([SHIPPED]), mode=Mode.ACT, budget=budget, probation_s=3600.0)
+def build_settings(isolated_max: int = 1, per_hour_max: int = 10**9) -> DecisionSettings:
+    budget = replace(level_only_budget(isolated_max), isolations_per_hour_max=per_hour_max)
+    return DecisionSettings(policy=load_policy([SHIPPED]), mode=Mode.ACT, budget=budget, probation_s=3600.0)
 
 
-def known_nodes(state: ClusterState, rules: Settings, at: float) -> None:
+def known_nodes(state: ClusterState, rules: DecisionSettings, at: float) -> None:
     for n in range(NODES):
-        handle(state, FindingsReported(at=at, node=f"n{n}", boot_id="b", active=()), rules)
-        handle(state, PlacementChanged(at=at, node=f"n{n}", jobs=(JobRef(f"job{n // 16}", 0),)), rules)
+        apply_input(state, FindingsReported(at=at, node=f"n{n}", boot_id="b", active=()), rules)
+        apply_input(state, PlacementChanged(at=at, node=f"n{n}", jobs=(JobRef(f"job{n // 16}", 0),)), rules)
     state.take_changes()
 
 
-def answers() -> tuple[float, float, float]:
+def measure_rule_answers() -> tuple[float, float, float]:
     """Which rule answers one finding: every code of the catalogue in turn."""
-    rules, state = settings(), ClusterState()
+    rules, state = build_settings(), ClusterState()
     known_nodes(state, rules, 0.0)
-    findings = [finding(i, f"xid/{code}", f"n{i % NODES}", 0.0) for i, code in enumerate(CATALOGUE.xids)]
+    findings = [build_finding(i, f"xid/{code}", f"n{i % NODES}", 0.0) for i, code in enumerate(CATALOGUE.xids)]
     again = itertools.cycle(findings)
 
     def slice_() -> int:
@@ -104,9 +104,9 @@ def answers() -> tuple[float, float, float]:
     return per_second([slice_] * SLICES)
 
 
-def decisions() -> tuple[float, float, float]:
+def measure_decisions() -> tuple[float, float, float]:
     """A grave finding on a node without one: incident, decision with its reasons, plan with its first actions."""
-    rules = settings(isolated_max=10**9)
+    rules = build_settings(isolated_max=10**9)
     numbers = itertools.count()
     fresh = [ClusterState() for _ in range(SLICES)]
     for state in fresh:
@@ -115,39 +115,39 @@ def decisions() -> tuple[float, float, float]:
     def slice_() -> int:
         state = fresh.pop()
         for n in range(NODES):
-            found = finding(next(numbers), "xid/79", f"n{n}", 1.0)
-            handle(state, FindingsReported(at=1.0, node=f"n{n}", boot_id="b", changes=(found,)), rules)
+            found = build_finding(next(numbers), "xid/79", f"n{n}", 1.0)
+            apply_input(state, FindingsReported(at=1.0, node=f"n{n}", boot_id="b", changes=(found,)), rules)
         assert len(state.take_changes().decisions) == NODES
         return NODES
 
     return per_second([slice_] * SLICES)
 
 
-def record(count: int) -> Iterator[AnyInput]:
+def generate_record(count: int) -> Iterator[AnyInput]:
     """`count` findings over a month on 1000 nodes, a tick every thousand."""
     rng = random.Random(7)  # noqa: S311 - the same record every time
     kinds = rng.choices([kind for kind, _ in MIX], [share for _, share in MIX], k=count)
     for number, kind in enumerate(kinds):
         at = 10.0 + number * (30 * 86400.0 / count)
         node = f"n{rng.randrange(NODES)}"
-        yield FindingsReported(at=at, node=node, boot_id="b", changes=(finding(number, kind, node, at),))
+        yield FindingsReported(at=at, node=node, boot_id="b", changes=(build_finding(number, kind, node, at),))
         if number % 1000 == 0:
             yield Tick(at=at)
 
 
-def parts_arrive(rehearsal: Rehearsal) -> None:
+def parts_arrive(rehearsal: SimulatedCluster) -> None:
     """Once a day people replace what waits for it, and give the nodes back."""
     for node in rehearsal.state.nodes_in(NodeState.REPLACING):
         rehearsal.tell(FindingsReported(at=rehearsal.now, node=node.node, boot_id="b", active=()))
-        hold = NodeHold(node.node, schedulable=True, owner=Owner.NOBODY)
+        hold = NodeHold(node.node, schedulable=True, owner=HoldOwner.NOBODY)
         rehearsal.tell(HoldsObserved(at=rehearsal.now + 1.0, holds=(hold,)))
 
 
-def replay(count: int) -> tuple[tuple[float, float, float], Rehearsal]:
+def measure_replay(count: int) -> tuple[tuple[float, float, float], SimulatedCluster]:
     """The record under the shipped policy, with a cluster that answers what is planned."""
-    rehearsal = Rehearsal(settings(isolated_max=50, per_hour_max=100), World())
+    rehearsal = SimulatedCluster(build_settings(isolated_max=50, per_hour_max=100), AnswerScript())
     known_nodes(rehearsal.state, rehearsal.settings, 0.0)
-    inputs = record(count)
+    inputs = generate_record(count)
     share = max(1, count // SLICES)
 
     day = 0
@@ -175,10 +175,10 @@ def main() -> None:
     print(
         f"policy {policy.digest}, {len(policy.rules)} rules; history kept for 30 days; per second: median (least-most)"
     )
-    print("which rule answers a finding   {:>9,.0f} ({:,.0f}-{:,.0f})".format(*answers()))
-    print("grave finding to planned steps {:>9,.0f} ({:,.0f}-{:,.0f})".format(*decisions()))
+    print("which rule answers a finding   {:>9,.0f} ({:,.0f}-{:,.0f})".format(*measure_rule_answers()))
+    print("grave finding to planned steps {:>9,.0f} ({:,.0f}-{:,.0f})".format(*measure_decisions()))
     begun = time.perf_counter()
-    rates, rehearsal = replay(count)
+    rates, rehearsal = measure_replay(count)
     taken = time.perf_counter() - begun
     print("replayed findings              {:>9,.0f} ({:,.0f}-{:,.0f})".format(*rates))
     print(

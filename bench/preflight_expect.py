@@ -11,13 +11,13 @@ import random
 import time
 from dataclasses import dataclass, replace
 
-from preflight.checks.context import Device
-from preflight.expect.apply import Knowledge, expected
-from preflight.expect.bounds import misses
-from preflight.expect.fleet import Baseline, level
-from preflight.expect.history import History, record
-from preflight.expect.learning import learn
-from preflight.expect.products import Product, Row, Table
+from preflight.check_context import Device
+from preflight.expectations.baseline_learning import learn_baseline
+from preflight.expectations.bounds import misses_bound
+from preflight.expectations.device_history import History, record_run
+from preflight.expectations.fleet_baseline import Baseline, compute_level
+from preflight.expectations.product_table import Product, ProductRow, ProductTable
+from preflight.expectations.result_judgement import Knowledge, apply_expectations
 from preflight.results import DOCUMENT_VERSION, Document, Figure, Outcome, Result, Source, Verdict
 
 GPUS, FIGURES, JUDGED = 8, 6, 5
@@ -34,7 +34,7 @@ class Plan:
 
     `learned` nodes made the baseline; of them the share `slow_learned` is 12 % slow, and `variant` of all nodes are a board that
     reaches `variant_by` less. `bad` is how much the judged node's last device, or all of them if `whole`, are slower than in their past.
-    `table` is by how much the table asks for more than it should; None: there is none. `gpus` is how many a node has.
+    `build_product_rows` is by how much the table asks for more than it should; None: there is none. `gpus` is how many a node has.
     """
 
     noise: float = 0.02
@@ -91,7 +91,7 @@ class Node:
         )
 
 
-def document(node: str, results: tuple[Result, ...], at: float) -> Document:
+def build_document(node: str, results: tuple[Result, ...], at: float) -> Document:
     return Document(
         version=DOCUMENT_VERSION,
         level="gate",
@@ -110,10 +110,10 @@ def document(node: str, results: tuple[Result, ...], at: float) -> Document:
     )
 
 
-def table(more: float | None) -> Table:
+def build_product_rows(more: float | None) -> ProductTable:
     if more is None:
-        return Table()
-    row = Row(
+        return ProductTable()
+    row = ProductRow(
         test="matmul_repeat",
         figure="product_rate",
         unit="TFLOP/s",
@@ -121,33 +121,35 @@ def table(more: float | None) -> Table:
         worst=WORST * (1 + more),
         source="pretended",
     )
-    return Table(products=(Product(product="H200", names=(NAME,), memory=1, power=1, source="pretended", rows=(row,)),))
+    return ProductTable(
+        products=(Product(product="H200", names=(NAME,), memory=1, power=1, source="pretended", rows=(row,)),)
+    )
 
 
-def baseline(plan: Plan, chance: random.Random) -> Baseline:
+def build_baseline(plan: Plan, chance: random.Random) -> Baseline:
     slow = round(plan.slow_learned * plan.learned)
     nodes = [Node(plan, chance, 0.12 if i < slow else 0.0) for i in range(plan.learned)]
-    return learn(document(f"n{i}", node.run(), 1.0) for i, node in enumerate(nodes))
+    return learn_baseline(build_document(f"n{i}", node.run(), 1.0) for i, node in enumerate(nodes))
 
 
 SOURCES = {"table alone": Source.SKU, "siblings alone": Source.SIBLINGS, "fleet alone": Source.FLEET}
 
 
-def judge(plan: Plan, seed: int) -> list[set[str]]:
+def judge_nodes(plan: Plan, seed: int) -> list[set[str]]:
     """Which rules fail each of the judged nodes; ``unsure`` where ours comes to no conclusion."""
     chance = random.Random(f"{plan} {seed}")  # noqa: S311 - no secret
-    known = Knowledge(node="judged", table=table(plan.table), baseline=baseline(plan, chance))
+    known = Knowledge(node="judged", table=build_product_rows(plan.table), baseline=build_baseline(plan, chance))
     found = []
     for _ in range(JUDGED):
         node, past = Node(plan, chance), History()
         for run in range(plan.past):
-            past = record(past, document("judged", node.run(), float(run + 1)))
-        results = expected(node.run(plan.bad), DEVICES[: plan.gpus], replace_history(known, past))
+            past = record_run(past, build_document("judged", node.run(), float(run + 1)))
+        results = apply_expectations(node.run(plan.bad), DEVICES[: plan.gpus], replace_history(known, past))
         figures = [figure for result in results for figure in result.figures]
         by = {
             name
             for name, source in SOURCES.items()
-            if any(e.source is source and misses(f.value, e) for f in figures for e in f.expected)
+            if any(e.source is source and misses_bound(f.value, e) for f in figures for e in f.expected)
         }
         outcomes = {result.outcome for result in results}
         if Outcome.FAIL in outcomes:
@@ -162,7 +164,7 @@ def replace_history(known: Knowledge, past: History) -> Knowledge:
     return Knowledge(node=known.node, table=known.table, baseline=known.baseline, history=past)
 
 
-def wilson(hits: int, of: int) -> str:
+def format_wilson_interval(hits: int, of: int) -> str:
     """A share and its 95 % interval."""
     z, p = 1.96, hits / of
     middle = (p + z * z / (2 * of)) / (1 + z * z / of)
@@ -216,7 +218,7 @@ PLANS: dict[str, Plan] = {
 }
 
 
-def drift(seeds: int) -> None:
+def print_drift(seeds: int) -> None:
     """A fleet that slows by half a per cent a week, learned weekly: where its level is, and who is failed on the way."""
     print("\n| week | fleet really at | level at | good nodes failed |\n|---|---:|---:|---:|")
     weeks = (0, 4, 8, 16, 24, 32, 40)
@@ -232,19 +234,21 @@ def drift(seeds: int) -> None:
             whole = replace(plan, whole=True)
             for node in nodes:
                 node._plan = whole  # noqa: SLF001 - the same node, slower in all its devices
-            documents = [document(f"n{i}", node.run(slow), float(week)) for i, node in enumerate(nodes)]
+            documents = [build_document(f"n{i}", node.run(slow), float(week)) for i, node in enumerate(nodes)]
             if week in weeks:
-                known = Knowledge(node="n0", table=Table(), baseline=learned)
+                known = Knowledge(node="n0", table=ProductTable(), baseline=learned)
                 failed[week].append(
-                    any(r.outcome is Outcome.FAIL for r in expected(documents[0].results, DEVICES, known))
+                    any(r.outcome is Outcome.FAIL for r in apply_expectations(documents[0].results, DEVICES, known))
                 )
-            learned = learn(documents, learned)
+            learned = learn_baseline(documents, learned)
             if week in weeks:
-                found = [level(entry) for entry in learned.entries]
+                found = [compute_level(entry) for entry in learned.entries]
                 levels[week].append(sum(each.usual for each in found if each) / len(found) / USUAL)
     for week in weeks:
         at = sum(levels[week]) / len(levels[week])
-        print(f"| {week} | {0.995**week:.3f} | {at:.3f} | {wilson(sum(failed[week]), len(failed[week]))} |")
+        print(
+            f"| {week} | {0.995**week:.3f} | {at:.3f} | {format_wilson_interval(sum(failed[week]), len(failed[week]))} |"
+        )
 
 
 def main() -> None:
@@ -259,10 +263,10 @@ def main() -> None:
     print("| fleet | " + " | ".join(names) + " | the rule: no conclusion |")
     print("|---|" + "---:|" * (len(names) + 1))
     for title, plan in PLANS.items():
-        judged = [by for seed in range(seeds) for by in judge(plan, seed)]
-        cells = [wilson(sum(name in by for by in judged), len(judged)) for name in (*names, "unsure")]
+        judged = [by for seed in range(seeds) for by in judge_nodes(plan, seed)]
+        cells = [format_wilson_interval(sum(name in by for by in judged), len(judged)) for name in (*names, "unsure")]
         print(f"| {title} | " + " | ".join(cells) + " |", flush=True)
-    drift(seeds)
+    print_drift(seeds)
     print(f"\n{time.process_time() - began:.0f} s of CPU")
 
 

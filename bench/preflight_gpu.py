@@ -41,11 +41,11 @@ def main() -> int:
         return _leave(NOT_READY, "triton is missing: pip install triton (a CUDA build of torch brings it)")
     if wanted.interpret:
         os.environ["TRITON_INTERPRET"] = "1"  # before the kernels are imported
-    from bench.gpu.table import CARD, TINY, shown  # noqa: PLC0415 - needs what was just looked for
+    from bench.gpu.table import CARD, TINY, render_rows  # noqa: PLC0415 - needs what was just looked for
 
     scale = TINY if wanted.interpret else CARD._replace(device=f"cuda:{wanted.device}")
     rows = list(_measured(scale))
-    print(shown(rows))
+    print(render_rows(rows))
     if wanted.json:
         wanted.json.write_text(json.dumps([row._asdict() for row in rows], indent=1) + "\n")
     return PARTLY if any(row.name == STOPPED for row in rows) else MEASURED
@@ -67,14 +67,14 @@ def _measured(scale: Scale) -> Iterator[Row]:
 
     from bench.gpu.readings import Readings  # noqa: PLC0415 - the same
     from bench.gpu.table import Row  # noqa: PLC0415 - the same
-    from preflight.kernels.platforms import platform  # noqa: PLC0415 - the same
+    from preflight.kernels.digest_platform import describe_platform  # noqa: PLC0415 - the same
 
     name, uuid = "processor, interpreted", ""
     if scale.device.startswith("cuda"):
         about = torch.cuda.get_device_properties(scale.device)
         name, uuid = about.name, f"GPU-{getattr(about, 'uuid', '')}"
     readings = Readings(uuid)
-    yield Row("device", name, note=platform(scale.device))
+    yield Row("device", name, note=describe_platform(scale.device))
     if said := readings.neighbours():
         yield Row("device", "", note=said)
     sections = (("memory", _memory(scale)), ("products", _products(scale)), ("other arithmetic", _other(scale)))
@@ -106,16 +106,16 @@ def _memory(scale: Scale) -> Iterator[Row]:
     from bench.gpu import arithmetic_rows as arithmetic  # noqa: PLC0415 - not before triton was looked for
     from bench.gpu import memory_rows as memory  # noqa: PLC0415 - the same
     from bench.gpu.table import Row  # noqa: PLC0415 - the same
-    from preflight.kernels.patterns import FULL  # noqa: PLC0415 - the same
+    from preflight.kernels.memory_patterns import FULL  # noqa: PLC0415 - the same
 
-    heat = arithmetic.heat(scale)
-    got = memory.taken(scale)
+    heat = arithmetic.prepare_heat(scale)
+    got = memory.allocate_tested_memory(scale)
     yield Row("whole card", "taken", got.taken_bytes / 1e9, "GB", got.coverage, str(got))
     if not got.pieces:
         yield Row("memory", STOPPED, note="too little memory is free; end what else uses this GPU and run again")
         return
     probe = max((piece.memory for piece in got.pieces), key=len)[: scale.probe_bytes // 8]
-    ceiling, rows = memory.ceilings(scale, probe)
+    ceiling, rows = memory.measure_ceilings(scale, probe)
     yield from rows
     for pattern in FULL:
         if pattern.name in RATED:

@@ -34,7 +34,7 @@ from remediator.store.journal import Journal  # noqa: E402 - behind the path
 from vocabulary.finding import Finding, Severity, finding_id  # noqa: E402 - same
 from vocabulary.health import Health  # noqa: E402 - same
 from vocabulary.identity import Component, ComponentKind  # noqa: E402 - same
-from vocabulary.wire import FindingChange, Gpu, RankStatus, Report, encode  # noqa: E402 - same
+from vocabulary.messages.wire import FindingChange, Gpu, RankStatus, Report, encode_message  # noqa: E402 - same
 
 PORT_MIN = 20_000
 DICE = random.Random(7)  # noqa: S311 - when nodes report, no secret
@@ -180,7 +180,7 @@ class Fleet:
 
     async def burst(self, count: int) -> None:
         """So many nodes each report a fault at the same moment."""
-        await asyncio.gather(*(self.report(name, (fault(name),), []) for name in self.names[:count]))
+        await asyncio.gather(*(self.report(name, (build_remap_finding(name),), []) for name in self.names[:count]))
 
     def decided(self) -> int:
         """Incidents with a decision."""
@@ -194,7 +194,7 @@ async def _answer(reader: asyncio.StreamReader) -> tuple[int, bytes]:
     return int(head[9:12]), await reader.readexactly(int(length[1]) if length else 0)
 
 
-def fault(name: str, origin: str = "o", *, cleared_at: float | None = None) -> Finding:
+def build_remap_finding(name: str, origin: str = "o", *, cleared_at: float | None = None) -> Finding:
     """A row that waits to be remapped."""
     component = Component(ComponentKind.GPU, f"GPU-{name}", "0000:3b:00.0", 0)
     return Finding(
@@ -239,7 +239,7 @@ def _report(name: str, seq: int, faults: tuple[Finding, ...]) -> bytes:
         )
         for g in range(GPUS)
     )
-    return encode(
+    return encode_message(
         Report(
             version=1,
             node=name,
@@ -257,7 +257,7 @@ def _report(name: str, seq: int, faults: tuple[Finding, ...]) -> bytes:
     )
 
 
-def fill(database: Path, count: int) -> None:
+def fill_history(database: Path, count: int) -> None:
     """A history of findings that are over."""
     statement = (
         "insert into findings (id, node, active, last_seen, body, kind, severity, component_kind, component, first_seen)"
@@ -266,8 +266,8 @@ def fill(database: Path, count: int) -> None:
     now = time.time() - 10 * 86400
 
     def rows() -> object:
-        like = fault("gpu-00000", "o", cleared_at=now)
-        body, node, key = encode(like), like.node.encode(), like.id.encode()
+        like = build_remap_finding("gpu-00000", "o", cleared_at=now)
+        body, node, key = encode_message(like), like.node.encode(), like.id.encode()
         for n in range(count):
             name, own = f"gpu-{n % 12500:05}", f"{n:020x}"
             yield own, name, now, body.replace(key, own.encode()).replace(node, name.encode())
@@ -308,7 +308,7 @@ def main() -> None:
         finally:
             fleet.stop()
         if given.history:
-            fill(fleet.database, given.history)
+            fill_history(fleet.database, given.history)
             size = fleet.database.stat().st_size / given.history
             took = fleet.start()
             used = fleet.usage()

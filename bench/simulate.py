@@ -12,11 +12,11 @@ from typing import Any
 
 import numpy as np
 
-from remediator.playbook.load import SHIPPED, load_policy
-from remediator.simulate.engine import Measured, exact, first_order, simulate
-from remediator.simulate.parameters import Parameters
-from remediator.simulate.policies import POLICIES
-from remediator.simulate.summary import Estimate, estimate, summarised
+from remediator.playbook.playbook_loader import SHIPPED, load_policy
+from remediator.simulation.compared_policies import POLICIES
+from remediator.simulation.run_summary import Estimate, estimate_mean, summarize_policies
+from remediator.simulation.simulation_parameters import SimulationParameters
+from remediator.simulation.simulation_run import SimulationResult, exact_goodput, first_order_goodput, run_simulation
 
 GPUS_PER_NODE = 8
 FLEETS: dict[str, dict[str, Any]] = {
@@ -28,21 +28,21 @@ FLEETS: dict[str, dict[str, Any]] = {
 }
 
 
-def formula(seeds: Iterable[int]) -> None:
+def compare_with_formula(seeds: Iterable[int]) -> None:
     """First-order formula, exact value and simulation; `lost` is the share that the formula takes for lost, N·r·(u0 + Δ/2)."""
     shipped = load_policy([SHIPPED])
     print("| GPUs | Δ, min | pause, s | lost | formula | exact | simulated | off the formula | off the exact one |")
     print("|---:|---:|---:|---:|---|---|---|---|---|")
     for gpus, minutes, pause_s in itertools.product((256, 2048, 16384), (60, 30, 15, 5), (0, 30)):
         nodes = gpus // GPUS_PER_NODE
-        p = Parameters(
+        p = SimulationParameters(
             nodes=nodes, days=60, lemon_share=0, lasting_share=0, refail_day_share=0, refail_month_share=0,
             straggler_share=0, silent_share=1, job_nodes=(nodes,), spares_per_1024=0, restart_min_minutes=5,
             restart_max_minutes=5, checkpoint_interval_minutes=minutes, checkpoint_pause_s=pause_s,
         )  # fmt: skip
-        runs = [simulate("none", p, shipped, s, np.random.default_rng(s)).effective_time for s in seeds]
-        found, per_day = estimate(runs), nodes * p.failures_per_1000_node_days / 1000
-        first, true = (f(per_day, 300, 60 * minutes, pause_s) for f in (first_order, exact))
+        runs = [run_simulation("none", p, shipped, s, np.random.default_rng(s)).effective_time for s in seeds]
+        found, per_day = estimate_mean(runs), nodes * p.failures_per_1000_node_days / 1000
+        first, true = (f(per_day, 300, 60 * minutes, pause_s) for f in (first_order_goodput, exact_goodput))
         lost = per_day / 86400 * (300 + 30 * minutes)
         off = [f"{100 * (found.mean / e - 1):+.1f} %" for e in (first, true)]
         print(
@@ -51,22 +51,24 @@ def formula(seeds: Iterable[int]) -> None:
         )  # fmt: skip
 
 
-def fleet(name: str, seeds: Iterable[int]) -> list[Measured]:
-    p, shipped = Parameters(**FLEETS[name]), load_policy([SHIPPED])
-    return [simulate(policy, p, shipped, seed, np.random.default_rng(seed)) for seed in seeds for policy in POLICIES]
+def simulate_fleet(name: str, seeds: Iterable[int]) -> list[SimulationResult]:
+    p, shipped = SimulationParameters(**FLEETS[name]), load_policy([SHIPPED])
+    return [
+        run_simulation(policy, p, shipped, seed, np.random.default_rng(seed)) for seed in seeds for policy in POLICIES
+    ]
 
 
-def page(name: str, runs: list[Measured]) -> str:
-    p = Parameters(**FLEETS[name])
+def render_fleet(name: str, runs: list[SimulationResult]) -> str:
+    p = SimulationParameters(**FLEETS[name])
     lines = [
         f"{name}: {p.nodes} nodes, {p.days:g} days, {len({one.seed for one in runs})} seeds\n",
         "| policy | goodput, % | effective time, % | more than none, points | restarts a day | healthy days | wrong | out | by people |",
         "|---|---|---|---|---|---|---|---|---|",
     ]
     base = np.array([one.effective_time for one in runs if one.policy == "none"])
-    for s in summarised(runs):
+    for s in summarize_policies(runs):
         own = np.array([one.effective_time for one in runs if one.policy == s.policy])
-        more: Estimate = estimate((own - base).tolist())
+        more: Estimate = estimate_mean((own - base).tolist())
         lines.append(
             f"| {s.policy} | {s.goodput.text(100, digits=2)} | {s.effective_time.text(100, digits=2)} "
             f"| {more.text(100, digits=2)} | {s.restarts_per_day.text()} | {s.healthy_node_days_lost.text()} "
@@ -82,9 +84,9 @@ def main() -> None:
     given = asked.parse_args()
     for name in given.what:
         if name == "formula":
-            formula(range(3 * given.seeds))
+            compare_with_formula(range(3 * given.seeds))
         else:
-            print(f"\n{page(name, fleet(name, range(1, given.seeds + 1)))}", flush=True)
+            print(f"\n{render_fleet(name, simulate_fleet(name, range(1, given.seeds + 1)))}", flush=True)
 
 
 if __name__ == "__main__":

@@ -16,9 +16,9 @@ import time
 from datetime import datetime
 from pathlib import Path
 
-from bench.centre import Centre
-from healthctl.demo.slurm_cluster import ClusterShape, SlurmCluster, why_not
-from healthctl.supervised.programs import Programs, wait_for
+from bench.controller_process import Centre
+from healthctl.demo.slurm_cluster import ClusterShape, SlurmCluster, explain_missing_slurm
+from healthctl.process_supervision.supervised_programs import SupervisedPrograms, wait_until_ready
 
 PAUSE_S = 0.3  # between two faults, so that the one is over before the other begins
 ROUND_DEADLINE_S = 120.0
@@ -40,7 +40,7 @@ def one_round(centre: Centre, cluster: SlurmCluster, *, at_once: bool) -> list[t
         sent[node] = centre.report(node, faulty=True)
         if not at_once:
             time.sleep(PAUSE_S)
-    wait_for(
+    wait_until_ready(
         lambda: (
             all(drained_at(cluster).get(node, 0.0) > before.get(node, 0.0) for node in nodes)
             and all(centre.events("action_ended", "done").get(node, 0.0) > sent[node] for node in nodes)
@@ -54,7 +54,7 @@ def one_round(centre: Centre, cluster: SlurmCluster, *, at_once: bool) -> list[t
     for node in nodes:
         centre.report(node, faulty=False)
     cluster.command("scontrol", "update", f"nodename={','.join(nodes)}", "state=resume")
-    wait_for(
+    wait_until_ready(
         lambda: all(centre.events("incident_closed", "").get(node, 0.0) > sent[node] for node in nodes),
         ROUND_DEADLINE_S,
         "every incident to be closed",
@@ -69,11 +69,11 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=12)
     parser.add_argument("--ask", choices=("text", "json"), default="text")
     options = parser.parse_args()
-    if why := why_not():
+    if why := explain_missing_slurm():
         print(f"no Slurm here: {why}")
         return
     shape = ClusterShape(nodes=tuple(f"n{number:02}" for number in range(1, options.nodes + 1)))
-    with tempfile.TemporaryDirectory(prefix="gh-slurm-") as place, Programs(Path(place) / "log") as programs:
+    with tempfile.TemporaryDirectory(prefix="gh-slurm-") as place, SupervisedPrograms(Path(place) / "log") as programs:
         cluster = SlurmCluster(Path(place) / "slurm", programs, shape)
         cluster.start()
         scheduler = f"{{kind: slurm, slurm: {{conf: {cluster.conf}, ask: {options.ask}}}}}"

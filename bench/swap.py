@@ -23,11 +23,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from bench.one_node import at
+from bench.measured_node import select_quantile
 from healthctl.demo.training import COMMAND
-from healthd.launcher.rendezvous import PHASES
-from healthd.trainer.beacon import MailboxOrder, post_order, read_all
-from healthd.trainer.pages import BeaconView, prepare_directory
+from healthd.launcher.process_groups.rendezvous_server import PHASES
+from healthd.trainer.beacons.beacon import MailboxOrder, post_order, read_all_pages
+from healthd.trainer.beacons.page_reader import BeaconView, prepare_directory
 
 SPARES = 5  # a process each, of 200 MiB
 PACE_S = 0.05
@@ -79,7 +79,9 @@ class SwapRun:
         self._wait_for("swapped", swaps)
         end, begun = time.monotonic() + DEADLINE_S, -1
         while time.monotonic() < end:
-            pages = [view for each in self.nodes for view in read_all(f"{self._place}/beacons/{each}")[0] if view.alive]
+            pages = [
+                view for each in self.nodes for view in read_all_pages(f"{self._place}/beacons/{each}")[0] if view.alive
+            ]
             views = sorted(pages, key=lambda view: view.identity.rank)
             if len(views) == 2 and views[1].identity.node == node and min(v.state.step for v in views) >= 0:
                 begun = begun if begun >= 0 else views[1].state.step
@@ -100,7 +102,7 @@ class SwapRun:
 
 
 @contextlib.contextmanager
-def job() -> Iterator[SwapRun]:
+def run_swap_job() -> Iterator[SwapRun]:
     """A job in a place of its own; nothing of it is left."""
     place = Path(tempfile.mkdtemp(prefix="bench-swap-"))
     run = SwapRun(place)
@@ -122,12 +124,12 @@ def main() -> None:
     for way, words in WAYS.items():
         found: list[dict[str, float]] = []
         while len(found) < options.runs:
-            with job() as run:
+            with run_swap_job() as run:
                 found += [run.fault(way, number) for number in range(min(SPARES, options.runs - len(found)))]
         columns = {name: sorted(each[name] for each in found) for name in names}
-        medians = " ".join(f"{at(columns[name], 0.5):10.3f}" for name in names)
+        medians = " ".join(f"{select_quantile(columns[name], 0.5):10.3f}" for name in names)
         total = columns["in all"]
-        print(f"{words:<36} {medians} {at(total, 0.95):7.3f} {total[-1]:7.3f}", flush=True)
+        print(f"{words:<36} {medians} {select_quantile(total, 0.95):7.3f} {total[-1]:7.3f}", flush=True)
 
 
 if __name__ == "__main__":

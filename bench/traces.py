@@ -77,7 +77,7 @@ class Job:
         return self.dp * self.pp * self.tp
 
 
-def course(fault: Fault, steps: int) -> Floats:
+def compute_slowdown_course(fault: Fault, steps: int) -> Floats:
     """(S,) the factor on the rank's compute less one."""
     at = np.arange(steps)
     until = steps if fault.until is None else fault.until
@@ -92,7 +92,7 @@ def course(fault: Fault, steps: int) -> Floats:
     return fault.slowdown * shape * there
 
 
-def compute(job: Job, seed: int) -> tuple[Floats, Floats, Floats]:
+def draw_compute_times(job: Job, seed: int) -> tuple[Floats, Floats, Floats]:
     """(S, R) own seconds, of them in the forward pass, and tokens."""
     draw = np.random.default_rng(seed)
     s, r = job.steps, job.ranks
@@ -107,7 +107,7 @@ def compute(job: Job, seed: int) -> tuple[Floats, Floats, Floats]:
     slower = nodes >= np.ceil((1 - job.slow_product) * (nodes.max() + 1))
     seconds[:, slower] *= 1.2
     for fault in job.faults:
-        seconds[:, fault.rank] *= 1 + course(fault, s)
+        seconds[:, fault.rank] *= 1 + compute_slowdown_course(fault, s)
     forward = seconds * FORWARD
     _now_and_then(job, draw, seconds, forward)
     cold = job.warm_up * np.exp(-np.arange(s) / 3)[:, None] * draw.uniform(0, 2, r)
@@ -142,9 +142,9 @@ def _now_and_then(job: Job, draw: np.random.Generator, seconds: Floats, forward:
         forward[at % job.evaluate_every == 0] *= 3
 
 
-def columns(job: Job, seed: int, name: str = "job", *, tokens: bool = False, passes: bool = True) -> Columns:
+def build_columns(job: Job, seed: int, name: str = "job", *, tokens: bool = False, passes: bool = True) -> Columns:
     """The rows that the ranks would have reported, as columns of the neutral format."""
-    own, forward, lengths = compute(job, seed)
+    own, forward, lengths = draw_compute_times(job, seed)
     s, r = own.shape
     rank = np.arange(r)
     slowest = own.max(axis=1, keepdims=True)
@@ -158,13 +158,13 @@ def columns(job: Job, seed: int, name: str = "job", *, tokens: bool = False, pas
     flat: Columns = {key: values.reshape(-1) for key, values in wide.items()}
     flat["job"] = np.full(s * r, name)
     flat["step"], flat["rank"] = np.repeat(np.arange(s), r), np.tile(rank, s)
-    for key, values in places(job).items():
+    for key, values in build_rank_coordinates(job).items():
         flat[key] = np.tile(values, s)
     flat["node"] = np.tile(np.array([f"n{number}" for number in rank // job.node_ranks]), s)
     return flat
 
 
-def places(job: Job) -> dict[str, npt.NDArray[np.int64]]:
+def build_rank_coordinates(job: Job) -> dict[str, npt.NDArray[np.int64]]:
     """(R,) the coordinates of each rank: tensor inside pipeline inside data."""
     pipeline, stage = np.divmod(np.arange(job.ranks) // job.tp, job.pp)
     return {"dp_rank": pipeline, "pp_rank": stage, "tp_rank": np.arange(job.ranks) % job.tp, "stage": stage}

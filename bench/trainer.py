@@ -18,11 +18,11 @@ from pathlib import Path
 from bench import nvrx
 from healthctl.demo.training import COMMAND
 from healthd.trainer.agreement import LocalStore
-from healthd.trainer.beacon import Beacon, MailboxOrder, Place, post_order, read, read_all
+from healthd.trainer.beacons.beacon import Beacon, MailboxOrder, RankPlacement, post_order, read_all_pages, read_page
+from healthd.trainer.beacons.page_reader import BeaconView, prepare_directory
+from healthd.trainer.beacons.step_ring import summarize_durations
 from healthd.trainer.framework import NoFramework
-from healthd.trainer.guard import Guard, Step
-from healthd.trainer.pages import BeaconView, prepare_directory
-from healthd.trainer.ring import durations
+from healthd.trainer.guard import Guard, TrainingStep
 
 CALLS = 50_000
 ORDER_RUNS, RANKS, PACE_SECONDS = 3, 2, 0.05
@@ -44,32 +44,34 @@ def samples_of(call: Callable[[], object], calls: int = CALLS) -> list[float]:
     return sorted(sample - look for sample in samples)
 
 
-def timed(call: Callable[[], object], calls: int = CALLS) -> tuple[float, float]:
+def time_calls(call: Callable[[], object], calls: int = CALLS) -> tuple[float, float]:
     """Their p50 and p99."""
     ordered = samples_of(call, calls)
     return statistics.median(ordered), ordered[int(len(ordered) * 0.99)]
 
 
-def row(what: str, p50: float, p99: float, unit: str) -> None:
+def print_cost_row(what: str, p50: float, p99: float, unit: str) -> None:
     print(f"{what:<62}{p50:>12.1f}{p99:>12.1f}  {unit}")
 
 
 def host_time(directory: str) -> None:
-    with guarded(directory) as (beacon, guard):
+    with open_guard(directory) as (beacon, guard):
 
         def bare() -> None:
             beacon.begin_step(1)
             beacon.end_step()
 
-        row("beacon: begin_step + end_step", *timed(bare), "ns")
-        row("beacon: poll of an empty mailbox", *timed(beacon.poll), "ns")
+        print_cost_row("beacon: begin_step + end_step", *time_calls(bare), "ns")
+        print_cost_row("beacon: poll of an empty mailbox", *time_calls(beacon.poll), "ns")
         for what, step in guard_steps(guard).items():
-            row(f"guard: {what}", *timed(step), "ns")
-        view = read(beacon.path)
-        row("daemon: read one page (ring unparsed)", *timed(lambda: read(beacon.path), 5000), "ns")
-        row("daemon: parse the newest 64 steps", *timed(lambda: view.steps(64), 2000), "ns")
-        row("daemon: medians of 64 steps", *timed(lambda: durations(view.steps(64)), 2000), "ns")
-        row("daemon: parse the 1024 steps of a ring", *timed(view.steps, 300), "ns")
+            print_cost_row(f"guard: {what}", *time_calls(step), "ns")
+        view = read_page(beacon.path)
+        print_cost_row("daemon: read one page (ring unparsed)", *time_calls(lambda: read_page(beacon.path), 5000), "ns")
+        print_cost_row("daemon: parse the newest 64 steps", *time_calls(lambda: view.steps(64), 2000), "ns")
+        print_cost_row(
+            "daemon: medians of 64 steps", *time_calls(lambda: summarize_durations(view.steps(64)), 2000), "ns"
+        )
+        print_cost_row("daemon: parse the 1024 steps of a ring", *time_calls(view.steps, 300), "ns")
 
 
 def guard_steps(guard: Guard) -> dict[str, Callable[[], None]]:
@@ -106,16 +108,16 @@ def guard_steps(guard: Guard) -> dict[str, Callable[[], None]]:
 
 
 @contextlib.contextmanager
-def guarded(directory: str) -> Iterator[tuple[Beacon, Guard]]:
+def open_guard(directory: str) -> Iterator[tuple[Beacon, Guard]]:
     """A page in `directory` of the only rank of a job, and its guard."""
-    place = Place("bench", 0, 0, 1)
+    place = RankPlacement("bench", 0, 0, 1)
     beacon = Beacon.create(directory, place)
     with Guard(place, beacon, LocalStore(), framework=NoFramework(), termination_seconds=0.0) as guard:
         yield beacon, guard
     beacon.close()
 
 
-def seven_sections(s: Step) -> None:
+def seven_sections(s: TrainingStep) -> None:
     with s.section("data"):
         pass
     with s.section("forward"):
@@ -139,7 +141,7 @@ def import_time() -> None:
             began = time.perf_counter()
             subprocess.run([sys.executable, "-c", statement], check=True)
             samples.append((time.perf_counter() - began) * 1e3)
-        row(f"python -c '{statement}'", statistics.median(samples), max(samples), "ms (max)")
+        print_cost_row(f"python -c '{statement}'", statistics.median(samples), max(samples), "ms (max)")
 
 
 def one_order(place: Path) -> tuple[float, float, float]:
@@ -152,21 +154,23 @@ def one_order(place: Path) -> tuple[float, float, float]:
     environ = {**os.environ, "HEALTHD_BEACON_DIR": str(beacons), "HEALTHD_JOB": "bench"}
     with subprocess.Popen(argv, env=environ, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as launcher:
         try:
-            views = wait(lambda: [v for v in read_all(str(beacons))[0] if v.state.completed > 5], RANKS)
+            views = wait_for_beacons(
+                lambda: [v for v in read_all_pages(str(beacons))[0] if v.state.completed > 5], RANKS
+            )
             began = time.time()
             for view in views:
                 post_order(view.path, MailboxOrder("o1", "checkpoint_then_eject", "bench", (), began + 600))
-            wait(lambda: [v for v in read_all(str(beacons))[0] if not v.alive], RANKS)
+            wait_for_beacons(lambda: [v for v in read_all_pages(str(beacons))[0] if not v.alive], RANKS)
             gone = time.time()
         finally:
             launcher.terminate()
-    answers = [view.acknowledgement for view in read_all(str(beacons))[0]]
+    answers = [view.acknowledgement for view in read_all_pages(str(beacons))[0]]
     agreed = max(answer.agreed_at for answer in answers if answer)
     saved = max(answer.saved_at for answer in answers if answer)
     return (agreed - began) * 1e3, (saved - began) * 1e3, (gone - began) * 1e3
 
 
-def wait(look: Callable[[], list[BeaconView]], count: int) -> list[BeaconView]:
+def wait_for_beacons(look: Callable[[], list[BeaconView]], count: int) -> list[BeaconView]:
     end = time.monotonic() + DEADLINE_SECONDS
     while len(found := look()) < count:
         assert time.monotonic() < end, "the ranks did not get there"
@@ -183,7 +187,7 @@ def ways_out() -> None:
     for name, values in zip(
         ("agreed by all", "saved by all", "every process gone"), zip(*runs, strict=True), strict=True
     ):
-        row(f"  {name}", statistics.median(values), max(values), "ms (max)")
+        print_cost_row(f"  {name}", statistics.median(values), max(values), "ms (max)")
 
 
 def main() -> None:
@@ -191,8 +195,8 @@ def main() -> None:
     shared_memory = "/dev/shm" if Path("/dev/shm").is_dir() else None
     with tempfile.TemporaryDirectory(dir=shared_memory) as directory:
         host_time(directory)
-        for what, call, calls in nvrx.calls(directory):
-            row(what, *timed(call, calls), "ns")
+        for what, call, calls in nvrx.iterate_nvrx_calls(directory):
+            print_cost_row(what, *time_calls(call, calls), "ns")
     import_time()
     if "--host-only" not in sys.argv:
         ways_out()

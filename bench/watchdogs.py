@@ -29,10 +29,10 @@ from bench.training_jobs import (
     with_fault,
 )
 from healthd.thresholds import load_thresholds
-from healthd.training.limits import Limits
-from healthd.training.series import TO_SIGMA, Memory, Series, Usual, median_of
-from healthd.training.slowdown import Slowdown
-from healthd.training.spikes import GradientSpikes, LossSpikes
+from healthd.training.robust_series import TO_SIGMA, RobustSeries, SeriesMemory, UsualRange, compute_median
+from healthd.training.slowdown_detection import Slowdown
+from healthd.training.spike_detection import GradientSpikes, LossSpikes
+from healthd.training.watchdog_limits import Limits
 
 LIMITS = load_thresholds().section("training", Limits)
 WARM_UP = LIMITS.warm_up_steps
@@ -46,34 +46,34 @@ class Found(NamedTuple):
     delays: list[int]
 
 
-class _OldLoss(Series):
+class _OldLoss(RobustSeries):
     """The spread was told from step to step only."""
 
     def _refresh(self) -> None:
         before = self.usual
         super()._refresh()
         if self.usual is not None and self.usual is not before:
-            noise = median_of([abs(b - a) for a, b in pairwise(self._past)])
-            self.usual = Usual(self.usual.centre, TO_SIGMA * noise / 2**0.5)
+            noise = compute_median([abs(b - a) for a, b in pairwise(self._past)])
+            self.usual = UsualRange(self.usual.centre, TO_SIGMA * noise / 2**0.5)
 
 
-def _old_loss(value: float, usual: Usual) -> bool | None:
+def _old_loss(value: float, usual: UsualRange) -> bool | None:
     above = (value - usual.centre) / max(usual.spread, 0.01 * abs(usual.centre))
     return True if above > 10 else False if above <= 5 else None
 
 
-def _old_gradient(value: float, usual: Usual) -> bool | None:
+def _old_gradient(value: float, usual: UsualRange) -> bool | None:
     times = value / usual.centre
     return True if times > 10 else False if times <= 5 else None
 
 
-def _old_rate(value: float, usual: Usual) -> bool | None:
+def _old_rate(value: float, usual: UsualRange) -> bool | None:
     return True if value < 0.8 * usual.centre else False if value >= 0.9 * usual.centre else None
 
 
 def loss_before(values: Floats) -> Iterator[bool]:
     """The loss, as it was."""
-    series = _OldLoss(Memory(1, 256, 64, 5, 20, 2000), _old_loss)
+    series = _OldLoss(SeriesMemory(1, 256, 64, 5, 20, 2000), _old_loss)
     for value in values[WARM_UP:].tolist():
         series.add(value)
         yield bool(series.holds)
@@ -89,7 +89,7 @@ def loss_now(values: Floats) -> Iterator[bool]:
 
 def gradient_before(values: Floats) -> Iterator[bool]:
     """The gradient norm, as it was."""
-    series = Series(Memory(1, 256, 64, 2, 20, 2000), _old_gradient)
+    series = RobustSeries(SeriesMemory(1, 256, 64, 2, 20, 2000), _old_gradient)
     for value in values[WARM_UP:].tolist():
         series.add(value)
         yield bool(series.holds)
@@ -106,7 +106,7 @@ def gradient_now(values: Floats) -> Iterator[bool]:
 
 def rate_before(values: Floats) -> Iterator[bool]:
     """The rate, as it was."""
-    series = Series(Memory(30, 256, 64, 30, 30, 2000), _old_rate)
+    series = RobustSeries(SeriesMemory(30, 256, 64, 30, 30, 2000), _old_rate)
     for value in values[WARM_UP:].tolist():
         series.add(1 / value)
         yield bool(series.holds)
@@ -120,7 +120,7 @@ def rate_now(values: Floats) -> Iterator[bool]:
         yield bool(slowdown.holds)
 
 
-def alarms(rule: Rule, values: Floats) -> list[int]:
+def list_alarm_steps(rule: Rule, values: Floats) -> list[int]:
     """At which steps it was raised."""
     raised, before = [], False
     for step, holds in enumerate(rule(values), WARM_UP):
@@ -130,15 +130,15 @@ def alarms(rule: Rule, values: Floats) -> list[int]:
     return raised
 
 
-def tried(rule: Rule, draw: Draw, fault: Callable[[Floats], Floats] | None, seeds: int) -> Found:
+def try_rule(rule: Rule, draw: Draw, fault: Callable[[Floats], Floats] | None, seeds: int) -> Found:
     """One rule on the jobs of so many seeds."""
     false, delays = 0, []
     for seed in range(seeds):
         values = draw(np.random.default_rng(seed))
         if fault is None:
-            false += len(alarms(rule, values))
+            false += len(list_alarm_steps(rule, values))
             continue
-        raised = alarms(rule, with_fault(values, fault))
+        raised = list_alarm_steps(rule, with_fault(values, fault))
         false += sum(step < FAULT_AT for step in raised)
         delays += [step - FAULT_AT + 1 for step in raised if step >= FAULT_AT][:1]
     return Found(false, delays)
@@ -149,7 +149,7 @@ def healthy_table(draws: dict[str, Draw], before: Rule, now: Rule, seeds: int) -
     yield "| job without a fault | alarms in 18 000 steps, before | now |"
     yield "|---|---:|---:|"
     for name, draw in draws.items():
-        counts = [tried(rule, draw, None, seeds).false / seeds for rule in (before, now)]
+        counts = [try_rule(rule, draw, None, seeds).false / seeds for rule in (before, now)]
         yield f"| {name} | {counts[0]:.1f} | {counts[1]:.1f} |"
 
 
@@ -163,7 +163,7 @@ def fault_table(
         for name, draw in draws.items():
             cells = []
             for rule in (before, now):
-                delays = tried(rule, draw, fault, seeds).delays
+                delays = try_rule(rule, draw, fault, seeds).delays
                 told = f"{statistics.median(delays):.0f}, {max(delays)}" if delays else "–"
                 cells.append(f"{len(delays)}/{seeds} | {told}")
             yield f"| {fault_name} | {name} | {' | '.join(cells)} |"

@@ -24,16 +24,16 @@ from typing import TypeVar
 import msgspec
 import requests
 
-from bench.looking import BUDGET_MS, look, tell
-from bench.remediator_load import DICE, GPUS, MARK, Fleet, _report, fault
+from bench.page_timing import BUDGET_MS, print_page_times, time_page
+from bench.remediator_load import DICE, GPUS, MARK, Fleet, _report, build_remap_finding
 from remediator.model.credentials import Role
 from remediator.store.journal import Journal
-from remediator.store.tokens import Tokens
+from remediator.store.token_store import Tokens
 from vocabulary.finding import Finding, Severity, finding_id
 from vocabulary.health import Health
 from vocabulary.identity import Component, ComponentKind
-from vocabulary.telemetry import BUCKET_S, GPU_SERIES, TelemetryBlock, TelemetryPart, bucket_of
-from vocabulary.wire import Report, decode, encode
+from vocabulary.messages.telemetry_messages import BUCKET_S, GPU_SERIES, TelemetryBlock, TelemetryPart, bucket_of
+from vocabulary.messages.wire import Report, decode_message, encode_message
 
 BROKEN = 100
 RACK, SWITCH = 8, 64
@@ -69,11 +69,11 @@ class Looked(Fleet):
     def _again(self, name: str) -> bytes:
         if name not in self.bodies:
             faults = self.broken.get(name, ())
-            report = decode(_report(name, MARK, faults), Report)
+            report = decode_message(_report(name, MARK, faults), Report)
             worst = max((f.severity for f in faults), key=lambda s: s.rank, default=Severity.INFO)
             health = {Severity.INFO: Health.HEALTHY, Severity.WARNING: Health.DEGRADED}.get(worst, Health.UNHEALTHY)
             report = msgspec.structs.replace(report, ttl_s=3600.0, health=health, sent_at=time.time())
-            self.bodies[name] = encode(report)
+            self.bodies[name] = encode_message(report)
         return super()._again(name)
 
     async def all_report(self) -> None:
@@ -85,16 +85,20 @@ class Looked(Fleet):
 
     def tell_telemetry(self, name: str) -> None:
         """An hour of curves of one node, as healthd sends them on a wish."""
-        report = decode(self._again(name), Report)
+        report = decode_message(self._again(name), Report)
         headers = {"Authorization": f"Bearer {self.token}"}
         requests.get(f"http://127.0.0.1:{self.port}/v1/nodes/{name}/telemetry", headers=headers, timeout=10)
         self.seq[name] += 1
-        body = msgspec.structs.replace(report, seq=self.seq[name] + 1, telemetry=msgspec.Raw(encode(curves())))
+        body = msgspec.structs.replace(
+            report, seq=self.seq[name] + 1, telemetry=msgspec.Raw(encode_message(build_telemetry_curves()))
+        )
         url = f"http://127.0.0.1:{self.port}/v1/nodes/{name}/report"
-        requests.post(url, encode(body), headers={"Authorization": f"Bearer ghd_{name}"}, timeout=10).raise_for_status()
+        requests.post(
+            url, encode_message(body), headers={"Authorization": f"Bearer ghd_{name}"}, timeout=10
+        ).raise_for_status()
 
 
-def curves() -> TelemetryPart:
+def build_telemetry_curves() -> TelemetryPart:
     """Eight GPUs, each reading with a shape of its own."""
     now = time.monotonic() + 7200
     last = bucket_of(now)
@@ -114,7 +118,7 @@ def curves() -> TelemetryPart:
 
 def _faults(n: int, name: str) -> tuple[Finding, ...]:
     if n % 3 == 0:
-        return (fault(name),)
+        return (build_remap_finding(name),)
     component = Component(ComponentKind.GPU, f"GPU-{name}-0003-aaaa-bbbb", "0000:03:00.0", 3)
     code, severity, summary = (
         ("79", Severity.FATAL, "Xid 79: GPU has fallen off the bus")
@@ -140,7 +144,7 @@ def _faults(n: int, name: str) -> tuple[Finding, ...]:
     )
 
 
-def pages(fleet: Looked) -> list[str]:
+def list_measured_pages(fleet: Looked) -> list[str]:
     """What is measured."""
     broken = next(iter(fleet.broken))
     return [
@@ -156,16 +160,17 @@ def pages(fleet: Looked) -> list[str]:
     ]
 
 
-def measure(fleet: Looked, times: int) -> bool:
+def measure_web_pages(fleet: Looked, times: int) -> bool:
     """Print the table. Returns whether every page keeps to the budget."""
     with logged_in(fleet) as (person, url):
-        rest = idle(fleet)
-        return tell(
-            look(person, url, path, times, lambda: fleet.usage().cpu_s, idle_per_s=rest) for path in pages(fleet)
+        rest = measure_idle_load(fleet)
+        return print_page_times(
+            time_page(person, url, path, times, lambda: fleet.usage().cpu_s, idle_per_s=rest)
+            for path in list_measured_pages(fleet)
         )
 
 
-def idle(fleet: Looked) -> float:
+def measure_idle_load(fleet: Looked) -> float:
     """Processor seconds a second while nobody looks."""
     before = fleet.usage().cpu_s
     time.sleep(IDLE_S)
@@ -174,17 +179,17 @@ def idle(fleet: Looked) -> float:
 
 def main() -> int:
     """Run it."""
-    parser = options(__doc__, times=20)
+    parser = build_page_options(__doc__, times=20)
     asked = parser.parse_args()
 
     def settle(fleet: Looked) -> None:
         time.sleep(SETTLES_S)
         fleet.tell_telemetry(next(iter(fleet.broken)))
 
-    return serve(lambda place: Looked(place, asked.nodes), settle, measure, asked)
+    return serve_fleet(lambda place: Looked(place, asked.nodes), settle, measure_web_pages, asked)
 
 
-def options(words: str | None, times: int) -> argparse.ArgumentParser:
+def build_page_options(words: str | None, times: int) -> argparse.ArgumentParser:
     """What both benches of pages can be asked."""
     parser = argparse.ArgumentParser(description=words, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--nodes", type=int, default=12_500)
@@ -193,7 +198,7 @@ def options(words: str | None, times: int) -> argparse.ArgumentParser:
     return parser
 
 
-def serve(
+def serve_fleet(
     build: Callable[[Path], F],
     settle: Callable[[F], None],
     measure: Callable[[F, int], bool],

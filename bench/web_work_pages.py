@@ -15,13 +15,13 @@ from pathlib import Path
 import requests
 from msgspec.structs import replace
 
-from bench.looking import PAUSE_S, Look, look, tell
+from bench.page_timing import PAUSE_S, Look, print_page_times, time_page
 from bench.remediator_load import GPUS
-from bench.web_pages import Looked, idle, logged_in, options, serve
-from remediator.model.records import AuditEvent
-from remediator.store import audit
+from bench.web_pages import Looked, build_page_options, logged_in, measure_idle_load, serve_fleet
+from remediator.model.journal_records import AuditEvent
+from remediator.store import audit_log
 from remediator.store.journal import Journal
-from vocabulary.wire import RankStatus, Report, StepWindow, decode, encode
+from vocabulary.messages.wire import RankStatus, Report, StepWindow, decode_message, encode_message
 
 JOB = "llama-405b"
 STAGES, WINDOWS, WINDOW_STEPS = 16, 8, 8
@@ -41,7 +41,9 @@ class Working(Looked):
         journal = Journal(f"sqlite:///{self.database}")
         for start in range(0, lines, LINES_AT_ONCE):
             with journal.engine.begin() as db:
-                audit.append(db, [self._line(n) for n in range(start, min(lines, start + LINES_AT_ONCE))], 1)
+                audit_log.append_audit_events(
+                    db, [self._line(n) for n in range(start, min(lines, start + LINES_AT_ONCE))], 1
+                )
         journal.close()
 
     def _line(self, n: int) -> AuditEvent:
@@ -52,9 +54,9 @@ class Working(Looked):
     def _again(self, name: str) -> bytes:
         if name not in self.bodies:
             super()._again(name)
-            report = decode(self.bodies[name], Report)
+            report = decode_message(self.bodies[name], Report)
             ranks = () if name in self.broken else self._ranks(name)  # faults in one job would be the job's
-            self.bodies[name] = encode(replace(report, ranks=ranks))
+            self.bodies[name] = encode_message(replace(report, ranks=ranks))
         return super()._again(name)
 
     def _ranks(self, name: str) -> tuple[RankStatus, ...]:
@@ -95,7 +97,7 @@ class Working(Looked):
         )
 
 
-def pages(fleet: Working, incident: str) -> list[str]:
+def list_work_pages(fleet: Working, incident: str) -> list[str]:
     """What is measured."""
     return [
         "/incidents",
@@ -116,22 +118,24 @@ def pages(fleet: Working, incident: str) -> list[str]:
     ]
 
 
-def measure(fleet: Working, times: int) -> bool:
+def measure_work_pages(fleet: Working, times: int) -> bool:
     """Print the table. Returns whether every page keeps to the budget."""
     with logged_in(fleet) as (person, url):
-        found = decided(fleet, url)
+        found = list_pending_approvals(fleet, url)
         incident = str(found[0]["incident"])
         print(f"{len(found)} wait for approval")
-        rest = idle(fleet)
+        rest = measure_idle_load(fleet)
 
         def seen(path: str) -> Look:
             pause_s = JOB_PAUSE_S if JOB in path else PAUSE_S
-            return look(person, url, path, times, lambda: fleet.usage().cpu_s, pause_s, rest)
+            return time_page(person, url, path, times, lambda: fleet.usage().cpu_s, pause_s, rest)
 
-        return tell(seen(path)._replace(path=path.replace(incident, "ID")) for path in pages(fleet, incident))
+        return print_page_times(
+            seen(path)._replace(path=path.replace(incident, "ID")) for path in list_work_pages(fleet, incident)
+        )
 
 
-def decided(fleet: Working, url: str) -> list[dict[str, object]]:
+def list_pending_approvals(fleet: Working, url: str) -> list[dict[str, object]]:
     """What waits for approval, once a third of what is broken does."""
     known, deadline = {"Authorization": f"Bearer {fleet.token}"}, time.monotonic() + DECIDED_S
     while True:
@@ -147,11 +151,14 @@ def decided(fleet: Working, url: str) -> list[dict[str, object]]:
 
 def main() -> int:
     """Run it."""
-    parser = options(__doc__, times=10)
+    parser = build_page_options(__doc__, times=10)
     parser.add_argument("--lines", type=int, default=300_000)
     asked = parser.parse_args()
-    return serve(
-        lambda place: Working(place, asked.nodes, asked.lines), lambda _: time.sleep(SETTLES_S), measure, asked
+    return serve_fleet(
+        lambda place: Working(place, asked.nodes, asked.lines),
+        lambda _: time.sleep(SETTLES_S),
+        measure_work_pages,
+        asked,
     )
 
 

@@ -20,16 +20,16 @@ from typing import NamedTuple
 
 import requests
 
-from bench.bare import kmsg_usable
-from bench.centre import Centre, token_of
-from bench.one_node import Node, scenario
+from bench.controller_process import Centre, token_of
+from bench.measured_node import Node, build_scenario
+from bench.minimum_costs import kmsg_usable
 from bench.slurm_drain import drained_at
-from healthctl.demo.slurm_cluster import ClusterShape, SlurmCluster, why_not
-from healthctl.supervised.programs import Programs, wait_for
-from healthd.trainer.beacon import Beacon, Place
-from healthd.trainer.pages import prepare_directory
-from vocabulary.injection import mark
-from vocabulary.xid import format_xid
+from healthctl.demo.slurm_cluster import ClusterShape, SlurmCluster, explain_missing_slurm
+from healthctl.process_supervision.supervised_programs import SupervisedPrograms, wait_until_ready
+from healthd.trainer.beacons.beacon import Beacon, RankPlacement
+from healthd.trainer.beacons.page_reader import prepare_directory
+from vocabulary.driver_log.injected_line import mark_injected_line
+from vocabulary.driver_log.xid import format_xid
 
 RANKS_PER_PARTNER = 8
 KNOWN_DEADLINE_S = 120.0
@@ -63,9 +63,9 @@ class Site(NamedTuple):
 
 
 @contextlib.contextmanager
-def slurm(place: Path, nodes: tuple[str, ...]) -> Iterator[Site]:
+def run_slurm_site(place: Path, nodes: tuple[str, ...]) -> Iterator[Site]:
     """A real Slurm; a drain counts from slurmctld's own log."""
-    with Programs(place / "log") as programs:
+    with SupervisedPrograms(place / "log") as programs:
         cluster = SlurmCluster(place / "slurm", programs, ClusterShape(nodes=nodes))
         cluster.start()
         yield Site(
@@ -74,7 +74,7 @@ def slurm(place: Path, nodes: tuple[str, ...]) -> Iterator[Site]:
 
 
 @contextlib.contextmanager
-def kubernetes(place: Path, nodes: tuple[str, ...]) -> Iterator[Site]:
+def run_kubernetes_site(place: Path, nodes: tuple[str, ...]) -> Iterator[Site]:
     """The API server of the tests, in this process; a cordon counts when it is seen in what the server keeps."""
     from tests.nodes.fake_kubernetes.cluster import running  # noqa: PLC0415 - the client alone takes a second to import
 
@@ -89,10 +89,10 @@ def kubernetes(place: Path, nodes: tuple[str, ...]) -> Iterator[Site]:
         yield Site(f"{{kind: kubernetes, kubernetes: {{kubeconfig: {kubeconfig}}}}}", held_at, 0.001)
 
 
-SITES = {"slurm": slurm, "kubernetes": kubernetes}
+SITES = {"slurm": run_slurm_site, "kubernetes": run_kubernetes_site}
 
 
-def measure(scheduler: str, faults: int) -> list[Passed]:
+def measure_whole_path(scheduler: str, faults: int) -> list[Passed]:
     """So many faults, each on a node that was well."""
     run = f"b{time.time_ns() // 10**6 % 10**8}"  # the kernel log remembers earlier runs
     broken = tuple(f"{run}n{number:02}" for number in range(faults))
@@ -111,7 +111,9 @@ def measure(scheduler: str, faults: int) -> list[Passed]:
             jobs = {name: _job(Path(shared), name, partners[n // RANKS_PER_PARTNER]) for n, name in enumerate(broken)}
             for beacon in (beacon for job in jobs.values() for beacon in job):
                 stack.callback(beacon.close)
-            wait_for(lambda: _all_known(centre, broken), KNOWN_DEADLINE_S, "every node with its job at the centre")
+            wait_until_ready(
+                lambda: _all_known(centre, broken), KNOWN_DEADLINE_S, "every node with its job at the centre"
+            )
             return [_fault(nodes[name], jobs[name], site) for name in broken]
 
 
@@ -125,7 +127,7 @@ def _node(folder: Path, shared: Path, name: str, centre: Centre) -> Node:
     return Node(
         place,
         f"{name}",
-        scenario(8, costs=False),
+        build_scenario(8, costs=False),
         kmsg=kmsg_usable(),
         beacon_dir=str(beacons),
         remediator=remediator,
@@ -135,7 +137,8 @@ def _node(folder: Path, shared: Path, name: str, centre: Centre) -> Node:
 def _job(shared: Path, node: str, partner: str) -> tuple[Beacon, Beacon]:
     """A rank on each of the two, that has stepped."""
     ranks = [
-        Beacon.create(str(shared / name), Place(f"job-{node}", 0, rank, 2)) for rank, name in enumerate((node, partner))
+        Beacon.create(str(shared / name), RankPlacement(f"job-{node}", 0, rank, 2))
+        for rank, name in enumerate((node, partner))
     ]
     for beacon in ranks:
         beacon.begin_step(1)
@@ -154,7 +157,9 @@ def _all_known(centre: Centre, nodes: tuple[str, ...]) -> bool:
 def _fault(node: Node, job: tuple[Beacon, Beacon], site: Site) -> Passed:
     """One line, until both mailboxes have the order and the scheduler holds the node."""
     time.sleep(BETWEEN_S)
-    text = mark(node.name, format_xid(79, "0000:10:00.0", pid=1, process="bench", detail="GPU has fallen off the bus."))
+    text = mark_injected_line(
+        node.name, format_xid(79, "0000:10:00.0", pid=1, process="bench", detail="GPU has fallen off the bus.")
+    )
     began, clock = time.time(), time.perf_counter()
     if node.log is None:
         with Path("/dev/kmsg").open("wb", buffering=0) as kmsg:
@@ -184,10 +189,10 @@ def main() -> None:
     parser.add_argument("--faults", type=int, default=16)
     parser.add_argument("--scheduler", choices=tuple(SITES), default="slurm")
     asked = parser.parse_args()
-    if asked.scheduler == "slurm" and (why := why_not()):
+    if asked.scheduler == "slurm" and (why := explain_missing_slurm()):
         print(f"no Slurm here: {why}")
         return
-    rows = measure(asked.scheduler, asked.faults)
+    rows = measure_whole_path(asked.scheduler, asked.faults)
     print(f"| {asked.scheduler}, {len(rows)} faults | p50 | most |\n|---|---:|---:|")
     for name, values in zip(("in every mailbox", "node held"), zip(*rows, strict=True), strict=True):
         print(f"| kernel line → {name} | {statistics.median(values) * 1e3:.1f} ms | {max(values) * 1e3:.1f} ms |")

@@ -47,7 +47,7 @@ class Column(NamedTuple):
     link: str = ""
 
 
-def series(
+def build_time_series(
     title: str, why: str, unit: str, *queries: Query, span: int = HALF, stacked: bool = False, bad: float | None = None
 ) -> timeseries.Panel:
     """Lines over time. From `bad` on a line stands in the red; None: there is no such value."""
@@ -70,12 +70,12 @@ def series(
     if stacked:
         panel.stacking(look.StackingConfig().mode(common.StackingMode.NORMAL).group("A"))
     if bad is not None:
-        panel.thresholds(_steps((None, GREEN), (bad, RED)))
+        panel.thresholds(_build_thresholds((None, GREEN), (bad, RED)))
         panel.thresholds_style(look.GraphThresholdsStyleConfig().mode(common.GraphThresholdsStyleMode.DASHED))
-    return _filled(panel.span(span).height(ROW_HEIGHT), title, why, unit, queries)
+    return _fill_panel(panel.span(span).height(ROW_HEIGHT), title, why, unit, queries)
 
 
-def number(
+def build_stat_panel(
     title: str,
     why: str,
     unit: str,
@@ -84,7 +84,7 @@ def number(
     words: Mapping[float, tuple[str, str]] | None = None,
     span: int = SIXTH,
 ) -> stat.Panel:
-    """One number, now. `steps` colour it from a value on; `words` say it in words and colours instead.
+    """One number, now. `steps` colour it from a value on; `build_text_panel` say it in words and colours instead.
 
     A query with a legend shows the series' name, not its number: for states.
     """
@@ -93,7 +93,7 @@ def number(
         .graph_mode(common.BigValueGraphMode.NONE)
         .color_mode(common.BigValueColorMode.BACKGROUND if steps or words else common.BigValueColorMode.NONE)
         .reduce_options(look.ReduceDataOptions().calcs(["lastNotNull"]))
-        .thresholds(_steps(*(steps or ((None, GREY),))))
+        .thresholds(_build_thresholds(*(steps or ((None, GREY),))))
         .no_value("no data")
     )
     if query.legend:
@@ -101,10 +101,10 @@ def number(
     if words:
         said = {f"{value:g}": ValueMappingResult(text=word, color=color) for value, (word, color) in words.items()}
         panel.mappings([ValueMap(options=said)])
-    return _filled(panel.span(span).height(STAT_HEIGHT), title, why, unit, [query], instant=True)
+    return _fill_panel(panel.span(span).height(STAT_HEIGHT), title, why, unit, [query], instant=True)
 
 
-def rows(
+def build_table_panel(
     title: str, why: str, query: str, *columns: Column, span: int = WHOLE, worst_first: bool = True
 ) -> table.Panel:
     """A table of what is now: one row a series, only the named columns, in their order."""
@@ -130,20 +130,20 @@ def rows(
             panel.override_by_name(column.heading, properties)
     if worst_first and "Value" in rename:
         panel.sort_by([look.TableSortByFieldState().display_name(rename["Value"]).desc(True)])
-    return _filled(panel.span(span).height(ROW_HEIGHT), title, why, "", [Query(query)], instant=True)
+    return _fill_panel(panel.span(span).height(ROW_HEIGHT), title, why, "", [Query(query)], instant=True)
 
 
-def words(title: str, content: str, span: int = WHOLE, height: int = 3) -> text.Panel:
+def build_text_panel(title: str, content: str, span: int = WHOLE, height: int = 3) -> text.Panel:
     """Sentences, in Markdown."""
     return text.Panel().title(title).mode(text_models.TextMode.MARKDOWN).content(content).span(span).height(height)
 
 
-def link(title: str, url: str) -> DashboardLink:
+def build_dashboard_link(title: str, url: str) -> DashboardLink:
     """A link at the top of a dashboard."""
     return DashboardLink(title).type(DashboardLinkType.LINK).url(url).keep_time(True).icon("external link")
 
 
-def _filled(
+def _fill_panel(
     panel: _Drawn,
     title: str,
     why: str,
@@ -166,5 +166,5 @@ def _filled(
     return panel
 
 
-def _steps(*steps: tuple[float | None, str]) -> ThresholdsConfig:
+def _build_thresholds(*steps: tuple[float | None, str]) -> ThresholdsConfig:
     return ThresholdsConfig().mode(ThresholdsMode.ABSOLUTE).steps([Threshold(value, color) for value, color in steps])

@@ -10,49 +10,55 @@ from typing import Any
 
 import click
 
-from healthctl.exits import Exit, Failure
-from healthctl.lazy import LazyGroup
+from healthctl.cli.lazy_group import LazyGroup
+from healthctl.exit_codes import Exit, Failure
 
 # Command → where it lives, and its line in the help (reading it from there would import them all).
 COMMANDS = {
-    "status": ("healthctl.commands.status:status", "What is broken, what was done, why, what comes next."),
-    "nodes": ("healthctl.commands.nodes:nodes", "Nodes: state, health, GPUs, findings."),
-    "gpus": ("healthctl.commands.gpus:gpus", "GPUs: health, findings, whose rank runs there."),
-    "jobs": ("healthctl.commands.jobs:jobs", "Training jobs: where they run, what holds them back."),
-    "incidents": ("healthctl.commands.incidents:incidents", "Incidents: what happened, was decided and done."),
-    "actions": ("healthctl.commands.actions:actions", "Actions: what is done, was done, waits for a person."),
-    "events": ("healthctl.commands.events:events", "The audit log, now or as it grows."),
-    "lemons": ("healthctl.commands.lemons:lemons", "Nodes that fail again and again."),
-    "stragglers": ("healthctl.commands.stragglers:stragglers", "What holds training jobs back."),
-    "alerts": ("healthctl.commands.alerts:alerts", "Who was told of what; silences."),
-    "mode": ("healthctl.commands.mode:mode", "How far automation may go, and who said so."),
-    "breaker": ("healthctl.commands.breaker:breaker", "What stops automation when too much fails at once."),
-    "playbook": ("healthctl.commands.playbook:playbook", "Read, test and compare policies."),
-    "node": ("healthctl.commands.node:node", "Ask the daemon on this node."),
-    "beacon": ("healthctl.commands.beacon:beacon", "What each training rank on this node is doing."),
-    "doctor": ("healthctl.commands.doctor:doctor", "What this machine lacks, and why it matters."),
-    "nvhcd": ("healthctl.commands.nvhcd:nvhcd", "Answer NVIDIA's resiliency launcher."),
-    "xid": ("healthctl.commands.xid:xid", "Explain and find the driver's messages."),
-    "advise": ("healthctl.commands.advise:advise", "What numbers to choose, and what each choice costs."),
-    "simulate": ("healthctl.commands.simulate:simulate", "Compare policies on a fleet in imagination."),
-    "analyze": ("healthctl.commands.analyze:analyze", "Who is to blame, or nobody, in what a cluster recorded."),
+    "status": ("healthctl.commands.status_command:status", "What is broken, what was done, why, what comes next."),
+    "nodes": ("healthctl.commands.nodes_command:nodes", "Nodes: state, health, GPUs, findings."),
+    "gpus": ("healthctl.commands.gpus_command:gpus", "GPUs: health, findings, whose rank runs there."),
+    "jobs": ("healthctl.commands.jobs_command:jobs", "Training jobs: where they run, what holds them back."),
+    "incidents": ("healthctl.commands.incidents_command:incidents", "Incidents: what happened, was decided and done."),
+    "actions": ("healthctl.commands.actions_command:actions", "Actions: what is done, was done, waits for a person."),
+    "events": ("healthctl.commands.events_command:events", "The audit log, now or as it grows."),
+    "lemons": ("healthctl.commands.lemons_command:lemons", "Nodes that fail again and again."),
+    "stragglers": ("healthctl.commands.stragglers_command:stragglers", "What holds training jobs back."),
+    "alerts": ("healthctl.commands.alerts_command:alerts", "Who was told of what; silences."),
+    "mode": ("healthctl.commands.mode_command:mode", "How far automation may go, and who said so."),
+    "breaker": ("healthctl.commands.breaker_command:breaker", "What stops automation when too much fails at once."),
+    "playbook": ("healthctl.commands.playbook_command:playbook", "Read, test and compare policies."),
+    "node": ("healthctl.commands.node_command:node", "Ask the daemon on this node."),
+    "beacon": ("healthctl.commands.beacon_command:beacon", "What each training rank on this node is doing."),
+    "doctor": ("healthctl.commands.doctor_command:doctor", "What this machine lacks, and why it matters."),
+    "nvhcd": ("healthctl.commands.nvhcd_command:nvhcd", "Answer NVIDIA's resiliency launcher."),
+    "xid": ("healthctl.commands.xid_command:xid", "Explain and find the driver's messages."),
+    "advise": ("healthctl.commands.advise_command:advise", "What numbers to choose, and what each choice costs."),
+    "simulate": ("healthctl.commands.simulate_command:simulate", "Compare policies on a fleet in imagination."),
+    "analyze": (
+        "healthctl.commands.analyze_command:analyze",
+        "Who is to blame, or nobody, in what a cluster recorded.",
+    ),
     "preflight": (
-        "healthctl.commands.preflight:preflight",
+        "healthctl.commands.preflight_command:preflight",
         "Prove this machine fit; read and compare what was measured.",
     ),
-    "inject": ("healthctl.commands.inject:inject", "Write a marked test fault."),
-    "launch": ("healthctl.commands.launch:launch", "Run a training job and bring it back after a fault."),
-    "demo": ("healthctl.demo.command:demo", "Show the whole path on this machine."),
+    "inject": ("healthctl.commands.inject_command:inject", "Write a marked test fault."),
+    "launch": ("healthctl.commands.launch_command:launch", "Run a training job and bring it back after a fault."),
+    "demo": ("healthctl.demo.demo_command:demo", "Show the whole path on this machine."),
     "replay": (
-        "healthctl.commands.replay:replay",
+        "healthctl.commands.replay_command:replay",
         "The centre's record once more: as it was, or under another policy.",
     ),
-    "enroll": ("healthctl.commands.enroll:enroll", "On a node: get a token of its own with a join secret."),
-    "token": ("healthctl.commands.token:token", "Tokens: who may ask and who may act."),
-    "up": ("healthctl.commands.up:up", "Run this machine as a cluster of one, with its real GPUs."),
-    "completion": ("healthctl.commands.completion:completion", "What a shell needs to complete commands and names."),
-    "man": ("healthctl.commands.man:man", "The man pages."),
-    "version": ("healthctl.commands.version:version", "What is installed."),
+    "enroll": ("healthctl.commands.enroll_command:enroll", "On a node: get a token of its own with a join secret."),
+    "token": ("healthctl.commands.token_command:token", "Tokens: who may ask and who may act."),
+    "up": ("healthctl.commands.up_command:up", "Run this machine as a cluster of one, with its real GPUs."),
+    "completion": (
+        "healthctl.commands.completion_command:completion",
+        "What a shell needs to complete commands and names.",
+    ),
+    "man": ("healthctl.commands.man_command:man", "The man pages."),
+    "version": ("healthctl.commands.version_command:version", "What is installed."),
 }
 # What other tools call it, or who thinks of the deed first → what to type.
 ELSEWHERE = {
@@ -79,35 +85,35 @@ ELSEWHERE = {
 }
 
 
-class _ReaderGone(Exception):
+class _OutputClosed(Exception):
     """What was written to has no reader. No `OSError`: of that click makes a 1, which says that a problem was found."""
 
 
-class FrontDoor(LazyGroup):
+class RootGroup(LazyGroup):
     """Every command there is."""
 
     table = COMMANDS
     elsewhere = ELSEWHERE
 
     def make_context(self, *args: Any, **kwargs: Any) -> click.Context:
-        """As click does, but see `_ReaderGone`: the help is written here."""
+        """As click does, but see `_OutputClosed`: the help is written here."""
         try:
             return super().make_context(*args, **kwargs)
         except BrokenPipeError as error:
-            raise _ReaderGone from error
+            raise _OutputClosed from error
 
     def invoke(self, ctx: click.Context) -> Any:
-        """As click does; but Ctrl-C is no 1, which says that a problem was found, and see `_ReaderGone`."""
+        """As click does; but Ctrl-C is no 1, which says that a problem was found, and see `_OutputClosed`."""
         try:
             return super().invoke(ctx)
         except (KeyboardInterrupt, click.Abort):
             raise click.exceptions.Exit(Exit.INTERRUPTED) from None
         except BrokenPipeError as error:
-            raise _ReaderGone from error
+            raise _OutputClosed from error
 
 
 @click.group(
-    cls=FrontDoor,
+    cls=RootGroup,
     context_settings={"help_option_names": ["-h", "--help"]},
     epilog="Exit codes: 0 done or good, 1 a problem was found, 2 wrong usage, 3 no answer, refused or unknown, 130 Ctrl-C.",
 )
@@ -137,7 +143,7 @@ def main() -> None:
             stream.reconfigure(errors="backslashreplace")  # a terminal that lacks a letter is no reason to fail
     try:
         cli(prog_name="healthctl")
-    except (_ReaderGone, BrokenPipeError) as error:
+    except (_OutputClosed, BrokenPipeError) as error:
         _end_without_reader()
         Failure(f"output: {error.__cause__ or error}").show()
         sys.exit(Exit.UNKNOWN)

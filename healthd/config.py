@@ -11,10 +11,10 @@ from typing import Annotated, Any
 
 import msgspec
 
-from vocabulary.bounds import TTL_S_MAX
 from vocabulary.identity import require_node_name
+from vocabulary.messages.message_bounds import TTL_S_MAX
 from vocabulary.order import OrderKind
-from vocabulary.yaml_text import YamlTextError, read_yaml
+from vocabulary.text.yaml_text import YamlTextError, read_yaml
 
 TTL_INTERVALS = 3.0  # reports that may be missed before the node counts as unknown
 Positive = Annotated[float, msgspec.Meta(gt=0)]
@@ -146,7 +146,7 @@ class Config(_Section, frozen=True):
         return host.strip("[]"), int(port) if port.isdecimal() else -1
 
 
-def load(path: Path, node: str | None = None) -> Config:
+def load_node_config(path: Path, node: str | None = None) -> Config:
     """Read and check a configuration file; `node` stands above the file's own.
 
     Raises:
@@ -156,14 +156,14 @@ def load(path: Path, node: str | None = None) -> Config:
         text = path.read_bytes()
     except OSError as error:
         raise ConfigError(f"{path}: cannot be read: {error.strerror}") from error
-    config = parse(text, str(path))
+    config = parse_node_config(text, str(path))
     try:
         return msgspec.structs.replace(config, node=require_node_name(node)) if node else config
     except ValueError as error:
         raise ConfigError(f"--node: {error}") from error
 
 
-def parse(text: str | bytes, name: str) -> Config:
+def parse_node_config(text: str | bytes, name: str) -> Config:
     """Check the text of a configuration file; `name` is what messages call it.
 
     Raises:
@@ -174,12 +174,12 @@ def parse(text: str | bytes, name: str) -> Config:
     except YamlTextError as error:
         raise ConfigError(f"{name}: {error}") from error
     try:
-        return msgspec.convert({} if document is None else document, Config, dec_hook=_decode)
+        return msgspec.convert({} if document is None else document, Config, dec_hook=_decode_path)
     except msgspec.ValidationError as error:
-        raise ConfigError(f"{name}: {_explain(str(error))}") from error
+        raise ConfigError(f"{name}: {_explain_problem(str(error))}") from error
 
 
-def _decode(kind: type, value: Any) -> Any:
+def _decode_path(kind: type, value: Any) -> Any:
     """What msgspec does not know: paths."""
     if kind is Path and isinstance(value, str) and value:
         return Path(value)
@@ -190,7 +190,7 @@ _WHERE = re.compile(r" - at `\$\.?(?P<where>.*)`$")
 _WORD = re.compile(r"unknown field `(?P<key>[^`]*)`|enum value '(?P<value>[^']*)'")
 
 
-def _explain(problem: str) -> str:
+def _explain_problem(problem: str) -> str:
     """Turn msgspec's sentence into ours: the key first, the nearest valid word last."""
     where = _WHERE.search(problem)
     place = where["where"] if where else ""
@@ -199,19 +199,19 @@ def _explain(problem: str) -> str:
     if word is None:
         return f"{place}: {sentence}" if place else sentence
     if word["key"] is not None:
-        valid = _keys_of(place)
+        valid = _list_keys(place)
         key = f"{place}.{word['key']}" if place else word["key"]
-        return f"{key}: no such key; {_nearest(word['key'], valid)}"
+        return f"{key}: no such key; {_suggest_key(word['key'], valid)}"
     words: type[enum.Enum] = LogSource if place == "kernel_log.source" else OrderKind
-    return f"{place}: {word['value']!r} is not valid; {_nearest(word['value'], [each.value for each in words])}"
+    return f"{place}: {word['value']!r} is not valid; {_suggest_key(word['value'], [each.value for each in words])}"
 
 
-def _keys_of(place: str) -> list[str]:
+def _list_keys(place: str) -> list[str]:
     section = Config() if not place else getattr(Config(), place, None)
     return list(section.__struct_fields__) if isinstance(section, msgspec.Struct) else []
 
 
-def _nearest(word: str, valid: list[str]) -> str:
+def _suggest_key(word: str, valid: list[str]) -> str:
     import difflib  # noqa: PLC0415 - only for those who mistyped
 
     close = difflib.get_close_matches(word, valid, n=1)

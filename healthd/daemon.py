@@ -18,59 +18,59 @@ from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
-from healthd import own_sources
-from healthd.checks import gpu_count, training
-from healthd.checks.gpu_count import GpuCountCheck
-from healthd.checks.kernel_messages import KernelMessageCheck
-from healthd.checks.xid import XidCheck
+from healthd.checks import gpu_count_checks, training_checks
+from healthd.checks.gpu_count_checks import GpuCountCheck
+from healthd.checks.kernel_message_checks import KernelMessageCheck
+from healthd.checks.xid_checks import XidCheck
 from healthd.collectors.beacons import BeaconCollector
-from healthd.collectors.kernel_log import KernelLog
-from healthd.collectors.log_file import POLL_S
-from healthd.collectors.nvml import NvmlCollector
-from healthd.collectors.pretences import Pretences
-from healthd.committer import Committer
 from healthd.config import Config
-from healthd.evidence import collect
-from healthd.exporter.events import grave_xids
-from healthd.exporter.page import Page, metrics_page
-from healthd.facts import Moment
-from healthd.gpu_checks import make_checks
-from healthd.gpu_watch import GpuWatch
-from healthd.grammar.families import FAMILIES
+from healthd.daemon_status import Counters, Status
+from healthd.exporter.event_metrics import list_critical_xids
+from healthd.exporter.metrics_page import Page, make_page_renderer
+from healthd.finding_recorder import FindingRecorder
+from healthd.findings.facts import Moment
+from healthd.findings.finding_ledger import FindingLedger
+from healthd.gpu_monitoring.gpu_check_registry import make_gpu_checks
+from healthd.gpu_monitoring.gpu_monitor import GpuMonitor
+from healthd.gpu_monitoring.nvml_collector import NvmlCollector
+from healthd.gpu_monitoring.simulated_fault_files import SimulatedFaultFolder
+from healthd.gpu_monitoring.simulated_faults import FOLDER, SimulatedHang
+from healthd.gpu_monitoring.simulated_gpus import SimulatedGpus
 from healthd.host import Host
-from healthd.http_status import StatusServer
-from healthd.installed import installed
-from healthd.keeper import close_together
-from healthd.ledger import Ledger
-from healthd.orders.store import OrderStore
-from healthd.orders.task import Proof
-from healthd.outbox import Outbox
-from healthd.preflight_door import PreflightDoor
-from healthd.preflights import Preflights
-from healthd.pretence import FOLDER, Hang
-from healthd.pretended_gpus import PretendedGpus
-from healthd.prober import Prober
-from healthd.recorder import Recorder
-from healthd.second_witness import SecondWitness
-from healthd.service_manager import ServiceManager
-from healthd.source_plans import checks_of, plans_of
-from healthd.standalone import Standalone
-from healthd.status import Counters, Status
+from healthd.http_server.status_server import StatusServer
+from healthd.kernel_log.log_file import POLL_S
+from healthd.kernel_log.log_reader import KernelLogReader
+from healthd.kernel_log.message_patterns.pattern_families import FAMILIES
+from healthd.kernel_log.record_authenticity import RecordAuthenticator
+from healthd.kernel_log.xid_corroboration import XidCorroborator
+from healthd.node_monitor import NodeMonitor
+from healthd.orders.order_store import OrderStore
+from healthd.orders.order_task import HealthVerification
+from healthd.preflight_reports.preflight_history import PreflightHistory
+from healthd.preflight_reports.report_endpoint import PreflightEndpoint
+from healthd.preflight_reports.report_queue import PreflightReportQueue
+from healthd.reporting.software_inventory import collect_installed_versions
+from healthd.source_monitoring import daemon_sources
+from healthd.source_monitoring.source_prober import SourceProber
+from healthd.source_monitoring.source_schedules import make_source_checks, make_source_schedules
+from healthd.standalone_services import StandaloneServices
+from healthd.storage.database_writer import DatabaseWriter
+from healthd.storage.outbox import Outbox
+from healthd.storage.pending_changes import PendingChanges
+from healthd.supervision.child_supervisor import close_all_children
+from healthd.supervision.systemd_notifier import ServiceManager
+from healthd.telemetry.evidence_bundle import collect_evidence
 from healthd.thresholds import load_thresholds
-from healthd.told import Told
-from healthd.trainer.page import BeaconError
-from healthd.trainer.pages import prepare_directory
-from healthd.waiting_changes import WaitingChanges
-from healthd.watch import Watch
-from healthd.witness import Witness
-from vocabulary.catalogue import Catalogue
-from vocabulary.counts import counted
-from vocabulary.evidence import EvidenceBundle
+from healthd.trainer.beacons.beacon_page import BeaconError
+from healthd.trainer.beacons.page_reader import prepare_directory
+from vocabulary.fault_catalogue.catalogue import Catalogue
+from vocabulary.messages.evidence_bundle import EvidenceBundle
+from vocabulary.messages.telemetry_messages import TelemetryPart
 from vocabulary.order import Order
-from vocabulary.telemetry import TelemetryPart
+from vocabulary.text.plurals import format_count
 
 if TYPE_CHECKING:
-    from healthd.services import Services
+    from healthd.service_threads import ServiceThreads
 
 TICK_S = 1.1  # at the latest. A sweep that comes shortly before brings the tick along: one wake-up a second, not two
 TICK_EARLY_S = 0.3
@@ -106,28 +106,36 @@ class Daemon:
         self._host = host
         self._boot_id = host.boot_id()
         thresholds = load_thresholds(config.thresholds)
-        plans, gpu_checks, source_checks = plans_of(config), make_checks(thresholds), checks_of(config, thresholds)
+        plans, gpu_checks, source_checks = (
+            make_source_schedules(config),
+            make_gpu_checks(thresholds),
+            make_source_checks(config, thresholds),
+        )
         config.state_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
         config.run_dir.mkdir(mode=0o755, parents=True, exist_ok=True)
-        self._lock = _lock(config)
+        self._lock = _lock_state_directory(config)
         now = host.clock.wall()
         outbox = Outbox(config.state_dir / "healthd.db", now)
-        self._committer = Committer(outbox, host.clock)
-        self._waiting = WaitingChanges(self._committer)
+        self._committer = DatabaseWriter(outbox, host.clock)
+        self._waiting = PendingChanges(self._committer)
         orders = OrderStore(self._committer, config.node)
-        ledger = Ledger(config.node, self._boot_id, outbox.active())
+        ledger = FindingLedger(config.node, self._boot_id, outbox.active())
         ledger.begin_boot(now)
-        witness = Witness(config.node, accept_injected=config.accept_injected)
+        witness = RecordAuthenticator(config.node, accept_injected=config.accept_injected)
         xids, messages = XidCheck(witness, catalogue), KernelMessageCheck(witness, FAMILIES)
-        pretended = PretendedGpus(ledger, make_checks(thresholds))
-        counts = GpuCountCheck(config.gpus.expected, partial(thresholds.section, gpu_count.CHECK, gpu_count.Limits))
-        gpus = GpuWatch(ledger, outbox.gpus(), gpu_checks, pretended, counts)
-        limits = thresholds.section(training.CHECK, training.Limits)
-        trainings = training.TrainingCheck(limits)
-        self._watch = Watch(ledger, xids, messages, gpus, SecondWitness(self._boot_id), source_checks, trainings)
-        self._pretences = Pretences(config.state_dir / FOLDER) if config.accept_injected else None
-        self._recorder = Recorder(ledger, self._committer, self._waiting, orders, now, wake=self.wake)
-        self._kernel = KernelLog(
+        pretended = SimulatedGpus(ledger, make_gpu_checks(thresholds))
+        counts = GpuCountCheck(
+            config.gpus.expected, partial(thresholds.section, gpu_count_checks.CHECK, gpu_count_checks.Limits)
+        )
+        gpus = GpuMonitor(ledger, outbox.gpus(), gpu_checks, pretended, counts)
+        limits = thresholds.section(training_checks.CHECK, training_checks.Limits)
+        trainings = training_checks.TrainingCheck(limits)
+        self._watch = NodeMonitor(
+            ledger, xids, messages, gpus, XidCorroborator(self._boot_id), source_checks, trainings
+        )
+        self._pretences = SimulatedFaultFolder(config.state_dir / FOLDER) if config.accept_injected else None
+        self._recorder = FindingRecorder(ledger, self._committer, self._waiting, orders, now, wake=self.wake)
+        self._kernel = KernelLogReader(
             config.kernel_log.path,
             self._boot_id,
             outbox.cursor(),
@@ -137,11 +145,11 @@ class Daemon:
             hosts=(config.node, socket.gethostname(), "localhost"),
         )
         self._nvml = NvmlCollector(host, config.nvml.interval_s, config.nvml.deadline_s)
-        self._prober = Prober(host, plans, config.source_deadline_s)
+        self._prober = SourceProber(host, plans, config.source_deadline_s)
         self._beacons = BeaconCollector(config.beacon_dir, limits.report_window_s)
-        self._proofs: deque[Proof] = deque()  # from the performer; at most one for each order under way
-        self._told = Told(self.wake)
-        self.preflights = Preflights()
+        self._proofs: deque[HealthVerification] = deque()  # from the performer; at most one for each order under way
+        self._told = PreflightReportQueue(self.wake)
+        self.preflights = PreflightHistory()
         self._stopping = False
         self._nvml_to_rest = self._nvml_rests = False
         self._tick_due = 0.0
@@ -153,9 +161,9 @@ class Daemon:
         self._services = _make_services(config, host, self._waiting, orders, self)
         self._status = self._status_now()
         socket_path = config.run_dir / "healthd.sock"
-        metrics = self._metrics(grave_xids(catalogue))
-        _prepare_beacons(config.beacon_dir)  # before the first answer: who hears us may make a page
-        door = PreflightDoor(self._told.tell, accept_injected=config.accept_injected)
+        metrics = self._metrics(list_critical_xids(catalogue))
+        _prepare_beacon_directory(config.beacon_dir)  # before the first answer: who hears us may make a page
+        door = PreflightEndpoint(self._told.tell, accept_injected=config.accept_injected)
         self._http = StatusServer(
             config.listen_address, socket_path, lambda: self.status, metrics, host.clock, self.evidence, door
         )
@@ -181,7 +189,7 @@ class Daemon:
             written = self._recorder.finish(self._host.clock.wall(), self._host.clock.monotonic(), LAST_WRITE_S)
             self._services.stop()
             self._http.close()
-            close_together([self._nvml, self._prober, self._kernel], self._host.clock)
+            close_all_children([self._nvml, self._prober, self._kernel], self._host.clock)
             ended = self._committer.close(LAST_WRITE_S)
         if not written:
             _log.error("not everything could be written; the kernel log is read again from where it was last written")
@@ -197,7 +205,7 @@ class Daemon:
         with contextlib.suppress(BlockingIOError):  # it is awake already
             os.write(self._wake_write, b"!")
 
-    def take_proof(self, proof: Proof) -> None:
+    def take_proof(self, proof: HealthVerification) -> None:
         """End the proof's order, and clear what it disproves, in one write. Callable from any thread."""
         self._proofs.append(proof)
         self.wake()
@@ -212,7 +220,7 @@ class Daemon:
     def evidence(self, order: Order | None = None) -> EvidenceBundle:
         """What led up to now, for `order` or for a person on this node. Callable from any thread."""
         now = Moment(self._host.clock.wall(), self._host.clock.monotonic())
-        return collect(self.status, self._watch.telemetry.snapshot(now), self._config.beacon_dir, order)
+        return collect_evidence(self.status, self._watch.telemetry.snapshot(now), self._config.beacon_dir, order)
 
     def telemetry(self, back_s: float) -> TelemetryPart:
         """The curves of the last `back_s`, for a person who looks at this node now. Callable from any thread."""
@@ -220,7 +228,9 @@ class Daemon:
 
     def _metrics(self, xids: Sequence[str]) -> Page:
         with_dcgm_names = self._config.exporter.dcgm_names
-        return metrics_page(lambda: self.status, self._waiting.count, with_dcgm_names=with_dcgm_names, grave_xids=xids)
+        return make_page_renderer(
+            lambda: self.status, self._waiting.count, with_dcgm_names=with_dcgm_names, grave_xids=xids
+        )
 
     def _wait(self) -> None:
         self._keep_registered("kernel", self._kernel.source)
@@ -277,11 +287,13 @@ class Daemon:
             self._watch.gpus.pretences, hangs = self._pretences.read(now.wall)
             for hang in hangs:
                 self._pretend(hang)
-        self._service_manager.alive(f"{self._status.health.value}, {counted(len(self._status.findings), 'finding')}")
+        self._service_manager.alive(
+            f"{self._status.health.value}, {format_count(len(self._status.findings), 'finding')}"
+        )
         return self._watch.take_beacons(self._beacons.read(now.wall), now)
 
-    def _pretend(self, hang: Hang) -> None:
-        if hang.source == own_sources.NVML:
+    def _pretend(self, hang: SimulatedHang) -> None:
+        if hang.source == daemon_sources.NVML:
             self._nvml.pretend_hang(hang.gpu)
         else:
             self._prober.pretend_hang(hang.source)
@@ -310,8 +322,8 @@ class Daemon:
     def _status_now(self) -> Status:
         watch, gpus = self._watch, self._watch.gpus
         now = Moment(self._host.clock.wall(), self._host.clock.monotonic())
-        kernel_log = own_sources.kernel_log(self._kernel.trouble, self._kernel.using, now.wall)
-        nvml = own_sources.nvml(gpus, self._config.nvml.interval_s + self._config.nvml.deadline_s, now)
+        kernel_log = daemon_sources.make_kernel_log_reading(self._kernel.trouble, self._kernel.using, now.wall)
+        nvml = daemon_sources.make_nvml_reading(gpus, self._config.nvml.interval_s + self._config.nvml.deadline_s, now)
         counters = Counters(
             kernel_records=watch.kernel_records,
             sweeps=gpus.sweeps,
@@ -334,9 +346,9 @@ class Daemon:
             last_commit=self._committer.last,
             reported_at=self._services.heard_at,
             condemned=self._recorder.condemned,
-            silent=own_sources.silence(kernel_log, nvml),
+            silent=daemon_sources.list_silent_sources(kernel_log, nvml),
             gpus=gpus.gpus,
-            versions=installed(gpus.inventory, watch.sources.latest),
+            versions=collect_installed_versions(gpus.inventory, watch.sources.latest),
             ranks=watch.ranks,
             states=tuple(gpus.states.values()),
             inventory=gpus.inventory,
@@ -362,16 +374,16 @@ class Daemon:
 
 
 def _make_services(
-    config: Config, host: Host, waiting: WaitingChanges, orders: OrderStore, loop: Daemon
-) -> Services | Standalone:
+    config: Config, host: Host, waiting: PendingChanges, orders: OrderStore, loop: Daemon
+) -> ServiceThreads | StandaloneServices:
     if not config.remediator.url:
-        return Standalone()
-    from healthd.services import Services  # noqa: PLC0415 - TLS and HTTP: 5 MiB that a node without a centre saves
+        return StandaloneServices()
+    from healthd.service_threads import ServiceThreads  # noqa: PLC0415 - TLS and HTTP: 5 MiB that a node without a centre saves
 
-    return Services(config, host, waiting, orders, loop)
+    return ServiceThreads(config, host, waiting, orders, loop)
 
 
-def _lock(config: Config) -> int:
+def _lock_state_directory(config: Config) -> int:
     path = config.state_dir / "healthd.lock"
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
@@ -382,7 +394,7 @@ def _lock(config: Config) -> int:
     return descriptor
 
 
-def _prepare_beacons(directory: os.PathLike[str]) -> None:
+def _prepare_beacon_directory(directory: os.PathLike[str]) -> None:
     try:
         prepare_directory(str(directory))
     except (BeaconError, OSError) as error:  # trainers then run on without us; faults are still found

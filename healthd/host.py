@@ -74,7 +74,7 @@ class Host:
             return None
         return None if fields[0] in (b"Z", b"X") else int(fields[19])
 
-    def run(self, command: Sequence[str], deadline_s: float) -> Command:
+    def run(self, command: Sequence[str], deadline_s: float) -> RunningCommand:
         """Start a program by argument list, never through a shell.
 
         Raises:
@@ -86,7 +86,7 @@ class Host:
             env=os.environ | ({"HEALTHD_NVML_LIBRARY": str(self.nvml_library)} if self.nvml_library else {}),
             new_session=True,  # so that its own children can be ended with it
         )
-        return Command(process, self.clock, self.clock.monotonic() + deadline_s)
+        return RunningCommand(process, self.clock, self.clock.monotonic() + deadline_s)
 
     def end_group(self, pid: int, started: int) -> None:
         """Kill the process group that `pid` leads, if it is still the process that began at `started`."""
@@ -96,7 +96,7 @@ class Host:
 
 
 @dataclass(frozen=True)
-class Finished:
+class CommandResult:
     """A program's end. `returncode` is negative for a signal; `overdue` means we ended it at its deadline."""
 
     returncode: int
@@ -105,7 +105,7 @@ class Finished:
     overdue: bool
 
 
-class Command:
+class RunningCommand:
     """A running program, looked at from time to time. Output beyond a megabyte is dropped from the front."""
 
     def __init__(self, process: subprocess.Popen[bytes], clock: Clock, deadline: float) -> None:
@@ -125,7 +125,7 @@ class Command:
         """The program's process and process group."""
         return self._process.pid
 
-    def poll(self) -> Finished | None:
+    def poll(self) -> CommandResult | None:
         """Drain its output; its end, once it has ended. Past the deadline the whole group is killed."""
         self._drain()
         if self._process.poll() is None:
@@ -136,7 +136,7 @@ class Command:
         self._drain()
         stdout, stderr = (bytes(data).decode(errors="replace") for data in self._output.values())
         self._close_pipes()
-        return Finished(self._process.returncode, stdout, stderr, self._overdue)
+        return CommandResult(self._process.returncode, stdout, stderr, self._overdue)
 
     def kill(self) -> None:
         """End the program and all it started."""
@@ -201,13 +201,13 @@ def start_program(
 
 def _input_pipe(our_ends: contextlib.ExitStack, its_ends: contextlib.ExitStack) -> tuple[IO[bytes], IO[bytes]]:
     read, write = os.pipe()
-    return its_ends.enter_context(_unbuffered(read, "rb")), our_ends.enter_context(_unbuffered(write, "wb"))
+    return its_ends.enter_context(_open_unbuffered(read, "rb")), our_ends.enter_context(_open_unbuffered(write, "wb"))
 
 
 def _output_pipe(our_ends: contextlib.ExitStack, its_ends: contextlib.ExitStack) -> tuple[IO[bytes], IO[bytes]]:
     read, write = os.pipe()
-    return its_ends.enter_context(_unbuffered(write, "wb")), our_ends.enter_context(_unbuffered(read, "rb"))
+    return its_ends.enter_context(_open_unbuffered(write, "wb")), our_ends.enter_context(_open_unbuffered(read, "rb"))
 
 
-def _unbuffered(descriptor: int, mode: str) -> IO[bytes]:
+def _open_unbuffered(descriptor: int, mode: str) -> IO[bytes]:
     return os.fdopen(descriptor, mode, buffering=0)

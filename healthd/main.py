@@ -13,9 +13,9 @@ from pathlib import Path
 
 import click
 
-from healthd.config import ConfigError, load
-from vocabulary import decoders
-from vocabulary.catalogue_file import load_catalogue
+from healthd.config import ConfigError, load_node_config
+from vocabulary.fault_catalogue.catalogue_file import load_catalogue
+from vocabulary.messages import message_decoders
 from vocabulary.secret_file import read_by_others
 
 _log = logging.getLogger("healthd")
@@ -36,7 +36,7 @@ def main(path: Path, node: str | None, verbose: bool) -> None:  # noqa: FBT001 -
     )
     logging.getLogger("urllib3").setLevel(logging.WARNING)
     try:
-        config = load(path, node)
+        config = load_node_config(path, node)
     except ConfigError as error:
         _log.error("%s", error)
         sys.exit(2)
@@ -44,9 +44,9 @@ def main(path: Path, node: str | None, verbose: bool) -> None:  # noqa: FBT001 -
     # Reading YAML takes several MiB for a moment. The modules of the daemon come after it, and use that memory again.
     from healthd.daemon import AlreadyRunning, Daemon
     from healthd.host import Host
-    from healthd.outbox import OutboxFull
+    from healthd.storage.outbox import OutboxFull
 
-    decoders.build()
+    message_decoders.build_decoders()
     try:
         daemon = Daemon(config, Host(nvml_library=config.nvml.library), catalogue)
     except (AlreadyRunning, OutboxFull, OSError) as error:

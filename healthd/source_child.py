@@ -22,13 +22,13 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from healthd.machine import Absent, Machine, Options
-from healthd.slate import Slate
+from healthd.collectors.machine_access import MachineAccess, Options, SourceAbsent
+from healthd.supervision.child_call_page import ChildCallPage
 
 STAGGER_S = 0.05  # between sources that are due together, so that no trainer feels a burst
 _PR_SET_PDEATHSIG = 1
 
-Read = Callable[[Machine, Options], Any]
+Read = Callable[[MachineAccess, Options], Any]
 
 
 def main(arguments: list[str]) -> int:
@@ -38,9 +38,9 @@ def main(arguments: list[str]) -> int:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # a terminal's Ctrl-C is for the parent to act upon
     if os.getppid() != parent:
         return 0
-    slate, machine, plan = Slate(int(arguments[0])), Machine(arguments[1]), json.loads(arguments[2])
+    slate, machine, plan = ChildCallPage(int(arguments[0])), MachineAccess(arguments[1]), json.loads(arguments[2])
     due = {name: time.monotonic() + number * STAGGER_S for number, name in enumerate(plan)}
-    readers = {name: _reader(name) for name in plan}
+    readers = {name: _load_collector(name) for name in plan}
     gc.freeze()
     while True:
         name = min(due, key=lambda each: due[each])
@@ -49,49 +49,49 @@ def main(arguments: list[str]) -> int:
             told = os.read(0, 64).decode()
             if not told:
                 return 0
-            _hang(told.strip(), slate)
+            _hang_forever(told.strip(), slate)
         every_s, options = plan[name]
         slate.write(None, f"{name} {time.monotonic():.3f}")
-        _send(look(name, readers[name], machine, options))
+        _write_message(read_source(name, readers[name], machine, options))
         slate.write(None, "")
         due[name] = max(due[name] + every_s, time.monotonic())
 
 
-def look(name: str, read: Read, machine: Machine, options: Options) -> dict[str, Any]:
+def read_source(name: str, read: Read, machine: MachineAccess, options: Options) -> dict[str, Any]:
     """One look at one source, whatever comes of it."""
     began = time.monotonic()
     answer: dict[str, Any] = {"source": name, "at": time.time()}
     try:
         answer |= {"sample": read(machine, options), "state": "present"}
-    except Absent as absent:
+    except SourceAbsent as absent:
         answer |= {"state": "absent", "reason": str(absent)}
     except Exception as error:  # noqa: BLE001 - a collector's mistake must not silence the others
         answer |= {"state": "failing", "reason": f"{type(error).__name__}: {error}"[:300]}
     return answer | {"seconds": time.monotonic() - began}
 
 
-def _hang(name: str, slate: Slate) -> None:
+def _hang_forever(name: str, slate: ChildCallPage) -> None:
     """Never come back from a look at this source: somebody wants to see what then happens."""
     slate.write(None, f"{name} {time.monotonic():.3f}")
     while True:
         signal.pause()
 
 
-def _reader(name: str) -> Read:
+def _load_collector(name: str) -> Read:
     """The source's collector; one that cannot even be loaded fails at each look, and spares the others."""
     try:
         read: Read = importlib.import_module(f"healthd.collectors.{name}").read
     except Exception as error:  # noqa: BLE001 - same
         problem = f"its collector cannot be loaded: {type(error).__name__}: {error}"
 
-        def refuse(machine: Machine, options: Options) -> Any:  # noqa: ARG001 - a collector's signature
+        def refuse(machine: MachineAccess, options: Options) -> Any:  # noqa: ARG001 - a collector's signature
             raise RuntimeError(problem)
 
         return refuse
     return read
 
 
-def _send(message: dict[str, Any]) -> None:
+def _write_message(message: dict[str, Any]) -> None:
     line = memoryview(json.dumps(message, separators=(",", ":")).encode() + b"\n")
     while line:
         line = line[os.write(1, line) :]

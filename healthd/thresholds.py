@@ -53,31 +53,31 @@ def load_thresholds(site: Mapping[str, Any] | None = None, path: Path = SHIPPED)
         ThresholdsError: a section or key that does not exist, or a value that is no number.
     """
     shipped = yaml.safe_load(path.read_text())
-    defaults = {name: _numbers(name, section) for name, section in shipped["defaults"].items()}
-    skus = {key: _sections(key, sections, defaults) for key, sections in shipped["skus"].items()}
+    defaults = {name: _parse_numbers(name, section) for name, section in shipped["defaults"].items()}
+    skus = {key: _check_sections(key, sections, defaults) for key, sections in shipped["skus"].items()}
     changes = dict(site or {})
     for key, sections in changes.pop("skus", {}).items():
         known = skus.setdefault(key, {})
-        for name, numbers in _sections(key, sections, defaults).items():
+        for name, numbers in _check_sections(key, sections, defaults).items():
             known[name] = known.get(name, {}) | numbers
-    for name, numbers in _sections("thresholds", changes, defaults).items():
+    for name, numbers in _check_sections("thresholds", changes, defaults).items():
         defaults[name] |= numbers
     return Thresholds(defaults, skus)
 
 
-def _sections(where: str, sections: Mapping[str, Any], known: Sections) -> Sections:
+def _check_sections(where: str, sections: Mapping[str, Any], known: Sections) -> Sections:
     found = {}
     for name, section in sections.items():
         if name not in known:
             raise ThresholdsError(f"{where}: no section {name!r}; there are {', '.join(sorted(known))}")
-        found[name] = _numbers(f"{where}.{name}", section)
+        found[name] = _parse_numbers(f"{where}.{name}", section)
         unknown = sorted(found[name].keys() - known[name].keys())
         if unknown:
             raise ThresholdsError(f"{where}.{name}: no key {unknown[0]!r}; there are {', '.join(sorted(known[name]))}")
     return found
 
 
-def _numbers(where: str, section: Any) -> Numbers:
+def _parse_numbers(where: str, section: Any) -> Numbers:
     """`key: number`, or `key: {value: number, why: text}`."""
     if not isinstance(section, Mapping):
         raise ThresholdsError(f"{where}: expected keys and numbers, got {section!r}")

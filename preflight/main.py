@@ -11,21 +11,28 @@ from pathlib import Path
 import click
 import msgspec
 
-from preflight.baselines import BaselineError, folder, remember
-from preflight.commands.options import socket_option
-from preflight.commands.table import COMMANDS
-from preflight.exits import answering, note
-from preflight.plan import LEVELS, PlanError, plan
-from preflight.progress import progress
-from preflight.proof import prove
-from preflight.report.forms import Form, Trouble, file_option, form_option, say, see_room
-from preflight.report.wording import clean
+from preflight.baseline_files import BaselineError, append_history, resolve_baseline_folder
+from preflight.command_options import socket_option
+from preflight.commands.command_table import COMMANDS
+from preflight.execution.progress_output import open_progress
+from preflight.execution.qualification import qualify_node
+from preflight.exit_codes import guard_exit_code, print_note
+from preflight.integrations.healthd_delivery import DeliveryError, deliver_to_healthd
+from preflight.plan import LEVELS, PlanError, build_plan
+from preflight.report.output_formats import (
+    CommandError,
+    OutputFormat,
+    check_writable,
+    file_option,
+    form_option,
+    output_documents,
+)
+from preflight.report.value_format import escape_text
 from preflight.results import Document
-from preflight.telling import TellingError, tell
 from vocabulary.clock import SystemClock
 
 
-class Commands(click.Group):
+class LazyCommands(click.Group):
     """Each command is imported when it is asked for: a run must start at once."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
@@ -46,7 +53,7 @@ class Commands(click.Group):
             formatter.write_dl([(name, line) for name, (_, line) in COMMANDS.items()])
 
 
-@click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(cls=LazyCommands, context_settings={"help_option_names": ["-h", "--help"]})
 def cli() -> None:
     """Prove a node fit for work."""
 
@@ -89,49 +96,51 @@ def run(  # noqa: PLR0913 - one for each option
     Ends with 0 pass, 1 fail, 2 misconfigured (also wrong usage), 3 inconclusive (also any trouble of preflight's own), 130 or 143 when a signal
     ends it: only 0 says the node is fit, and only 1, with the document, that it is not.
     """
-    with answering():
+    with guard_exit_code():
         node = os.environ.get("HEALTHD_NODE") or socket.gethostname()
         if file is not None:
-            see_room(file)
+            check_writable(file)
         try:
-            chosen = plan(level, only, inject, dict(map(_limit, watchdog)))
-            with progress(len(chosen.specs)) as listener:
-                document = prove(chosen, node, inject, folder(baseline), SystemClock(), listener)
+            chosen = build_plan(level, only, inject, dict(map(_parse_watchdog, watchdog)))
+            with open_progress(len(chosen.specs)) as listener:
+                document = qualify_node(
+                    chosen, node, inject, resolve_baseline_folder(baseline), SystemClock(), listener
+                )
         except PlanError as error:
             raise click.UsageError(str(error)) from None
         if telling:
-            _tell(document, path)
-        _hand_over(document, Form(output), file)
+            _report_to_healthd(document, path)
+        _deliver_document(document, OutputFormat(output), file)
         try:
-            remember(folder(baseline), document)
+            append_history(resolve_baseline_folder(baseline), document)
         except BaselineError as error:
-            note(f"this run is not remembered: {error}")
+            print_note(f"this run is not remembered: {error}")
         sys.exit(document.verdict.exit_code)
 
 
-def _hand_over(document: Document, form: Form, file: Path | None) -> None:
+def _deliver_document(document: Document, form: OutputFormat, file: Path | None) -> None:
     """Whole, or not at all: then nobody may condemn the machine.
 
     Raises:
         Trouble: it can be written nowhere.
     """
     try:
-        say([document], form, file)
-    except Trouble as error:
+        output_documents([document], form, file)
+    except CommandError as error:
         if file is None:
             raise
-        note(f"{clean(error.message)}; here it is instead")
-        say([document], form)
+        print_note(f"{escape_text(error.message)}; here it is instead")
+        output_documents([document], form)
 
 
-def _tell(document: Document, path: str) -> None:
+def _report_to_healthd(document: Document, path: str) -> None:
     try:
-        note(tell(msgspec.json.encode(document), path, document.node))
-    except TellingError as error:
-        note(str(error))
+        print_note(deliver_to_healthd(msgspec.json.encode(document), path, document.node))
+    except DeliveryError as error:
+        print_note(str(error))
 
 
-def _limit(word: str) -> tuple[str, float]:
+def _parse_watchdog(word: str) -> tuple[str, float]:
     test, _, seconds = word.partition("=")
     try:
         limit = float(seconds)

@@ -23,7 +23,7 @@ class Scope(str, enum.Enum):
 class Spec(msgspec.Struct, frozen=True):
     """One test.
 
-    `watchdog_s` is the longest a healthy machine may take for it at any level; `faults` are what `--inject` can do to it beside `ANY_FAULT`;
+    `compute_watchdog_s` is the longest a healthy machine may take for it at any level; `faults` are what `--inject` can do to it beside `ANY_FAULT`;
     `seconds` say for each level that runs it about how long it should take there.
     """
 
@@ -64,7 +64,9 @@ GATE_WATCHDOG_S, GATE_TIMES = 30.0, 20.0
 ANY_FAULT = ("hang", "crash")  # of the test's process; every test can be made to
 
 
-def _takes(gate: float | None = None, standard: float | None = None, burn_in: float | None = None) -> dict[str, float]:
+def _map_level_seconds(
+    gate: float | None = None, standard: float | None = None, burn_in: float | None = None
+) -> dict[str, float]:
     asked = {"gate": gate, "standard": standard, "burn-in": burn_in}
     return {level: seconds for level, seconds in asked.items() if seconds is not None}
 
@@ -72,60 +74,82 @@ def _takes(gate: float | None = None, standard: float | None = None, burn_in: fl
 SPECS = {
     spec.test: spec
     for spec in (
-        Spec("gpu_state", Scope.NODE, 60.0, ("remap_pending", "lost"), _takes(1, 1, 1)),
-        Spec("software", Scope.NODE, 30.0, ("ecc_off", "mig_on", "mismatch", "no_fabric_manager"), _takes(1, 1, 1)),
-        Spec("host_memory", Scope.NODE, 300.0, ("bit_flip", "slow"), _takes(None, 10, 60)),
-        Spec("storage", Scope.NODE, 240.0, ("wrong_bytes", "slow", "full"), _takes(None, 8, 30)),
-        Spec("nic_rails", Scope.NODE, 180.0, ("down", "slow", "corrupt"), _takes(None, 5, 15)),
-        Spec("host_link", Scope.DEVICE, 120.0, ("narrow", "slow", "corrupt"), _takes(1, 5, 20)),
+        Spec("gpu_state", Scope.NODE, 60.0, ("remap_pending", "lost"), _map_level_seconds(1, 1, 1)),
         Spec(
-            "memory_pattern", Scope.DEVICE, 240.0, ("bit_flip", "stuck_bit", "stuck_line", "alias"), _takes(1, 10, 60)
+            "software",
+            Scope.NODE,
+            30.0,
+            ("ecc_off", "mig_on", "mismatch", "no_fabric_manager"),
+            _map_level_seconds(1, 1, 1),
         ),
-        Spec("memory_retention", Scope.DEVICE, 480.0, ("decay",), _takes(None, None, 120)),
+        Spec("host_memory", Scope.NODE, 300.0, ("bit_flip", "slow"), _map_level_seconds(None, 10, 60)),
+        Spec("storage", Scope.NODE, 240.0, ("wrong_bytes", "slow", "full"), _map_level_seconds(None, 8, 30)),
+        Spec("nic_rails", Scope.NODE, 180.0, ("down", "slow", "corrupt"), _map_level_seconds(None, 5, 15)),
+        Spec("host_link", Scope.DEVICE, 120.0, ("narrow", "slow", "corrupt"), _map_level_seconds(1, 5, 20)),
+        Spec(
+            "memory_pattern",
+            Scope.DEVICE,
+            240.0,
+            ("bit_flip", "stuck_bit", "stuck_line", "alias"),
+            _map_level_seconds(1, 10, 60),
+        ),
+        Spec("memory_retention", Scope.DEVICE, 480.0, ("decay",), _map_level_seconds(None, None, 120)),
         Spec(
             "memory_bandwidth",
             Scope.DEVICE,
             120.0,
             ("slow_copy", "wrong_copy", "skipped_copy", "wrong_read"),
-            _takes(1, 4, 10),
+            _map_level_seconds(1, 4, 10),
         ),
-        Spec("cache_pattern", Scope.DEVICE, 120.0, ("bit_flip", "stuck_bit"), _takes(None, 6, 30)),
+        Spec("cache_pattern", Scope.DEVICE, 120.0, ("bit_flip", "stuck_bit"), _map_level_seconds(None, 6, 30)),
         Spec(
             "matmul_repeat",
             Scope.DEVICE,
             360.0,
             ("one_output", "all_outputs", "operand", "nan", "one_device", "slow"),
-            _takes(1, 20, 120),
+            _map_level_seconds(1, 20, 120),
         ),
         Spec(
             "special_functions",
             Scope.DEVICE,
             180.0,
             ("one_output", "all_outputs", "operand", "nan", "one_device"),
-            _takes(None, 5, 30),
+            _map_level_seconds(None, 5, 30),
         ),
         Spec(
             "peer_links",
             Scope.PEERS,
             240.0,
             ("corrupt", "slow_link", "slow_device", "silent", "nvlink_down"),
-            _takes(1, 8, 60),
+            _map_level_seconds(1, 8, 60),
         ),
-        Spec("collectives", Scope.PEERS, 240.0, ("wrong_sum", "stuck_bit", "late_rank", "slow"), _takes(1, 8, 60)),
-        Spec("sustained_load", Scope.DEVICE, 480.0, ("throttle", "hot", "slow_one", "wrong"), _takes(None, 20, 240)),
+        Spec(
+            "collectives",
+            Scope.PEERS,
+            240.0,
+            ("wrong_sum", "stuck_bit", "late_rank", "slow"),
+            _map_level_seconds(1, 8, 60),
+        ),
+        Spec(
+            "sustained_load",
+            Scope.DEVICE,
+            480.0,
+            ("throttle", "hot", "slow_one", "wrong"),
+            _map_level_seconds(None, 20, 240),
+        ),
     )
 }
 LEVELS = {level: tuple(test for test, spec in SPECS.items() if level in spec.seconds) for level in LASTS_S}
 
 
-def watchdog_s(spec: Spec, level: str) -> float:
+def compute_watchdog_s(spec: Spec, level: str) -> float:
     """The longest a healthy machine may take for this test at `level`, in seconds."""
     if level != "gate" or spec.scope is Scope.NODE:
         return spec.watchdog_s
     return min(spec.watchdog_s, max(GATE_WATCHDOG_S, GATE_TIMES * spec.seconds[level]))
 
 
-def plan(
+def build_plan(
     level: str,
     only: Sequence[str] = (),
     inject: Sequence[str] = (),
@@ -139,29 +163,31 @@ def plan(
         PlanError: a level, test or fault that does not exist, or a fault for a test that does not run.
     """
     if level not in LEVELS:
-        raise PlanError(f"no such level: {level!r}; there is {_listed(LEVELS)}")
+        raise PlanError(f"no such level: {level!r}; there is {_format_names(LEVELS)}")
     for test in (*only, *(watchdogs or {})):
         if test not in LEVELS[level]:
-            raise PlanError(f"no such test in level {level}: {test!r}; there is {_listed(LEVELS[level])}")
+            raise PlanError(f"no such test in level {level}: {test!r}; there is {_format_names(LEVELS[level])}")
     specs = tuple(
-        msgspec.structs.replace(SPECS[test], watchdog_s=(watchdogs or {}).get(test, watchdog_s(SPECS[test], level)))
+        msgspec.structs.replace(
+            SPECS[test], watchdog_s=(watchdogs or {}).get(test, compute_watchdog_s(SPECS[test], level))
+        )
         for test in LEVELS[level]
         if not only or test in only
     )
-    return Plan(level, specs, _faults(inject, specs))
+    return Plan(level, specs, _parse_injections(inject, specs))
 
 
-def _faults(inject: Sequence[str], specs: Sequence[Spec]) -> dict[str, Injection]:
+def _parse_injections(inject: Sequence[str], specs: Sequence[Spec]) -> dict[str, Injection]:
     running = {spec.test: spec for spec in specs}
     faults: dict[str, Injection] = {}
     for word in inject:
         test, _, rest = word.partition(":")
         fault, at, device = rest.partition("@")
         if test not in running:
-            raise PlanError(f"cannot inject {word!r}: {test!r} does not run; {_listed(running)} would")
+            raise PlanError(f"cannot inject {word!r}: {test!r} does not run; {_format_names(running)} would")
         known = (*running[test].faults, *ANY_FAULT)
         if fault not in known:
-            raise PlanError(f"cannot inject {word!r}: {test} knows {_listed(known)}")
+            raise PlanError(f"cannot inject {word!r}: {test} knows {_format_names(known)}")
         if at and running[test].scope is Scope.NODE:
             raise PlanError(f"cannot inject {word!r}: {test} is about the node, leave @{device} out")
         if test in faults:
@@ -181,8 +207,8 @@ def check_devices(chosen: Plan, names: Sequence[str]) -> None:
     for test, injection in chosen.faults.items():
         if names and injection.device and injection.device not in names:
             word = f"{test}:{injection.fault}@{injection.device}"
-            raise PlanError(f"cannot inject {word!r}: no such device; there is {_listed(names)}")
+            raise PlanError(f"cannot inject {word!r}: no such device; there is {_format_names(names)}")
 
 
-def _listed(words: Sequence[str] | Mapping[str, object]) -> str:
+def _format_names(words: Sequence[str] | Mapping[str, object]) -> str:
     return ", ".join(words)

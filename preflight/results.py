@@ -6,7 +6,7 @@ import enum
 
 import msgspec
 
-from preflight.checks.context import Device
+from preflight.check_context import Device
 
 DOCUMENT_VERSION = 2
 Evidence = dict[str, str | int | float | bool]

@@ -8,21 +8,21 @@ from typing import Annotated
 
 import msgspec
 
-from remediator.act.deeds import Hook
-from remediator.act.kubernetes.options import KubernetesOptions
-from remediator.act.slurm.options import SlurmOptions
-from remediator.act.webhooks.telling import Telling
-from remediator.config_hints import explained
-from remediator.decide.budget import Budget
-from remediator.decide.settings import Silence
-from remediator.detect.hazard import NODE_MTBF_H
-from remediator.door import Limits, Tls, WebDoor, is_loopback
-from remediator.model.plan import Mode
-from remediator.model.settled import COUNTS_S
-from remediator.playbook.load import SHIPPED
-from remediator.store.retention import Retention
-from remediator.topology import TopologyError, load_topology
-from vocabulary.yaml_text import YamlTextError, read_yaml
+from remediator.config_suggestions import explain_config_error
+from remediator.decisions.decision_settings import SilenceLimits
+from remediator.decisions.isolation_budget import IsolationBudget
+from remediator.detection.failure_hazard import NODE_MTBF_H
+from remediator.fleet.topology_file import TopologyError, load_topology
+from remediator.model.finding_settlement import COUNTS_S
+from remediator.model.plan_steps import Mode
+from remediator.notifications.action_dispatcher import SiteHook
+from remediator.notifications.alert_settings import AlertSettings
+from remediator.playbook.playbook_loader import SHIPPED
+from remediator.schedulers.kubernetes.kubernetes_options import KubernetesOptions
+from remediator.schedulers.slurm.slurm_options import SlurmOptions
+from remediator.server_config import AccessLimits, TlsSettings, WebSettings, is_loopback
+from remediator.store.retention import RetentionSettings
+from vocabulary.text.yaml_text import YamlTextError, read_yaml
 
 PORT_MAX = 65535
 
@@ -50,8 +50,8 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     database: str = "sqlite:////var/lib/gpu-healthd/remediator.db"  # or `postgresql://USER@HOST/NAME`
     playbooks: tuple[str, ...] = ()  # none: the shipped default
     mode: Mode = Mode.RECOMMEND  # how far automation may go
-    budget: Budget = Budget()
-    silence: Silence = Silence()
+    budget: IsolationBudget = IsolationBudget()
+    silence: SilenceLimits = SilenceLimits()
     topology: str = ""  # a file: which node stands in which rack, hangs on which switch
     probation_s: Annotated[float, msgspec.Meta(ge=0)] = 86400.0  # trial time of a node that came back
     again_after_s: Annotated[float, msgspec.Meta(ge=0)] = (
@@ -61,12 +61,12 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         NODE_MTBF_H  # of a usual node: what jobs set their checkpoints by
     )
     scheduler: SchedulerConfig = SchedulerConfig()
-    alerts: Telling = Telling()
-    hooks: dict[str, Hook] = {}  # programs that playbooks may start, by name
-    retention: Retention = Retention()
-    limits: Limits = Limits()
-    web: WebDoor = WebDoor()
-    tls: Tls | None = None  # none: in the clear
+    alerts: AlertSettings = AlertSettings()
+    hooks: dict[str, SiteHook] = {}  # programs that playbooks may start, by name
+    retention: RetentionSettings = RetentionSettings()
+    limits: AccessLimits = AccessLimits()
+    web: WebSettings = WebSettings()
+    tls: TlsSettings | None = None  # none: in the clear
     insecure: bool = False  # answer in the clear to others than this machine
 
     @property
@@ -98,7 +98,7 @@ def load_config(path: Path) -> Config:
     try:
         config = msgspec.convert({} if document is None else document, Config)
     except msgspec.ValidationError as error:
-        raise ConfigError(f"{path}: {explained(error, document, Config)}") from error
+        raise ConfigError(f"{path}: {explain_config_error(error, document, Config)}") from error
     if config.topology:
         try:
             load_topology(Path(config.topology))

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import click
 
-from remediator.commands.slurm import slurm_group
-from remediator.commands.token import token_group
-from remediator.options import CONFIG
+from remediator.commands.reservation_commands import slurm_group
+from remediator.commands.shared_options import CONFIG
+from remediator.commands.token_commands import token_group
 
 
 @click.group()
@@ -28,12 +28,12 @@ def main(context: click.Context) -> None:
 def serve_command(config_path: Path) -> None:
     """Run the centre until SIGTERM."""
     from remediator.config import ConfigError, load_config
-    from remediator.playbook.errors import PolicyError
-    from remediator.serving.serve import serve
+    from remediator.playbook.playbook_errors import PolicyError
+    from remediator.serving.replica import serve_replica
     from remediator.store.journal import StoreError
 
     try:
-        serve(load_config(config_path))
+        serve_replica(load_config(config_path))
     except (ConfigError, PolicyError, StoreError) as error:
         raise click.ClickException(str(error)) from error
 
@@ -52,11 +52,11 @@ def webhooks_group() -> None:
 @click.argument("name")
 def webhooks_test_command(config_path: Path, name: str) -> None:
     """Send one test message to the receiver NAME, and say what came of it."""
-    from remediator.commands.webhooks import try_out
+    from remediator.commands.webhook_commands import send_receiver_test
     from remediator.config import ConfigError, load_config
 
     try:
-        for line in try_out(load_config(config_path), name):
+        for line in send_receiver_test(load_config(config_path), name):
             click.echo(line)
     except ConfigError as error:
         raise click.ClickException(str(error)) from error
@@ -67,11 +67,11 @@ def webhooks_test_command(config_path: Path, name: str) -> None:
 @click.option("--limit", type=click.IntRange(1, 10_000), default=30, show_default=True, help="So many, newest first.")
 def webhooks_list_command(config_path: Path, limit: int) -> None:
     """What is on its way to whom, and what became of it."""
-    from remediator.commands.webhooks import on_the_way
+    from remediator.commands.webhook_commands import list_deliveries
     from remediator.config import ConfigError, load_config
 
     try:
-        click.echo("\n".join(on_the_way(load_config(config_path), limit)))
+        click.echo("\n".join(list_deliveries(load_config(config_path), limit)))
     except ConfigError as error:
         raise click.ClickException(str(error)) from error
 
@@ -85,16 +85,16 @@ def audit_group() -> None:
 @CONFIG
 def audit_verify_command(config_path: Path) -> None:
     """Walk along the chain of the audit log; ends with 1 and names the first event that does not fit."""
-    from remediator.commands.store import verify
+    from remediator.commands.store_commands import verify_audit_chain
     from remediator.config import ConfigError, load_config
-    from remediator.store.audit import words
+    from remediator.store.audit_log import describe_chain_check
     from remediator.store.journal import StoreError
 
     try:
-        found = verify(load_config(config_path))
+        found = verify_audit_chain(load_config(config_path))
     except (ConfigError, StoreError) as error:
         raise click.ClickException(str(error)) from error
-    click.echo("\n".join(words(found)))
+    click.echo("\n".join(describe_chain_check(found)))
     raise SystemExit(1 if found.broken else 0)
 
 
@@ -111,16 +111,16 @@ def audit_verify_command(config_path: Path) -> None:
 )
 def export_command(config_path: Path, since: str, output: Path) -> None:
     """Write records as lines of JSON, oldest first within their table. Credentials are left out."""
-    from remediator.commands.store import export, export_file, moment
+    from remediator.commands.store_commands import export_records, export_records_to_file, parse_since_option
     from remediator.config import ConfigError, load_config
     from remediator.store.journal import StoreError
 
     try:
-        config, start = load_config(config_path), moment(since, time.time())
+        config, start = load_config(config_path), parse_since_option(since, time.time())
         if str(output) == "-":
-            export(config, start, sys.stdout.buffer)
+            export_records(config, start, sys.stdout.buffer)
         else:
-            click.echo(f"{export_file(config, start, output)} records in {output}", err=True)
+            click.echo(f"{export_records_to_file(config, start, output)} records in {output}", err=True)
     except (ConfigError, StoreError, ValueError, OSError) as error:
         raise click.ClickException(str(error)) from error
 
@@ -129,11 +129,11 @@ def export_command(config_path: Path, since: str, output: Path) -> None:
 @CONFIG
 def compact_command(config_path: Path) -> None:
     """Give the space of what was forgotten back at once; on SQLite while the remediator is stopped."""
-    from remediator.commands.store import compact
+    from remediator.commands.store_commands import compact_database
     from remediator.config import ConfigError, load_config
     from remediator.store.journal import StoreError
 
     try:
-        click.echo(compact(load_config(config_path)))
+        click.echo(compact_database(load_config(config_path)))
     except (ConfigError, StoreError) as error:
         raise click.ClickException(str(error)) from error

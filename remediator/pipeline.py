@@ -1,6 +1,6 @@
 """The one composition: inputs in, incidents, decisions and planned actions out. The same for live running and replay.
 
-`handle` is the only mutator of the state. It is a function of the state, the input (which carries its own time) and the
+`apply_input` is the only mutator of the state. It is a function of the state, the input (which carries its own time) and the
 settings: no clock, no I/O, no logging. What changed is left in `state.changes` for the store to write in one piece.
 """
 
@@ -10,54 +10,63 @@ from collections.abc import Callable
 
 from msgspec.structs import replace
 
-from remediator import again, by_hand, hands_off, holds, incidents, people, silence, standing, verdicts
-from remediator.decide import breaker, common_cause, job_faults
-from remediator.decide.choose import decide, may_change
-from remediator.decide.lifecycle import IllegalTransition, move
-from remediator.decide.plan import advance, close, hand_over
-from remediator.decide.settings import Settings
-from remediator.decide.wide_ends import reset_breaker, review
-from remediator.holds import answered, compare
-from remediator.model.hold import Result
-from remediator.model.inputs import (
+from remediator.decisions import circuit_breaker, common_cause, job_faults
+from remediator.decisions.decision_settings import DecisionSettings
+from remediator.decisions.group_incident_closure import close_breaker_incident, review_group_incidents
+from remediator.decisions.node_lifecycle import IllegalTransition, transition_node
+from remediator.decisions.plan_progress import advance_plan, close_incident, hand_incident_over
+from remediator.decisions.rule_selection import decide_incident, may_decision_change
+from remediator.incidents import detector_verdicts, finding_intake, reopen_rules, silent_nodes
+from remediator.model.journal_records import (
+    OURSELVES,
+    Action,
+    ActionState,
+    AuditEvent,
+    Facts,
+    IncidentState,
+    NodeRecord,
+)
+from remediator.model.node_location import FILE, NodeLocation
+from remediator.model.pipeline_inputs import (
     ActionCancelled,
     ActionEnded,
     AlertsSilenced,
     AnyInput,
-    Approved,
     BreakerReset,
-    ByHand,
     FindingsReported,
     HoldsObserved,
+    IncidentCommand,
+    IncidentReopened,
     InventoryChanged,
+    ManualCordon,
     ModeSet,
-    NodeSaid,
+    NodeCommand,
     OrderAnswered,
-    PersonSaid,
     PlacementChanged,
     PolicyChanged,
     ReceiverTried,
-    Reopened,
     SilenceEnded,
     SilenceObserved,
+    StepApproved,
     Tick,
     TopologyObserved,
     VerdictsReached,
 )
-from remediator.model.places import FILE, Places
-from remediator.model.records import OURSELVES, Action, ActionState, AuditEvent, Facts, IncidentState, NodeRecord
-from remediator.model.rules import NodeState
-from remediator.state import EARLIER, FOR_PEOPLE, QUIET_S, SHOWN_S, ClusterState
-from vocabulary.architecture import architecture_of
+from remediator.model.rule_conditions import NodeState
+from remediator.model.scheduler_hold import ActionResult
+from remediator.overrides import cluster_overrides, hold_reconciliation, incident_commands, manual_cordon, operator_hold
+from remediator.overrides.hold_reconciliation import apply_cordon_answer, reconcile_scheduler_hold
+from remediator.state.cluster_state import EARLIER, FOR_PEOPLE, QUIET_S, SHOWN_S, ClusterState
 from vocabulary.finding import Finding, Severity
+from vocabulary.hardware.gpu_architecture import architecture_of
 from vocabulary.order import OrderKind, OrderState
-from vocabulary.spans import period
+from vocabulary.text.duration_format import format_period
 
 RETRY_FIRST_S = 1.0
 RETRY_MAX_S = 30.0
 DATA_KEYS_MAX, DATA_CHARS_MAX = 256, 64 << 10  # that a node says of one order, in all: as much as one update may bring
 
-_FROM_RESULT = {Result.REFUSED: ActionState.REFUSED, Result.UNKNOWN: ActionState.FAILED}
+_FROM_RESULT = {ActionResult.REFUSED: ActionState.REFUSED, ActionResult.UNKNOWN: ActionState.FAILED}
 _FROM_ORDER = {
     OrderState.SUCCEEDED: ActionState.SUCCEEDED,
     OrderState.FAILED: ActionState.FAILED,
@@ -66,25 +75,27 @@ _FROM_ORDER = {
 }
 
 
-def handle(state: ClusterState, item: AnyInput, settings: Settings) -> None:
+def apply_input(state: ClusterState, item: AnyInput, settings: DecisionSettings) -> None:
     """Take in one input and carry every affected incident as far as it goes."""
-    touched = _apply(state, item, settings)
-    settings = standing.in_force(state.standing, settings)
+    touched = _fold_input(state, item, settings)
+    settings = cluster_overrides.effective_settings(state.standing, settings)
     for incident_id in _incidents_on(state, touched):
         try:
             if (
                 touched is not None
                 or isinstance(item, PolicyChanged | ModeSet)
-                or may_change(state, incident_id, settings.policy, item.at)
+                or may_decision_change(state, incident_id, settings.policy, item.at)
             ):
-                decide(state, state.incidents[incident_id], settings, item.at)
-            advance(state, incident_id, settings.budget, item.at)
-            _close_if_moot(state, incident_id, item.at)
+                decide_incident(state, state.incidents[incident_id], settings, item.at)
+            advance_plan(state, incident_id, settings.budget, item.at)
+            _close_idle_incident(state, incident_id, item.at)
         except IllegalTransition as error:  # the plan does not fit the node's life
-            hand_over(state, state.incidents[incident_id], str(error), item.at)
+            hand_incident_over(state, state.incidents[incident_id], str(error), item.at)
         except Exception as error:  # noqa: BLE001 - a mistake of ours about one incident must not starve the others
-            hand_over(state, state.incidents[incident_id], f"internal error, please report it: {error!r}", item.at)
-    breaker.after_failures(state, settings.budget, item.at)
+            hand_incident_over(
+                state, state.incidents[incident_id], f"internal error, please report it: {error!r}", item.at
+            )
+    circuit_breaker.check_failure_streak(state, settings.budget, item.at)
 
 
 def _incidents_on(state: ClusterState, nodes: set[str] | None) -> list[str]:
@@ -93,46 +104,50 @@ def _incidents_on(state: ClusterState, nodes: set[str] | None) -> list[str]:
     return sorted(i.id for i in map(state.incident_of, nodes) if i is not None and not i.wide)
 
 
-def _apply(state: ClusterState, item: AnyInput, settings: Settings) -> set[str] | None:
+def _fold_input(state: ClusterState, item: AnyInput, settings: DecisionSettings) -> set[str] | None:
     """Fold the input into the state. Returns the nodes it concerns, or None for all of them."""
     if isinstance(item, FindingsReported | PlacementChanged | InventoryChanged):
-        return _node_says(state, item, settings)
-    if isinstance(item, Approved | PersonSaid | Reopened):
-        return people.spoken(state, item)
-    if isinstance(item, NodeSaid | ByHand | ActionCancelled):
-        return _of_a_node(state, item)
+        return _fold_node_report(state, item, settings)
+    if isinstance(item, StepApproved | IncidentCommand | IncidentReopened):
+        return incident_commands.apply_incident_command(state, item)
+    if isinstance(item, NodeCommand | ManualCordon | ActionCancelled):
+        return _fold_node_input(state, item)
     if isinstance(item, ModeSet | AlertsSilenced | SilenceEnded | ReceiverTried):
-        return standing.said(state, item)
+        return cluster_overrides.apply_cluster_override(state, item)
     if isinstance(item, PolicyChanged):
         state.note(item.at, "policy", f"policy {item.digest} ({item.source}) is in force")
         return None
     if isinstance(item, BreakerReset):
-        reset_breaker(state, item)
+        close_breaker_incident(state, item)
         return None
     if isinstance(item, TopologyObserved | SilenceObserved | HoldsObserved | VerdictsReached):
-        return _seen_from_here(state, item, settings)
+        return _fold_controller_observation(state, item, settings)
     if isinstance(item, ActionEnded):
-        return _action_ended(state, item)
+        return _apply_action_end(state, item)
     if isinstance(item, OrderAnswered):
-        return _order_answered(state, item)
-    _time_passed(state, item, settings)
+        return _apply_order_answer(state, item)
+    _apply_time(state, item, settings)
     return None
 
 
-def _of_a_node(state: ClusterState, item: NodeSaid | ByHand | ActionCancelled) -> set[str]:
+def _fold_node_input(state: ClusterState, item: NodeCommand | ManualCordon | ActionCancelled) -> set[str]:
     if isinstance(item, ActionCancelled):
-        return by_hand.cancelled(state, item)
-    return by_hand.said(state, item) if isinstance(item, ByHand) else hands_off.said(state, item)
+        return manual_cordon.apply_action_cancellation(state, item)
+    return (
+        manual_cordon.apply_manual_cordon(state, item)
+        if isinstance(item, ManualCordon)
+        else operator_hold.apply_node_command(state, item)
+    )
 
 
-def _node_says(
-    state: ClusterState, item: FindingsReported | PlacementChanged | InventoryChanged, settings: Settings
+def _fold_node_report(
+    state: ClusterState, item: FindingsReported | PlacementChanged | InventoryChanged, settings: DecisionSettings
 ) -> set[str]:
     if isinstance(item, FindingsReported):
-        _findings(state, item, settings)
+        _absorb_reported_findings(state, item, settings)
         return {item.node}
     if isinstance(item, PlacementChanged):
-        _know(state, item.node, item.at)
+        _ensure_node(state, item.node, item.at)
         before, jobs = state.nodes[item.node], tuple(dict.fromkeys(item.jobs))
         if jobs == before.jobs:
             return {item.node}  # a new leader hears this of every node: all incidents anew each time would take minutes
@@ -140,25 +155,29 @@ def _node_says(
         worlds = item.worlds if jobs == item.jobs else ()
         state.put_node(replace(before, jobs=jobs, worlds=worlds, left_at=left_at))
         return {i.node for i in state.incidents.values()}  # an order under way may have to reach this node too
-    _know(state, item.node, item.at)
+    _ensure_node(state, item.node, item.at)
     found = {kind for product in item.products if (kind := architecture_of(product)) is not None}
-    state.topology.setdefault("report", {})[item.node] = Places(driver=item.driver, image=item.image)
+    state.topology.setdefault("report", {})[item.node] = NodeLocation(driver=item.driver, image=item.image)
     places = state.places_of(item.node)
     state.put_node(replace(state.nodes[item.node], architectures=tuple(sorted(found)), places=places))
     return {item.node}
 
 
-def _seen_from_here(
-    state: ClusterState, item: TopologyObserved | SilenceObserved | HoldsObserved | VerdictsReached, settings: Settings
+def _fold_controller_observation(
+    state: ClusterState,
+    item: TopologyObserved | SilenceObserved | HoldsObserved | VerdictsReached,
+    settings: DecisionSettings,
 ) -> set[str]:
     if isinstance(item, VerdictsReached):
-        of_jobs = _of_jobs(state, settings, item.at)
-        return verdicts.observe(state, item, _wanted(state, settings, item.at), settings.again_after_s, of_jobs)
+        of_jobs = _job_fault_handling(state, settings, item.at)
+        return detector_verdicts.absorb_verdicts(
+            state, item, _policy_filter(state, settings, item.at), settings.again_after_s, of_jobs
+        )
     if isinstance(item, SilenceObserved):
-        return silence.observe(state, item, settings.silence)
+        return silent_nodes.apply_silence_observation(state, item, settings.silence)
     if isinstance(item, HoldsObserved):
         for hold in item.holds:
-            compare(state, hold, item.at)
+            reconcile_scheduler_hold(state, hold, item.at)
         return {hold.node for hold in item.holds}
     if item.source == FILE:
         state.topology.pop(EARLIER, None)
@@ -168,12 +187,12 @@ def _seen_from_here(
     return set()
 
 
-def _know(state: ClusterState, node: str, now: float) -> None:
+def _ensure_node(state: ClusterState, node: str, now: float) -> None:
     if node not in state.nodes:
         state.put_node(NodeRecord(node=node, since=now, cause="first report", places=state.places_of(node)))
 
 
-def _wanted(state: ClusterState, settings: Settings, now: float) -> Callable[[Finding], bool]:
+def _policy_filter(state: ClusterState, settings: DecisionSettings, now: float) -> Callable[[Finding], bool]:
     """Whether the policy has an answer for a finding."""
 
     def wanted(finding: Finding) -> bool:
@@ -183,46 +202,52 @@ def _wanted(state: ClusterState, settings: Settings, now: float) -> Callable[[Fi
     return wanted
 
 
-def _of_jobs(state: ClusterState, settings: Settings, now: float) -> incidents.OfJobs:
+def _job_fault_handling(state: ClusterState, settings: DecisionSettings, now: float) -> finding_intake.JobFaultHandling:
     """Which findings the policy calls a job's own fault; the job's incident has them, not their node's."""
-    in_force = standing.in_force(state.standing, settings)
+    in_force = cluster_overrides.effective_settings(state.standing, settings)
 
     def takes(finding: Finding) -> bool:
-        rule = job_faults.rule_for(state, finding, settings.policy, now)
+        rule = job_faults.find_job_rule(state, finding, settings.policy, now)
         if rule is not None:
-            job_faults.take(state, finding, rule, in_force, now)
+            job_faults.absorb_job_fault(state, finding, rule, in_force, now)
         return rule is not None
 
-    return incidents.OfJobs(lambda finding: job_faults.holds(state, finding.id), takes)
+    return finding_intake.JobFaultHandling(lambda finding: job_faults.is_in_job_incident(state, finding.id), takes)
 
 
-def _findings(state: ClusterState, item: FindingsReported, settings: Settings) -> None:
-    _know(state, item.node, item.at)
-    wanted = _wanted(state, settings, item.at)
-    of_jobs, after_s = _of_jobs(state, settings, item.at), settings.again_after_s
-    for finding in incidents.own(state, item.node, item.changes, item.at):
-        incidents.absorb(state, finding, item.at, wanted, again_after_s=after_s, of_jobs=of_jobs)
+def _absorb_reported_findings(state: ClusterState, item: FindingsReported, settings: DecisionSettings) -> None:
+    _ensure_node(state, item.node, item.at)
+    wanted = _policy_filter(state, settings, item.at)
+    of_jobs, after_s = _job_fault_handling(state, settings, item.at), settings.again_after_s
+    for finding in finding_intake.select_own_findings(state, item.node, item.changes, item.at):
+        finding_intake.absorb_finding(state, finding, item.at, wanted, again_after_s=after_s, of_jobs=of_jobs)
     if item.active is None:
         return
-    for finding in incidents.own(state, item.node, item.active, item.at):
+    for finding in finding_intake.select_own_findings(state, item.node, item.active, item.at):
         known = state.findings.get(finding.id)
         if known is None or not known.active:
-            incidents.absorb(state, finding, item.at, wanted, current=True, again_after_s=after_s, of_jobs=of_jobs)
-    incidents.clear_unasserted(state, item.node, {f.id for f in item.active}, item.at)
+            finding_intake.absorb_finding(
+                state, finding, item.at, wanted, current=True, again_after_s=after_s, of_jobs=of_jobs
+            )
+    finding_intake.clear_unasserted(state, item.node, {f.id for f in item.active}, item.at)
 
 
-def _action_ended(state: ClusterState, item: ActionEnded) -> set[str]:
+def _apply_action_end(state: ClusterState, item: ActionEnded) -> set[str]:
     action = state.actions.get(item.action)
     if action is None or action.state.final:
-        _late(state, item.action, _said(item.outcome.result.value, item.outcome.detail), item.at)
+        _note_late_answer(state, item.action, _answer_text(item.outcome.result.value, item.outcome.detail), item.at)
         return set()
     attempts = action.attempts + 1
     result, detail = item.outcome.result, item.outcome.detail
-    if result is Result.FAILED:
+    if result is ActionResult.FAILED:
         wait = min(RETRY_FIRST_S * 2 ** min(attempts - 1, 10), RETRY_MAX_S)
         state.put_action(replace(action, attempts=attempts, not_before=item.at + wait, detail=detail))
         _note_action(
-            state, action, "action_failed", f"attempt {attempts} failed, next in {period(wait)}: {detail}", item.at
+            state,
+            action,
+            "action_failed",
+            f"attempt {attempts} failed, next in {format_period(wait)}: {detail}",
+            item.at,
         )
         return {action.node}
     ended = _FROM_RESULT.get(result, ActionState.SUCCEEDED)
@@ -230,54 +255,56 @@ def _action_ended(state: ClusterState, item: ActionEnded) -> set[str]:
         action, state=ended, attempts=attempts, finished_at=item.at, detail=detail, untold=item.outcome.untold
     )
     state.put_action(action)
-    answered(state, action, item.at)
-    by_hand.ended(state, action, item.at)
-    _note_action(state, action, "action_ended", _said(result.value, detail), item.at)
+    apply_cordon_answer(state, action, item.at)
+    manual_cordon.apply_manual_action_end(state, action, item.at)
+    _note_action(state, action, "action_ended", _answer_text(result.value, detail), item.at)
     return {action.node}
 
 
-def _said(word: str, detail: str) -> str:
+def _answer_text(word: str, detail: str) -> str:
     return f"{word}: {detail}" if detail else word
 
 
-def _order_answered(state: ClusterState, item: OrderAnswered) -> set[str]:
+def _apply_order_answer(state: ClusterState, item: OrderAnswered) -> set[str]:
     action, update = state.actions.get(item.update.id), item.update
     if action is None or action.state.final:
         given_up = state.unheard.actions.get(update.id)
         if given_up is not None and given_up.node == item.node and update.state.final:
-            _late(state, update.id, _said(update.state.value, update.detail), item.at, update.data, item.node)
+            _note_late_answer(
+                state, update.id, _answer_text(update.state.value, update.detail), item.at, update.data, item.node
+            )
         return set()
     if action.node != item.node:
         return set()
-    data = _within_bounds(action.data, update.data)
+    data = _bound_order_facts(action.data, update.data)
     ended = _FROM_ORDER.get(update.state)
     if ended is None:
         began_at = item.at if action.began_at is None and update.state is OrderState.RUNNING else action.began_at
         if data != action.data or update.detail != action.detail or began_at != action.began_at:
             state.put_action(replace(action, detail=update.detail, data=data, began_at=began_at))
-            said = _said(update.state.value, update.detail)
+            said = _answer_text(update.state.value, update.detail)
             _note_action(state, action, "order_progress", said, item.at, update.data, item.node)
         return {action.node}
     state.put_action(replace(action, state=ended, finished_at=item.at, detail=update.detail, data=data))
     if ended is ActionState.SUCCEEDED and action.verb == OrderKind.RUN_PREFLIGHT.value:
-        verdicts.disproved(state, action.node, item.at)
-    said = _said(update.state.value, update.detail)
+        detector_verdicts.clear_disproved_verdicts(state, action.node, item.at)
+    said = _answer_text(update.state.value, update.detail)
     _note_action(state, action, "action_ended", said, item.at, data, item.node)
     incident = state.incidents.get(action.incident)
     return {action.node} | ({incident.node} if incident else set())
 
 
-def _late(
+def _note_late_answer(
     state: ClusterState, action_id: str, said: str, now: float, data: Facts | None = None, actor: str = OURSELVES
 ) -> None:
     """What was begun has ended after we gave it up. Nothing follows from it, but it is written down."""
     action = state.unheard.take(action_id)
     if action is not None:
         text = f"ended after it was {action.state.value} ({action.detail}): {said}"
-        _note_action(state, action, "action_ended_late", text, now, _within_bounds({}, data or {}), actor)
+        _note_action(state, action, "action_ended_late", text, now, _bound_order_facts({}, data or {}), actor)
 
 
-def _within_bounds(before: Facts, said: Facts) -> Facts:
+def _bound_order_facts(before: Facts, said: Facts) -> Facts:
     """What is known of an order and what is said now; of too much, what was said first goes."""
     data = {key: value for key, value in before.items() if key not in said} | said
     sizes = {key: len(key) + len(str(value)) for key, value in data.items()}
@@ -314,41 +341,44 @@ def _note_action(
     state.changes.audit.append(event)
 
 
-def _time_passed(state: ClusterState, item: Tick, settings: Settings) -> None:
-    incidents.forget_old(state, item.at)
+def _apply_time(state: ClusterState, item: Tick, settings: DecisionSettings) -> None:
+    finding_intake.forget_old_findings(state, item.at)
     state.suspects.forget(item.at)
-    review(state, item.at)
-    common_cause.grow(state, settings.budget, item.at)
-    job_faults.review(state, standing.in_force(state.standing, settings), item.at)
-    breaker.grow(state, item.at)
+    review_group_incidents(state, item.at)
+    common_cause.update_cause_titles(state, settings.budget, item.at)
+    job_faults.review_job_incidents(state, cluster_overrides.effective_settings(state.standing, settings), item.at)
+    circuit_breaker.update_breaker_title(state, item.at)
     state.history.forget(item.at)
     state.unheard.forget(item.at)
-    incidents.open_missing(state, item.at)
-    hands_off.time_passed(state, item.at)
-    holds.time_passed(state, item.at)
-    by_hand.time_passed(state, item.at)
-    standing.time_passed(state, item.at)
-    _nothing_ahead(state, item.at)
+    finding_intake.open_missing_incidents(state, item.at)
+    operator_hold.expire_operator_holds(state, item.at)
+    hold_reconciliation.check_held_nodes(state, item.at)
+    manual_cordon.expire_manual_actions(state, item.at)
+    cluster_overrides.expire_silences(state, item.at)
+    _clamp_future_times(state, item.at)
     for node in state.nodes_in(NodeState.PROBATION):
         well = state.incident_of(node.node) is None and not state.grave_on(node.node)
         if well and item.at - node.since >= settings.probation_s:
             state.put_node(
-                move(
-                    node, NodeState.HEALTHY, item.at, f"{period(settings.probation_s)} on probation without an incident"
+                transition_node(
+                    node,
+                    NodeState.HEALTHY,
+                    item.at,
+                    f"{format_period(settings.probation_s)} on probation without an incident",
                 )
             )
 
 
-def _nothing_ahead(state: ClusterState, now: float) -> None:
+def _clamp_future_times(state: ClusterState, now: float) -> None:
     """The clock of a leader before may have been ahead; what it dated later than now binds nobody until that time comes."""
     state.isolated_at[:] = [min(at, now) for at in state.isolated_at if now - at < 86400.0]
-    again.not_ahead(state, now)
+    reopen_rules.clamp_settlement_times(state, now)
     latest = now + RETRY_MAX_S
     for action in [a for a in state.actions.values() if a.not_before > latest and not a.state.final]:
         state.put_action(replace(action, not_before=latest))
 
 
-def _close_if_moot(state: ClusterState, incident_id: str, now: float) -> None:
+def _close_idle_incident(state: ClusterState, incident_id: str, now: float) -> None:
     """An incident without a plan under way is over when nothing of it is asserted any more, and people had time to see it."""
     incident = state.incidents.get(incident_id)
     if incident is None or incident.state is not IncidentState.OPEN or incident.kept_open:
@@ -360,4 +390,4 @@ def _close_if_moot(state: ClusterState, incident_id: str, now: float) -> None:
     shown_s = SHOWN_S if incident.answer in FOR_PEOPLE else QUIET_S if incident.plan else 0.0
     if only_info and now - max((f.last_seen for f in findings), default=0.0) < shown_s:
         return
-    close(state, incident, "its findings cleared", now)
+    close_incident(state, incident, "its findings cleared", now)

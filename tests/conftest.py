@@ -16,8 +16,8 @@ from hypothesis import HealthCheck, settings
 from xdist.remote import Producer
 from xdist.scheduler import LoadScopeScheduling
 
-from healthctl.demo.slurm_cluster import SlurmCluster, why_not
-from healthctl.supervised.programs import Programs
+from healthctl.demo.slurm_cluster import SlurmCluster, explain_missing_slurm
+from healthctl.process_supervision.supervised_programs import SupervisedPrograms
 from tests import postgresql
 
 # These tests are not about a writer that stands still, and the machine may stand still for longer than one may.
@@ -92,9 +92,9 @@ def skip_or_fail(why: str) -> None:
 @pytest.fixture(scope="session")
 def slurm_cluster() -> Iterator[SlurmCluster]:
     """A real Slurm of five pretend nodes, for the whole run. Tests leave its nodes as they found them."""
-    if why := why_not():
+    if why := explain_missing_slurm():
         skip_or_fail(f"no Slurm here: {why}")
-    with tempfile.TemporaryDirectory(prefix="gh-slurm-") as place, Programs(Path(place) / "log") as programs:
+    with tempfile.TemporaryDirectory(prefix="gh-slurm-") as place, SupervisedPrograms(Path(place) / "log") as programs:
         cluster = SlurmCluster(Path(place) / "slurm", programs)
         cluster.start()
         yield cluster

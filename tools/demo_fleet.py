@@ -18,21 +18,31 @@ from typing import NamedTuple
 import requests
 from msgspec.structs import replace
 
-from remediator.api.service import Wakeups
+from remediator.api.handler_context import LongPollWakeups
 from remediator.config import load_config
+from remediator.engine.policy_reload import PolicyReloader
 from remediator.model.credentials import Role
-from remediator.model.inputs import FindingsReported, VerdictsReached
-from remediator.policy_reload import PolicyReload
-from remediator.serving.term import Term
+from remediator.model.pipeline_inputs import FindingsReported, VerdictsReached
+from remediator.monitoring import lemon_findings
+from remediator.monitoring.detector_findings import build_detector_finding
+from remediator.serving.leader_term import LeaderTerm
 from remediator.store.journal import Journal
-from remediator.store.tokens import Tokens
-from remediator.watch import lemons
-from remediator.watch.conclusions import conclusion
+from remediator.store.token_store import Tokens
 from vocabulary.finding import Evidence, Finding, Severity, finding_id
 from vocabulary.health import Health
 from vocabulary.identity import Component, ComponentKind
+from vocabulary.messages.wire import (
+    FindingChange,
+    Gpu,
+    OrdersReply,
+    RankStatus,
+    Report,
+    StepWindow,
+    Versions,
+    decode_message,
+    encode_message,
+)
 from vocabulary.order import OrderKind, OrderState, OrderUpdate
-from vocabulary.wire import FindingChange, Gpu, OrdersReply, RankStatus, Report, StepWindow, Versions, decode, encode
 
 NODES, PER_RACK, PER_SWITCH, PER_STAGE, GPUS = 512, 16, 64, 40, 8
 JOBS = {
@@ -130,9 +140,9 @@ class DemoFleet:
             time.sleep(0.1)
         list(self._nodes.map(self.report, self._seq))
         for path, body in (
-            (f"{name(300)}/hold", {"text": "fan replacement, ask Kim"}),
-            (f"{name(402)}/cordon", {"text": "kept for the network team"}),
-            (f"{name(512)}/retire", {"text": "given back to its vendor"}),
+            (f"{format_node_name(300)}/hold", {"text": "fan replacement, ask Kim"}),
+            (f"{format_node_name(402)}/cordon", {"text": "kept for the network team"}),
+            (f"{format_node_name(512)}/retire", {"text": "given back to its vendor"}),
         ):
             self._call("POST", f"/v1/nodes/{path}", self.token, json=body).raise_for_status()
         self._obeying.start()
@@ -164,7 +174,7 @@ class DemoFleet:
         worst = found[0].severity if found else Severity.INFO
         report = Report(
             version=1,
-            node=name(number),
+            node=format_node_name(number),
             boot_id=f"boot-{number}",
             agent=f"agent-{number}",
             seq=self._seq[number],
@@ -174,13 +184,14 @@ class DemoFleet:
             changes=tuple(FindingChange(self._seq[number], each) for each in found),
             active=found,
             gpus=tuple(
-                Gpu(g, uuid(number, g), f"0000:{16 * g + 0x1B:02x}:00.0", "NVIDIA H100 80GB HBM3") for g in range(GPUS)
+                Gpu(g, format_gpu_uuid(number, g), f"0000:{16 * g + 0x1B:02x}:00.0", "NVIDIA H100 80GB HBM3")
+                for g in range(GPUS)
             ),
             ranks=() if number in self._left else _ranks(number, self._steps, now),
             versions=Versions(healthd="0.1.0", driver="570.124.06", kernel="6.8.0-55", image="train-2026.10"),
         )
         path = f"/v1/nodes/{report.node}/report"
-        self._call("POST", path, name(number), data=encode(report)).raise_for_status()
+        self._call("POST", path, format_node_name(number), data=encode_message(report)).raise_for_status()
 
     def _obey_all(self) -> None:
         ordered = {*TROUBLES, *JOBS["eval-suite"], *JOBS["vit-22b"]}
@@ -193,9 +204,9 @@ class DemoFleet:
 
     def _obey(self, number: int) -> None:
         """Do what the centre orders this node, until it is busy."""
-        path, known = f"/v1/nodes/{name(number)}/orders", self._known.setdefault(number, [])
+        path, known = f"/v1/nodes/{format_node_name(number)}/orders", self._known.setdefault(number, [])
         busy = TROUBLES[number].busy if number in TROUBLES else NEVER
-        for order in decode(self._call("GET", path, name(number)).content, OrdersReply).orders:
+        for order in decode_message(self._call("GET", path, format_node_name(number)).content, OrdersReply).orders:
             if order.id in known:
                 continue
             known.append(order.id)
@@ -205,7 +216,7 @@ class DemoFleet:
                 self._healed.add(number)
             state = OrderState.RUNNING if order.kind in busy else OrderState.SUCCEEDED
             update = OrderUpdate(id=order.id, state=state, at=time.time())
-            self._call("POST", f"{path}/{order.id}", name(number), data=encode(update))
+            self._call("POST", f"{path}/{order.id}", format_node_name(number), data=encode_message(update))
             self.report(number)
 
     def _prepare(self) -> str:
@@ -215,11 +226,13 @@ class DemoFleet:
         journal.prepare()
         tokens, now = Tokens(journal.engine), time.time()
         token = tokens.issue(Role.OPERATOR, "ann", now)
-        self._tokens = {name(number): tokens.issue(Role.NODE, name(number), now) for number in self._seq}
-        term = Term(config, PolicyReload(config), journal, Wakeups(), lambda _why: None)
+        self._tokens = {
+            format_node_name(number): tokens.issue(Role.NODE, format_node_name(number), now) for number in self._seq
+        }
+        term = LeaderTerm(config, PolicyReloader(config), journal, LongPollWakeups(), lambda _why: None)
         term.start()
         for number in PAST:
-            known = FindingsReported(at=now, node=name(number), boot_id=f"boot-{number}", active=())
+            known = FindingsReported(at=now, node=format_node_name(number), boot_id=f"boot-{number}", active=())
             term.service.engine.submit_durably(known).result(ANSWER_WITHIN_S)
         past = tuple(_lemon(number, told, now) for number, told in PAST.items())
         term.service.engine.submit_durably(VerdictsReached(at=now, findings=past)).result(ANSWER_WITHIN_S)
@@ -238,19 +251,19 @@ class DemoFleet:
         return requests.request(method, self.url + path, headers=headers, timeout=ANSWER_WITHIN_S, **more)  # type: ignore[arg-type]  # what requests takes by name
 
 
-def name(number: int) -> str:
+def format_node_name(number: int) -> str:
     """A node's name."""
     return f"gpu-{number:04}"
 
 
-def uuid(number: int, gpu: int) -> str:
+def format_gpu_uuid(number: int, gpu: int) -> str:
     """A GPU's."""
     return f"GPU-{number:08x}-{gpu:04x}-4e1a-9c00-0242ac120002"
 
 
 def _topology() -> str:
     lines = [
-        f"  {name(number)}: {{rack: r{(number - 1) // PER_RACK + 1:02}, switch: leaf{(number - 1) // PER_SWITCH + 1:02}, "
+        f"  {format_node_name(number)}: {{rack: r{(number - 1) // PER_RACK + 1:02}, switch: leaf{(number - 1) // PER_SWITCH + 1:02}, "
         f"partitions: [{'train' if number <= 416 else 'research'}]}}"
         for number in range(1, NODES + 1)
     ]
@@ -259,10 +272,10 @@ def _topology() -> str:
 
 def _finding(number: int, trouble: Trouble, now: float) -> Finding:
     gpu = trouble.gpu
-    component = Component(ComponentKind.GPU, uuid(number, gpu), f"0000:{16 * gpu + 0x1B:02x}:00.0", gpu)
+    component = Component(ComponentKind.GPU, format_gpu_uuid(number, gpu), f"0000:{16 * gpu + 0x1B:02x}:00.0", gpu)
     return Finding(
-        id=finding_id(name(number), trouble.check, trouble.code, component, "boot"),
-        node=name(number),
+        id=finding_id(format_node_name(number), trouble.check, trouble.code, component, "boot"),
+        node=format_node_name(number),
         check=trouble.check,
         code=trouble.code,
         component=component,
@@ -280,7 +293,15 @@ def _lemon(number: int, told: Evidence, now: float) -> Finding:
         f"a lemon with probability {told['probability']:.2f}: {told['incidents']} incidents in "
         f"{told['service_d']:.0f} days of service; advice: {told['advice']}"
     )
-    return conclusion((name(number), HOST), (lemons.CHECK, code), lemons.ORIGIN, severity, words, now, told)
+    return build_detector_finding(
+        (format_node_name(number), HOST),
+        (lemon_findings.CHECK, code),
+        lemon_findings.ORIGIN,
+        severity,
+        words,
+        now,
+        told,
+    )
 
 
 def _ranks(number: int, step: int, now: float) -> tuple[RankStatus, ...]:
@@ -313,6 +334,7 @@ def _ranks(number: int, step: int, now: float) -> tuple[RankStatus, ...]:
             windows=windows,
         )
         return tuple(
-            replace(common, rank=first + g, pid=4000 + g, data_group=g, gpu=uuid(number, g)) for g in range(GPUS)
+            replace(common, rank=first + g, pid=4000 + g, data_group=g, gpu=format_gpu_uuid(number, g))
+            for g in range(GPUS)
         )
     return ()

@@ -29,7 +29,7 @@ _LINK = re.compile(r"(?<=\]\()(?P<target>[^)#\s:]+)(?P<anchor>#[^)\s]*)?(?=\))")
 _MADE: dict[str, str] = {}  # page of the site → file of the repository, for what is not under docs/
 
 
-def links(text: str) -> list[str]:
+def list_relative_links(text: str) -> list[str]:
     """The targets of a document's relative links, without their anchors, as written."""
     return [match["target"] for match in _LINK.finditer(text)]
 
@@ -43,7 +43,7 @@ def place_of(path: str, root: Path) -> str:
     return path.removeprefix("docs/") if path.startswith("docs/") else f"repository/{path}"
 
 
-def rewritten(text: str, source: str, page: str, root: Path) -> str:
+def rewrite_links(text: str, source: str, page: str, root: Path) -> str:
     """The links of `source`, a file of the repository that is shown as `page` of the site, as they are from there."""
 
     def moved(match: re.Match[str]) -> str:
@@ -55,14 +55,14 @@ def rewritten(text: str, source: str, page: str, root: Path) -> str:
     return _LINK.sub(moved, text)
 
 
-def unescaped(text: str) -> str:
+def unescape_table_pipes(text: str) -> str:
     """Pipes in code in tables, without the backslash: Markdown wants it in the repository, and MkDocs would show it."""
     rows = re.compile(r"^\|.*\|$", re.MULTILINE)
     spans = re.compile(r"(`+)(?!`).+?(?<!`)\1(?!`)")
     return rows.sub(lambda row: spans.sub(lambda span: span[0].replace("\\|", "|"), row[0]), text)
 
 
-def listing(folder: Path) -> str:
+def render_folder_listing(folder: Path) -> str:
     """A page for a folder: its files by their first heading."""
     rows = []
     for file in sorted(folder.glob("*.md")):
@@ -97,7 +97,7 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
             _MADE[page] = source
             files.append(_file(page, root / source, config))
         if source.endswith(".md") or (root / source).is_dir():
-            targets = links(_text(root / source))
+            targets = list_relative_links(_text(root / source))
             folder = Path(source) if (root / source).is_dir() else Path(source).parent
             found = {os.path.normpath(folder / target) for target in targets}
             todo += sorted(p for p in found if _is_new(p, root, files))
@@ -109,12 +109,12 @@ def _is_new(path: str, root: Path, files: Files) -> bool:
 
 
 def _text(path: Path) -> str:
-    return listing(path) if path.is_dir() else path.read_text()
+    return render_folder_listing(path) if path.is_dir() else path.read_text()
 
 
 def _file(page: str, path: Path, config: MkDocsConfig) -> File:
     if path.is_dir():
-        return File.generated(config, page, content=listing(path))
+        return File.generated(config, page, content=render_folder_listing(path))
     return File.generated(config, page, abs_src_path=str(path))
 
 
@@ -124,7 +124,7 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
     source = _MADE.get(page.file.src_uri, f"docs/{page.file.src_uri}")
     if (root / source).is_dir():
         return markdown
-    return unescaped(rewritten(markdown, source, page.file.src_uri, root))
+    return unescape_table_pipes(rewrite_links(markdown, source, page.file.src_uri, root))
 
 
 def on_post_build(config: MkDocsConfig, **_: Any) -> None:

@@ -45,7 +45,7 @@ def main() -> int:
                 _say(f"{fleet.url} with the token {fleet.token}; Ctrl-C ends it")
                 while True:
                     time.sleep(1)
-            take(fleet)
+            take_pictures(fleet)
             _say(f"written: {PICTURES}")
         except KeyboardInterrupt:
             return 0
@@ -68,7 +68,7 @@ def _settle(fleet: DemoFleet) -> None:
         time.sleep(0.5)
 
 
-def take(fleet: DemoFleet) -> None:
+def take_pictures(fleet: DemoFleet) -> None:
     """Write the pictures."""
     options = webdriver.ChromeOptions()
     options.binary_location = str(shutil.which("chromium"))

@@ -7,27 +7,40 @@ import statistics
 import tempfile
 from pathlib import Path
 
-from bench import bare
+from bench import minimum_costs
 from bench.fleet import store
-from bench.fleet.__main__ import measure as loaded
+from bench.fleet.__main__ import measure_fleet as loaded
 from bench.fleet.__main__ import polls_allowed
-from bench.fleet.centre import CORE, free_ports
+from bench.fleet.controller_replicas import CORE, free_ports
 from bench.fleet.options import Options
-from bench.fleet.table import BURST_LASTS_S, Run, between, calm_time
-from bench.report.records import Beside, Budget, Effort, Figure, Limit, Measured, Statistic, at_most, once, summary
+from bench.fleet.table import BURST_LASTS_S, Run, calm_time, select_times_between
+from bench.report.records import (
+    Beside,
+    Budget,
+    Effort,
+    Figure,
+    Limit,
+    Measured,
+    Statistic,
+    at_most,
+    split_into_repeats,
+    summarise_values,
+)
 
 ASKED = 200
 FULL = 90.0  # % of a core
 
 
-def measure(effort: Effort) -> Measured:
+def measure_fleet_load(effort: Effort) -> Measured:
     """One run; it is long, and repeated by its many reports."""
     if (os.cpu_count() or 1) > 1:
         os.sched_setaffinity(0, set(range(os.cpu_count() or 1)) - {CORE})
-    beside = Beside("a bare HTTP exchange, nothing else going on", statistics.median(bare.http_exchanges(ASKED)) * 1e3)
+    beside = Beside(
+        "a bare HTTP exchange, nothing else going on", statistics.median(minimum_costs.http_exchanges(ASKED)) * 1e3
+    )
     with (
         tempfile.TemporaryDirectory(prefix="gh-fleet-", ignore_cleanup_errors=True) as place,
-        store.running("sqlite", Path(place)) as url,
+        store.run_database("sqlite", Path(place)) as url,
     ):
         run = loaded(_options(effort, place), url, os.getloadavg()[0])
     accounts = (
@@ -64,18 +77,18 @@ def _options(effort: Effort, place: str) -> Options:
 
 def _ingest(run: Run, beside: Beside) -> tuple[Figure, Figure]:
     begin, end = calm_time(run)
-    took = [ms for kind in ("report", "news") for ms in between(run.took[kind], begin, end)]
+    took = [ms for kind in ("report", "news") for ms in select_times_between(run.took[kind], begin, end)]
     rate = len(took) / (end - begin)
     wanted = run.options.nodes / run.options.interval_s
     ingest = Figure(
         named="ingest as the node sees it",
         unit="ms",
-        repeats=(summary(took, 1e3),),
+        repeats=(summarise_values(took, 1e3),),
         limits=at_most(p99=50.0),
         beside=beside,
     )
     floor = (Limit(Statistic.MEDIAN, 0.95 * wanted, floor=True),)
-    return ingest, Figure(named="reports taken", unit="a second", repeats=once([rate]), limits=floor)
+    return ingest, Figure(named="reports taken", unit="a second", repeats=split_into_repeats([rate]), limits=floor)
 
 
 def _because(rate: float, share: float) -> str:
@@ -99,21 +112,21 @@ def _usage(run: Run) -> tuple[Figure, Figure]:
     share = 100 * (last.cpu_s - first.cpu_s) / (last.at - first.at)
     most = max(usage.mib for usage in run.usages)
     return (
-        Figure(named="processor", unit="% of a core", repeats=once([share]), limits=at_most(p50=100.0)),
-        Figure(named="memory, most", unit="MiB", repeats=once([most]), limits=at_most(p50=1024.0)),
+        Figure(named="processor", unit="% of a core", repeats=split_into_repeats([share]), limits=at_most(p50=100.0)),
+        Figure(named="memory, most", unit="MiB", repeats=split_into_repeats([most]), limits=at_most(p50=1024.0)),
     )
 
 
 def _burst(run: Run) -> Figure:
     begin = run.tally.began_at + run.options.burst_at
-    news = between(run.took["news"], begin, begin + BURST_LASTS_S)
+    news = select_times_between(run.took["news"], begin, begin + BURST_LASTS_S)
     named = f"burst of {run.options.burst} faulty nodes, decided and durable"
-    return Figure(named=named, unit="s", repeats=(summary(news),), limits=at_most(most=5.0))
+    return Figure(named=named, unit="s", repeats=(summarise_values(news),), limits=at_most(most=5.0))
 
 
 BUDGET = Budget(
     "fleet-load",
     "One remediator process on one core",
     "12 500 nodes reporting every 10 s, p99 ingest ≤ 50 ms, ≤ 1 GiB; a burst of 1000 faulty nodes decided in ≤ 5 s",
-    measure,
+    measure_fleet_load,
 )

@@ -12,22 +12,23 @@ from contextlib import contextmanager
 from http.server import ThreadingHTTPServer
 from pathlib import Path
 
-from bench import bare
-from bench.healthctl_start import HEALTHCTL, Centre, piped
-from bench.report.records import Beside, Budget, Effort, Figure, Limit, Measured, at_most, summary
+from bench import minimum_costs
+from bench.healthctl_start import HEALTHCTL, Centre, time_command
+from bench.report.records import Beside, Budget, Effort, Figure, Limit, Measured, at_most, summarise_values
 
 COMMANDS = (("--help",), ("version",), ("status",), ("nodes", "--limit", "20"))
 
 
-def measure(effort: Effort) -> Measured:
+def measure_healthctl_start(effort: Effort) -> Measured:
     """Whole processes against a centre that answers at once."""
     runs = effort.either(5, 15)
-    floor = statistics.median(bare.commands([sys.executable, "-c", "pass"], runs)) * 1e3
+    floor = statistics.median(minimum_costs.time_command([sys.executable, "-c", "pass"], runs)) * 1e3
     beside = Beside("a bare interpreter", floor)
     with _answering() as environment:
         repeats = {
             command: [
-                [piped([str(HEALTHCTL), *command], environment) for _ in range(runs)] for _ in range(effort.repeats)
+                [time_command([str(HEALTHCTL), *command], environment) for _ in range(runs)]
+                for _ in range(effort.repeats)
             ]
             for command in COMMANDS
         }
@@ -50,7 +51,7 @@ def _figure(
     beside: Beside | None = None,
 ) -> Figure:
     """`which`: 0 the clock's seconds, 1 the processor's."""
-    repeats = tuple(summary((run[which] for run in repeat), 1e3) for repeat in found)
+    repeats = tuple(summarise_values((run[which] for run in repeat), 1e3) for repeat in found)
     return Figure(
         named=f"healthctl {' '.join(command)}{what}", unit="ms", repeats=repeats, limits=limits, beside=beside
     )
@@ -70,4 +71,4 @@ def _answering() -> Iterator[dict[str, str]]:
     server.server_close()
 
 
-BUDGET = Budget("healthctl-start", "A simple command, from its start to its end", "< 150 ms", measure)
+BUDGET = Budget("healthctl-start", "A simple command, from its start to its end", "< 150 ms", measure_healthctl_start)

@@ -4,20 +4,20 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from bench import bare
+from bench import minimum_costs
 from bench.node_cost import Rest, gcm_at_rest, of_healthd
-from bench.report.records import Beside, Budget, Effort, Figure, Measured, at_most, once
+from bench.report.records import Beside, Budget, Effort, Figure, Measured, at_most, split_into_repeats
 
 PROCESSES = 3
 
 
-def measure(effort: Effort) -> Measured:
+def measure_healthd_at_rest(effort: Effort) -> Measured:
     """Start it, wait until every call was made once, and look at all its processes."""
     seconds = float(effort.either(10, 30))
     found = [of_healthd(seconds) for _ in range(effort.repeats)]
     peer = gcm_at_rest(Path(effort.gcm), seconds) if effort.gcm else None
     of_peer = Beside("gcm's nvml_monitor", sum(peer.cpu_percent)) if peer else None
-    floor = Beside(f"{PROCESSES} bare interpreters", bare.interpreters_mib(PROCESSES))
+    floor = Beside(f"{PROCESSES} bare interpreters", minimum_costs.interpreters_mib(PROCESSES))
     figures = [
         _figure("processor, all processes", "% of a core", [sum(rest.cpu_percent) for rest in found], 0.2, of_peer),
         _figure("resident, sum over the processes", "MiB", [sum(rest.resident_mib) for rest in found], 40.0, floor),
@@ -40,7 +40,7 @@ def measure(effort: Effort) -> Measured:
 def _figure(
     named: str, unit: str, values: list[float], limit: float | None = None, beside: Beside | None = None
 ) -> Figure:
-    return Figure(named=named, unit=unit, repeats=once(values), limits=at_most(p50=limit), beside=beside)
+    return Figure(named=named, unit=unit, repeats=split_into_repeats(values), limits=at_most(p50=limit), beside=beside)
 
 
 def _each(rest: Rest) -> str:
@@ -52,5 +52,5 @@ BUDGET = Budget(
     "healthd-at-rest",
     "The node daemon, 8 GPUs at 1 Hz",
     "≤ 0.2 % of one core, ≤ 40 MiB resident over all processes",
-    measure,
+    measure_healthd_at_rest,
 )

@@ -6,14 +6,14 @@ import statistics
 import tempfile
 from pathlib import Path
 
-from bench import bare
+from bench import minimum_costs
 from bench.node_daemon import STORED, measure_lines
-from bench.report.records import Answer, Beside, Budget, Effort, Figure, Measured, Repeat, at_most, summary
+from bench.report.records import Answer, Beside, Budget, Effort, Figure, Measured, Repeat, at_most, summarise_values
 
 
-def measure(effort: Effort) -> Answer:
+def measure_kernel_line(effort: Effort) -> Answer:
     """With nothing stored, and with long histories."""
-    kmsg = bare.kmsg_usable()
+    kmsg = minimum_costs.kmsg_usable()
     lines = effort.either(50, 200)
     read, committed = _bare_ms(lines) if kmsg else (0.0, 0.0)
     beside = Beside("bare reader of /dev/kmsg and a commit", committed) if kmsg else None
@@ -42,17 +42,19 @@ def measure(effort: Effort) -> Answer:
 
 def _bare_ms(lines: int) -> tuple[float, float]:
     """Medians: until a line is read, until it is committed."""
-    return statistics.median(bare.kernel_lines(lines)) * 1e3, statistics.median(bare.committed_lines(lines)) * 1e3
+    return statistics.median(minimum_costs.kernel_lines(lines)) * 1e3, statistics.median(
+        minimum_costs.committed_lines(lines)
+    ) * 1e3
 
 
 def _repeat(stored: int, lines: int, *, kmsg: bool) -> Repeat:
     with tempfile.TemporaryDirectory(prefix="bench-healthd-") as place:
-        return summary(measure_lines(Path(place), stored, lines, kmsg=kmsg), 1e3)
+        return summarise_values(measure_lines(Path(place), stored, lines, kmsg=kmsg), 1e3)
 
 
 BUDGET = Budget(
     "kernel-line",
     "Kernel line to finding durable on the node",
     "p50 ≤ 3 ms, p99 ≤ 10 ms, the same with 100 000 findings stored",
-    measure,
+    measure_kernel_line,
 )

@@ -10,16 +10,16 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from bench import web_pages, web_work_pages
-from bench.looking import BUDGET_MS, Look, look
+from bench.page_timing import BUDGET_MS, Look, time_page
 from bench.remediator_load import DICE
-from bench.report.records import Budget, Effort, Figure, Measured, at_most, summary
+from bench.report.records import Budget, Effort, Figure, Measured, at_most, summarise_values
 from bench.web_pages import Looked, logged_in
 from bench.web_work_pages import Working
 
 SETTLES_S = 20.0  # a fleet that has just come is judged first
 
 
-def measure(effort: Effort) -> Measured:
+def measure_pages(effort: Effort) -> Measured:
     """The pages of the fleet, then those of the work on it, each on a centre of its own."""
     nodes, times = effort.either(4000, 12_500), effort.either(2, 5)
     DICE.seed(time.time_ns())  # another port than a run beside this one
@@ -48,7 +48,7 @@ def _looks(fleet: Looked, times: int) -> Iterator[Look]:
         time.sleep(SETTLES_S)
         with logged_in(fleet) as (session, url):
             for path in _pages(fleet, url):
-                seen = look(session, url, path, times, lambda: fleet.usage().cpu_s)
+                seen = time_page(session, url, path, times, lambda: fleet.usage().cpu_s)
                 yield seen._replace(path=re.sub(r"/inc-[0-9a-f]+", "/ID", path))
     finally:
         fleet.stop()
@@ -57,12 +57,14 @@ def _looks(fleet: Looked, times: int) -> Iterator[Look]:
 def _pages(fleet: Looked, url: str) -> list[str]:
     if not isinstance(fleet, Working):
         fleet.tell_telemetry(next(iter(fleet.broken)))
-        return web_pages.pages(fleet)
-    return web_work_pages.pages(fleet, str(web_work_pages.decided(fleet, url)[0]["incident"]))
+        return web_pages.list_measured_pages(fleet)
+    return web_work_pages.list_work_pages(fleet, str(web_work_pages.list_pending_approvals(fleet, url)[0]["incident"]))
 
 
 def _figure(each: Look) -> Figure:
-    return Figure(named=f"`{each.path}`", unit="ms", repeats=(summary(each.took_ms),), limits=at_most(p50=BUDGET_MS))
+    return Figure(
+        named=f"`{each.path}`", unit="ms", repeats=(summarise_values(each.took_ms),), limits=at_most(p50=BUDGET_MS)
+    )
 
 
-BUDGET = Budget("pages", "A page of a fleet of 12 500 nodes", "< 300 ms", measure)
+BUDGET = Budget("pages", "A page of a fleet of 12 500 nodes", "< 300 ms", measure_pages)

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from bench.preflight_gate import GateRun, one_run
-from bench.report.records import Budget, Effort, Figure, Unmeasured, once
+from bench.report.records import Budget, Effort, Figure, Unmeasured, split_into_repeats
 
 
-def measure(effort: Effort) -> Unmeasured:
+def measure_preflight_gate(effort: Effort) -> Unmeasured:
     """The budget is a GPU's; what can be run here is the same plan on halves of the host."""
     runs = [one_run("gate") for _ in range(effort.either(1, 5))]
     last = runs[-1]
@@ -21,12 +21,12 @@ def measure(effort: Effort) -> Unmeasured:
 
 
 def _figure(named: str, runs: list[GateRun], *, cpu: bool = False) -> Figure:
-    return Figure(named=named, unit="s", repeats=once([run.cpu_s if cpu else run.wall_s for run in runs]))
+    return Figure(named=named, unit="s", repeats=split_into_repeats([run.cpu_s if cpu else run.wall_s for run in runs]))
 
 
 BUDGET = Budget(
     "preflight-gate",
     "Preflight at level gate on one H200",
     "≤ 10 s with start-up; ≥ 98 % of free HBM written and verified with ≥ 4 patterns at ≥ 95 % of the measured fill and read ceilings (≤ 0.6 s)",
-    measure,
+    measure_preflight_gate,
 )

@@ -7,11 +7,11 @@ import time
 import numpy as np
 
 from bench.detect_stragglers import LARGE, Pass, large_passes
-from bench.report.records import Beside, Budget, Effort, Figure, Measured, at_most, once
+from bench.report.records import Beside, Budget, Effort, Figure, Measured, at_most, split_into_repeats
 from bench.traces import Floats
 
 
-def measure(effort: Effort) -> Measured:
+def measure_straggler_pass(effort: Effort) -> Measured:
     """Judge the same matrices several times."""
     jobs = LARGE if not effort.quick else LARGE[2:3]
     return Measured(
@@ -25,7 +25,7 @@ def measure(effort: Effort) -> Measured:
 def _figure(each: Pass) -> Figure:
     told = each.what if each.named == [777] else f"{each.what}, **named {each.named}**"
     beside = Beside("numpy's medians of the own times", _medians_s(each.own))
-    return Figure(named=told, unit="s", repeats=once(each.cpu_s), limits=at_most(p50=1.0), beside=beside)
+    return Figure(named=told, unit="s", repeats=split_into_repeats(each.cpu_s), limits=at_most(p50=1.0), beside=beside)
 
 
 def _medians_s(own: Floats) -> float:
@@ -35,4 +35,4 @@ def _medians_s(own: Floats) -> float:
     return time.process_time() - began
 
 
-BUDGET = Budget("straggler-pass", "Straggler pass over 100 000 ranks", "≤ 1 s", measure)
+BUDGET = Budget("straggler-pass", "Straggler pass over 100 000 ranks", "≤ 1 s", measure_straggler_pass)

@@ -8,8 +8,8 @@ import time
 from pathlib import Path
 
 from bench import nvrx
-from bench.report.records import Beside, Budget, Effort, Figure, Measured, at_most, once, summary
-from bench.trainer import guard_steps, guarded, samples_of
+from bench.report.records import Beside, Budget, Effort, Figure, Measured, at_most, split_into_repeats, summarise_values
+from bench.trainer import guard_steps, open_guard, samples_of
 
 LIMITS_US = {
     "a step": 2.0,
@@ -19,25 +19,26 @@ LIMITS_US = {
 }
 
 
-def measure(effort: Effort) -> Measured:
+def measure_trainer_step(effort: Effort) -> Measured:
     """Time single steps, and what NVIDIA's extension does where it is installed."""
     calls = effort.either(20_000, 50_000)
     folder = "/dev/shm" if Path("/dev/shm").is_dir() else None
-    with tempfile.TemporaryDirectory(dir=folder) as directory, guarded(directory) as (_, guard):
+    with tempfile.TemporaryDirectory(dir=folder) as directory, open_guard(directory) as (_, guard):
         steps = guard_steps(guard)
         repeats = {
-            name: tuple(summary(samples_of(steps[name], calls), 1e-3) for _ in range(effort.repeats))
+            name: tuple(summarise_values(samples_of(steps[name], calls), 1e-3) for _ in range(effort.repeats))
             for name in LIMITS_US
         }
         floor = Beside("two looks at the clock", statistics.median(samples_of(_two_looks, calls)) * 1e-3)
         theirs = {
-            name: statistics.median(samples_of(call, count)) * 1e-3 for name, call, count in nvrx.calls(directory)
+            name: statistics.median(samples_of(call, count)) * 1e-3
+            for name, call, count in nvrx.iterate_nvrx_calls(directory)
         }
     figures = [
         Figure(named=name, unit="µs", repeats=repeats[name], limits=at_most(p50=limit), beside=floor)
         for name, limit in LIMITS_US.items()
     ]
-    figures += [Figure(named=name, unit="µs", repeats=once([us])) for name, us in theirs.items()]
+    figures += [Figure(named=name, unit="µs", repeats=split_into_repeats([us])) for name, us in theirs.items()]
     return Measured(
         figures=tuple(figures),
         how=(
@@ -58,5 +59,5 @@ BUDGET = Budget(
     "trainer-step",
     "Host time of a training step under the guard",
     "≤ 2 µs without timed sections, ≤ 20 µs with",
-    measure,
+    measure_trainer_step,
 )

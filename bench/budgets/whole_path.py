@@ -10,11 +10,11 @@ from pathlib import Path
 
 import requests
 
-from bench import bare
-from bench.report.records import Answer, Beside, Budget, Effort, Figure, Measured, Unmeasured, at_most, summary
-from bench.whole_path import Passed, measure
-from healthctl.demo.slurm_cluster import ClusterShape, SlurmCluster, why_not
-from healthctl.supervised.programs import Programs
+from bench import minimum_costs
+from bench.report.records import Answer, Beside, Budget, Effort, Figure, Measured, Unmeasured, at_most, summarise_values
+from bench.whole_path import Passed, measure_whole_path
+from healthctl.demo.slurm_cluster import ClusterShape, SlurmCluster, explain_missing_slurm
+from healthctl.process_supervision.supervised_programs import SupervisedPrograms
 
 ASKED = 20
 
@@ -22,7 +22,7 @@ ASKED = 20
 def to_mailbox(effort: Effort) -> Measured:
     """With Kubernetes as the scheduler, which the mailbox does not wait for."""
     found = _passes("kubernetes", effort)
-    line, exchange = _bare_line_s(effort), statistics.median(bare.http_exchanges(ASKED))
+    line, exchange = _bare_line_s(effort), statistics.median(minimum_costs.http_exchanges(ASKED))
     beside = Beside("a bare kernel line and two bare HTTP exchanges", (line + 2 * exchange) * 1e3)
     figure = _figure("order in both ranks' mailboxes", found, lambda one: one.mailboxes_s, 150.0, beside)
     return Measured(
@@ -35,7 +35,7 @@ def to_mailbox(effort: Effort) -> Measured:
 
 def to_held(scheduler: str, beside: Callable[[], Beside], effort: Effort) -> Answer:
     """With a real Slurm, or the API server of the tests."""
-    if scheduler == "slurm" and (why := why_not()):
+    if scheduler == "slurm" and (why := explain_missing_slurm()):
         return Unmeasured(
             f"no Slurm: {why}.", "bench/results/2026-11-slurm.md, drained in Slurm without detection: p99 193.1 ms."
         )
@@ -64,27 +64,27 @@ _MOVES = {
 
 
 def _passes(scheduler: str, effort: Effort) -> list[list[Passed]]:
-    return [measure(scheduler, effort.either(4, 16)) for _ in range(effort.repeats)]
+    return [measure_whole_path(scheduler, effort.either(4, 16)) for _ in range(effort.repeats)]
 
 
 def _figure(
     named: str, found: list[list[Passed]], pick: Callable[[Passed], float], p99_ms: float, beside: Beside
 ) -> Figure:
-    repeats = tuple(summary((pick(one) for one in repeat), 1e3) for repeat in found)
+    repeats = tuple(summarise_values((pick(one) for one in repeat), 1e3) for repeat in found)
     return Figure(named=named, unit="ms", repeats=repeats, limits=at_most(p99=p99_ms), beside=beside)
 
 
 def _bare_line_s(effort: Effort) -> float:
-    return statistics.median(bare.kernel_lines(effort.either(20, 100))) if bare.kmsg_usable() else 0.0
+    return statistics.median(minimum_costs.kernel_lines(effort.either(20, 100))) if minimum_costs.kmsg_usable() else 0.0
 
 
 def _bare_scontrol() -> Beside:
     """Two runs of `scontrol` against a cluster of one node."""
-    with tempfile.TemporaryDirectory(prefix="gh-path-") as folder, Programs(Path(folder) / "log") as programs:
+    with tempfile.TemporaryDirectory(prefix="gh-path-") as folder, SupervisedPrograms(Path(folder) / "log") as programs:
         Path(folder).chmod(0o755)
         cluster = SlurmCluster(Path(folder) / "slurm", programs, ClusterShape(nodes=("n1",)))
         cluster.start()
-        took = bare.commands(["scontrol", "show", "node", "n1"], ASKED, cluster.env)
+        took = minimum_costs.time_command(["scontrol", "show", "node", "n1"], ASKED, cluster.env)
     return Beside("two bare runs of scontrol", 2 * statistics.median(took) * 1e3)
 
 
@@ -99,7 +99,7 @@ def _bare_patch() -> Beside:
         def cordon() -> None:
             http.patch(url, data='{"spec": {"unschedulable": true}}', headers=headers, timeout=10).raise_for_status()
 
-        return Beside("a bare PATCH of the node", statistics.median(bare.timed(cordon, ASKED)) * 1e3)
+        return Beside("a bare PATCH of the node", statistics.median(minimum_costs.time_repeats(cordon, ASKED)) * 1e3)
 
 
 MAILBOX = Budget("mailbox", "Kernel line to order in the trainer's mailbox", "p99 ≤ 150 ms", to_mailbox)

@@ -9,13 +9,13 @@ import sys
 import tempfile
 from pathlib import Path
 
-from bench.day import page
-from bench.day.account import account
+from bench.day import day_report
 from bench.day.cluster import BUDGET
-from bench.day.faults import draw, rehearsal
-from bench.day.records import read
-from bench.day.run import run
-from healthctl.demo.slurm_cluster import why_not
+from bench.day.faults import draw_faults, schedule_each_fault
+from bench.day.records import read_run_records
+from bench.day.run import run_day_plan
+from bench.day.run_judgement import judge_run
+from healthctl.demo.slurm_cluster import explain_missing_slurm
 
 
 def main() -> int:
@@ -33,42 +33,46 @@ def main() -> int:
     parser.add_argument("--out", type=Path, default=Path("build/day"), help="PREFIX of the page and its picture")
     options = parser.parse_args()
     nodes = [f"n{number:02}" for number in range(1, options.nodes + 1)]
-    plan = rehearsal(options.minutes, nodes) if options.rehearse else draw(options.seed, options.minutes, nodes)
+    plan = (
+        schedule_each_fault(options.minutes, nodes)
+        if options.rehearse
+        else draw_faults(options.seed, options.minutes, nodes)
+    )
     names = [options.only] if options.only else ["without", "with"]
     if options.judge:
         _write(options, options.judge, names, "not run anew")
         return 0
-    if why := why_not():
+    if why := explain_missing_slurm():
         print(f"no Slurm here: {why}", file=sys.stderr)
         return 3
     load = f"load {os.getloadavg()[0]:.1f} before it began"
     with tempfile.TemporaryDirectory(prefix="gh-day-") as temporary:
         place = (options.keep or Path(temporary)).resolve()
         for name in names:
-            run(place / name, plan, options.nodes, options.minutes, with_system=name == "with")
+            run_day_plan(place / name, plan, options.nodes, options.minutes, with_system=name == "with")
         _write(options, place, names, f"{load}, {os.getloadavg()[0]:.1f} when it ended")
     return 0
 
 
 def _write(options: argparse.Namespace, place: Path, names: list[str], load: str) -> None:
-    accounts = {name: account(read(place / name)) for name in names}
+    accounts = {name: judge_run(read_run_records(place / name)) for name in names}
     limit = int(str(BUDGET["isolated_max"]))
     commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=False).stdout
     out: Path = options.out
     out.parent.mkdir(parents=True, exist_ok=True)
-    out.with_suffix(".svg").write_text(page.picture(accounts, limit))
+    out.with_suffix(".svg").write_text(day_report.render_picture(accounts, limit))
     told = f"seed {options.seed}, {options.minutes:g} minutes, {options.nodes} nodes, commit {commit.strip()}, {load}"
     parts = (
         f"`python -m bench.day --minutes {options.minutes:g} --nodes {options.nodes} --seed {options.seed}`: {told}.",
         f"![Useful node-steps and nodes held over time]({out.name}.svg)",
-        page.table(accounts, limit),
+        day_report.render_result_table(accounts, limit),
         "## Each fault",
-        page.stories(accounts),
+        day_report.render_stories(accounts),
         "## Durations",
-        page.assumed(),
+        day_report.render_assumptions(),
     )
     out.with_suffix(".md").write_text("\n\n".join(parts) + "\n")
-    print(page.table(accounts, limit))
+    print(day_report.render_result_table(accounts, limit))
     print(f"\n{out}.md, {out}.svg")
 
 

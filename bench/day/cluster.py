@@ -16,13 +16,13 @@ import msgspec
 
 from bench.day import assumptions
 from bench.day.device import Device
-from healthctl.demo.cluster import BIN, SHARED_MEMORY, write_config
+from healthctl.api_client.remediator_client import RemediatorClient
+from healthctl.demo.demo_cluster import BIN, SHARED_MEMORY, write_config
 from healthctl.demo.faults import build_library
 from healthctl.demo.slurm_cluster import ClusterShape, SlurmCluster
-from healthctl.exits import Failure
-from healthctl.server import Server
-from healthctl.supervised.ports import free_ports
-from healthctl.supervised.programs import ProgramError, Programs, wait_for
+from healthctl.exit_codes import Failure
+from healthctl.process_supervision.port_allocation import find_free_ports
+from healthctl.process_supervision.supervised_programs import ProgramError, SupervisedPrograms, wait_until_ready
 from remediator.model.views import NodeList
 from remediator.store.journal import Journal
 
@@ -74,7 +74,7 @@ class Machines(SlurmCluster):
 class Cluster:
     """Brings everything up below `place`."""
 
-    def __init__(self, place: Path, programs: Programs, nodes: int, *, with_system: bool) -> None:
+    def __init__(self, place: Path, programs: SupervisedPrograms, nodes: int, *, with_system: bool) -> None:
         self.place, self.programs, self.with_system = place, programs, with_system
         self.nodes = tuple(f"n{number:02}" for number in range(1, nodes + 1))
         settings: dict[str, str] = {"SlurmdTimeout": f"{assumptions.SLURMD.here:g}"}
@@ -89,12 +89,12 @@ class Cluster:
         self.devices = {node: Device(place / "nodes" / node) for node in self.nodes}
         self.beacons = SHARED_MEMORY / f"gpu-healthd-day-{os.getpid()}-{secrets.token_hex(3)}"
         self._library = place
-        self.url = f"http://127.0.0.1:{free_ports(1)[0]}"
+        self.url = f"http://127.0.0.1:{find_free_ports(1)[0]}"
 
     @property
-    def server(self) -> Server:
+    def server(self) -> RemediatorClient:
         """The remediator, as an operator."""
-        return Server(self.url, OPERATOR)
+        return RemediatorClient(self.url, OPERATOR)
 
     @property
     def env(self) -> dict[str, str]:
@@ -133,7 +133,7 @@ class Cluster:
             self._library = build_library(self.place)
             for node in self.nodes:
                 self._start_healthd(node)
-            wait_for(self._all_healthy, READY_DEADLINE_S, f"healthy nodes; see {self.programs.log_dir}")
+            wait_until_ready(self._all_healthy, READY_DEADLINE_S, f"healthy nodes; see {self.programs.log_dir}")
 
     def submit(self, work: Work) -> None:
         """Queue a job (again).
@@ -223,7 +223,7 @@ class Cluster:
                 "orders": {
                     "reset_gpu_command": [python, "-m", "bench.day.device", str(place), "reset"],
                     "reboot_command": ["touch", str(place / "reboot")],
-                    "preflight_command": [python, "-m", "bench.day.tested", str(self.place), node],
+                    "preflight_command": [python, "-m", "bench.day.preflight_stand_in", str(self.place), node],
                 },
             },
         )

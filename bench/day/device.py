@@ -11,7 +11,7 @@ from pathlib import Path
 
 import msgspec
 
-from healthctl.demo.pretend_gpus import PretendGpus
+from healthctl.demo.simulated_gpus import SimulatedGpus
 
 PORT = "sysclass/infiniband/mlx5_0/ports/1"
 PORT_UP = {"state": "4: ACTIVE", "phys_state": "5: LinkUp", "rate": "400 Gb/sec (4X NDR)", "link_layer": "InfiniBand"}
@@ -40,7 +40,7 @@ class Device:
         """A node that is well. `number`: of the node, from 1 on."""
         (self.place / "run").mkdir(parents=True, exist_ok=True)
         self.write(State())
-        gpus = PretendGpus(self.place / "nvml", node, number)
+        gpus = SimulatedGpus(self.place / "nvml", node, number)
         gpus.all_well()
         (self.place / "well").write_text(gpus.scenario.read_text())
         (self.place / "kernel.log").touch()

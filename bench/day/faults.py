@@ -91,7 +91,7 @@ class Fault(msgspec.Struct, frozen=True):
         return BY_NAME[self.name]
 
 
-def draw(seed: int, minutes: float, nodes: Sequence[str]) -> list[Fault]:
+def draw_faults(seed: int, minutes: float, nodes: Sequence[str]) -> list[Fault]:
     """A day's faults (of `minutes` / 10 days) on these nodes, in order of time.
 
     Each kind comes by chance at its rate, at any time and on any node; the first tenth of the time stays free of faults.
@@ -116,7 +116,7 @@ def draw(seed: int, minutes: float, nodes: Sequence[str]) -> list[Fault]:
     ]
 
 
-def rehearsal(minutes: float, nodes: Sequence[str]) -> list[Fault]:
+def schedule_each_fault(minutes: float, nodes: Sequence[str]) -> list[Fault]:
     """Each kind once, at even distances, on one node after the other: no day, but a look at all that can happen."""
     between = minutes * 60 * (2 * LATEST - 1) / len(KINDS)
     return [

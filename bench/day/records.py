@@ -73,7 +73,7 @@ class Records(msgspec.Struct, frozen=True):
     saved: dict[str, int] = {}
 
 
-def read(place: Path) -> Records:
+def read_run_records(place: Path) -> Records:
     """The records below a run's place."""
     log = (place / "slurmctld.log").read_text()
     return Records(

@@ -11,22 +11,22 @@ from pathlib import Path
 
 from bench.day.cluster import Cluster, work_for
 from bench.day.faults import Fault
-from bench.day.people import People
+from bench.day.site_staff import People
 from bench.day.world import World
-from healthctl.supervised.programs import Programs, wait_for
+from healthctl.process_supervision.supervised_programs import SupervisedPrograms, wait_until_ready
 
 TICK_S, LOOK_S = 0.2, 1.0
 FIRST_STEP_DEADLINE_S = 300.0
 
 
-def run(place: Path, plan: list[Fault], nodes: int, minutes: float, *, with_system: bool) -> None:
+def run_day_plan(place: Path, plan: list[Fault], nodes: int, minutes: float, *, with_system: bool) -> None:
     """Play the plan.
 
     Raises:
         ProgramError: the cluster did not come up, or no job trained.
     """
     place.mkdir(parents=True)
-    with Programs(place / "log") as programs, contextlib.ExitStack() as cleanup:
+    with SupervisedPrograms(place / "log") as programs, contextlib.ExitStack() as cleanup:
         cluster = Cluster(place, programs, nodes, with_system=with_system)
         cleanup.callback(shutil.rmtree, cluster.beacons, ignore_errors=True)
         _tell(place, "comes up")
@@ -35,7 +35,9 @@ def run(place: Path, plan: list[Fault], nodes: int, minutes: float, *, with_syst
         for work in works:
             cluster.submit(work)
         logs = [place / f"steps-{work.name}.jsonl" for work in works]
-        wait_for(lambda: all(log.exists() for log in logs), FIRST_STEP_DEADLINE_S, f"first steps; see {place / 'log'}")
+        wait_until_ready(
+            lambda: all(log.exists() for log in logs), FIRST_STEP_DEADLINE_S, f"first steps; see {place / 'log'}"
+        )
         _tell(place, f"trains on {sum(work.nodes for work in works)} of {nodes} nodes")
         world = World(cluster, plan)
         with contextlib.closing(People(cluster, world, works)) as people:

@@ -25,7 +25,7 @@ from bench.day.collective import Collective, StuckError
 from bench.day.device import Device, State
 from bench.day.shared_store import SharedStore
 from healthd.trainer.checkpoint import Checkpoints
-from healthd.trainer.checkpoint_files import FileWriter
+from healthd.trainer.checkpoint_storage.checkpoint_files import FileWriter
 from healthd.trainer.guard import Guard
 
 WEIGHTS, BATCH, RATE = 32, 4, 0.02

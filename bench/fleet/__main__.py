@@ -15,8 +15,8 @@ from pathlib import Path
 import msgspec
 
 from bench.fleet import outcome, store, table
-from bench.fleet.accounts import compare
-from bench.fleet.centre import CORE, ROOT, Centre, certificate, free_ports
+from bench.fleet.accounts import compare_findings
+from bench.fleet.controller_replicas import CORE, ROOT, Centre, create_certificate, free_ports
 from bench.fleet.options import INTERVAL_S, Options
 from bench.fleet.samples import Samples
 
@@ -32,17 +32,17 @@ def main() -> None:
     load = os.getloadavg()[0]
     with (
         tempfile.TemporaryDirectory(prefix="gh-fleet-", ignore_cleanup_errors=True) as place,
-        store.running(asked.store, Path(place)) as url,
+        store.run_database(asked.store, Path(place)) as url,
     ):
         options = _options(asked, place)
-        print("\n".join(table.rows(measure(options, url, load))))
+        print("\n".join(table.build_result_rows(measure_fleet(options, url, load))))
         print(f"\nLoad average before: {load:.1f}, after: {os.getloadavg()[0]:.1f}; {os.cpu_count()} cores.")
 
 
-def measure(options: Options, url: str, load: float) -> table.Run:
+def measure_fleet(options: Options, url: str, load: float) -> table.Run:
     """One run."""
     place = Path(options.place)
-    store.prepare(url, options)
+    store.prepare_database(url, options)
     tls = (options.certificate, str(Path(options.certificate).with_suffix(".key"))) if options.certificate else None
     centre = Centre(place, url, options.ports, tls)
     samples = Samples(centre)
@@ -53,8 +53,8 @@ def measure(options: Options, url: str, load: float) -> table.Run:
         samples.stop()
     finally:
         centre.stop()
-    tally, took = outcome.read(place)
-    accounts = compare(tally.findings, *store.stored(url))
+    tally, took = outcome.read_outcome(place)
+    accounts = compare_findings(tally.findings, *store.read_stored_findings(url))
     return table.Run(options, started_s, tally, took, samples.usages, samples.pages, accounts, load)
 
 
@@ -62,7 +62,7 @@ def _crowd(options: Options, centre: Centre) -> None:
     """The pretended nodes, from beginning to end; the leader is killed when it is time."""
     file = Path(options.place) / "options.json"
     file.write_bytes(msgspec.json.encode(options))
-    crowd = subprocess.Popen([sys.executable, "-m", "bench.fleet.crowd", str(file)], cwd=ROOT)
+    crowd = subprocess.Popen([sys.executable, "-m", "bench.fleet.simulated_nodes", str(file)], cwd=ROOT)
     try:
         if options.kill_at >= 0:
             time.sleep(options.kill_at)
@@ -107,7 +107,7 @@ def _options(asked: argparse.Namespace, place: str) -> Options:
         kill_at=0.7 * seconds if asked.kill else -1.0,
         slow=asked.slow,
         malformed=asked.malformed,
-        certificate=certificate(Path(place))[0] if asked.tls else "",
+        certificate=create_certificate(Path(place))[0] if asked.tls else "",
     )
 
 

@@ -48,7 +48,7 @@ class Accounts(NamedTuple):
         )
 
 
-def compare(sent: Mapping[str, Sent], stored: Mapping[str, Stored], counted: Mapping[Key, int]) -> Accounts:
+def compare_findings(sent: Mapping[str, Sent], stored: Mapping[str, Stored], counted: Mapping[Key, int]) -> Accounts:
     """Hold one against the other. What the centre itself concludes is of kinds that no node sent."""
     kinds = {each.kind for each in sent.values()}
     happened = Counter(Key(each.node, each.kind, each.component) for each in sent.values() if each.acknowledged)
@@ -67,7 +67,7 @@ def _differs(sent: Sent, stored: Stored) -> bool:
     return sent.acknowledged and sent.active != stored.active
 
 
-def quantiles(values: Sequence[float], shares: Sequence[float] = (0.5, 0.99, 1.0)) -> tuple[float, ...]:
+def compute_quantiles(values: Sequence[float], shares: Sequence[float] = (0.5, 0.99, 1.0)) -> tuple[float, ...]:
     """Of seconds, in milliseconds; not a number where there is none."""
     ordered = sorted(values)
     if not ordered:
@@ -75,7 +75,7 @@ def quantiles(values: Sequence[float], shares: Sequence[float] = (0.5, 0.99, 1.0
     return tuple(1000 * ordered[min(int(share * len(ordered)), len(ordered) - 1)] for share in shares)
 
 
-def slope(points: Sequence[tuple[float, float]]) -> float:
+def fit_slope(points: Sequence[tuple[float, float]]) -> float:
     """Of a straight line through them, by least squares: per unit of the first; 0 with less than two."""
     if len({x for x, _ in points}) < 2:
         return 0.0

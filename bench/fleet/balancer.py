@@ -8,7 +8,7 @@ import ssl
 import time
 from collections.abc import Sequence
 
-from bench.fleet.link import Answer, Link, opened, request
+from bench.fleet.link import Answer, Link, build_request, open_link
 
 ASK_EVERY_S = 0.5
 ANSWER_WITHIN_S = 2.0
@@ -53,5 +53,5 @@ class Balancer:
     async def _asked(self, port: int) -> Answer:
         link = self._links.get(port)
         if link is None or not link.is_open:
-            link = self._links[port] = await opened(HERE, port, self.trust)
-        return await link.ask(request("GET", "/healthz", "none"))
+            link = self._links[port] = await open_link(HERE, port, self.trust)
+        return await link.ask(build_request("GET", "/healthz", "none"))

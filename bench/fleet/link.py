@@ -23,7 +23,7 @@ class Gone(OSError):
 
 
 class Link(asyncio.Protocol):
-    """For one task. Opened by `opened`."""
+    """For one task. Opened by `open_link`."""
 
     def __init__(self) -> None:
         self.transport: asyncio.Transport | None = None
@@ -97,7 +97,7 @@ def _value(head: bytes, name: bytes) -> bytes:
     return head[at + 2 + len(name) :].partition(b"\r\n")[0] if at >= 0 else b""
 
 
-async def opened(address: str, port: int, trust: ssl.SSLContext | None) -> Link:
+async def open_link(address: str, port: int, trust: ssl.SSLContext | None) -> Link:
     """A new connection from `address` to a port of this machine. Raises OSError."""
     loop = asyncio.get_running_loop()
     _, link = await loop.create_connection(
@@ -106,7 +106,7 @@ async def opened(address: str, port: int, trust: ssl.SSLContext | None) -> Link:
     return link
 
 
-def request(method: str, path: str, token: str, body: bytes = b"") -> bytes:
+def build_request(method: str, path: str, token: str, body: bytes = b"") -> bytes:
     """A request as healthd sends it."""
     head = (
         f"{method} {path} HTTP/1.1\r\nHost: centre\r\nAccept-Encoding: identity\r\nContent-Length: {len(body)}\r\n"

@@ -86,7 +86,7 @@ class Outcome:
         (place / "tally.json").write_bytes(msgspec.json.encode(tally))
 
 
-def read(place: Path) -> tuple[Tally, dict[str, Took]]:
+def read_outcome(place: Path) -> tuple[Tally, dict[str, Took]]:
     """What was written there."""
     tally = msgspec.json.decode((place / "tally.json").read_bytes(), type=Tally)
     return tally, {kind: _took(place / f"{kind}.took") for kind in KINDS}

@@ -10,7 +10,7 @@ import time
 from pathlib import Path
 from typing import NamedTuple
 
-from bench.fleet.centre import Centre, Replica
+from bench.fleet.controller_replicas import Centre, Replica
 
 EVERY_S = 5.0
 PAGE_EVERY = 3  # samples: Prometheus asks each 15 s
@@ -63,7 +63,7 @@ class Samples:
             leader = next((replica for replica in self._centre.replicas if replica.leads), None)
             if leader is None:
                 continue
-            self.usages.append(usage(leader.process))
+            self.usages.append(read_process_usage(leader.process))
             if count % PAGE_EVERY == 0:
                 self._look(leader)
             count += 1
@@ -76,7 +76,7 @@ class Samples:
             self.pages.append(Page(time.monotonic(), float(waiting[1]), float(age[1]), reports))
 
 
-def usage(process: subprocess.Popen[bytes] | None) -> Usage:
+def read_process_usage(process: subprocess.Popen[bytes] | None) -> Usage:
     """What a process has used until now."""
     assert process is not None
     place = Path(f"/proc/{process.pid}")

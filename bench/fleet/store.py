@@ -11,7 +11,7 @@ from sqlalchemy import func, insert, select
 
 from bench.fleet.accounts import Key, Stored
 from bench.fleet.options import Options, node_name, slow_name, token_of
-from remediator.store import schema
+from remediator.store import table_schema
 from remediator.store.journal import Journal
 from tests import postgresql
 
@@ -20,7 +20,7 @@ AT_ONCE = 1000
 
 
 @contextlib.contextmanager
-def running(kind: str, place: Path) -> Iterator[str]:
+def run_database(kind: str, place: Path) -> Iterator[str]:
     """Its URL, while it runs. PostgreSQL writes to the disk before it answers, as in life."""
     if kind == "sqlite":
         yield f"sqlite:///{place}/r.db"
@@ -32,7 +32,7 @@ def running(kind: str, place: Path) -> Iterator[str]:
         yield cluster.database()
 
 
-def prepare(url: str, options: Options) -> None:
+def prepare_database(url: str, options: Options) -> None:
     """The schema, and a token for every node."""
     names = [node_name(n) for n in range(options.nodes)]
     names += [slow_name(n) for n in range(max(options.slow, options.malformed))]
@@ -52,13 +52,13 @@ def prepare(url: str, options: Options) -> None:
         journal.prepare()
         with journal.engine.begin() as db:
             for begin in range(0, len(rows), AT_ONCE):
-                db.execute(insert(schema.tokens), rows[begin : begin + AT_ONCE])
+                db.execute(insert(table_schema.tokens), rows[begin : begin + AT_ONCE])
 
 
-def stored(url: str) -> tuple[dict[str, Stored], dict[Key, int]]:
+def read_stored_findings(url: str) -> tuple[dict[str, Stored], dict[Key, int]]:
     """Findings by id, and how often each was counted as having happened, by node, kind and component."""
     journal = Journal(url, create=False)
-    found, happened = schema.findings.c, schema.occurrences.c
+    found, happened = table_schema.findings.c, table_schema.occurrences.c
     which = (happened.node, happened.kind, happened.component)
     with contextlib.closing(journal), journal.engine.connect() as db:
         findings = db.execute(select(found.id, found.node, found.kind, found.active)).all()
@@ -69,8 +69,8 @@ def stored(url: str) -> tuple[dict[str, Stored], dict[Key, int]]:
     )
 
 
-def decided(url: str) -> int:
+def count_decided_incidents(url: str) -> int:
     """Incidents with a decision."""
     journal = Journal(url, create=False)
     with contextlib.closing(journal), journal.engine.connect() as db:
-        return int(db.execute(select(func.count(func.distinct(schema.decisions.c.incident)))).scalar_one())
+        return int(db.execute(select(func.count(func.distinct(table_schema.decisions.c.incident)))).scalar_one())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from bench.fleet.accounts import Accounts, quantiles, slope
+from bench.fleet.accounts import Accounts, compute_quantiles, fit_slope
 from bench.fleet.options import AFTER_STORM_S, JOIN_S, Options
 from bench.fleet.outcome import Tally, Took
 from bench.fleet.samples import Page, Usage, own_quantile_ms
@@ -26,7 +26,7 @@ class Run(NamedTuple):
     load: float
 
 
-def rows(run: Run) -> list[str]:
+def build_result_rows(run: Run) -> list[str]:
     """The whole table."""
     return [
         "| | budget | measured | |",
@@ -52,22 +52,22 @@ def calm_time(run: Run) -> tuple[float, float]:
     return begun + JOIN_S, begun + min([*special, run.options.seconds])
 
 
-def between(took: Took, begin: float, end: float) -> list[float]:
+def select_times_between(took: Took, begin: float, end: float) -> list[float]:
     return [each for at, each in zip(took.begun, took.took, strict=True) if begin <= at < end]
 
 
 def _times(values: list[float]) -> str:
-    return "p50 {:.1f} ms, p99 {:.1f} ms, most {:.0f} ms".format(*quantiles(values))
+    return "p50 {:.1f} ms, p99 {:.1f} ms, most {:.0f} ms".format(*compute_quantiles(values))
 
 
 def _steady(run: Run) -> list[str]:
     begin, end = calm_time(run)
     begun, wanted = run.tally.began_at, run.options.nodes / run.options.interval_s
-    took = {kind: between(each, begin, end) for kind, each in run.took.items()}
-    joining = between(run.took["report"], begun, begin)
+    took = {kind: select_times_between(each, begin, end) for kind, each in run.took.items()}
+    joining = select_times_between(run.took["report"], begun, begin)
     reports = took["report"] + took["news"]
     rate = len(reports) / (end - begin)
-    p99 = quantiles(reports)[1]
+    p99 = compute_quantiles(reports)[1]
     pages = [page for page in run.pages if begin <= page.at < end]
     lag = f"{max((p.waiting for p in pages), default=0):.0f} pieces of news, batch {max((p.batch_age_s for p in pages), default=0):.2f} s"
     return [
@@ -94,11 +94,11 @@ def _usage(run: Run) -> list[str]:
         return []
     first, last = calm[0], calm[-1]
     seconds, cpu_s = last.at - first.at, last.cpu_s - first.cpu_s
-    count = sum(len(between(run.took[kind], first.at, last.at)) for kind in ("report", "news"))
+    count = sum(len(select_times_between(run.took[kind], first.at, last.at)) for kind in ("report", "news"))
     later = [(usage.at, usage.mib) for usage in calm if usage.at >= begin + min(60.0, (end - begin) / 2)]
     most = max(usage.mib for usage in run.usages)
     own_s = run.tally.cpu_s / (run.tally.ended_at - run.tally.began_at)
-    memory = f"{first.mib:.0f} MiB, then {last.mib:.0f}, most {most:.0f}; {3600 * slope(later):+.0f} MiB an hour"
+    memory = f"{first.mib:.0f} MiB, then {last.mib:.0f}, most {most:.0f}; {3600 * fit_slope(later):+.0f} MiB an hour"
     cpu = (
         f"{100 * cpu_s / seconds:.0f} % of a core, {1000 * cpu_s / max(count, 1):.2f} s per 1000 reports with all else"
     )
@@ -114,9 +114,9 @@ def _burst(run: Run) -> list[str]:
     if run.options.burst_at < 0:
         return []
     begin = run.tally.began_at + run.options.burst_at
-    news = between(run.took["news"], begin, begin + BURST_LASTS_S)
-    reports = between(run.took["report"], begin, begin + BURST_LASTS_S)
-    done = quantiles(news)[2]
+    news = select_times_between(run.took["news"], begin, begin + BURST_LASTS_S)
+    reports = select_times_between(run.took["report"], begin, begin + BURST_LASTS_S)
+    done = compute_quantiles(news)[2]
     return [
         _row(
             f"{run.options.burst} faulty nodes at one moment, decided and durable",
@@ -132,7 +132,7 @@ def _storm(run: Run) -> list[str]:
     if run.options.kill_at < 0:
         return []
     begin = run.tally.began_at + run.options.kill_at
-    both = [between(run.took[kind], begin, begin + AFTER_STORM_S) for kind in ("report", "news")]
+    both = [select_times_between(run.took[kind], begin, begin + AFTER_STORM_S) for kind in ("report", "news")]
     gaps = ", ".join(f"{end - start:.1f} s" for start, end in run.tally.gaps) or "none was seen"
     return [
         _row("kill -9 of the leader: nobody leads for", gaps),

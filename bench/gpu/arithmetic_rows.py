@@ -8,20 +8,20 @@ from typing import Any
 
 import torch
 
-from bench.gpu.table import Row, Scale, seconds, synchronize
-from preflight.kernels import checksums, goldens, special
-from preflight.kernels.own_product import disagreements
-from preflight.kernels.platforms import platform
-from preflight.kernels.products import KINDS, Kind, Repeats, Work, repeated
-from preflight.kernels.spoiling import no_fault
+from bench.gpu.table import Row, Scale, measure_seconds, wait_for_device
+from preflight.kernels import checksums, elementwise_functions, golden_digests
+from preflight.kernels.arithmetic_faults import no_fault
+from preflight.kernels.digest_platform import describe_platform
+from preflight.kernels.matmul_products import KINDS, MatmulWork, ProductKind, RepeatResult, repeat_product
+from preflight.kernels.triton_matmul import find_disagreements
 
 SEED = 0xACE
 UNAVAILABLE = (RuntimeError, NotImplementedError, ValueError)
 
 
-def heat(scale: Scale) -> Callable[[], None]:
+def prepare_heat(scale: Scale) -> Callable[[], None]:
     """Products for `heat_s` seconds, made ready now, while there is memory for them."""
-    work = Work(_kind(scale.second_type), scale.size // 4, SEED, scale.device)
+    work = MatmulWork(_kind(scale.second_type), scale.size // 4, SEED, scale.device)
     output = work.buffer()
 
     def call() -> None:
@@ -29,17 +29,17 @@ def heat(scale: Scale) -> Callable[[], None]:
         while time.monotonic() < until:
             for _ in range(64):
                 work.run(output)
-            synchronize(scale.device)
+            wait_for_device(scale.device)
 
     return call
 
 
-def rate_rows(scale: Scale, kind: Kind) -> Iterator[Row]:
+def rate_rows(scale: Scale, kind: ProductKind) -> Iterator[Row]:
     """Bare, every output digested on a second stream, and after the product on the same; then all that judges a product."""
     try:
-        work = Work(kind, scale.size, SEED, scale.device)
+        work = MatmulWork(kind, scale.size, SEED, scale.device)
     except UNAVAILABLE as error:
-        synchronize(scale.device)  # a card that failed, rather than has no such product, fails here again
+        wait_for_device(scale.device)  # a card that failed, rather than has no such product, fails here again
         yield Row("arithmetic", kind.name, note=f"not here: {_line(error)}")
         return
     operations = 2.0 * scale.size**3 * scale.repeats
@@ -49,21 +49,28 @@ def rate_rows(scale: Scale, kind: Kind) -> Iterator[Row]:
         for _ in range(scale.repeats):
             work.run(output)
 
-    library = operations / seconds(scale.device, bare)
+    library = operations / measure_seconds(scale.device, bare)
     yield Row("arithmetic", f"{kind.name}: library alone", library / 1e12, "TFLOP/s")
     for name, overlap in (("every output checked", True), ("the same on one stream", False)):
-        rate = operations / seconds(scale.device, lambda o=overlap: repeated(work, scale.repeats, overlap=o))  # type: ignore[misc]  # a default binds the loop's value
+        rate = operations / measure_seconds(
+            scale.device, lambda o=overlap: repeat_product(work, scale.repeats, overlap=o)
+        )  # type: ignore[misc]  # a default binds the loop's value
         yield Row("arithmetic", f"{kind.name}: {name}", rate / 1e12, "TFLOP/s", rate / library)
     yield _judged(scale, kind, work, output)
 
 
-def _judged(scale: Scale, kind: Kind, work: Work, output: Any) -> Row:
+def _judged(scale: Scale, kind: ProductKind, work: MatmulWork, output: Any) -> Row:
     """Digests of two works made independently, checksums, and what the goldens say."""
-    once = repeated(work, scale.repeats)
-    again = repeated(Work(kind, scale.size, SEED, scale.device), scale.repeats)
+    once = repeat_product(work, scale.repeats)
+    again = repeat_product(MatmulWork(kind, scale.size, SEED, scale.device), scale.repeats)
     same = not once.differing and not again.differing and once.digest == again.digest
-    sums = checksums.check(work.left, work.factor, output, tensor_float=kind.name == "tf32")
-    stored = goldens.verdict(goldens.read(), platform(scale.device), f"{kind.name} {scale.size} {SEED:#x}", once.digest)
+    sums = checksums.verify_checksums(work.left, work.factor, output, tensor_float=kind.name == "tf32")
+    stored = golden_digests.compare_with_goldens(
+        golden_digests.read_goldens(),
+        describe_platform(scale.device),
+        f"{kind.name} {scale.size} {SEED:#x}",
+        once.digest,
+    )
     note = f"{'all digests equal' if same else 'DIGESTS DIFFER'} ({once.digest}), goldens: {stored}, "
     note += f"checksums {'WRONG' if sums.wrong else 'right'} at {sums.excess:.0%} of what is allowed"
     return Row("arithmetic", f"{kind.name}: repeatability", 2 * scale.repeats, "outputs", note=note)
@@ -71,20 +78,24 @@ def _judged(scale: Scale, kind: Kind, work: Work, output: Any) -> Row:
 
 def opinion_row(scale: Scale) -> Row:
     """Our own product beside the library's: agreement, and its time."""
-    work = Work(_kind(scale.second_type), scale.size, SEED, scale.device)
+    work = MatmulWork(_kind(scale.second_type), scale.size, SEED, scale.device)
     output = work.buffer()
     work.run(output)
-    many, listed = disagreements(output, work.left, work.right, scale.opinion_tile)
-    took = seconds(scale.device, lambda: disagreements(output, work.left, work.right, scale.opinion_tile), 1)
+    many, listed = find_disagreements(output, work.left, work.right, scale.opinion_tile)
+    took = measure_seconds(
+        scale.device, lambda: find_disagreements(output, work.left, work.right, scale.opinion_tile), 1
+    )
     note = "no element differs" if not many else f"{many} ELEMENTS DIFFER, {listed[0]}"
     return Row("arithmetic", f"second opinion, {scale.second_type}", took, "s", note=note)
 
 
 def special_rows(scale: Scale) -> Iterator[Row]:
     """Each special function repeated, digested, and compared with fp64."""
-    for name in special.FUNCTIONS:
+    for name in elementwise_functions.FUNCTIONS:
         began = time.perf_counter()
-        answer = special.check(name, scale.size // 2, scale.repeats, SEED, scale.device, no_fault)
+        answer = elementwise_functions.verify_function(
+            name, scale.size // 2, scale.repeats, SEED, scale.device, no_fault
+        )
         took = time.perf_counter() - began
         fine = not answer.differing and not answer.wrong
         note = f"all equal and right ({answer.digest})" if fine else f"WRONG: {answer.differing} {answer.first}"
@@ -93,7 +104,7 @@ def special_rows(scale: Scale) -> Iterator[Row]:
 
 def fault_rows(scale: Scale) -> Iterator[Row]:
     """One operand, one output, a NaN, and the same in all outputs: who sees it, and where they say it is."""
-    work = Work(_kind(scale.second_type), scale.size, SEED, scale.device)
+    work = MatmulWork(_kind(scale.second_type), scale.size, SEED, scale.device)
     row, column = scale.size // 3, scale.size // 5
     bits = {False: 1 << 13, True: 0x7FFF}
 
@@ -109,8 +120,8 @@ def fault_rows(scale: Scale) -> Iterator[Row]:
         return fault
 
     place = f"[{row}, {column}]"
-    yield _placed("one output", repeated(work, scale.repeats, spoil(1)), place)
-    yield _placed("NaN in one output", repeated(work, scale.repeats, spoil(1, nan=True)), place)
+    yield _placed("one output", repeat_product(work, scale.repeats, spoil(1)), place)
+    yield _placed("NaN in one output", repeat_product(work, scale.repeats, spoil(1, nan=True)), place)
     yield _systematic(scale, work, spoil(None), (row, column))
     work.left.view(torch.int16)[row, column] ^= bits[False]
     errors = list(work.operand_errors().values())
@@ -120,19 +131,19 @@ def fault_rows(scale: Scale) -> Iterator[Row]:
     yield Row("faults", "bit flip in an operand", note=f"{'detected' if right else 'MISSED'}: {note}")
 
 
-def _placed(name: str, found: Repeats, place: str) -> Row:
+def _placed(name: str, found: RepeatResult, place: str) -> Row:
     right = found.differing == [1] and len(found.places) == 1 and place in found.places[0]
     return Row("faults", name, note=f"{'detected' if right else 'MISSED'}: {'; '.join(found.places) or 'nothing seen'}")
 
 
-def _systematic(scale: Scale, work: Work, fault: Callable[[int, Any], None], place: tuple[int, int]) -> Row:
+def _systematic(scale: Scale, work: MatmulWork, fault: Callable[[int, Any], None], place: tuple[int, int]) -> Row:
     """The same wrong bits every time: digests agree, so checksums and the second opinion have to see it."""
-    agree = not repeated(work, scale.repeats, fault).differing
+    agree = not repeat_product(work, scale.repeats, fault).differing
     output = work.buffer()
     work.run(output)
     fault(0, output)
-    sums = checksums.check(work.left, work.factor, output)
-    many, listed = disagreements(output, work.left, work.right, scale.opinion_tile)
+    sums = checksums.verify_checksums(work.left, work.factor, output)
+    many, listed = find_disagreements(output, work.left, work.right, scale.opinion_tile)
     right = many == 1 and (listed[0].row, listed[0].column) == place
     note = f"{'detected' if right else 'MISSED'}: second opinion {listed[0] if listed else 'saw nothing'}; "
     note += (
@@ -141,12 +152,12 @@ def _systematic(scale: Scale, work: Work, fault: Callable[[int, Any], None], pla
     return Row("faults", "the same in all outputs", note=note)
 
 
-def all_kinds() -> tuple[Kind, ...]:
+def all_kinds() -> tuple[ProductKind, ...]:
     """Every type of product there is to try."""
     return KINDS
 
 
-def _kind(name: str) -> Kind:
+def _kind(name: str) -> ProductKind:
     return next(kind for kind in KINDS if kind.name == name)
 
 

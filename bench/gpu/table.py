@@ -41,25 +41,25 @@ CARD = Scale("cuda", 16 << 30, None, 8192, 60, 128, "bf16", 2.0)
 TINY = Scale("cpu", 8 << 10, 20 << 10, 64, 3, 16, "fp16", 0.0)
 
 
-def synchronize(device: str) -> None:
+def wait_for_device(device: str) -> None:
     """Wait until the device has done all it was asked."""
     if device.startswith("cuda"):
         torch.cuda.synchronize(device)
 
 
-def seconds(device: str, call: Callable[[], object], rounds: int = ROUNDS) -> float:
+def measure_seconds(device: str, call: Callable[[], object], rounds: int = ROUNDS) -> float:
     """The median of `rounds` runs to the end, after one that is not counted (it may compile)."""
     taken = []
     for _ in range(rounds + 1):
-        synchronize(device)
+        wait_for_device(device)
         began = time.perf_counter()
         call()
-        synchronize(device)
+        wait_for_device(device)
         taken.append(time.perf_counter() - began)
     return statistics.median(taken[1:])
 
 
-def shown(rows: list[Row]) -> str:
+def render_rows(rows: list[Row]) -> str:
     """The one table."""
     lines = [f"{'':<12} {'':<42} {'measured':>10} {'':<8} {'share':>7}  "]
     last = ""

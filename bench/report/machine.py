@@ -29,7 +29,7 @@ class Machine(msgspec.Struct, frozen=True, kw_only=True):
     commit: str
 
 
-def machine() -> Machine:
+def describe_machine() -> Machine:
     """This one, and the commit of this tree (with a `+` where files are changed)."""
     told = Path("/proc/cpuinfo").read_text()
     found = re.search(r"^model name\s*:\s*(.+)$", told, re.MULTILINE)

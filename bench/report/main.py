@@ -18,9 +18,9 @@ from pathlib import Path
 import msgspec
 
 from bench.budgets.table import BUDGETS
-from bench.report.machine import ROOT, fixed_python_ms, machine
-from bench.report.records import Answer, Budget, Effort, Failed, outcome
-from bench.report.render import Result, Run, page, section
+from bench.report.machine import ROOT, describe_machine, fixed_python_ms
+from bench.report.records import Answer, Budget, Effort, Failed, summarise_outcome
+from bench.report.render import Result, Run, render_report, render_section
 
 REPORT = ROOT / "bench" / "results" / "report.md"
 DEADLINE_S = 1200.0
@@ -40,19 +40,21 @@ def main(argv: list[str] | None = None) -> int:
     for budget in [known[name] for name in asked.only] or BUDGETS:
         print(f"{budget.name} ...", file=sys.stderr, end=" ", flush=True)
         results.append(_measured(budget, effort))
-        print(f"{outcome(results[-1].answer).value}, {results[-1].seconds:.0f} s", file=sys.stderr, flush=True)
+        print(
+            f"{summarise_outcome(results[-1].answer).value}, {results[-1].seconds:.0f} s", file=sys.stderr, flush=True
+        )
         if asked.only:
-            print(section(results[-1]))
+            print(render_section(results[-1]))
     if out := asked.out or (None if asked.only or asked.quick else REPORT):
         run = Run(
-            machine=machine(),
+            machine=describe_machine(),
             at=begun.strftime("%d %B %Y %H:%M UTC"),
             quick=asked.quick,
             load_before=before,
             load_after=os.getloadavg()[0],
             results=tuple(results),
         )
-        out.write_text(page(run))
+        out.write_text(render_report(run))
         print(f"written: {out}", file=sys.stderr)
     return int(any(isinstance(result.answer, Failed) for result in results))
 
@@ -78,7 +80,14 @@ def _measured(budget: Budget, effort: Effort) -> Result:
 
 def in_a_process(budget: Budget, effort: Effort, file: Path) -> Answer:
     """Measure it there; the answer comes back by the file."""
-    command = [sys.executable, "-m", "bench.report.one", budget.name, msgspec.json.encode(effort).decode(), str(file)]
+    command = [
+        sys.executable,
+        "-m",
+        "bench.report.single_budget",
+        budget.name,
+        msgspec.json.encode(effort).decode(),
+        str(file),
+    ]
     try:
         done = subprocess.run(
             command, cwd=ROOT, check=False, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=DEADLINE_S

@@ -134,7 +134,7 @@ class Outcome(enum.Enum):
     FAILED = "measurement failed"
 
 
-def outcome(answer: Answer) -> Outcome:
+def summarise_outcome(answer: Answer) -> Outcome:
     """One word for it: a figure that misses makes the budget missed."""
     if isinstance(answer, Failed):
         return Outcome.FAILED
@@ -143,7 +143,7 @@ def outcome(answer: Answer) -> Outcome:
     return Outcome.MISSED if any(figure.met is False for figure in answer.figures) else Outcome.MET
 
 
-def summary(values: Iterable[float], scale: float = 1.0) -> Repeat:
+def summarise_values(values: Iterable[float], scale: float = 1.0) -> Repeat:
     """Of at least one value, each times `scale`. With fewer than 100 of them p99 is the greatest.
 
     Raises:
@@ -162,9 +162,9 @@ def at_most(*, p50: float | None = None, p99: float | None = None, most: float |
     return tuple(Limit(of, value) for of, value in given if value is not None)
 
 
-def once(values: Sequence[float], scale: float = 1.0) -> tuple[Repeat, ...]:
+def split_into_repeats(values: Sequence[float], scale: float = 1.0) -> tuple[Repeat, ...]:
     """Of figures that one repetition gives one value of: a repeat each."""
-    return tuple(summary([value], scale) for value in values)
+    return tuple(summarise_values([value], scale) for value in values)
 
 
 def _of(repeat: Repeat, of: Statistic) -> float:

@@ -17,7 +17,7 @@ from bench.report.records import (
     Outcome,
     Statistic,
     Unmeasured,
-    outcome,
+    summarise_outcome,
 )
 
 
@@ -50,12 +50,12 @@ _LEGEND = (
 )
 
 
-def page(run: Run) -> str:
+def render_report(run: Run) -> str:
     """The whole report."""
     return "\n".join(_lines(run)).rstrip("\n") + "\n"
 
 
-def section(result: Result) -> str:
+def render_section(result: Result) -> str:
     """One budget alone."""
     return "\n".join(_section(result)).rstrip("\n") + "\n"
 
@@ -69,7 +69,7 @@ def _lines(run: Run) -> Iterator[str]:
     yield "## At a glance\n"
     yield "| budget | target | measured | |\n|---|---|---|---|"
     for result in run.results:
-        word = outcome(result.answer)
+        word = summarise_outcome(result.answer)
         shown = word.value if word is Outcome.MET else f"**{word.value}**"
         yield f"| [{result.budget.name}](#{result.budget.name}) | {result.budget.target} | {_glance(result.answer)} | {shown} |"
     yield f"\n{_LEGEND}\n"
@@ -106,7 +106,7 @@ def _nearness(figure: Figure) -> float:
 
 def _held(figure: Figure) -> Iterator[str]:
     for of in [limit.of for limit in figure.limits] or [Statistic.MEDIAN]:
-        yield f"{_statistic(figure, of)}{number(figure.value(of))} {figure.unit}"
+        yield f"{_statistic(figure, of)}{format_number(figure.value(of))} {figure.unit}"
 
 
 def _statistic(figure: Figure, of: Statistic) -> str:
@@ -117,7 +117,7 @@ def _statistic(figure: Figure, of: Statistic) -> str:
 def _section(result: Result) -> Iterator[str]:
     answer = result.answer
     yield f"## {result.budget.name}\n"
-    yield f"{result.budget.title}. Target: {result.budget.target}. **{outcome(answer).value.capitalize()}.**\n"
+    yield f"{result.budget.title}. Target: {result.budget.target}. **{summarise_outcome(answer).value.capitalize()}.**\n"
     if isinstance(answer, Failed):
         yield f"The measurement broke, which says nothing of the product:\n\n```\n{answer.why.strip()}\n```\n"
         return
@@ -127,13 +127,13 @@ def _section(result: Result) -> Iterator[str]:
         yield f"Not measurable here: {answer.why} Last real figure: {answer.last}\n"
     else:
         yield from _words(answer)
-    before = f"load average {result.load:.1f}, a fixed piece of Python {number(result.python_ms)} ms"
+    before = f"load average {result.load:.1f}, a fixed piece of Python {format_number(result.python_ms)} ms"
     yield f"Right before: {before}. Took {result.seconds:.0f} s.\n"
 
 
 def _words(answer: Measured) -> Iterator[str]:
     yield f"{answer.how}\n"
-    if outcome(answer) is Outcome.MISSED:
+    if summarise_outcome(answer) is Outcome.MISSED:
         yield f"- **Why it misses**: {answer.because or 'not known'}"
         yield f"- **What would move it**: {answer.moves or 'not known'}\n"
 
@@ -142,28 +142,28 @@ def _table(figures: Iterable[Figure]) -> Iterator[str]:
     yield "| | p50 | p99 | most | spread | n | limit | beside | times |\n|---|---:|---:|---:|---:|---:|---|---|---:|"
     for figure in figures:
         least, greatest = figure.spread
-        p50, p99, most = (number(figure.value(of)) for of in (Statistic.MEDIAN, Statistic.P99, Statistic.MOST))
+        p50, p99, most = (format_number(figure.value(of)) for of in (Statistic.MEDIAN, Statistic.P99, Statistic.MOST))
         if not _statistic(figure, Statistic.P99):
             p99 = most = ""
         beside, times = "", ""
         if figure.beside is not None:
-            beside = f"{figure.beside.name}: {number(figure.beside.median)} {figure.unit}"
-            times = number(figure.value(Statistic.MEDIAN) / figure.beside.median) if figure.beside.median else ""
+            beside = f"{figure.beside.name}: {format_number(figure.beside.median)} {figure.unit}"
+            times = format_number(figure.value(Statistic.MEDIAN) / figure.beside.median) if figure.beside.median else ""
         counted = f"{len(figure.repeats)} × {max(repeat.n for repeat in figure.repeats)}"
         limits = ", ".join(_limit(figure, limit) for limit in figure.limits)
         yield (
-            f"| {figure.named}, {figure.unit} | {p50} | {p99} | {most} | {number(least)} to {number(greatest)} "
+            f"| {figure.named}, {figure.unit} | {p50} | {p99} | {most} | {format_number(least)} to {format_number(greatest)} "
             f"| {counted} | {limits} | {beside} | {times} |"
         )
     yield ""
 
 
 def _limit(figure: Figure, limit: Limit) -> str:
-    said = f"{_statistic(figure, limit.of)}{'≥' if limit.floor else '≤'} {number(limit.bound)}"
+    said = f"{_statistic(figure, limit.of)}{'≥' if limit.floor else '≤'} {format_number(limit.bound)}"
     return said if limit.holds(figure.value(limit.of)) else f"**{said}**"
 
 
-def number(value: float) -> str:
+def format_number(value: float) -> str:
     """Three digits that count, no exponent."""
     digits = 0 if abs(value) >= 100 else 1 if abs(value) >= 10 else 2
     return f"{value:,.{digits}f}"

@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
-from dashboards.boards import capacity, fabric, fleet, gpu, job, node, preflight, remediation
+from dashboards.boards import (
+    capacity_dashboard,
+    fabric_dashboard,
+    fleet_dashboard,
+    gpu_dashboard,
+    job_dashboard,
+    node_dashboard,
+    preflight_dashboard,
+    remediation_dashboard,
+)
 
 BOARDS = (
-    fleet.BOARD,
-    node.BOARD,
-    gpu.BOARD,
-    fabric.BOARD,
-    job.BOARD,
-    remediation.BOARD,
-    preflight.BOARD,
-    capacity.BOARD,
+    fleet_dashboard.BOARD,
+    node_dashboard.BOARD,
+    gpu_dashboard.BOARD,
+    fabric_dashboard.BOARD,
+    job_dashboard.BOARD,
+    remediation_dashboard.BOARD,
+    preflight_dashboard.BOARD,
+    capacity_dashboard.BOARD,
 )

@@ -1,4 +1,4 @@
-"""A table of node events as `remediator.detect.lemons.history` wants it: names told apart, kinds known, moments as seconds."""
+"""A table of node events as `remediator.detection.lemons.failure_record` wants it: names told apart, kinds known, moments as seconds."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from healthctl.analysis.table import Floats, Table, number_of, text_of
-from healthctl.duration import seconds_of
-from remediator.detect.lemons.history import History, Ints, Kind
+from healthctl.analysis.event_table import Floats, Table, cell_number, cell_text
+from healthctl.durations import parse_duration
+from remediator.detection.lemons.failure_record import History, Ints, Kind
 
 # The first name that is a column is taken.
 COLUMNS = {
@@ -69,7 +69,7 @@ class FleetRecord:
     skipped: int
 
 
-def fleet_record(table: Table, as_of: float) -> FleetRecord:
+def build_fleet_record(table: Table, as_of: float) -> FleetRecord:
     """The rows that began by `as_of`; the others are not looked at, not even for names.
 
     Raises:
@@ -77,16 +77,18 @@ def fleet_record(table: Table, as_of: float) -> FleetRecord:
     """
     columns = {name: table.first_of(*choices) for name, choices in (COLUMNS | COHORTS).items()}
     if table.names:  # a file in which nothing is written tells of nobody
-        _check(table, columns)
-    start, end, known = _moments(table, columns)
+        _require_columns(table, columns)
+    start, end, known = _parse_row_times(table, columns)
     keep = known & (start <= as_of)
     injected = columns["injected"]
     if injected is not None:  # a test fault speaks against nobody
-        keep &= np.array([_plain(cell) not in {"true", "1", "yes"} for cell in table.texts(injected)], dtype=np.bool_)
+        keep &= np.array(
+            [_normalize_kind(cell) not in {"true", "1", "yes"} for cell in table.texts(injected)], dtype=np.bool_
+        )
     late = columns["time"] is not None and table.times(columns["time"]) > as_of
     rows = np.flatnonzero(keep & ~np.asarray(late))
-    words = [_plain(cell) for cell in table.texts(columns["kind"])] if columns["kind"] else []
-    at, node, named, spelt, sizes = _told_of(table, columns, rows)
+    words = [_normalize_kind(cell) for cell in table.texts(columns["kind"])] if columns["kind"] else []
+    at, node, named, spelt, sizes = _expand_rows_by_node(table, columns, rows)
     kind = np.array([KIND_OF.get(words[row], Kind.OTHER) for row in at.tolist()], dtype=np.int64)
     history = History(
         nodes=len(spelt),
@@ -94,20 +96,22 @@ def fleet_record(table: Table, as_of: float) -> FleetRecord:
         time=start[at],
         end=end[at],
         kind=kind,
-        job=_ids(table, columns["job"], at),
-        user=_ids(table, columns["user"], at),
-        code=_codes(table, columns["code"], at),
+        job=_number_texts(table, columns["job"], at),
+        user=_number_texts(table, columns["user"], at),
+        code=_parse_fault_codes(table, columns["code"], at),
         size=sizes,
         named=named,
-        cohorts={name: _group(table, columns[name], at, node, len(spelt)) for name in COHORTS if columns[name]},
+        cohorts={
+            name: _last_group_by_node(table, columns[name], at, node, len(spelt)) for name in COHORTS if columns[name]
+        },
     )
     strange = Counter(words[row] or "(empty)" for row in np.unique(at).tolist() if words[row] not in KIND_OF)
     skipped = int(rows.size - np.unique(at).size) + int((~known).sum())
-    return FleetRecord(tuple(spelt), history, _gpus(table, columns["gpus"], at, node, len(spelt)),
+    return FleetRecord(tuple(spelt), history, _max_gpus_by_node(table, columns["gpus"], at, node, len(spelt)),
                        dict(strange.most_common()), skipped)  # fmt: skip
 
 
-def _check(table: Table, columns: dict[str, str | None]) -> None:
+def _require_columns(table: Table, columns: dict[str, str | None]) -> None:
     if columns["node"] is None and columns["nodes"] is None:
         table.need("node")
     if columns["kind"] is None:
@@ -116,43 +120,43 @@ def _check(table: Table, columns: dict[str, str | None]) -> None:
         table.need("time")
 
 
-def _plain(cell: str | None) -> str:
+def _normalize_kind(cell: str | None) -> str:
     """`Test-Failed ` and `test failed` are one kind."""
     return "_".join((cell or "").replace("-", " ").split()).lower()
 
 
-def _moments(table: Table, columns: dict[str, str | None]) -> tuple[Floats, Floats, npt.NDArray[np.bool_]]:
+def _parse_row_times(table: Table, columns: dict[str, str | None]) -> tuple[Floats, Floats, npt.NDArray[np.bool_]]:
     """(start, end, whether it has a start) of each row in UTC seconds."""
     none = np.full(table.rows, np.nan)
     of = {name: table.times(column) if (column := columns[name]) else none for name in ("time", "start", "end")}
-    lasts = _durations(table, columns["duration"])
+    lasts = _parse_durations(table, columns["duration"])
     start = np.where(np.isfinite(of["start"]), of["start"], of["time"])
     start = np.where(np.isfinite(start), start, of["end"] - lasts)
     end = np.where(np.isfinite(of["end"]), of["end"], start + lasts)
     return start, np.where(end >= start, end, np.nan), np.isfinite(start)
 
 
-def _durations(table: Table, column: str | None) -> Floats:
+def _parse_durations(table: Table, column: str | None) -> Floats:
     """Seconds; `2h` is understood."""
     found = np.full(table.rows, np.nan)
     if column is None:
         return found
     for row, cell in enumerate(table.raw(column)):
-        text = text_of(cell)
+        text = cell_text(cell)
         if text is None:
             continue
         try:
             found[row] = float(text)
         except ValueError:
             try:
-                found[row] = seconds_of(text)
+                found[row] = parse_duration(text)
             except ValueError:
                 raise table.failure(row, column, "is no duration: seconds, or 90s, 2h, 3d") from None
     found[~(np.isfinite(found) & (found >= 0))] = np.nan
     return found
 
 
-def _told_of(
+def _expand_rows_by_node(
     table: Table, columns: dict[str, str | None], rows: Ints
 ) -> tuple[Ints, Ints, npt.NDArray[np.bool_], list[str], Floats]:
     """For each (row, node it tells of): row, node id, whether the row names it; the names; the job's size.
@@ -165,7 +169,7 @@ def _told_of(
     spelt: list[str] = []
     found: list[tuple[int, int, bool, float]] = []
     for row in rows.tolist():
-        members, size = _members(table, columns["nodes"], row, cells[row])
+        members, size = _parse_node_list(table, columns["nodes"], row, cells[row])
         own = names[row]
         told = dict.fromkeys([own, *members] if own is not None else members)
         folded = {name.casefold(): name for name in reversed(list(told))}
@@ -182,13 +186,13 @@ def _told_of(
     )  # fmt: skip
 
 
-def _members(table: Table, column: str | None, row: int, cell: Any) -> tuple[list[str], float]:
+def _parse_node_list(table: Table, column: str | None, row: int, cell: Any) -> tuple[list[str], float]:
     """(names, number): one of the two is told, NaN if neither."""
-    text = text_of(cell) if not isinstance(cell, (list, tuple)) else ""
+    text = cell_text(cell) if not isinstance(cell, (list, tuple)) else ""
     if text is None:
         return [], float("nan")
     try:
-        number = number_of(text or None)
+        number = cell_number(text or None)
         if np.isfinite(number):
             return [], number if number >= 1 else float("nan")
     except ValueError:
@@ -199,11 +203,11 @@ def _members(table: Table, column: str | None, row: int, cell: Any) -> tuple[lis
         except ValueError:
             raise table.failure(row, column or "nodes", "is neither a number nor a list of nodes") from None
     parts = cell if isinstance(cell, (list, tuple)) else _PARTS.split(text)
-    members = [name for part in parts for name in _expanded(str(part).strip()) if name]
+    members = [name for part in parts for name in _expand_hostlist(str(part).strip()) if name]
     return members[:MEMBERS_MAX], float("nan")
 
 
-def _expanded(name: str) -> Iterator[str]:
+def _expand_hostlist(name: str) -> Iterator[str]:
     """`n[1-3,07]` is n1, n2, n3, n07."""
     found = _BRACKET.match(name)
     if found is None:
@@ -219,7 +223,7 @@ def _expanded(name: str) -> Iterator[str]:
             yield f"{head}{part}{tail}"
 
 
-def _ids(table: Table, column: str | None, at: Ints) -> Ints:
+def _number_texts(table: Table, column: str | None, at: Ints) -> Ints:
     """The same text is the same id, in order of first sight; -1 for none."""
     found = np.full(at.size, -1, dtype=np.int64)
     if column is None:
@@ -233,7 +237,7 @@ def _ids(table: Table, column: str | None, at: Ints) -> Ints:
     return found
 
 
-def _codes(table: Table, column: str | None, at: Ints) -> Ints:
+def _parse_fault_codes(table: Table, column: str | None, at: Ints) -> Ints:
     """The number in `79` or `Xid 79`; other words get numbers of their own, beyond all Xids."""
     found = np.full(at.size, -1, dtype=np.int64)
     if column is None:
@@ -249,16 +253,16 @@ def _codes(table: Table, column: str | None, at: Ints) -> Ints:
     return found
 
 
-def _group(table: Table, column: str | None, at: Ints, node: Ints, nodes: int) -> Ints:
+def _last_group_by_node(table: Table, column: str | None, at: Ints, node: Ints, nodes: int) -> Ints:
     """Each node's last known group."""
-    groups = _ids(table, column, at)
+    groups = _number_texts(table, column, at)
     found = np.full(nodes, -1, dtype=np.int64)
     told = groups >= 0
     found[node[told]] = groups[told]
     return found
 
 
-def _gpus(table: Table, column: str | None, at: Ints, node: Ints, nodes: int) -> Floats:
+def _max_gpus_by_node(table: Table, column: str | None, at: Ints, node: Ints, nodes: int) -> Floats:
     found = np.full(nodes, np.nan)
     if column is not None:
         numbers = table.numbers(column)[at]

@@ -11,13 +11,13 @@ import msgspec
 import numpy.typing as npt
 
 from healthctl.analysis.csv_column import CsvColumn
-from vocabulary.counts import counted
+from vocabulary.text.plurals import format_count
 
 Column: TypeAlias = "tuple[str, Sequence[Any] | npt.NDArray[Any]]"
 Columns: TypeAlias = tuple[list[Column], Sequence[int]]
 
 
-class Unreadable(Exception):
+class TableFileError(Exception):
     """What is wrong, beginning with ':LINE: ' or ': '."""
 
 
@@ -43,13 +43,13 @@ def read_csv(path: Path) -> Columns:
     # Threads would keep the number of a bad row from us.
     read = arrow_csv.ReadOptions(use_threads=False)
     kinds = arrow_csv.ConvertOptions(
-        column_types={name: pa.string() for name in _header(path, read, parse)},
+        column_types={name: pa.string() for name in _read_csv_header(path, read, parse)},
         strings_can_be_null=False,
     )
-    table = arrow_csv.read_csv(_opened(path), read_options=read, parse_options=parse, convert_options=kinds)
+    table = arrow_csv.read_csv(_open_compressed(path), read_options=read, parse_options=parse, convert_options=kinds)
     if bad:
         number, actual, expected = bad[0]
-        raise Unreadable(f":{number or '?'}: {counted(actual, 'cell')} where the first line has {expected}")
+        raise TableFileError(f":{number or '?'}: {format_count(actual, 'cell')} where the first line has {expected}")
     columns: list[Column] = [
         (name, CsvColumn(table.column(at).combine_chunks())) for at, name in enumerate(table.column_names)
     ]
@@ -58,23 +58,23 @@ def read_csv(path: Path) -> Columns:
 
 def _must_be_text(path: Path) -> None:
     decoder, line = codecs.getincrementaldecoder("utf-8")(), 1
-    with _opened(path) as stream:
+    with _open_compressed(path) as stream:
         while block := stream.read(1 << 20):
             try:
                 line += decoder.decode(block).count("\n")
             except UnicodeDecodeError as error:
                 line += error.object[: error.start].count(b"\n")
-                raise Unreadable(f":{line}: {error.object[error.start]:#04x} is no UTF-8 text") from None
+                raise TableFileError(f":{line}: {error.object[error.start]:#04x} is no UTF-8 text") from None
 
 
-def _header(path: Path, read: Any, parse: Any) -> list[str]:
+def _read_csv_header(path: Path, read: Any, parse: Any) -> list[str]:
     from pyarrow import csv as arrow_csv
 
-    with arrow_csv.open_csv(_opened(path), read_options=read, parse_options=parse) as reader:
+    with arrow_csv.open_csv(_open_compressed(path), read_options=read, parse_options=parse) as reader:
         return list(reader.schema.names)
 
 
-def _opened(path: Path) -> Any:
+def _open_compressed(path: Path) -> Any:
     import pyarrow as pa
 
     return pa.input_stream(str(path), compression="detect")
@@ -92,7 +92,7 @@ def read_json_lines(path: Path) -> Columns:
         try:
             records = list(enumerate(msgspec.json.decode(content), 1))
         except msgspec.DecodeError as error:
-            raise Unreadable(f": not JSON: {error}") from None
+            raise TableFileError(f": not JSON: {error}") from None
     else:
         decoder = msgspec.json.Decoder()
         for number, line in enumerate(content.split(b"\n"), 1):
@@ -101,11 +101,11 @@ def read_json_lines(path: Path) -> Columns:
             try:
                 records.append((number, decoder.decode(line)))
             except (msgspec.DecodeError, UnicodeDecodeError) as error:
-                raise Unreadable(f":{number}: not JSON: {error}") from None
+                raise TableFileError(f":{number}: not JSON: {error}") from None
     names: dict[str, None] = {}
     for number, record in records:
         if not isinstance(record, dict):
-            raise Unreadable(f":{number}: not an object but {str(record)[:40]!r}")
+            raise TableFileError(f":{number}: not an object but {str(record)[:40]!r}")
         names.update(dict.fromkeys(record))
     columns: list[Column] = [(name, [record.get(name) for _, record in records]) for name in names]
     return columns, [number for number, _ in records]

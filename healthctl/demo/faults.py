@@ -16,8 +16,8 @@ from typing import Protocol
 
 import msgspec
 
-from healthctl.demo.pretend_gpus import PretendGpus
-from healthctl.supervised.programs import ProgramError
+from healthctl.demo.simulated_gpus import SimulatedGpus
+from healthctl.process_supervision.supervised_programs import ProgramError
 from vocabulary.identity import canonical_pci
 
 FAKE_LIBRARY = Path(__file__).resolve().parents[2] / "tests" / "nodes" / "fake_nvml" / "build.py"
@@ -31,7 +31,7 @@ print(pynvml.nvmlDeviceGetName(first), pynvml.nvmlDeviceGetPciInfo(first).busId,
 """
 
 
-class Line(msgspec.Struct, frozen=True):
+class FaultLine(msgspec.Struct, frozen=True):
     """A line for the kernel log, and what a person is told of the fault. `detail`: the driver's own words, if not usual."""
 
     pci: str
@@ -40,7 +40,7 @@ class Line(msgspec.Struct, frozen=True):
     detail: str = ""
 
 
-class Faults(Protocol):
+class FaultInjector(Protocol):
     """The two faults of the story. `worn_kind` and `lost_kind` are the findings that decide."""
 
     driver: str
@@ -60,27 +60,27 @@ class Faults(Protocol):
         """The node's `reset_gpu_command`; empty for the usual one."""
         ...
 
-    def worn(self, node: str) -> Line:
+    def worn(self, node: str) -> FaultLine:
         """What the kernel log gets when a GPU that still works must be taken out."""
         ...
 
-    def lost(self, node: str) -> Line:
+    def lost(self, node: str) -> FaultLine:
         """What the kernel log gets when a GPU is gone."""
         ...
 
-    def happen(self, node: str, line: Line) -> None:
+    def happen(self, node: str, line: FaultLine) -> None:
         """What the driver itself shows from then on."""
         ...
 
 
-class PretendedDriver:
+class SimulatedDriver:
     """The fake library: eight GPUs a node."""
 
     driver = "pretended: NVML calls go to a library built from tests/nodes/fake_nvml; eight GPUs a node"
     worn_kind, lost_kind = "row_remap/pending", "xid/79"
     needs_reset = True
 
-    def __init__(self, gpus: Mapping[str, PretendGpus], library: Path) -> None:
+    def __init__(self, gpus: Mapping[str, SimulatedGpus], library: Path) -> None:
         self._gpus = gpus
         self._library = library
 
@@ -94,19 +94,19 @@ class PretendedDriver:
 
     def reset_command(self, node: str) -> list[str]:
         """What takes a pending remap into effect in the scenario."""
-        return [sys.executable, "-m", "healthctl.demo.pretend_gpus", str(self._gpus[node].scenario), "{gpu}"]
+        return [sys.executable, "-m", "healthctl.demo.simulated_gpus", str(self._gpus[node].scenario), "{gpu}"]
 
-    def worn(self, node: str) -> Line:
+    def worn(self, node: str) -> FaultLine:
         """A row remap is pending."""
-        return Line(
+        return FaultLine(
             self._gpus[node].pci(WORN_GPU), 63, f"GPU {WORN_GPU}: XID 63, a worn memory row waits to be remapped"
         )
 
-    def lost(self, node: str) -> Line:
+    def lost(self, node: str) -> FaultLine:
         """It falls off the bus."""
-        return Line(self._gpus[node].pci(LOST_GPU), 79, f"GPU {LOST_GPU}: XID 79, and its driver calls hang")
+        return FaultLine(self._gpus[node].pci(LOST_GPU), 79, f"GPU {LOST_GPU}: XID 79, and its driver calls hang")
 
-    def happen(self, node: str, line: Line) -> None:
+    def happen(self, node: str, line: FaultLine) -> None:
         """The flag is up, or calls hang."""
         if line.code == 79:
             self._gpus[node].hang(LOST_GPU)
@@ -138,20 +138,20 @@ class RealDriver:
         """The usual one; no step of the story uses it."""
         return []
 
-    def worn(self, node: str) -> Line:  # noqa: ARG002 - all nodes have the same
+    def worn(self, node: str) -> FaultLine:  # noqa: ARG002 - all nodes have the same
         """The driver asks for a drain and a reset."""
         detail = "GPU recovery action changed from 0x0 (None) to 0x4 (Drain and Reset)"
-        return Line(self._pci, 154, "XID 154: the driver asks to drain and reset the GPU", detail)
+        return FaultLine(self._pci, 154, "XID 154: the driver asks to drain and reset the GPU", detail)
 
-    def lost(self, node: str) -> Line:  # noqa: ARG002 - all nodes have the same
+    def lost(self, node: str) -> FaultLine:  # noqa: ARG002 - all nodes have the same
         """It falls off the bus, says the log."""
-        return Line(self._pci, 79, "XID 79")
+        return FaultLine(self._pci, 79, "XID 79")
 
-    def happen(self, node: str, line: Line) -> None:
+    def happen(self, node: str, line: FaultLine) -> None:
         """Nothing: the GPU is well."""
 
 
-def real_driver() -> RealDriver | None:
+def find_real_driver() -> RealDriver | None:
     """This machine's own GPU, if it has one that answers. Asked by a child process: a sick driver may hang."""
     try:
         ctypes.CDLL("libnvidia-ml.so.1")

@@ -11,12 +11,12 @@ from typing import Literal
 
 import msgspec
 
-from healthctl.demo.cluster import DemoCluster
-from healthctl.demo.faults import Line
-from healthctl.demo.jobs import Job, Training, start_reference
+from healthctl.demo.cluster_observer import ClusterObserver, find_start_without_node
+from healthctl.demo.demo_cluster import DemoCluster
+from healthctl.demo.faults import FaultLine
 from healthctl.demo.timeline import Timeline
-from healthctl.demo.watch import Watch, left_after
-from healthctl.supervised.programs import ProgramError
+from healthctl.demo.training_jobs import Job, Training, start_reference
+from healthctl.process_supervision.supervised_programs import ProgramError
 
 FIRST_FAULT_STEP = 25
 STEP_DEADLINE_S = 240.0  # each is for a machine with much else to do; nothing waits longer than it must
@@ -40,7 +40,7 @@ POINTS = {
 TARGETS = ("healthd", "remediator", "rank")
 
 
-class Kill(msgspec.Struct, frozen=True):
+class KillPoint(msgspec.Struct, frozen=True):
     """Kill -9 of one process at one point of the story; `node` counts from 0."""
 
     target: Literal["healthd", "remediator", "rank"]
@@ -48,7 +48,7 @@ class Kill(msgspec.Struct, frozen=True):
     node: int
 
 
-def parse_kill(text: str) -> Kill:
+def parse_kill(text: str) -> KillPoint:
     """Read ``TARGET@POINT`` or ``TARGET:N@POINT``, N counting from 1.
 
     Raises:
@@ -61,14 +61,20 @@ def parse_kill(text: str) -> Kill:
             f"{text!r}: write TARGET[:N]@POINT; targets: {', '.join(TARGETS)}; points: {', '.join(POINTS)}"
         )
     number = int(node) - 1 if node else WITNESS if target == "rank" else POINTS[point]
-    return Kill(target, point, number)  # type: ignore[arg-type]  # just checked
+    return KillPoint(target, point, number)  # type: ignore[arg-type]  # just checked
 
 
 class Scenario:
     """Plays the story once."""
 
     def __init__(
-        self, cluster: DemoCluster, job: Job, training: Training, watch: Watch, timeline: Timeline, kill: Kill | None
+        self,
+        cluster: DemoCluster,
+        job: Job,
+        training: Training,
+        watch: ClusterObserver,
+        timeline: Timeline,
+        kill: KillPoint | None,
     ) -> None:
         self._cluster = cluster
         self._job = job
@@ -165,14 +171,14 @@ class Scenario:
         )
 
     def _left(self, node: str) -> bool:
-        return left_after(self._watch.launches, node) is not None
+        return find_start_without_node(self._watch.launches, node) is not None
 
     def _trains_without(self, node: str) -> bool:
-        watch, last = self._watch, left_after(self._watch.launches, node)
+        watch, last = self._watch, find_start_without_node(self._watch.launches, node)
         again = last is not None and any(start > last for start in watch.first_step_at)
         return again and watch.step >= 0 and node not in watch.ranks
 
-    def _strike(self, node: str, line: Line, more: str = "") -> None:
+    def _strike(self, node: str, line: FaultLine, more: str = "") -> None:
         """The kernel log first, so that all that follows from the fault is known to be injected."""
         text = f"{line.told}{more}; training is at step {self._watch.step}"
         self._timeline.add("fault", "fault", text, node=node, injected=True)

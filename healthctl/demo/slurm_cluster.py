@@ -16,8 +16,8 @@ from pathlib import Path
 
 import msgspec
 
-from healthctl.supervised.ports import free_ports
-from healthctl.supervised.programs import ProgramError, Programs, wait_for
+from healthctl.process_supervision.port_allocation import find_free_ports
+from healthctl.process_supervision.supervised_programs import ProgramError, SupervisedPrograms, wait_until_ready
 
 NEEDED = ("munged", "slurmctld", "slurmd", "scontrol", "squeue", "sinfo", "sbatch", "srun", "scancel")
 READY_DEADLINE_S = 120.0
@@ -39,19 +39,19 @@ class ClusterShape(msgspec.Struct, frozen=True):
     settings: Mapping[str, str] = {}
 
 
-def why_not() -> str:
+def explain_missing_slurm() -> str:
     """Why a real Slurm cannot be brought up here; empty when it can."""
     if not sys.platform.startswith("linux"):
         return "this is not Linux"
     if os.geteuid() != 0:
         return "not root (slurmd must start jobs as their users)"
-    missing = [name for name in NEEDED if find(name) is None]
+    missing = [name for name in NEEDED if find_program(name) is None]
     if missing:
         return f"not installed: {', '.join(missing)} (on Debian: apt-get install slurmctld slurmd slurm-client munge)"
     return ""
 
 
-def find(program: str) -> str | None:
+def find_program(program: str) -> str | None:
     """Where a program is, looking into the system folders too: an ordinary PATH lacks them."""
     return shutil.which(program, path=f"{os.environ.get('PATH', '/usr/bin:/bin')}:{SBIN}")
 
@@ -59,7 +59,7 @@ def find(program: str) -> str | None:
 class SlurmCluster:
     """The cluster. `start()` returns when every node is idle; ending `programs` ends it, jobs included."""
 
-    def __init__(self, directory: Path, programs: Programs, shape: ClusterShape | None = None) -> None:
+    def __init__(self, directory: Path, programs: SupervisedPrograms, shape: ClusterShape | None = None) -> None:
         self.directory = directory
         self.shape = shape or ClusterShape()
         self.conf = directory / "slurm.conf"
@@ -83,25 +83,29 @@ class SlurmCluster:
         self._write_files()
         env = self.env
         self._programs.start("munged", self._munged_argv(), env=env, restart=True)
-        wait_for((self._munge / "socket").exists, READY_DEADLINE_S, f"munged; see {self._programs.log('munged')}")
+        wait_until_ready(
+            (self._munge / "socket").exists, READY_DEADLINE_S, f"munged; see {self._programs.log('munged')}"
+        )
         self.start_controller()
         for node in self.shape.nodes:
             self._programs.start(f"slurmd-{node}", self.slurmd_argv(node), env=env, restart=True)
-        wait_for(self._all_idle, READY_DEADLINE_S, f"{len(self.shape.nodes)} idle Slurm nodes; see {self.directory}")
+        wait_until_ready(
+            self._all_idle, READY_DEADLINE_S, f"{len(self.shape.nodes)} idle Slurm nodes; see {self.directory}"
+        )
 
     def slurmd_argv(self, node: str) -> list[str]:
         """How a node's slurmd is started."""
-        return [find("slurmd") or "slurmd", "-D", "-N", node, "-f", str(self.conf)]
+        return [find_program("slurmd") or "slurmd", "-D", "-N", node, "-f", str(self.conf)]
 
     def start_controller(self) -> None:
         """Start slurmctld (again, after `stop_controller`)."""
-        argv = [find("slurmctld") or "slurmctld", "-D", "-f", str(self.conf)]
+        argv = [find_program("slurmctld") or "slurmctld", "-D", "-f", str(self.conf)]
         self._programs.start("slurmctld", argv, env=self.env, restart=True)
 
     def stop_controller(self) -> None:
         """End slurmctld, as an outage would; running jobs go on."""
         self._programs.stop("slurmctld")
-        wait_for(lambda: self._programs.pid("slurmctld") is None, READY_DEADLINE_S, "slurmctld to end")
+        wait_until_ready(lambda: self._programs.pid("slurmctld") is None, READY_DEADLINE_S, "slurmctld to end")
 
     def command(self, *argv: str, check: bool = True) -> str:
         """Run one of Slurm's commands and return what it printed.
@@ -133,7 +137,7 @@ class SlurmCluster:
     def _munged_argv(self) -> list[str]:
         place = self._munge
         return [
-            find("munged") or "munged",
+            find_program("munged") or "munged",
             "--foreground",
             "--force",  # its directory may lie below one that others can write, as /tmp is
             f"--socket={place / 'socket'}",
@@ -153,11 +157,11 @@ class SlurmCluster:
         if not key.exists():
             key.touch(mode=0o600)
             key.write_bytes(os.urandom(1024))
-        ports = free_ports(len(self.shape.nodes) + 1)
-        self.conf.write_text(slurm_conf(self.shape, self.directory, socket.gethostname().split(".")[0], ports))
+        ports = find_free_ports(len(self.shape.nodes) + 1)
+        self.conf.write_text(render_slurm_conf(self.shape, self.directory, socket.gethostname().split(".")[0], ports))
 
 
-def slurm_conf(shape: ClusterShape, directory: Path, host: str, ports: Sequence[int]) -> str:
+def render_slurm_conf(shape: ClusterShape, directory: Path, host: str, ports: Sequence[int]) -> str:
     """The text of slurm.conf. `ports`: the controller's, then one per node."""
     munge = directory / "munge" / "socket"
     settings: Mapping[str, object] = {

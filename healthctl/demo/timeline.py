@@ -12,14 +12,14 @@ from typing import TextIO
 
 import msgspec
 
-from healthctl.output import clean
+from healthctl.rendering.blocks import escape_control_chars
 
 SOURCES = {"demo": "36", "fault": "31;1", "remediator": "33", "trainer": "32", "slurm": "35", "check": "1"}
 BAR = "▏▎▍▌▋▊▉█"
 BAR_CELLS = 24
 
 
-class Entry(msgspec.Struct, frozen=True, omit_defaults=True):
+class TimelineEntry(msgspec.Struct, frozen=True, omit_defaults=True):
     """One thing that happened. `at_s`: since the beginning; `at`: UTC seconds; `kind` names it for programs."""
 
     at_s: float
@@ -31,7 +31,7 @@ class Entry(msgspec.Struct, frozen=True, omit_defaults=True):
     injected: bool = False
 
 
-class Progress(msgspec.Struct, frozen=True):
+class TrainingProgress(msgspec.Struct, frozen=True):
     """Where the training is: the last finished step, how many there will be, and on which nodes it runs."""
 
     step: int
@@ -44,7 +44,7 @@ class Timeline:
     """Collects the story; prints it to `screen`, or stays silent without one."""
 
     def __init__(self, screen: TextIO | None) -> None:
-        self.entries: list[Entry] = []
+        self.entries: list[TimelineEntry] = []
         self.began = time.time()
         self._screen = screen
         self._live = screen is not None and screen.isatty()
@@ -55,7 +55,7 @@ class Timeline:
     ) -> None:
         """Tell one event, which happened at `at` (UTC seconds; now if not given)."""
         when = time.time() if at is None else at
-        entry = Entry(round(when - self.began, 3), when, source, kind, text, node, injected)
+        entry = TimelineEntry(round(when - self.began, 3), when, source, kind, text, node, injected)
         self.entries.append(entry)
         self._print(self._line(entry))
 
@@ -67,7 +67,7 @@ class Timeline:
         """Print a line that is no event."""
         self._print(text)
 
-    def progress(self, progress: Progress) -> None:
+    def progress(self, progress: TrainingProgress) -> None:
         """Redraw the last line, on a terminal."""
         if not self._live:
             return
@@ -84,12 +84,14 @@ class Timeline:
 
     def verdict(self, name: str, detail: str, *, ok: bool) -> None:
         """One check's result."""
-        self._print(f"  {self._paint('✓' if ok else '✗', '32' if ok else '31;1')} {clean(name)}: {clean(detail)}")
+        self._print(
+            f"  {self._paint('✓' if ok else '✗', '32' if ok else '31;1')} {escape_control_chars(name)}: {escape_control_chars(detail)}"
+        )
 
-    def _line(self, entry: Entry) -> str:
+    def _line(self, entry: TimelineEntry) -> str:
         source = self._paint(f"{entry.source:<10}", SOURCES.get(entry.source, "0"))
         mark = self._paint("*", "31") if entry.injected else " "
-        return f"{entry.at_s:7.2f} s {mark} {source}  {entry.node:<8}  {clean(entry.text)}"
+        return f"{entry.at_s:7.2f} s {mark} {source}  {entry.node:<8}  {escape_control_chars(entry.text)}"
 
     def _paint(self, text: str, code: str) -> str:
         return f"\x1b[{code}m{text}\x1b[0m" if self._live else text
@@ -106,7 +108,7 @@ class Timeline:
             self._screen.flush()
 
 
-def progress_line(progress: Progress, elapsed_s: float, width: int) -> str:
+def progress_line(progress: TrainingProgress, elapsed_s: float, width: int) -> str:
     """One line no wider than `width`: time, a bar, the step, the nodes."""
     share = min(1.0, max(0.0, (progress.step + 1) / progress.steps))
     eighths = round(share * BAR_CELLS * len(BAR))
@@ -117,6 +119,6 @@ def progress_line(progress: Progress, elapsed_s: float, width: int) -> str:
     return f"{elapsed_s:7.2f} s  step {progress.step + 1:>3}/{progress.steps}  {bar}{where}{note}"[: max(width, 0)]
 
 
-def screen_for(*, quiet: bool) -> TextIO | None:
+def choose_output_stream(*, quiet: bool) -> TextIO | None:
     """Standard output, or nothing when only JSON is wanted there."""
     return None if quiet else sys.stdout

@@ -22,7 +22,7 @@ COMMAND = (sys.executable, "-m", "healthctl.demo.training")
 EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "train_gpt.py"
 
 
-class Record:
+class LossRecorder:
     """Takes each step's loss on rank 0; a step lasts at least `step_seconds`."""
 
     def __init__(self, losses: Path | None, step_seconds: float) -> None:
@@ -41,7 +41,7 @@ class Record:
         self._began = time.monotonic()
 
 
-def example() -> ModuleType:
+def load_example() -> ModuleType:
     """The example, loaded from its file: it is no package of ours."""
     spec = importlib.util.spec_from_file_location("train_gpt", EXAMPLE)
     if spec is None or spec.loader is None:
@@ -61,9 +61,9 @@ def main() -> None:
     parser.add_argument("--losses", type=Path, help="append each step's loss here")
     options = parser.parse_args()
     os.environ["HEALTHD_CHECKPOINT_STEPS"] = options.every
-    train_gpt = example()
+    train_gpt = load_example()
     train_gpt.torch.set_num_threads(1)
-    record = Record(options.losses, options.step_seconds)
+    record = LossRecorder(options.losses, options.step_seconds)
     train_gpt.run_guarded_job(lambda job: train_gpt.train(job, options.steps, options.checkpoints, record))
 
 

@@ -9,8 +9,8 @@ from pathlib import Path
 from urllib.error import URLError
 from urllib.parse import urlsplit
 
-from healthctl.doctor.advice import Advice, absent, bad, good
-from healthctl.node_check.answer import NoAnswerError, ask
+from healthctl.doctor.diagnosis import Diagnosis, diagnose_absent, diagnose_bad, diagnose_good
+from healthctl.node_check.verdict_client import NoAnswerError, query_verdict
 from healthd.config import Config
 
 CONNECT_S = 5.0
@@ -22,55 +22,57 @@ IN_KUBERNETES = (
 )
 
 
-def daemon(config: Config, kubelet: Path = KUBELET) -> Iterator[Advice]:
+def check_daemon(config: Config, kubelet: Path = KUBELET) -> Iterator[Diagnosis]:
     """Does it run, and what does it say?"""
     socket = config.run_dir / "healthd.sock"
     try:
-        verdict = ask(str(socket), CONNECT_S)
+        verdict = query_verdict(str(socket), CONNECT_S)
     except NoAnswerError as error:
         todo = IN_KUBERNETES if kubelet.is_dir() else "systemctl start gpu-healthd, then systemctl status gpu-healthd"
-        yield bad("healthd", str(error), "nobody watches this node", todo)
+        yield diagnose_bad("healthd", str(error), "nobody watches this node", todo)
         return
     reasons = f": {'; '.join(verdict.reasons)}" if verdict.reasons else ""
     found = f"{verdict.node} is {verdict.health}{reasons}"
     if verdict.health in ("healthy", "degraded"):
-        yield good("healthd", found)
+        yield diagnose_good("healthd", found)
     else:
-        yield bad(
+        yield diagnose_bad(
             "healthd", found, "no work should be placed here", "healthctl node check, and docs/reference/healthd.md"
         )
 
 
-def centre(config: Config) -> Iterator[Advice]:
+def check_controller(config: Config) -> Iterator[Diagnosis]:
     """Can it be reached with what is configured?"""
     remediator = config.remediator
     if not remediator.url:
         why = "faults are found and shown here, but nobody cordons the node or tells the trainer"
-        yield absent("remediator", "none configured", why, "set remediator.url and remediator.token_file")
+        yield diagnose_absent("remediator", "none configured", why, "set remediator.url and remediator.token_file")
         return
-    yield _token(config)
-    yield _reached(remediator.url)
+    yield _check_token(config)
+    yield _check_connection(remediator.url)
 
 
-def _token(config: Config) -> Advice:
+def _check_token(config: Config) -> Diagnosis:
     path = config.remediator.token_file
     why = "the centre believes a node's report by its token"
     todo = f"'healthctl enroll', with a join secret; or an admin's 'healthctl token issue --node {config.node}'"
     if path is None:
-        return bad("token", "none configured", why, todo)
+        return diagnose_bad("token", "none configured", why, todo)
     try:
         mode = path.stat().st_mode
         empty = not path.read_text().strip()
     except OSError as error:
-        return bad("token", f"{path}: {error.strerror}", why, todo)
+        return diagnose_bad("token", f"{path}: {error.strerror}", why, todo)
     if empty:
-        return bad("token", f"{path} is empty", why, todo)
+        return diagnose_bad("token", f"{path} is empty", why, todo)
     if mode & (stat.S_IRWXG | stat.S_IRWXO):
-        return bad("token", f"{path} may be read by others ({stat.S_IMODE(mode):04o})", why, f"chmod 0400 {path}")
-    return good("token", str(path))
+        return diagnose_bad(
+            "token", f"{path} may be read by others ({stat.S_IMODE(mode):04o})", why, f"chmod 0400 {path}"
+        )
+    return diagnose_good("token", str(path))
 
 
-def _reached(url: str) -> Advice:
+def _check_connection(url: str) -> Diagnosis:
     where = urlsplit(url)
     kind = http.client.HTTPSConnection if where.scheme == "https" else http.client.HTTPConnection
     why = "without it nobody cordons the node or tells the trainer; healthd keeps what it finds until it is back"
@@ -79,7 +81,7 @@ def _reached(url: str) -> Advice:
         connection.connect()
         connection.close()
     except (OSError, URLError, http.client.HTTPException) as error:
-        return bad(
+        return diagnose_bad(
             "remediator", f"{url}: {error}", why, "is it running, is the name right, is the port open from here?"
         )
-    return good("remediator", f"{url} takes connections")
+    return diagnose_good("remediator", f"{url} takes connections")

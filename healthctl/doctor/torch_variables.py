@@ -22,14 +22,14 @@ WITHOUT_HEADER = {"TORCH_FR_DUMP_TEMP_FILE": "TORCH_FR_DUMP_TEMP_FILE"} | {
 }
 
 
-class Torch(NamedTuple):
+class TorchInstallation(NamedTuple):
     """An installed torch."""
 
     version: str
     reads: dict[str, str]  # each name it reads → the name it prefers
 
 
-def installed_torch() -> Torch | None:
+def installed_torch() -> TorchInstallation | None:
     """The torch that `python` would import here; None where there is none, or one without headers."""
     try:
         spec = importlib.util.find_spec("torch")
@@ -37,23 +37,23 @@ def installed_torch() -> Torch | None:
         return None
     if spec is None or not spec.submodule_search_locations:
         return None
-    return torch_at(Path(spec.submodule_search_locations[0]))
+    return read_torch_headers(Path(spec.submodule_search_locations[0]))
 
 
-def torch_at(root: Path) -> Torch | None:
+def read_torch_headers(root: Path) -> TorchInstallation | None:
     """The torch in this folder; None where its headers are not there or name nothing."""
     try:
         headers = [path.read_text(errors="replace") for path in sorted((root / _HEADERS).glob("*.hpp"))]
         version = _VERSION.search((root / "version.py").read_text(errors="replace"))
     except OSError:
         return None
-    reads = names_in("\n".join(headers))
+    reads = parse_variable_names("\n".join(headers))
     if not reads:
         return None
-    return Torch(version[1] if version else "of unknown version", {**WITHOUT_HEADER, **reads})
+    return TorchInstallation(version[1] if version else "of unknown version", {**WITHOUT_HEADER, **reads})
 
 
-def names_in(header: str) -> dict[str, str]:
+def parse_variable_names(header: str) -> dict[str, str]:
     """Each variable of a C++ header's name lists → the preferred name of its list.
 
     A name that stands first somewhere stays itself, whatever older list it also ends.

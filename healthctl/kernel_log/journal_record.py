@@ -14,7 +14,7 @@ _FIELD = re.compile(r"\s{0,8}(?P<name>[A-Z_][A-Z0-9_]{0,63})=(?P<value>.*)", re.
 _OF_PROCESSES = ("_PID", "_UID", "_COMM", "_EXE", "_CMDLINE", "_SYSTEMD_UNIT", "_SYSTEMD_CGROUP", "SYSLOG_PID")
 
 
-def of_json(line: str) -> Fields | None:
+def parse_json_record(line: str) -> Fields | None:
     """The fields of ``journalctl -o json``; None if the line is no such record."""
     try:
         found = msgspec.json.decode(line.encode(errors="backslashreplace"))
@@ -23,10 +23,10 @@ def of_json(line: str) -> Fields | None:
     return found if isinstance(found, dict) and "MESSAGE" in found else None
 
 
-def of_lines(lines: Sequence[str]) -> tuple[Fields, dict[int, str]]:
+def parse_record_lines(lines: Sequence[str]) -> tuple[Fields, dict[int, str]]:
     """The fields of a record that stands on many lines, and what each line of its message says."""
     if lines[0] == "{":
-        return _of_pretty(lines)
+        return _parse_pretty_json_record(lines)
     fields: dict[str, str] = {}
     spoken: dict[int, str] = {}
     speaking = binary = False
@@ -46,16 +46,16 @@ def of_lines(lines: Sequence[str]) -> tuple[Fields, dict[int, str]]:
     return fields, spoken
 
 
-def _of_pretty(lines: Sequence[str]) -> tuple[Fields, dict[int, str]]:
-    fields = of_json("\n".join(lines))
-    text = None if fields is None else message_of(fields)
+def _parse_pretty_json_record(lines: Sequence[str]) -> tuple[Fields, dict[int, str]]:
+    fields = parse_json_record("\n".join(lines))
+    text = None if fields is None else record_message(fields)
     if fields is None or text is None:
         return {}, {}
     begins = (number for number, line in enumerate(lines) if line.lstrip().startswith('"MESSAGE"'))
     return fields, dict.fromkeys(begins, text)
 
 
-def message_of(fields: Fields) -> str | None:
+def record_message(fields: Fields) -> str | None:
     """Its text. The journal shows one that is no clean UTF-8 as a list of bytes, and an overlong one as null."""
     message = fields.get("MESSAGE")
     if isinstance(message, str):
@@ -65,7 +65,7 @@ def message_of(fields: Fields) -> str | None:
     return None
 
 
-def is_kernels(fields: Fields) -> bool | None:
+def is_from_kernel(fields: Fields) -> bool | None:
     """Whether the kernel wrote it; None if no field says.
 
     The transport alone is no proof: what a process writes to ``/dev/kmsg`` comes the same way, as another facility.

@@ -9,15 +9,15 @@ from typing import NamedTuple
 
 from healthd.samples.beacons import Beacons
 from healthd.samples.rank_steps import RankSteps
-from healthd.trainer.directory import Directory, File, Look
-from healthd.trainer.owners import Claim, Claimants, claim_of, claimants_of
-from healthd.trainer.page import BeaconError
-from healthd.trainer.pages import SHORTAGES, BeaconView, Patience, remove
-from healthd.trainer.ring import Durations, durations
-from healthd.training.reading import StepReader
-from healthd.training.windows import StepWindows
-from vocabulary.surrogates import escape_surrogates
-from vocabulary.wire import RankStatus, StepWindow
+from healthd.trainer.beacons.beacon_directory import BeaconDirectory, DirectorySweep, PageFile
+from healthd.trainer.beacons.beacon_page import BeaconError
+from healthd.trainer.beacons.job_owners import JobClaim, JobClaimants, find_job_claimants, read_job_claim
+from healthd.trainer.beacons.page_reader import SHORTAGES, BeaconView, RetryBudget, remove_page_file
+from healthd.trainer.beacons.step_ring import StepDurations, summarize_durations
+from healthd.training.step_reader import StepReader
+from healthd.training.step_windows import StepWindows
+from vocabulary.messages.wire import RankStatus, StepWindow
+from vocabulary.text.surrogate_escapes import escape_surrogates
 
 DEAD_SHOWN_S = 600.0  # how long a dead rank is still reported
 KEPT_S = 24 * 3600.0  # how long a dead page lies there
@@ -30,31 +30,31 @@ WINDOW_S = 4.0  # as `report_window_s` of the thresholds
 SUMMARY_S = 5.0  # how old a summary of a rank's steps may be: parsing 64 of them costs more than reading the page
 
 
-class _Read(NamedTuple):
+class _PageRead(NamedTuple):
     rank: RankStatus
     steps: RankSteps
-    claim: Claim
+    claim: JobClaim
 
 
-class _Known(NamedTuple):
+class _CachedPage(NamedTuple):
     """What the last reading of a file brought: a rank, a problem, or both. `again_at`: when to read it anew."""
 
-    file: File
-    read: _Read | None
+    file: PageFile
+    read: _PageRead | None
     problem: str = ""
     again_at: float = AT_ONCE
-    took: tuple[float, Durations] = (0.0, Durations())
+    took: tuple[float, StepDurations] = (0.0, StepDurations())
 
 
-class _Settled:
+class _CachedPages:
     """The files that need no reading at this look."""
 
-    def __init__(self, known: Mapping[str, _Known], now: float) -> None:
+    def __init__(self, known: Mapping[str, _CachedPage], now: float) -> None:
         self._known = known
         self._now = now
 
     def __contains__(self, file: object) -> bool:
-        known = self._known.get(file.path) if isinstance(file, File) else None
+        known = self._known.get(file.path) if isinstance(file, PageFile) else None
         if known is None or known.file != file:
             return False
         return known.again_at == NEVER or 0 <= known.again_at - self._now <= BROKEN_AGAIN_S  # a clock may be set back
@@ -65,8 +65,8 @@ class BeaconCollector:
 
     def __init__(self, directory: Path, window_s: float = WINDOW_S) -> None:
         """Args: `directory`: of the pages; `window_s`: least seconds of a window of steps that the centre is told."""
-        self._directory = Directory(str(directory))
-        self._known: dict[str, _Known] = {}
+        self._directory = BeaconDirectory(str(directory))
+        self._known: dict[str, _CachedPage] = {}
         self._reader = StepReader()
         self._windows = StepWindows(window_s)
         self._late: dict[int, int] = {}  # by user: for how many looks
@@ -77,17 +77,17 @@ class BeaconCollector:
         What cannot be read for want of descriptors or memory stays as it was last read, and is named among the broken.
         """
         try:
-            look = self._directory.look(_Settled(self._known, now))
+            look = self._directory.look(_CachedPages(self._known, now))
         except OSError as error:
             if error.errno not in SHORTAGES:
                 return Beacons(now, (), {"directory": str(error)})
-            self._known = {path: _without_news(known) for path, known in self._known.items()}
+            self._known = {path: _drop_reported_steps(known) for path, known in self._known.items()}
             return self._sample(now, {"directory": f"cannot be read now: {error.strerror}; ranks are as last read"})
         self._reader.begin_look(len({file.uid for file in look.due}))
-        patience = Patience()
+        patience = RetryBudget()
         read = {file.path: known for file in look.due if (known := self._look_at(file, patience, now)) is not None}
         stay = {*look.names} - {file.path for file in look.due}
-        kept = {path: _without_news(known) for path, known in self._known.items() if path in stay}
+        kept = {path: _drop_reported_steps(known) for path, known in self._known.items() if path in stay}
         self._known = kept | read
         self._reader.end_look()
         self._windows.end_look()
@@ -96,8 +96,8 @@ class BeaconCollector:
 
     def _sample(self, now: float, broken: dict[str, str]) -> Beacons:
         found = [known.read for _, known in sorted(self._known.items()) if known.read is not None]
-        claimants = claimants_of(each.claim for each in found)
-        shown = _some_of_each_user([each for each in found if _counts(each, claimants, now)])
+        claimants = find_job_claimants(each.claim for each in found)
+        shown = _limit_pages_by_user([each for each in found if _is_relevant_page(each, claimants, now)])
         return Beacons(
             now,
             tuple(each.rank for each in shown),
@@ -106,7 +106,7 @@ class BeaconCollector:
             {job: claimed.told for job, claimed in claimants.items() if claimed.disputed},
         )
 
-    def _look_at(self, file: File, patience: Patience, now: float) -> _Known | None:
+    def _look_at(self, file: PageFile, patience: RetryBudget, now: float) -> _CachedPage | None:
         before = self._known.get(file.path)
         try:
             view = patience.read(file)
@@ -115,25 +115,27 @@ class BeaconCollector:
         except (BeaconError, OSError) as error:
             if before is not None and isinstance(error, OSError) and error.errno in SHORTAGES:
                 problem = f"cannot be read now: {error.strerror}; the rank is as last read"
-                return _without_news(before)._replace(problem=problem, again_at=AT_ONCE)
-            return _Known(file, None, str(error), now + BROKEN_AGAIN_S)
+                return _drop_reported_steps(before)._replace(problem=problem, again_at=AT_ONCE)
+            return _CachedPage(file, None, str(error), now + BROKEN_AGAIN_S)
         if "state" in view.damaged:
             last = before.read if before is not None else None
-            same = last is not None and last.claim == claim_of(view)
+            same = last is not None and last.claim == read_job_claim(view)
             again_at = AT_ONCE if view.alive else now + BROKEN_AGAIN_S
-            return _Known(file, last if same else None, view.problem, again_at)
+            return _CachedPage(file, last if same else None, view.problem, again_at)
         took = self._summary(before, file, view, now)
         steps = self._reader.take(view.identity, view.state, view.ring, alive=view.alive, user=view.uid)
-        read = _Read(_rank(view, took[1], self._windows.take(steps)), steps, claim_of(view))
-        return _Known(file, read, view.problem, AT_ONCE if view.alive else NEVER, took)
+        read = _PageRead(_make_rank_status(view, took[1], self._windows.take(steps)), steps, read_job_claim(view))
+        return _CachedPage(file, read, view.problem, AT_ONCE if view.alive else NEVER, took)
 
-    def _summary(self, before: _Known | None, file: File, view: BeaconView, now: float) -> tuple[float, Durations]:
+    def _summary(
+        self, before: _CachedPage | None, file: PageFile, view: BeaconView, now: float
+    ) -> tuple[float, StepDurations]:
         same = before is not None and before.read is not None and before.file.inode == file.inode
         if before is not None and same and view.alive and 0 <= now - before.took[0] < SUMMARY_S:
             return before.took
-        return now, durations(view.steps(STEPS_SUMMARISED))
+        return now, summarize_durations(view.steps(STEPS_SUMMARISED))
 
-    def _broken(self, look: Look) -> dict[str, str]:
+    def _broken(self, look: DirectorySweep) -> dict[str, str]:
         """By file name, of each user the first; one with more files than are looked at is told of under his number."""
         wrong = sorted((known.file.uid, path, known.problem) for path, known in self._known.items() if known.problem)
         broken: dict[str, str] = {}
@@ -148,30 +150,30 @@ class BeaconCollector:
                 )
         return broken
 
-    def _clean(self, look: Look, now: float) -> None:
+    def _clean(self, look: DirectorySweep, now: float) -> None:
         """Delete what has been of no use for a day."""
         for file in look.asides:
-            if _changed(file) < now - KEPT_S:
-                remove(file)
+            if _modification_time(file) < now - KEPT_S:
+                remove_page_file(file)
         for file in look.settled:
             known = self._known[file.path]
-            last = known.read.rank.at if known.read is not None else _changed(file)
+            last = known.read.rank.at if known.read is not None else _modification_time(file)
             if last < now - KEPT_S and not (known.read is not None and known.read.rank.alive):
-                remove(file)
+                remove_page_file(file)
 
 
-def _changed(file: File) -> float:
+def _modification_time(file: PageFile) -> float:
     return file.changed_ns / 1e9
 
 
-def _without_news(known: _Known) -> _Known:
+def _drop_reported_steps(known: _CachedPage) -> _CachedPage:
     """Its steps have been told."""
     if known.read is None or not known.read.steps.new:
         return known
     return known._replace(read=known.read._replace(steps=known.read.steps._replace(new=())))
 
 
-def _counts(read: _Read, claimants: Mapping[str, Claimants], now: float) -> bool:
+def _is_relevant_page(read: _PageRead, claimants: Mapping[str, JobClaimants], now: float) -> bool:
     """Whether a page is no old one, nor one that claims another user's job, as far as the scheduler tells."""
     claimed = claimants.get(read.claim.job)
     if claimed is not None and claimed.strangers and read.claim.uid not in claimed.users:
@@ -179,9 +181,9 @@ def _counts(read: _Read, claimants: Mapping[str, Claimants], now: float) -> bool
     return read.rank.alive or now - read.rank.at < DEAD_SHOWN_S
 
 
-def _some_of_each_user(found: list[_Read]) -> list[_Read]:
+def _limit_pages_by_user(found: list[_PageRead]) -> list[_PageRead]:
     """In their order; of a user with more than any has, those that live, then the newest."""
-    by_user: dict[int, list[_Read]] = {}
+    by_user: dict[int, list[_PageRead]] = {}
     for each in found:
         by_user.setdefault(each.claim.uid, []).append(each)
     if all(len(of_user) <= SHOWN_PER_USER for of_user in by_user.values()):
@@ -193,7 +195,7 @@ def _some_of_each_user(found: list[_Read]) -> list[_Read]:
     return [each for each in found if each.claim.path in kept]
 
 
-def _rank(view: BeaconView, took: Durations, windows: tuple[StepWindow, ...]) -> RankStatus:
+def _make_rank_status(view: BeaconView, took: StepDurations, windows: tuple[StepWindow, ...]) -> RankStatus:
     identity, last = view.identity, view.steps(1)
     return RankStatus(
         job=identity.job,

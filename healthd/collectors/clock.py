@@ -5,14 +5,14 @@ chrony, ntpd and systemd-timesyncd all tell the kernel; so this needs to know no
 
 from __future__ import annotations
 
-from healthd.machine import Machine, Options
+from healthd.collectors.machine_access import MachineAccess, Options
 from healthd.samples.clock import ClockSample
 
 UNSYNCHRONIZED = 0x40  # STA_UNSYNC of the status word
 CLOCK_ERROR = 5  # TIME_ERROR, the call's result
 
 
-def read(machine: Machine, options: Options) -> ClockSample:  # noqa: ARG001 - every collector takes options
+def read_clock(machine: MachineAccess, options: Options) -> ClockSample:  # noqa: ARG001 - every collector takes options
     """The kernel's own judgement.
 
     Raises:

@@ -8,8 +8,8 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from healthd.machine import Absent, Machine, Options
-from healthd.samples.dcgm import DcgmSample, Incident, Profile
+from healthd.collectors.machine_access import MachineAccess, Options, SourceAbsent
+from healthd.samples.dcgm import DcgmIncident, DcgmProfile, DcgmSample
 
 EXPORTER = "127.0.0.1:9400"
 DEADLINE_S = 8.0
@@ -27,36 +27,36 @@ INDEX_DIGITS_MAX = 9
 _NOT_WATCHED = "watches not enabled"
 
 
-def read(machine: Machine, options: Options) -> DcgmSample:
+def read_dcgm(machine: MachineAccess, options: Options) -> DcgmSample:
     """The host engine's word; without one, the exporter's (option `exporter`, HOST:PORT).
 
     Raises:
         Absent: neither is here.
     """
     try:
-        return _host_engine(machine, profile="yes" in options.get("profile", ()))
-    except Absent as absent:
+        return _read_host_engine(machine, profile="yes" in options.get("profile", ()))
+    except SourceAbsent as absent:
         address = (*options.get("exporter", ()), EXPORTER)[0]
         page = machine.http_page(address, "/metrics", DEADLINE_S)
         if page is None:
-            raise Absent(f"{absent}; and no dcgm-exporter at {address}") from None
-        return DcgmSample(address, False, (), parse_page(page))
+            raise SourceAbsent(f"{absent}; and no dcgm-exporter at {address}") from None
+        return DcgmSample(address, False, (), parse_exporter_page(page))
 
 
-def _host_engine(machine: Machine, *, profile: bool) -> DcgmSample:
+def _read_host_engine(machine: MachineAccess, *, profile: bool) -> DcgmSample:
     code, output = machine.run(["dcgmi", "health", "--check", "--json"], DEADLINE_S)
     watched = code == 0
     if not watched and _NOT_WATCHED not in output:
-        raise Absent(f"dcgmi: {(output.strip().splitlines() or ['no host engine answers'])[0][:TEXT_CHARS_MAX]}")
-    profiles: tuple[Profile, ...] = ()
+        raise SourceAbsent(f"dcgmi: {(output.strip().splitlines() or ['no host engine answers'])[0][:TEXT_CHARS_MAX]}")
+    profiles: tuple[DcgmProfile, ...] = ()
     if profile:
         fields = ",".join(map(str, FIELDS))
         code, table = machine.run(["dcgmi", "dmon", "-e", fields, "-c", "1", "-d", "100"], DEADLINE_S)
-        profiles = parse_table(table) if code == 0 else ()
-    return DcgmSample("dcgmi", watched, parse_health(output) if watched else (), profiles)
+        profiles = parse_dmon_table(table) if code == 0 else ()
+    return DcgmSample("dcgmi", watched, parse_dcgm_health(output) if watched else (), profiles)
 
 
-def parse_health(text: str) -> tuple[Incident, ...]:
+def parse_dcgm_health(text: str) -> tuple[DcgmIncident, ...]:
     """The JSON of `dcgmi health --check` (DCGM, dcgmi/Health.cpp): group → entity → Errors → system → value and words.
 
     Raises:
@@ -67,25 +67,25 @@ def parse_health(text: str) -> tuple[Incident, ...]:
     except RecursionError:
         raise ValueError("nested too deep") from None
     found = []
-    for group, entities in _members(document, "body"):
-        for number, entity in _children(entities):
-            for system, error in _children(dict(_children(entity)).get("Errors")):
+    for group, entities in _list_members(document, "body"):
+        for number, entity in _list_children(entities):
+            for system, error in _list_children(dict(_list_children(entity)).get("Errors")):
                 words = error.get("overflow") if isinstance(error, dict) else None
                 text = " ".join(map(str, words)) if isinstance(words, list) else ""
                 health = str(error.get("value", "")) if isinstance(error, dict) else str(error)
-                found.append(Incident(f"{group} {number}", system, health, text[:TEXT_CHARS_MAX]))
+                found.append(DcgmIncident(f"{group} {number}", system, health, text[:TEXT_CHARS_MAX]))
     return tuple(found[:INCIDENTS_MAX])
 
 
-def parse_table(text: str) -> tuple[Profile, ...]:
+def parse_dmon_table(text: str) -> tuple[DcgmProfile, ...]:
     """The rows of `dcgmi dmon`: ``GPU 0  0.93  0.41 …``, one column a field in the order asked for; N/A is unknown."""
     rows = [
         words for line in text.splitlines() if (words := line.split())[:1] == ["GPU"] and len(words) == 2 + len(FIELDS)
     ]
-    return tuple(Profile(int(words[1]), *map(_number, words[2:])) for words in rows if _is_index(words[1]))
+    return tuple(DcgmProfile(int(words[1]), *map(_parse_number, words[2:])) for words in rows if _is_index(words[1]))
 
 
-def parse_page(text: str) -> tuple[Profile, ...]:
+def parse_exporter_page(text: str) -> tuple[DcgmProfile, ...]:
     """A dcgm-exporter's page: ``NAME{gpu="0",…} value``."""
     values: dict[int, dict[str, float | None]] = {}
     for line in text.splitlines():
@@ -95,24 +95,24 @@ def parse_page(text: str) -> tuple[Profile, ...]:
         labels, _, value = rest.rpartition("}")
         gpu = labels.partition('gpu="')[2].partition('"')[0]
         if _is_index(gpu):
-            values.setdefault(int(gpu), {})[name] = _number(value.split()[0] if value.split() else "")
-    return tuple(Profile(gpu, *(known.get(name) for name in NAMES)) for gpu, known in sorted(values.items()))
+            values.setdefault(int(gpu), {})[name] = _parse_number(value.split()[0] if value.split() else "")
+    return tuple(DcgmProfile(gpu, *(known.get(name) for name in NAMES)) for gpu, known in sorted(values.items()))
 
 
 def _is_index(word: str) -> bool:
     return word.isdecimal() and len(word) <= INDEX_DIGITS_MAX
 
 
-def _children(node: Any) -> list[tuple[str, Any]]:
-    return _members(node, "children")
+def _list_children(node: Any) -> list[tuple[str, Any]]:
+    return _list_members(node, "children")
 
 
-def _members(node: Any, key: str) -> list[tuple[str, Any]]:
+def _list_members(node: Any, key: str) -> list[tuple[str, Any]]:
     members = node.get(key) if isinstance(node, dict) else None
     return list(members.items()) if isinstance(members, dict) else []
 
 
-def _number(word: str) -> float | None:
+def _parse_number(word: str) -> float | None:
     try:
         value = float(word)
     except ValueError:

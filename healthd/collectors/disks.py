@@ -5,8 +5,8 @@ File systems over the network are a source of their own, since those may hang.
 
 from __future__ import annotations
 
-from healthd.machine import Machine, Options
-from healthd.mounts import Mount, read_mounts
+from healthd.collectors.machine_access import MachineAccess, Options
+from healthd.collectors.mount_table import Mount, read_mounts
 from healthd.samples.disks import Disk, DisksSample
 
 LOCAL = frozenset({"ext2", "ext3", "ext4", "xfs", "btrfs", "f2fs", "zfs", "vfat"})
@@ -15,7 +15,7 @@ WHERE_VOLATILE_COUNTS = frozenset({"/", "/tmp", "/dev/shm"})  # noqa: S108 - a f
 MOUNTS_MAX = 64
 
 
-def read(machine: Machine, options: Options) -> DisksSample:  # noqa: ARG001 - every collector takes options
+def read_disks(machine: MachineAccess, options: Options) -> DisksSample:  # noqa: ARG001 - every collector takes options
     """Every local file system that holds data, each device once: bind mounts show the same one again.
 
     Raises:
@@ -24,16 +24,16 @@ def read(machine: Machine, options: Options) -> DisksSample:  # noqa: ARG001 - e
     found: dict[str, Disk] = {}
     for mount in read_mounts(machine):
         key = mount.point if mount.type in VOLATILE else mount.device
-        if _counts(mount) and key not in found and len(found) < MOUNTS_MAX:
-            found[key] = _disk(machine, mount)
+        if _is_data_mount(mount) and key not in found and len(found) < MOUNTS_MAX:
+            found[key] = _read_disk(machine, mount)
     return DisksSample(tuple(found.values()))
 
 
-def _counts(mount: Mount) -> bool:
+def _is_data_mount(mount: Mount) -> bool:
     return mount.type in LOCAL or (mount.type in VOLATILE and mount.point in WHERE_VOLATILE_COUNTS)
 
 
-def _disk(machine: Machine, mount: Mount) -> Disk:
+def _read_disk(machine: MachineAccess, mount: Mount) -> Disk:
     space = machine.space(mount.point)
     return Disk(
         mount=mount.point,

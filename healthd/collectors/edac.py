@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from healthd.machine import Absent, Machine, Options
+from healthd.collectors.machine_access import MachineAccess, Options, SourceAbsent
 from healthd.samples.edac import Dimm, EdacSample
 
 _WHERE = "/sys/devices/system/edac/mc"
 
 
-def read(machine: Machine, options: Options) -> EdacSample:  # noqa: ARG001 - every collector takes options
+def read_edac(machine: MachineAccess, options: Options) -> EdacSample:  # noqa: ARG001 - every collector takes options
     """Every module, and what no module could be named for (kernel Documentation/driver-api/edac.rst).
 
     Raises:
@@ -16,11 +16,11 @@ def read(machine: Machine, options: Options) -> EdacSample:  # noqa: ARG001 - ev
     """
     controllers = [name for name in machine.names(_WHERE) if name.startswith("mc") and name[2:].isdecimal()]
     if not controllers:
-        raise Absent(f"no controller below {_WHERE}: no ECC memory, or no EDAC driver for this chipset")
-    return EdacSample(tuple(dimm for name in controllers for dimm in _dimms(machine, name)))
+        raise SourceAbsent(f"no controller below {_WHERE}: no ECC memory, or no EDAC driver for this chipset")
+    return EdacSample(tuple(dimm for name in controllers for dimm in _read_dimms(machine, name)))
 
 
-def _dimms(machine: Machine, controller: str) -> list[Dimm]:
+def _read_dimms(machine: MachineAccess, controller: str) -> list[Dimm]:
     where = f"{_WHERE}/{controller}"
     found = [
         Dimm(

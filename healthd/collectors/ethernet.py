@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from healthd.machine import Absent, Machine, Options
-from healthd.samples.ethernet import EthernetSample, Interface
+from healthd.collectors.machine_access import MachineAccess, Options, SourceAbsent
+from healthd.samples.ethernet import EthernetInterface, EthernetSample
 
 _WHERE = "/sys/class/net"
 _ETHERNET = 1  # ARPHRD_ETHER; InfiniBand's interfaces have 32
 
 
-def read(machine: Machine, options: Options) -> EthernetSample:  # noqa: ARG001 - every collector takes options
+def read_ethernet(machine: MachineAccess, options: Options) -> EthernetSample:  # noqa: ARG001 - every collector takes options
     """Every Ethernet interface (kernel Documentation/ABI/testing/sysfs-class-net).
 
     Raises:
@@ -21,14 +21,14 @@ def read(machine: Machine, options: Options) -> EthernetSample:  # noqa: ARG001 
         if machine.exists(f"{_WHERE}/{name}/device") and machine.number(f"{_WHERE}/{name}/type") == _ETHERNET
     ]
     if not names:
-        raise Absent(f"no interface with a device below {_WHERE}")
-    return EthernetSample(tuple(_interface(machine, name) for name in names))
+        raise SourceAbsent(f"no interface with a device below {_WHERE}")
+    return EthernetSample(tuple(_read_interface(machine, name) for name in names))
 
 
-def _interface(machine: Machine, name: str) -> Interface:
+def _read_interface(machine: MachineAccess, name: str) -> EthernetInterface:
     where = f"{_WHERE}/{name}"
     speed = machine.number(f"{where}/speed")  # -1, or an error, while the link is down
-    return Interface(
+    return EthernetInterface(
         name=name,
         pci=(machine.target(f"{where}/device") or "").rpartition("/")[2],
         state=machine.text(f"{where}/operstate") or "",

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 
-from healthd.machine import Absent, Machine, Options
+from healthd.collectors.machine_access import MachineAccess, Options, SourceAbsent
 from healthd.samples.fabric_manager import FabricManagerSample, SwitchError
-from vocabulary.fabric_manager_line import SWITCH_ERROR
+from vocabulary.driver_log.fabric_manager_line import SWITCH_ERROR
 
 LOG = "/var/log/fabricmanager.log"
 TAIL_BYTES = 1 << 16
@@ -15,7 +15,7 @@ TEXT_CHARS_MAX = 200
 _ERROR = re.compile(r"\[(?P<stamp>[^\]]{8,40})\]\s{1,4}\[(?:ERROR|CRITICAL|FATAL)\]")
 
 
-def read(machine: Machine, options: Options) -> FabricManagerSample:
+def read_fabric_manager(machine: MachineAccess, options: Options) -> FabricManagerSample:
     """The errors among its last lines.
 
     Raises:
@@ -24,11 +24,11 @@ def read(machine: Machine, options: Options) -> FabricManagerSample:
     path = (*options.get("path", ()), LOG)[0]
     text = machine.tail(path, TAIL_BYTES)
     if text is None:
-        raise Absent(f"no {path}: no NVSwitches, or the fabric manager logs elsewhere")
-    return parse(text)
+        raise SourceAbsent(f"no {path}: no NVSwitches, or the fabric manager logs elsewhere")
+    return parse_fabric_manager_log(text)
 
 
-def parse(text: str) -> FabricManagerSample:
+def parse_fabric_manager_log(text: str) -> FabricManagerSample:
     """Lines ``[Mar 04 2025 12:00:00] [ERROR] [tid 7] detected NVSwitch fatal error 20034 on fid 0 on NVSwitch pci …``."""
     errors = []
     lines = 0

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from healthd.machine import Absent, Machine, Options
+from healthd.collectors.machine_access import MachineAccess, Options, SourceAbsent
 from healthd.samples.infiniband import IbPort, InfinibandSample
 
 _WHERE = "/sys/class/infiniband"
 
 
-def read(machine: Machine, options: Options) -> InfinibandSample:
+def read_infiniband(machine: MachineAccess, options: Options) -> InfinibandSample:
     """Every port of every adapter (kernel Documentation/ABI/stable/sysfs-class-infiniband).
 
     Raises:
@@ -16,14 +16,14 @@ def read(machine: Machine, options: Options) -> InfinibandSample:
     """
     devices = machine.names(_WHERE)
     if not devices:
-        raise Absent(f"no adapter below {_WHERE}")
+        raise SourceAbsent(f"no adapter below {_WHERE}")
     ports = tuple(
-        _port(machine, device, port) for device in devices for port in machine.names(f"{_WHERE}/{device}/ports")
+        _read_port(machine, device, port) for device in devices for port in machine.names(f"{_WHERE}/{device}/ports")
     )
-    return InfinibandSample(ports, expectations(options.get("expected", ())))
+    return InfinibandSample(ports, parse_expected_rates(options.get("expected", ())))
 
 
-def expectations(words: object) -> dict[str, float]:
+def parse_expected_rates(words: object) -> dict[str, float]:
     """``mlx5_0:400`` → 400 Gb/s on that device.
 
     Raises:
@@ -38,7 +38,7 @@ def expectations(words: object) -> dict[str, float]:
     return found
 
 
-def rate_gbps(text: str) -> float | None:
+def parse_rate_gbps(text: str) -> float | None:
     """``400 Gb/sec (4X NDR)`` → 400."""
     try:
         return float(text.split(" ", 1)[0])
@@ -46,7 +46,7 @@ def rate_gbps(text: str) -> float | None:
         return None
 
 
-def _port(machine: Machine, device: str, port: str) -> IbPort:
+def _read_port(machine: MachineAccess, device: str, port: str) -> IbPort:
     where = f"{_WHERE}/{device}/ports/{port}"
 
     def word(name: str) -> str:
@@ -62,7 +62,7 @@ def _port(machine: Machine, device: str, port: str) -> IbPort:
         link_layer=machine.text(f"{where}/link_layer") or "",
         state=word("state"),
         physical=word("phys_state"),
-        rate_gbps=rate_gbps(machine.text(f"{where}/rate") or ""),
+        rate_gbps=parse_rate_gbps(machine.text(f"{where}/rate") or ""),
         firmware=machine.text(f"{_WHERE}/{device}/fw_ver") or "",
         board=machine.text(f"{_WHERE}/{device}/board_id") or "",
         pci=(machine.target(f"{_WHERE}/{device}/device") or "").rpartition("/")[2],

@@ -5,8 +5,8 @@ A server that is gone blocks whoever asks, beyond the reach of SIGKILL: such a p
 
 from __future__ import annotations
 
-from healthd.machine import Absent, Machine, Options
-from healthd.mounts import read_mounts
+from healthd.collectors.machine_access import MachineAccess, Options, SourceAbsent
+from healthd.collectors.mount_table import read_mounts
 from healthd.samples.network_mounts import NetworkMount, NetworkMountsSample
 
 TYPES = frozenset(
@@ -17,7 +17,7 @@ MOUNTS_MAX = 32
 DEADLINE_S = 8.0  # for all of them together, so that several dead ones do not look like a dead source
 
 
-def read(machine: Machine, options: Options) -> NetworkMountsSample:  # noqa: ARG001 - every collector takes options
+def read_network_mounts(machine: MachineAccess, options: Options) -> NetworkMountsSample:  # noqa: ARG001 - every collector takes options
     """Every mount over the network.
 
     Raises:
@@ -25,7 +25,7 @@ def read(machine: Machine, options: Options) -> NetworkMountsSample:  # noqa: AR
     """
     mounts = {mount.point: mount for mount in read_mounts(machine) if mount.type in TYPES}
     if not mounts:
-        raise Absent("nothing is mounted over the network")
+        raise SourceAbsent("nothing is mounted over the network")
     asked = list(mounts.values())[:MOUNTS_MAX]
     troubles = machine.answers([mount.point for mount in asked], DEADLINE_S)
     return NetworkMountsSample(

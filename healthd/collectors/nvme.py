@@ -10,7 +10,7 @@ import fcntl
 import os
 import struct
 
-from healthd.machine import Absent, Machine, Options
+from healthd.collectors.machine_access import MachineAccess, Options, SourceAbsent
 from healthd.samples.nvme import NvmeDisk, NvmeHealth, NvmeSample
 
 _WHERE = "/sys/class/nvme"
@@ -22,7 +22,7 @@ _DEADLINE_MS = 2000
 _KELVIN = 273
 
 
-def read(machine: Machine, options: Options) -> NvmeSample:  # noqa: ARG001 - every collector takes options
+def read_nvme(machine: MachineAccess, options: Options) -> NvmeSample:  # noqa: ARG001 - every collector takes options
     """Every controller; its health where it may be asked.
 
     Raises:
@@ -30,21 +30,21 @@ def read(machine: Machine, options: Options) -> NvmeSample:  # noqa: ARG001 - ev
     """
     names = [name for name in machine.names(_WHERE) if machine.exists(f"{_WHERE}/{name}/state")]
     if not names:
-        raise Absent(f"no controller below {_WHERE}")
-    return NvmeSample(tuple(_disk(machine, name) for name in names))
+        raise SourceAbsent(f"no controller below {_WHERE}")
+    return NvmeSample(tuple(_read_nvme_disk(machine, name) for name in names))
 
 
-def _disk(machine: Machine, name: str) -> NvmeDisk:
+def _read_nvme_disk(machine: MachineAccess, name: str) -> NvmeDisk:
     words = {
         key: machine.text(f"{_WHERE}/{name}/{key}") or "" for key in ("address", "model", "serial", "firmware_rev")
     }
     state = machine.text(f"{_WHERE}/{name}/state") or ""
-    log = _health_log(machine.path(f"/dev/{name}")) if state == "live" else None
+    log = _read_health_log(machine.path(f"/dev/{name}")) if state == "live" else None
     disk = NvmeDisk(name, words["address"], words["model"], words["serial"], words["firmware_rev"], state)
-    return disk._replace(**parse(log)._asdict()) if log else disk
+    return disk._replace(**parse_health_log(log)._asdict()) if log else disk
 
 
-def parse(log: bytes) -> NvmeHealth:
+def parse_health_log(log: bytes) -> NvmeHealth:
     """The first bytes of the log page; all numbers little-endian.
 
     Raises:
@@ -58,17 +58,17 @@ def parse(log: bytes) -> NvmeHealth:
         spare_percent=log[3],
         spare_percent_min=log[4],
         used_percent=log[5],
-        unsafe_shutdowns=_count(log[144:160]),
-        media_errors=_count(log[160:176]),
+        unsafe_shutdowns=_decode_counter(log[144:160]),
+        media_errors=_decode_counter(log[160:176]),
     )
 
 
-def _count(octets: bytes) -> int:
+def _decode_counter(octets: bytes) -> int:
     """Sixteen bytes hold more than anybody counts; a message holds eight."""
     return min(int.from_bytes(octets, "little"), (1 << 63) - 1)
 
 
-def _health_log(device: str) -> bytes | None:
+def _read_health_log(device: str) -> bytes | None:
     """None if the controller cannot be asked."""
     buffer = ctypes.create_string_buffer(LOG_BYTES)
     words = (LOG_BYTES // 4 - 1) << 16 | _HEALTH

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from healthd.machine import Absent, Machine, Options
-from healthd.samples.pcie import Hop, PcieSample
+from healthd.collectors.machine_access import MachineAccess, Options, SourceAbsent
+from healthd.samples.pcie import PcieHop, PcieSample
 
 _WHERE = "/sys/bus/pci/devices"
 _NVIDIA, _MELLANOX = 0x10DE, 0x15B3
@@ -20,7 +20,7 @@ DEVICES_MAX = 256
 _ERRORS = (("correctable", "COR"), ("nonfatal", "NONFATAL"), ("fatal", "FATAL"))
 
 
-def read(machine: Machine, options: Options) -> PcieSample:  # noqa: ARG001 - every collector takes options
+def read_pcie(machine: MachineAccess, options: Options) -> PcieSample:  # noqa: ARG001 - every collector takes options
     """GPUs, NVSwitches, network adapters, NVMe disks, and every bridge above them.
 
     Raises:
@@ -29,18 +29,18 @@ def read(machine: Machine, options: Options) -> PcieSample:  # noqa: ARG001 - ev
     paths: list[tuple[str, ...]] = []
     kinds: dict[str, str] = {}
     for address in machine.names(_WHERE)[: 16 * DEVICES_MAX]:
-        kind = _kind(machine, address)
-        path = _path(machine, address) if kind else ()
+        kind = _classify_device(machine, address)
+        path = _read_bus_path(machine, address) if kind else ()
         if path and len(paths) < DEVICES_MAX:
             paths.append(path)
             kinds[address] = kind
     if not paths:
-        raise Absent(f"no GPU, NVSwitch, network adapter or NVMe disk below {_WHERE}")
-    hops = {address: _hop(machine, address, kinds.get(address, "bridge")) for path in paths for address in path}
+        raise SourceAbsent(f"no GPU, NVSwitch, network adapter or NVMe disk below {_WHERE}")
+    hops = {address: _read_hop(machine, address, kinds.get(address, "bridge")) for path in paths for address in path}
     return PcieSample(tuple(hops.values()), tuple(paths))
 
 
-def total(text: str, name: str) -> int | None:
+def parse_aer_total(text: str, name: str) -> int | None:
     """The line ``TOTAL_ERR_NAME 7`` of an aer_dev_* file (kernel Documentation/ABI/testing/sysfs-bus-pci-devices-aer)."""
     for line in text.splitlines():
         word, _, value = line.partition(" ")
@@ -49,7 +49,7 @@ def total(text: str, name: str) -> int | None:
     return None
 
 
-def speed_gts(text: str) -> float | None:
+def parse_link_speed(text: str) -> float | None:
     """``32.0 GT/s PCIe`` → 32.0; "Unknown" is unknown."""
     try:
         return float(text.split(" ", 1)[0])
@@ -57,7 +57,7 @@ def speed_gts(text: str) -> float | None:
         return None
 
 
-def _kind(machine: Machine, address: str) -> str:
+def _classify_device(machine: MachineAccess, address: str) -> str:
     vendor, code = machine.number(f"{_WHERE}/{address}/vendor"), machine.number(f"{_WHERE}/{address}/class")
     if vendor is None or code is None:
         return ""
@@ -67,28 +67,28 @@ def _kind(machine: Machine, address: str) -> str:
     return kind
 
 
-def _driver(machine: Machine, address: str) -> str:
+def _read_driver(machine: MachineAccess, address: str) -> str:
     return (machine.target(f"{_WHERE}/{address}/driver") or "").rpartition("/")[2]
 
 
-def _path(machine: Machine, address: str) -> tuple[str, ...]:
+def _read_bus_path(machine: MachineAccess, address: str) -> tuple[str, ...]:
     """``/sys/devices/pci0000:00/0000:00:01.0/0000:01:00.0`` → both addresses."""
     real = machine.target(f"{_WHERE}/{address}") or ""
     return tuple(part for part in real.split("/") if part.count(":") == 2)
 
 
-def _hop(machine: Machine, address: str, kind: str) -> Hop:
+def _read_hop(machine: MachineAccess, address: str, kind: str) -> PcieHop:
     where = f"{_WHERE}/{address}"
-    counts = [total(machine.text(f"{where}/aer_dev_{name}") or "", word) for name, word in _ERRORS]
-    return Hop(
+    counts = [parse_aer_total(machine.text(f"{where}/aer_dev_{name}") or "", word) for name, word in _ERRORS]
+    return PcieHop(
         pci=address,
         kind=kind,
         width=machine.number(f"{where}/current_link_width") or None,  # 0: there is no link
         width_max=machine.number(f"{where}/max_link_width") or None,
-        speed_gts=speed_gts(machine.text(f"{where}/current_link_speed") or ""),
-        speed_max_gts=speed_gts(machine.text(f"{where}/max_link_speed") or ""),
+        speed_gts=parse_link_speed(machine.text(f"{where}/current_link_speed") or ""),
+        speed_max_gts=parse_link_speed(machine.text(f"{where}/max_link_speed") or ""),
         corrected=counts[0],
         nonfatal=counts[1],
         fatal=counts[2],
-        driver=_driver(machine, address) if kind == "gpu" else "",
+        driver=_read_driver(machine, address) if kind == "gpu" else "",
     )

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from healthd.machine import Absent, Machine, Options
-from healthd.samples.processes import ProcessesSample, Stuck
+from healthd.collectors.machine_access import MachineAccess, Options, SourceAbsent
+from healthd.samples.processes import ProcessesSample, StuckProcess
 
 STUCK_MAX = 100
 
 
-def read(machine: Machine, options: Options) -> ProcessesSample:  # noqa: ARG001 - every collector takes options
+def read_processes(machine: MachineAccess, options: Options) -> ProcessesSample:  # noqa: ARG001 - every collector takes options
     """All processes.
 
     Raises:
@@ -16,11 +16,11 @@ def read(machine: Machine, options: Options) -> ProcessesSample:  # noqa: ARG001
     """
     pids = [name for name in machine.names("/proc") if name.isdecimal()]
     if not pids:
-        raise Absent("no processes below /proc")
+        raise SourceAbsent("no processes below /proc")
     total, counts = 0, {"D": 0, "Z": 0}
-    stuck: list[Stuck] = []
+    stuck: list[StuckProcess] = []
     for pid in pids:
-        process = parse(machine.text(f"/proc/{pid}/stat") or "")
+        process = parse_stat_line(machine.text(f"/proc/{pid}/stat") or "")
         if process is None:
             continue  # it has ended
         total += 1
@@ -31,11 +31,11 @@ def read(machine: Machine, options: Options) -> ProcessesSample:  # noqa: ARG001
     return ProcessesSample(total, counts["D"], counts["Z"], tuple(stuck))
 
 
-def parse(line: str) -> Stuck | None:
+def parse_stat_line(line: str) -> StuckProcess | None:
     """``pid (name) state …``, where the name may hold anything (proc_pid_stat(5)); None if it is not whole."""
     head, closed, rest = line.rpartition(")")
     pid, _, name = head.partition(" (")
     fields = rest.split()
     if not closed or not pid.isdecimal() or len(fields) < 20 or not fields[19].isdecimal():
         return None
-    return Stuck(int(pid), int(fields[19]), name, fields[0])
+    return StuckProcess(int(pid), int(fields[19]), name, fields[0])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from healthd.machine import Absent, Machine, Options
+from healthd.collectors.machine_access import MachineAccess, Options, SourceAbsent
 from healthd.samples.services import Service, ServicesSample
 
 UNITS = (
@@ -19,7 +19,7 @@ DEADLINE_S = 10.0
 _ENABLED = ("enabled", "enabled-runtime")
 
 
-def read(machine: Machine, options: Options) -> ServicesSample:
+def read_services(machine: MachineAccess, options: Options) -> ServicesSample:
     """The units that are installed here; option `units` names others, which are then wanted.
 
     Raises:
@@ -28,18 +28,18 @@ def read(machine: Machine, options: Options) -> ServicesSample:
     named = tuple(unit if "." in unit else f"{unit}.service" for unit in options.get("units", ()))
     units = named or UNITS
     if not machine.exists("/run/systemd/system"):
-        raise Absent("systemd does not run here")
+        raise SourceAbsent("systemd does not run here")
     command = ["systemctl", "show", "--property=Id,LoadState,ActiveState,UnitFileState", "--", *units]
     code, output = machine.run(command, DEADLINE_S)
     if code != 0:
         raise RuntimeError(f"systemctl ended with {code}")
-    services = parse(output, wanted=frozenset(named))
+    services = parse_systemctl_output(output, wanted=frozenset(named))
     if not services:
-        raise Absent(f"none of {', '.join(units)} is installed")
+        raise SourceAbsent(f"none of {', '.join(units)} is installed")
     return ServicesSample(services)
 
 
-def parse(text: str, wanted: frozenset[str]) -> tuple[Service, ...]:
+def parse_systemctl_output(text: str, wanted: frozenset[str]) -> tuple[Service, ...]:
     """One block a unit, of `Key=value` lines; blocks are parted by blank lines (systemctl(1))."""
     services = []
     for block in text.split("\n\n"):

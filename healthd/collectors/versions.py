@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from healthd.machine import Absent, Machine, Options
+from healthd.collectors.machine_access import MachineAccess, Options, SourceAbsent
 from healthd.samples.versions import VersionsSample
-from vocabulary.kernel_options import telling
+from vocabulary.hardware.kernel_command_line import select_relevant_options
 
 _DMI = "/sys/class/dmi/id"
 
 
-def read(machine: Machine, options: Options) -> VersionsSample:  # noqa: ARG001 - every collector takes options
+def read_versions(machine: MachineAccess, options: Options) -> VersionsSample:  # noqa: ARG001 - every collector takes options
     """All of them.
 
     Raises:
@@ -17,31 +17,31 @@ def read(machine: Machine, options: Options) -> VersionsSample:  # noqa: ARG001 
     """
     kernel = machine.text("/proc/sys/kernel/osrelease")
     if kernel is None:
-        raise Absent("no /proc/sys/kernel/osrelease")
+        raise SourceAbsent("no /proc/sys/kernel/osrelease")
     board = (machine.text(f"{_DMI}/{key}") or "" for key in ("sys_vendor", "product_name"))
     bios = (machine.text(f"{_DMI}/{key}") or "" for key in ("bios_version", "bios_date"))
-    release = os_release(machine.text("/etc/os-release") or "")
+    release = parse_os_release(machine.text("/etc/os-release") or "")
     return VersionsSample(
         kernel=kernel,
         os=release.get("PRETTY_NAME", ""),
         board=" ".join(board).strip(),
         bios=" ".join(bios).strip(),
-        microcode=microcodes(machine.text("/proc/cpuinfo") or ""),
+        microcode=parse_microcode_revisions(machine.text("/proc/cpuinfo") or ""),
         nvidia=machine.text("/sys/module/nvidia/version") or "",
         nvidia_peermem="loaded" if machine.exists("/sys/module/nvidia_peermem") else "",
         mlx5=machine.text("/sys/module/mlx5_core/version") or "",
-        cmdline=telling(machine.text("/proc/cmdline") or ""),
+        cmdline=select_relevant_options(machine.text("/proc/cmdline") or ""),
         image=" ".join(release[key] for key in ("IMAGE_ID", "IMAGE_VERSION") if release.get(key)),
     )
 
 
-def os_release(text: str) -> dict[str, str]:
+def parse_os_release(text: str) -> dict[str, str]:
     """What os-release(5) says, by its keys."""
     lines = (line.partition("=") for line in text.splitlines())
     return {key: value.strip("\"'") for key, _, value in lines}
 
 
-def microcodes(cpuinfo: str) -> str:
+def parse_microcode_revisions(cpuinfo: str) -> str:
     """Each revision once; one is as it should be."""
     lines = (line.partition(":") for line in cpuinfo.splitlines() if line.startswith("microcode"))
     return " ".join(sorted({value.strip() for _, _, value in lines}))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from healthd.samples.family import Metric
+from healthd.samples.metric_declaration import Metric
 
 _CORRECTED, _UNCORRECTED = (("kind", "corrected"),), (("kind", "uncorrected"),)
 _VOLATILE, _AGGREGATE = (("scope", "volatile"),), (("scope", "aggregate"),)

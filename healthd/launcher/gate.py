@@ -16,14 +16,14 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from healthd.launcher.plan import Fitness, NodeVerdict
+from healthd.launcher.decisions.relaunch_policy import Fitness, NodeVerdict
 from vocabulary.daemon_socket import SOCKET, STALE_S, verdict_age_s
 
 TIMEOUT_SECONDS = 3.0
 ANSWER_BYTES_MAX = 1 << 20
 
 
-def ask(template: str, node: str, timeout_seconds: float = TIMEOUT_SECONDS) -> NodeVerdict:
+def query_node_health(template: str, node: str, timeout_seconds: float = TIMEOUT_SECONDS) -> NodeVerdict:
     """The verdict of a node's own daemon; whatever prevents one is 'unknown', with the reason.
 
     Args:
@@ -33,12 +33,12 @@ def ask(template: str, node: str, timeout_seconds: float = TIMEOUT_SECONDS) -> N
     """
     path = template.replace("{node}", node)
     try:
-        return verdict_from(node, _get(path, timeout_seconds))
+        return parse_node_verdict(node, _fetch_verdict(path, timeout_seconds))
     except (OSError, http.client.HTTPException, ValueError) as error:
         return NodeVerdict(node, Fitness.UNKNOWN, f"no answer from healthd at {path}: {error}")
 
 
-def verdict_from(node: str, answer: bytes) -> NodeVerdict:
+def parse_node_verdict(node: str, answer: bytes) -> NodeVerdict:
     """Read what `GET /v1/verdict` answers: condemned or unhealthy is unfit, only a plain and fresh yes is fit.
 
     Raises:
@@ -60,7 +60,7 @@ def verdict_from(node: str, answer: bytes) -> NodeVerdict:
     return NodeVerdict(node, Fitness.UNKNOWN, reason or f"health is {document.get('health')}")
 
 
-def _get(path: str, timeout_seconds: float) -> bytes:
+def _fetch_verdict(path: str, timeout_seconds: float) -> bytes:
     connection = http.client.HTTPConnection("localhost", timeout=timeout_seconds)
     connection.sock = socket.socket(socket.AF_UNIX)
     try:
@@ -76,15 +76,15 @@ def _get(path: str, timeout_seconds: float) -> bytes:
         connection.close()
 
 
-def answer(node: str, arguments: Sequence[str], _stopped: Callable[[], bool]) -> dict[str, Any]:
+def answer_health_question(node: str, arguments: Sequence[str], _stopped: Callable[[], bool]) -> dict[str, Any]:
     """The verdict as a node sends it; `arguments` may hold the socket's path."""
-    return ask(arguments[0] if arguments else SOCKET, node)._asdict()
+    return query_node_health(arguments[0] if arguments else SOCKET, node)._asdict()
 
 
 def main() -> None:
     """Print this node's verdict as one line of JSON."""
     node = os.environ.get("HEALTHD_NODE") or os.environ.get("SLURMD_NODENAME") or socket.gethostname()
-    sys.stdout.write(json.dumps(answer(node, sys.argv[1:], lambda: False)) + "\n")
+    sys.stdout.write(json.dumps(answer_health_question(node, sys.argv[1:], lambda: False)) + "\n")
 
 
 if __name__ == "__main__":

@@ -16,7 +16,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from healthd.launcher.plan import Fitness, NodeVerdict
+from healthd.launcher.decisions.relaunch_policy import Fitness, NodeVerdict
 
 LEVELS = ("gate", "standard")
 POLL_SECONDS = 0.2
@@ -25,12 +25,12 @@ REAP_SECONDS = 2.0  # for a killed child: one in the driver's hands may never en
 _SAYS = {"pass": (Fitness.FIT, 0), "fail": (Fitness.UNFIT, 1)}
 
 
-def command_for(level: str) -> tuple[str, ...]:
+def make_preflight_command(level: str) -> tuple[str, ...]:
     """The preflight of this product, at a level."""
     return (sys.executable, "-m", "preflight", "run", "--level", level, "-o", "json")
 
 
-def verdict_from(node: str, said: bytes, code: int, complained: bytes = b"") -> NodeVerdict:
+def parse_preflight_verdict(node: str, said: bytes, code: int, complained: bytes = b"") -> NodeVerdict:
     """What a preflight's document and exit code say of a node; they must agree, else nothing is known.
 
     Args:
@@ -53,7 +53,7 @@ def verdict_from(node: str, said: bytes, code: int, complained: bytes = b"") -> 
     return NodeVerdict(node, fitness, reason or ("" if fitness is Fitness.FIT else f"preflight: {word}"))
 
 
-def run(node: str, command: Sequence[str], seconds: float, stopped: Callable[[], bool]) -> NodeVerdict:
+def run_preflight(node: str, command: Sequence[str], seconds: float, stopped: Callable[[], bool]) -> NodeVerdict:
     """Run the preflight here, until its end, its deadline, or until `stopped`."""
     environ = {**os.environ, "HEALTHD_NODE": node}
     try:
@@ -71,19 +71,19 @@ def run(node: str, command: Sequence[str], seconds: float, stopped: Callable[[],
     while True:
         try:
             said, complained = child.communicate(timeout=POLL_SECONDS)
-            return verdict_from(node, said, child.returncode, complained)
+            return parse_preflight_verdict(node, said, child.returncode, complained)
         except subprocess.TimeoutExpired:
             if stopped() or time.monotonic() >= give_up_at:
-                _end(child)
+                _kill_preflight(child)
                 return NodeVerdict(node, Fitness.UNKNOWN, f"the preflight did not end within {seconds:g} s")
 
 
-def answer(node: str, arguments: Sequence[str], stopped: Callable[[], bool]) -> dict[str, Any]:
+def answer_preflight_question(node: str, arguments: Sequence[str], stopped: Callable[[], bool]) -> dict[str, Any]:
     """The verdict as a node sends it; `arguments` are the seconds and the command."""
-    return run(node, arguments[1:], float(arguments[0]), stopped)._asdict()
+    return run_preflight(node, arguments[1:], float(arguments[0]), stopped)._asdict()
 
 
-def _end(child: subprocess.Popen[bytes]) -> None:
+def _kill_preflight(child: subprocess.Popen[bytes]) -> None:
     os.killpg(child.pid, signal.SIGKILL)
     try:
         child.communicate(timeout=REAP_SECONDS)
@@ -95,7 +95,7 @@ def _end(child: subprocess.Popen[bytes]) -> None:
 def main() -> None:
     """Print this node's verdict as one line of JSON."""
     node = os.environ.get("HEALTHD_NODE") or os.environ.get("SLURMD_NODENAME") or socket.gethostname()
-    sys.stdout.write(json.dumps(answer(node, sys.argv[1:], lambda: False)) + "\n")
+    sys.stdout.write(json.dumps(answer_preflight_question(node, sys.argv[1:], lambda: False)) + "\n")
 
 
 if __name__ == "__main__":

@@ -12,7 +12,7 @@ import signal
 import sys
 from collections.abc import Mapping
 
-from healthd.trainer.rendezvous import ADDRESS, MEMBER, SPARE
+from healthd.trainer.rendezvous_client import ADDRESS, MEMBER, SPARE
 
 PER_NODE_VARIABLE = "HEALTHD_PER_NODE"
 PARENT_VARIABLE = "HEALTHD_LAUNCHER_PID"
@@ -27,7 +27,7 @@ _PR_SET_PDEATHSIG = 1
 _NOT_FOUND, _NOT_RUNNABLE = 127, 126
 
 
-def placed(environ: Mapping[str, str]) -> dict[str, str]:
+def fill_torch_variables(environ: Mapping[str, str]) -> dict[str, str]:
     """The environment with torch's variables filled in from Slurm's, where there are any.
 
     A process per node is told which node it is; its ranks it makes and numbers itself. Where ranks are replaced, Slurm
@@ -48,7 +48,7 @@ def placed(environ: Mapping[str, str]) -> dict[str, str]:
     return {**kept, **node, "NODE_RANK": number, "PET_NODE_RANK": number}
 
 
-def die_with(parent: int, how: signal.Signals) -> None:
+def set_parent_death_signal(parent: int, how: signal.Signals) -> None:
     """Let the kernel end this process when the launcher dies, however it dies."""
     ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, how)
     if os.getppid() != parent:  # it died before we asked
@@ -58,13 +58,13 @@ def die_with(parent: int, how: signal.Signals) -> None:
 def main() -> None:
     """Exec the command."""
     command = sys.argv[1:]
-    environ = placed(os.environ)
+    environ = fill_torch_variables(os.environ)
     parent = environ.pop(PARENT_VARIABLE, "")
     if parent:
         with_ranks = (
             PER_NODE_VARIABLE in os.environ
         )  # its ranks are not ours to end: only it can, so it must be able to
-        die_with(int(parent), signal.SIGTERM if with_ranks else signal.SIGKILL)
+        set_parent_death_signal(int(parent), signal.SIGTERM if with_ranks else signal.SIGKILL)
     try:
         os.execvpe(command[0], command, environ)  # noqa: S606 - no shell is the point
     except OSError as error:

@@ -25,46 +25,50 @@ from collections.abc import Callable
 
 import pynvml
 
-from healthd.nvml.constants import versions
-from healthd.nvml.device import Device, Message
-from healthd.nvml.events import listen
-from healthd.nvml.identities import Identities
-from healthd.nvml.sweeps import sweep_until_told
-from healthd.slate import Slate
+from healthd.nvml.gpu_constants import read_driver_versions
+from healthd.nvml.gpu_device import GpuDevice, Message
+from healthd.nvml.gpu_identities import GpuIdentities
+from healthd.nvml.gpu_sweeps import sweep_until_stopped
+from healthd.nvml.xid_events import start_xid_listener
+from healthd.supervision.child_call_page import ChildCallPage
 
 _PR_SET_PDEATHSIG = 1
 
 
 def main(arguments: list[str]) -> int:
     """Sweep until the parent goes, or the GPUs are others. Returns 3 if NVML cannot be used."""
-    slate, library, interval_s = Slate(int(arguments[0])), arguments[1], float(arguments[2])
+    slate, library, interval_s = ChildCallPage(int(arguments[0])), arguments[1], float(arguments[2])
     avoided = {int(index) for index in arguments[3].split(",") if index} if len(arguments) > 3 else set()
-    if not end_with_parent():
+    if not set_parent_death_signal():
         return 0
-    send = _sender(threading.Lock())
+    send = _make_sender(threading.Lock())
     try:
         load_driver(library, slate)
         count = pynvml.nvmlDeviceGetCount()
         left_out = sorted(index for index in avoided if index < count)
-        devices = [Device(index, slate) for index in range(count) if index not in avoided]
-        identities = Identities(
+        devices = [GpuDevice(index, slate) for index in range(count) if index not in avoided]
+        identities = GpuIdentities(
             devices, count, slate, time.monotonic()
         )  # before the names: a GPU that wakes between is told
         names = [device.names() for device in devices]
         answering = [device for device, name in zip(devices, names, strict=True) if name is not None]
         inventory: Message = {"type": "Inventory", "count": count, "gpus": [name for name in names if name]}
-        inventory |= {"left_out": left_out} | versions() | {"constants": [device.constants() for device in answering]}
+        inventory |= (
+            {"left_out": left_out}
+            | read_driver_versions()
+            | {"constants": [device.constants() for device in answering]}
+        )
     except (pynvml.NVMLError, OSError, ValueError) as error:
         reason = f"{error}{'' if not library else f' ({library})'}"
         send({"type": "NvmlUnavailable", "at": time.time(), "reason": reason})
         return 3
-    listen(answering, slate, send)
+    start_xid_listener(answering, slate, send)
     send(inventory)
-    sweep_until_told(devices, identities, interval_s, slate, send)
+    sweep_until_stopped(devices, identities, interval_s, slate, send)
     return 0
 
 
-def end_with_parent() -> bool:
+def set_parent_death_signal() -> bool:
     """Let the kernel end this process when its parent dies; whether the parent is still there."""
     parent = os.getppid()
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)  # a hung call would never see the end of its input
@@ -72,7 +76,7 @@ def end_with_parent() -> bool:
     return os.getppid() == parent
 
 
-def load_driver(library: str, slate: Slate) -> None:
+def load_driver(library: str, slate: ChildCallPage) -> None:
     """Load the driver's library, the path given or the one that pynvml finds, and initialise it.
 
     Raises:
@@ -85,7 +89,7 @@ def load_driver(library: str, slate: Slate) -> None:
     slate.write(None, "nvmlDeviceGetCount")
 
 
-def _sender(lock: threading.Lock) -> Callable[[Message], None]:
+def _make_sender(lock: threading.Lock) -> Callable[[Message], None]:
     """Writes a message as one line; the sweeps and the events come from different threads."""
     encode = json.JSONEncoder(separators=(",", ":")).encode
 

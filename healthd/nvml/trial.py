@@ -13,21 +13,21 @@ import sys
 
 import pynvml
 
-from healthd.nvml.child import end_with_parent, load_driver
-from healthd.nvml.device import Device
-from healthd.slate import Slate
+from healthd.nvml.child import load_driver, set_parent_death_signal
+from healthd.nvml.gpu_device import GpuDevice
+from healthd.supervision.child_call_page import ChildCallPage
 
 
 def main(arguments: list[str]) -> int:
     """Read the GPU once. Returns 3 if NVML cannot be used, which says nothing about the GPU."""
-    slate, library, index = Slate(int(arguments[0])), arguments[1], int(arguments[2])
-    if not end_with_parent():
+    slate, library, index = ChildCallPage(int(arguments[0])), arguments[1], int(arguments[2])
+    if not set_parent_death_signal():
         return 0
     try:
         load_driver(library, slate)
     except (pynvml.NVMLError, OSError):
         return 3
-    device = Device(index, slate)
+    device = GpuDevice(index, slate)
     device.names()
     device.constants()
     device.read(often=True, grave=True, rarely=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from healthd.samples.rank_steps import RankSteps
-from vocabulary.wire import RankStatus
+from vocabulary.messages.wire import RankStatus
 
 
 class Beacons(msgspec.Struct, frozen=True):

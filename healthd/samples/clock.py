@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from healthd.samples.family import Family, Metric
+from healthd.samples.metric_declaration import Family, Metric
 
 
 class ClockSample(NamedTuple):

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from healthd.samples.family import Family, Metric
+from healthd.samples.metric_declaration import Family, Metric
 
 
-class Incident(NamedTuple):
+class DcgmIncident(NamedTuple):
     """One of DCGM's own judgements."""
 
     entity: str  # "GPU 3", "NvSwitch 0"
@@ -16,7 +16,7 @@ class Incident(NamedTuple):
     text: str
 
 
-class Profile(NamedTuple):
+class DcgmProfile(NamedTuple):
     """One GPU over the last sampling interval. Ratios of 0 to 1; None where DCGM has none."""
 
     gpu: int
@@ -32,8 +32,8 @@ class DcgmSample(NamedTuple):
 
     via: str  # "dcgmi", or the exporter's address
     watched: bool
-    incidents: tuple[Incident, ...]
-    profiles: tuple[Profile, ...]
+    incidents: tuple[DcgmIncident, ...]
+    profiles: tuple[DcgmProfile, ...]
 
 
 METRICS = (

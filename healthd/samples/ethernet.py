@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from healthd.samples.family import Family, Metric
+from healthd.samples.metric_declaration import Family, Metric
 
 
-class Interface(NamedTuple):
+class EthernetInterface(NamedTuple):
     """One interface. Counters run since its driver was loaded."""
 
     name: str
@@ -29,7 +29,7 @@ class Interface(NamedTuple):
 class EthernetSample(NamedTuple):
     """All of them."""
 
-    interfaces: tuple[Interface, ...]
+    interfaces: tuple[EthernetInterface, ...]
 
 
 METRICS = (

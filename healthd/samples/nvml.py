@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import msgspec
 
-from vocabulary.wire import Gpu
+from vocabulary.messages.wire import Gpu
 
 
 class Link(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from healthd.samples.family import Family, Metric
+from healthd.samples.metric_declaration import Family, Metric
 
 
-class Hop(NamedTuple):
+class PcieHop(NamedTuple):
     """One device on the way from a root port down to an end point. Errors run since the device was found."""
 
     pci: str
@@ -25,7 +25,7 @@ class Hop(NamedTuple):
 class PcieSample(NamedTuple):
     """Every hop once, and for each end point the addresses from its root port down to itself."""
 
-    hops: tuple[Hop, ...]
+    hops: tuple[PcieHop, ...]
     paths: tuple[tuple[str, ...], ...]
 
 

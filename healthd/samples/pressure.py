@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from healthd.samples.family import Family, Metric
+from healthd.samples.metric_declaration import Family, Metric
 
 
-class Stall(NamedTuple):
+class PressureStall(NamedTuple):
     """One resource. `some_percent`, `full_percent`: of the last 60 s, some or all tasks waited; totals in µs since boot."""
 
     resource: str  # cpu, io, memory
@@ -20,7 +20,7 @@ class Stall(NamedTuple):
 class PressureSample(NamedTuple):
     """All resources the kernel accounts for."""
 
-    stalls: tuple[Stall, ...]
+    stalls: tuple[PressureStall, ...]
 
 
 METRICS = (

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from healthd.samples.family import Family, Metric
+from healthd.samples.metric_declaration import Family, Metric
 
 
-class Stuck(NamedTuple):
+class StuckProcess(NamedTuple):
     """One process in state D or Z. `started` (ticks since boot) tells it from a later one with the same number."""
 
     pid: int
@@ -22,7 +22,7 @@ class ProcessesSample(NamedTuple):
     total: int
     waiting: int  # state D
     zombies: int
-    stuck: tuple[Stuck, ...]
+    stuck: tuple[StuckProcess, ...]
 
 
 METRICS = (

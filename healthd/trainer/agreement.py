@@ -13,8 +13,8 @@ from collections import OrderedDict
 from contextlib import suppress
 from typing import NamedTuple, Protocol
 
-from healthd.trainer.page import MailboxOrder, Outcome
-from healthd.trainer.patience import Patience, StoreGoneError
+from healthd.trainer.beacons.beacon_page import MailboxOrder, OrderOutcome
+from healthd.trainer.store_caller import StoreCaller, StoreGoneError
 
 # Orders that the ranks agree on: values of vocabulary.order.OrderKind, which needs a codec.
 GRACEFUL, STOP, REVERT = "checkpoint_then_eject", "checkpoint_then_stop", "revert"
@@ -41,7 +41,7 @@ class Store(Protocol):
         ...
 
 
-def why_no_vote(kind: str, *, can_go_back: bool, can_agree: bool) -> str:
+def explain_vote_refusal(kind: str, *, can_go_back: bool, can_agree: bool) -> str:
     """Why a rank takes no part in a vote on an order of this kind; empty if it does. Its peers' votes then don't suffice."""
     if kind not in (GRACEFUL, STOP, REVERT):
         return f"this rank knows no order {kind!r}"
@@ -72,20 +72,20 @@ class LocalStore:
             return self._held.get(key, expected).encode()
 
 
-class Dropped(NamedTuple):
+class DroppedOrder(NamedTuple):
     """An order that came to nothing, and why if that needs words."""
 
     order: MailboxOrder
-    outcome: Outcome
+    outcome: OrderOutcome
     why: str = ""
 
 
-class Ruling(NamedTuple):
+class BoundaryDecision(NamedTuple):
     """What a boundary brought: the orders to act upon in this very step, the boundaries agreed, the orders that came to nothing."""
 
     due: tuple[MailboxOrder, ...] = ()
     agreed: tuple[tuple[MailboxOrder, int], ...] = ()
-    dropped: tuple[Dropped, ...] = ()
+    dropped: tuple[DroppedOrder, ...] = ()
 
 
 class AgreementMissedError(Exception):
@@ -104,11 +104,11 @@ class _Vote:
 class Agreement:
     """One rank's part in every vote of its job. Call `at_boundary` before a step's collective, every step, in order."""
 
-    def __init__(self, store: Store, world: int, prefix: str, patience: Patience | None = None) -> None:
+    def __init__(self, store: Store, world: int, prefix: str, patience: StoreCaller | None = None) -> None:
         self._store = store
         self._world = world
         self._prefix = prefix
-        self._patience = patience or Patience()
+        self._patience = patience or StoreCaller()
         self._votes: OrderedDict[str, _Vote] = OrderedDict()
         self._finished: OrderedDict[str, None] = OrderedDict()
         self.agreed = False  # on a boundary ahead; a plain attribute, for other threads
@@ -118,7 +118,7 @@ class Agreement:
         """Whether this rank has voted, or may have, and waits for the outcome: then it must not train on without a ruling."""
         return bool(self._votes)
 
-    def at_boundary(self, number: int, now: float, *orders: MailboxOrder) -> Ruling:
+    def at_boundary(self, number: int, now: float, *orders: MailboxOrder) -> BoundaryDecision:
         """Before a step: learn what was decided, take in new orders.
 
         Args:
@@ -133,7 +133,7 @@ class Agreement:
         for order in orders:
             self._known(order)
         agreed: list[tuple[MailboxOrder, int]] = []
-        dropped: list[Dropped] = []
+        dropped: list[DroppedOrder] = []
         for vote in list(self._votes.values()):
             self._learn(vote, number, now, agreed, dropped)
         due = self._due(number)
@@ -142,7 +142,7 @@ class Agreement:
                 if not self._known(order):
                     self._take(order, number, now, agreed, dropped)
         self.agreed = any(vote.agreed for vote in self._votes.values())
-        return Ruling(due, tuple(agreed), tuple(dropped))
+        return BoundaryDecision(due, tuple(agreed), tuple(dropped))
 
     def forget(self) -> tuple[MailboxOrder, ...]:
         """Give up every vote without telling anybody: only for a rank that leaves before it enters another collective."""
@@ -164,7 +164,7 @@ class Agreement:
         number: int,
         now: float,
         agreed: list[tuple[MailboxOrder, int]],
-        dropped: list[Dropped],
+        dropped: list[DroppedOrder],
     ) -> None:
         """Vote, if the store is there. Without this rank's vote nothing can be agreed, so until then it may always stay out."""
         expired = now > order.expires_at or len(self._votes) >= PENDING_MAX
@@ -176,11 +176,11 @@ class Agreement:
         else:
             why = "it was decided before this rank had voted: does its store outlive an attempt?" if word > 0 else ""
         if stays_out:
-            dropped.append(self._drop(order, Outcome.CANCELLED if order.cancelled else Outcome.EXPIRED))
+            dropped.append(self._drop(order, OrderOutcome.CANCELLED if order.cancelled else OrderOutcome.EXPIRED))
         elif why:
-            dropped.append(self._drop(order, Outcome.FAILED, why))
+            dropped.append(self._drop(order, OrderOutcome.FAILED, why))
         elif word == _NEVER:
-            dropped.append(self._drop(order, _how(order, now)))
+            dropped.append(self._drop(order, _classify_drop(order, now)))
         else:
             self._votes[order.id] = vote = _Vote(order)
             self._cast(vote)
@@ -202,7 +202,7 @@ class Agreement:
             vote.all_voted = votes == self._world
 
     def _learn(
-        self, vote: _Vote, number: int, now: float, agreed: list[tuple[MailboxOrder, int]], dropped: list[Dropped]
+        self, vote: _Vote, number: int, now: float, agreed: list[tuple[MailboxOrder, int]], dropped: list[DroppedOrder]
     ) -> None:
         """What is decided on this order; decide, if it is this rank's turn or the order is over."""
         if vote.agreed:
@@ -213,7 +213,7 @@ class Agreement:
         wanted = number + 1 if vote.all_voted else _NEVER if over else _OPEN
         word = self._patience.insist(lambda: self._word(order, wanted), WORD_SECONDS)
         if word == _NEVER:
-            dropped.append(self._drop(order, _how(order, now)))
+            dropped.append(self._drop(order, _classify_drop(order, now)))
         elif word > 0:
             vote.agreed = word
             agreed.append((order, word))
@@ -240,9 +240,9 @@ class Agreement:
             self._finish(order)
         return due
 
-    def _drop(self, order: MailboxOrder, outcome: Outcome, why: str = "") -> Dropped:
+    def _drop(self, order: MailboxOrder, outcome: OrderOutcome, why: str = "") -> DroppedOrder:
         self._finish(order)
-        return Dropped(order, outcome, why)
+        return DroppedOrder(order, outcome, why)
 
     def _finish(self, order: MailboxOrder) -> None:
         self._votes.pop(order.id, None)
@@ -254,5 +254,5 @@ class Agreement:
         return f"{self._prefix}/{order.id}/{what}"
 
 
-def _how(order: MailboxOrder, now: float) -> Outcome:
-    return Outcome.EXPIRED if now > order.expires_at else Outcome.CANCELLED
+def _classify_drop(order: MailboxOrder, now: float) -> OrderOutcome:
+    return OrderOutcome.EXPIRED if now > order.expires_at else OrderOutcome.CANCELLED

@@ -23,15 +23,21 @@ import shutil
 from pathlib import Path
 from typing import NamedTuple
 
-from healthd.trainer.abandoned import incomplete, mark, marked, set_aside, unmark
-from healthd.trainer.checkpoint_files import (
+from healthd.trainer.checkpoint_storage.abandoned_checkpoints import (
+    list_incomplete_checkpoints,
+    mark_too_new,
+    read_mark,
+    remove_mark,
+    set_aside,
+)
+from healthd.trainer.checkpoint_storage.checkpoint_files import (
     CheckpointError,
     FileEntry,
     Manifest,
     read_manifest,
-    require_same,
+    require_listed_files,
     sync_directory,
-    verify,
+    verify_checkpoint,
     write_manifest,
 )
 
@@ -48,14 +54,14 @@ class Checkpoint(NamedTuple):
     manifest: Manifest
 
 
-class NotUsed(NamedTuple):
+class SkippedCheckpoint(NamedTuple):
     """A complete checkpoint that could not be loaded."""
 
     path: Path
     why: str
 
 
-class Saved(NamedTuple):
+class CompletedSave(NamedTuple):
     """One save that is complete, as this rank saw it."""
 
     step: int
@@ -109,7 +115,7 @@ class Checkpoints:
 
     def aside(self, step: int) -> Path:
         """Where the files of `step` are until it is complete."""
-        return self.root / f".{_name(step)}.tmp"
+        return self.root / f".{_format_step_name(step)}.tmp"
 
     def complete(self, step: int, world: int, files: dict[str, FileEntry]) -> Path:
         """Make the directory that `open` gave a checkpoint. One rank calls this, when the files of all are on disk.
@@ -121,10 +127,10 @@ class Checkpoints:
             OSError: the file system says no; the checkpoint before stays the latest.
         """
         aside = self.aside(step)
-        require_same(aside, set(files))
+        require_listed_files(aside, set(files))
         write_manifest(aside, Manifest(step, world, files))
         sync_directory(aside)
-        final, old = self.root / _name(step), self.root / f".{_name(step)}.old"
+        final, old = self.root / _format_step_name(step), self.root / f".{_format_step_name(step)}.old"
         if final.exists():  # a run that went back and came to this step again
             final.rename(old)
         aside.rename(final)
@@ -139,7 +145,9 @@ class Checkpoints:
             for entry in self.root.iterdir():
                 if entry.name.endswith((".old", ".gone")) and _LEFTOVER.fullmatch(entry.name):
                     shutil.rmtree(entry, ignore_errors=True)  # what cannot be deleted must not stop a training run
-            for entry in incomplete(self.root, before=min(map(step_of, self._complete_paths()), default=0)):
+            for entry in list_incomplete_checkpoints(
+                self.root, before=min(map(parse_checkpoint_step, self._complete_paths()), default=0)
+            ):
                 shutil.rmtree(entry, ignore_errors=True)
         except OSError as error:
             _log.warning("cannot look for checkpoints to delete: %s", error)
@@ -156,7 +164,7 @@ class Checkpoints:
             OSError: the file system says no.
         """
         self._put_back()
-        before_step = marked(self.root)
+        before_step = read_mark(self.root)
         if before_step is not None:
             self._set_aside(before_step - 1)
         return self._complete_paths()[::-1]
@@ -170,16 +178,16 @@ class Checkpoints:
             CheckpointError: no complete checkpoint is older, so the job would begin anew.
             OSError: the file system says no.
         """
-        older = [path for path in self._complete_paths() if step_of(path) < before_step]
+        older = [path for path in self._complete_paths() if parse_checkpoint_step(path) < before_step]
         if not older:
             raise CheckpointError(f"{self.root}: holds no checkpoint from before step {before_step}")
-        mark(self.root, before_step)
+        mark_too_new(self.root, before_step)
         _log.warning("the next run goes on from before step %d, with %s or an older one", before_step, older[-1].name)
 
     @property
     def going_back(self) -> bool:
         """Whether a run has gone back, and none has loaded since. Raises as `newest_first`."""
-        return marked(self.root) is not None
+        return read_mark(self.root) is not None
 
     def gone_back(self) -> None:
         """What was to be forgotten is; from here on new checkpoints count. One rank calls this.
@@ -187,7 +195,7 @@ class Checkpoints:
         Raises:
             OSError: the file system says no.
         """
-        unmark(self.root)
+        remove_mark(self.root)
 
     def latest(self) -> Checkpoint | None:
         """The newest checkpoint that verifies; each one passed over is said, with the file that is wrong.
@@ -195,20 +203,20 @@ class Checkpoints:
         Raises:
             CheckpointError: there are some, and none verifies.
         """
-        passed_over: list[NotUsed] = []
+        passed_over: list[SkippedCheckpoint] = []
         for path in self.newest_first():
             try:
-                manifest = verify(path)
+                manifest = verify_checkpoint(path)
             except CheckpointError as error:
-                say_not_used(str(error))
-                passed_over.append(NotUsed(path, str(error)))
+                log_skipped_checkpoint(str(error))
+                passed_over.append(SkippedCheckpoint(path, str(error)))
                 continue
             self.fallen_back(passed_over, path)
             return Checkpoint(path, manifest)
         self.fallen_back(passed_over, None)
         return None
 
-    def fallen_back(self, passed_over: list[NotUsed], path: Path | None) -> None:
+    def fallen_back(self, passed_over: list[SkippedCheckpoint], path: Path | None) -> None:
         """Note that the run goes on from `path`, and that these newer checkpoints could not be loaded.
 
         Nothing is touched yet, since the reading may have failed. The next `open` sets them aside: counted among the
@@ -241,7 +249,7 @@ class Checkpoints:
             return {
                 entry: newest / name
                 for name, entry in files.items()
-                if _shared_by(newest / name, entry) < self.keep - 1
+                if _count_file_links(newest / name, entry) < self.keep - 1
             }
         except (CheckpointError, OSError):
             return {}
@@ -268,7 +276,7 @@ class Checkpoints:
             found = [path for path in self.root.iterdir() if _COMPLETE.fullmatch(path.name)]
         except FileNotFoundError:
             return []
-        return sorted(found, key=step_of)
+        return sorted(found, key=parse_checkpoint_step)
 
     def _set_aside_passed_over(self) -> None:
         while self._passed_over:
@@ -280,13 +288,13 @@ class Checkpoints:
     def _set_aside(self, step: int) -> None:
         """What is newer than the step just saved belongs to a run that went back: it must not count as the latest."""
         for path in self._complete_paths():
-            if step_of(path) > step:
+            if parse_checkpoint_step(path) > step:
                 name = set_aside(path).name
                 _log.warning("%s is of a run that went back to step %d: now %s, delete it", path, step, name)
 
     def _retain(self) -> None:
         for path in self._complete_paths()[: -self.keep]:
-            if self.keep_every and (step_of(path) + 1) % self.keep_every == 0:
+            if self.keep_every and (parse_checkpoint_step(path) + 1) % self.keep_every == 0:
                 continue
             doomed = path.with_name(f".{path.name}.gone")  # a crash half way must leave nothing that looks complete
             try:
@@ -295,21 +303,21 @@ class Checkpoints:
                 _log.warning("cannot delete %s, of which no more is needed", path)
 
 
-def say_not_used(why: str) -> None:
+def log_skipped_checkpoint(why: str) -> None:
     """Log one line on a checkpoint that cannot be loaded."""
     _log.warning("checkpoint not used: %s; looking for the one before", why)
 
 
-def _name(step: int) -> str:
+def _format_step_name(step: int) -> str:
     return f"step-{step:09d}"
 
 
-def step_of(path: Path) -> int:
+def parse_checkpoint_step(path: Path) -> int:
     """The step of a complete checkpoint."""
     return int(path.name.rpartition("-")[2])
 
 
-def _shared_by(file: Path, entry: FileEntry) -> int:
+def _count_file_links(file: Path, entry: FileEntry) -> int:
     """How many checkpoints hold this file; one of another size than the manifest's is no good to anybody."""
     status = file.stat()
     if status.st_size != entry.bytes:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from typing import Any, Protocol
 
-from healthd.trainer.place import Gpu
+from healthd.trainer.beacons.rank_placement import RankGpu
 
 
 class Framework(Protocol):
@@ -60,7 +60,7 @@ class LateNumber(Protocol):
 class Device(Protocol):
     """A GPU that times sections and hands over numbers while the host runs ahead. No method waits for it."""
 
-    def gpu(self) -> Gpu:
+    def gpu(self) -> RankGpu:
         """Which one it is."""
         ...
 

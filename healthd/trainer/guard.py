@@ -23,21 +23,44 @@ import time
 from collections.abc import Callable, Mapping
 from types import TracebackType
 
-from healthd.trainer.agreement import GRACEFUL, REVERT, STOP, Agreement, Dropped, LocalStore, Ruling, Store, why_no_vote
-from healthd.trainer.beacon import Beacon, NullBeacon, open_beacon
-from healthd.trainer.environment import read_environment
-from healthd.trainer.exits import Exit, Leave, documented_code
+from healthd.trainer.agreement import (
+    GRACEFUL,
+    REVERT,
+    STOP,
+    Agreement,
+    BoundaryDecision,
+    DroppedOrder,
+    LocalStore,
+    Store,
+    explain_vote_refusal,
+)
+from healthd.trainer.beacons.beacon import Beacon, NullBeacon, open_beacon
+from healthd.trainer.beacons.beacon_page import Acknowledgement, MailboxOrder, OrderOutcome, Phase
+from healthd.trainer.beacons.rank_environment import read_environment
+from healthd.trainer.beacons.rank_placement import RankGroups, RankPlacement
+from healthd.trainer.exit_codes import ExitCode, Leave, find_documented_code
 from healthd.trainer.framework import Device, Framework, device_in_use, framework_in_use
-from healthd.trainer.leaving import ExitGuard, exit_now, exit_within, say, say_last_words, within
-from healthd.trainer.measures import Measures
-from healthd.trainer.page import Acknowledgement, MailboxOrder, Outcome, Phase
-from healthd.trainer.place import Groups, Place
-from healthd.trainer.step import Step
-from healthd.trainer.swap import Evictions, NextGeneration, NoSwap, Swap, carried_out_by_swap
-from healthd.trainer.termination import ORDER_ID, Termination
+from healthd.trainer.process_exit import (
+    ExitGuard,
+    exit_now,
+    exit_within,
+    log_without_blocking,
+    run_final_actions,
+    run_within,
+)
+from healthd.trainer.rank_replacement import (
+    Evictions,
+    NextGeneration,
+    NoRankReplacer,
+    RankReplacer,
+    is_done_by_replacement,
+)
+from healthd.trainer.step_measurements import StepMeasurements
+from healthd.trainer.termination_notices import ORDER_ID, TerminationNotices
+from healthd.trainer.training_step import TrainingStep
 from vocabulary.clock import Clock, SystemClock
 
-__all__ = ["GRACEFUL", "REVERT", "Guard", "Step"]
+__all__ = ["GRACEFUL", "REVERT", "Guard", "TrainingStep"]
 
 ABORT = "abort"  # as the others of agreement.py, of vocabulary.order.OrderKind
 WATCH_SECONDS = 0.05
@@ -63,7 +86,7 @@ class Guard:
 
     def __init__(
         self,
-        place: Place,
+        place: RankPlacement,
         beacon: Beacon | NullBeacon,
         store: Store | None,
         *,
@@ -83,7 +106,7 @@ class Guard:
             clock: for tests.
             termination_seconds: how long the ranks may take to agree after SIGTERM; 0 leaves the signal alone.
         """
-        self._swap: Swap = NoSwap()
+        self._swap: RankReplacer = NoRankReplacer()
         self._evictions = Evictions(self._swap, place.node)
         self._pid = os.getpid()
         self._place = place
@@ -93,12 +116,12 @@ class Guard:
         shared = store if store is not None or place.world > 1 else LocalStore()
         prefix = f"healthd/{place.job}/{place.attempt}"
         self._agreement = Agreement(shared, place.world, prefix) if shared is not None else None
-        self._termination = Termination(self._clock, termination_seconds if shared is not None else 0.0)
+        self._termination = TerminationNotices(self._clock, termination_seconds if shared is not None else 0.0)
         self._exit = ExitGuard()
         self._device = device
-        self._measures = Measures(beacon, self._clock.monotonic if clock else time.monotonic)
+        self._measures = StepMeasurements(beacon, self._clock.monotonic if clock else time.monotonic)
         ends = self._end_agreed_step
-        self._step = Step(self._measures, end=beacon.end_step, end_agreed=ends, saved=self._saved)
+        self._step = TrainingStep(self._measures, end=beacon.end_step, end_agreed=ends, saved=self._saved)
         self._answers: dict[str, Acknowledgement] = {}
         self._last_answer: Acknowledgement | None = None
         self._due: tuple[MailboxOrder, ...] = ()
@@ -120,7 +143,7 @@ class Guard:
         *,
         store: Store | None = None,
         framework: Framework | None = None,
-        groups: Groups | None = None,
+        groups: RankGroups | None = None,
         environ: Mapping[str, str] | None = None,
     ) -> Guard:
         """The guard of this process, as its environment variables place it (see `environment`).
@@ -135,7 +158,7 @@ class Guard:
         place = environment.place if groups is None else environment.place._replace(groups=groups)
         return cls(place, open_beacon(environment.beacon_directory, place), store, framework=framework)
 
-    def enable_swap(self, swap: Swap) -> None:
+    def enable_swap(self, swap: RankReplacer) -> None:
         """Under a launcher that replaces the ranks of condemned nodes: this rank then goes on instead of leaving with them."""
         self._swap = swap
         self._evictions = Evictions(swap, self._place.node)
@@ -161,7 +184,7 @@ class Guard:
         """For adapters: from here on to its end, the section `backward` that is open is waiting for the other ranks."""
         self._measures.rest_is_communication()
 
-    def step(self, step: int) -> Step:
+    def step(self, step: int) -> TrainingStep:
         """Guard the step `step`: `with guard.step(n) as s:`. Each holds a collective of all ranks; all ranks make as many.
 
         The number is for people and for the answers: ten steps may pass between two, or an epoch begin at 0 again.
@@ -192,8 +215,8 @@ class Guard:
             self._leaving = True
             self._termination.restore()
             self._exit.release()
-            code = documented_code(error)
-            if code == Exit.DONE:
+            code = find_documented_code(error)
+            if code == ExitCode.DONE:
                 self._beacon.phase(Phase.DONE)
             elif code is not None:
                 self._tell_exit(code)
@@ -216,10 +239,12 @@ class Guard:
         self._abort_ordered(order)
         order = None if order is None or self._is_spared(order, evict=False) else order
         if order is not None and (
-            problem := why_no_vote(order.kind, can_go_back=self.can_go_back, can_agree=self._agreement is not None)
+            problem := explain_vote_refusal(
+                order.kind, can_go_back=self.can_go_back, can_agree=self._agreement is not None
+            )
         ):
             if order.kind != ABORT:
-                self._answer(order, Outcome.FAILED, detail=problem)
+                self._answer(order, OrderOutcome.FAILED, detail=problem)
             order = None
         if self._agreement is None:
             return
@@ -227,11 +252,11 @@ class Guard:
         orders = [new for new in (order, self._termination.take()) if new is not None]
         for new in orders:
             if new.id not in self._answers:
-                self._answer(new, Outcome.SEEN)
+                self._answer(new, OrderOutcome.SEEN)
         self._act(step, self._rule(orders))
         self._voting = self._agreement.pending
 
-    def _rule(self, orders: list[MailboxOrder]) -> Ruling:
+    def _rule(self, orders: list[MailboxOrder]) -> BoundaryDecision:
         assert self._agreement is not None  # noqa: S101 - _boundary has returned otherwise
         try:
             self._framework.synchronize()
@@ -239,31 +264,35 @@ class Guard:
         except Exception as error:  # noqa: BLE001 - a device or store of any make
             if self._agreement.pending:  # its peers may act on its vote in this very step
                 self._fail(str(error))
-            return Ruling(dropped=tuple(Dropped(order, Outcome.FAILED, str(error)) for order in orders))
+            return BoundaryDecision(
+                dropped=tuple(DroppedOrder(order, OrderOutcome.FAILED, str(error)) for order in orders)
+            )
 
-    def _act(self, step: int, ruling: Ruling) -> None:
+    def _act(self, step: int, ruling: BoundaryDecision) -> None:
         now = self._clock.wall()
         for agreed, number in ruling.agreed:
-            self._answer(agreed, Outcome.AGREED, agreed_step=step + number - self._boundaries, agreed_at=now)
+            self._answer(agreed, OrderOutcome.AGREED, agreed_step=step + number - self._boundaries, agreed_at=now)
         for dropped, outcome, why in ruling.dropped:
             if why:
-                say(logging.WARNING, "order %s: %s; training goes on", dropped.id, why)
+                log_without_blocking(logging.WARNING, "order %s: %s; training goes on", dropped.id, why)
             self._answer(dropped, outcome, detail=why)
         if not ruling.due:
             self._heed_signal(ruling)
             return
         self._due = ruling.due
         for order in ruling.due:
-            self._answer(order, Outcome.AGREED, agreed_step=step)  # known only now where steps are not numbered by ones
+            self._answer(
+                order, OrderOutcome.AGREED, agreed_step=step
+            )  # known only now where steps are not numbered by ones
         reverts = [due for due in ruling.due if due.kind == REVERT]
         if reverts:
             self._revert(min(due.before_step for due in reverts))
         self._step.checkpoint_due = True
         self._step.eject = self._condemned()
-        self._step.swap = self._swap.enabled and carried_out_by_swap(ruling.due, GRACEFUL)
+        self._step.swap = self._swap.enabled and is_done_by_replacement(ruling.due, GRACEFUL)
         self._saved_path = ""
 
-    def _heed_signal(self, ruling: Ruling) -> None:
+    def _heed_signal(self, ruling: BoundaryDecision) -> None:
         """A signal that nobody saves for means what it always does, unless this rank is to leave soon with all the others."""
         assert self._agreement is not None  # noqa: S101 - there is no ruling otherwise
         if not self._agreement.agreed and any(dropped.order.id == ORDER_ID for dropped in ruling.dropped):
@@ -275,67 +304,67 @@ class Guard:
         try:
             self._go_back(before_step)
         except Exception as error:  # noqa: BLE001 - a loop's own deed, of any make: the ranks leave all the same
-            say(logging.ERROR, "cannot go back before step %d", before_step, error=error)
-            self._fail(f"cannot go back: {type(error).__name__}: {error}", Exit.NEVER_AGAIN)
+            log_without_blocking(logging.ERROR, "cannot go back before step %d", before_step, error=error)
+            self._fail(f"cannot go back: {type(error).__name__}: {error}", ExitCode.NEVER_AGAIN)
         self._in_order = True
-        raise Leave(Exit.CONDEMNED if self._condemned() else Exit.RELAUNCH)
+        raise Leave(ExitCode.CONDEMNED if self._condemned() else ExitCode.RELAUNCH)
 
     def _saved(self, path: str) -> None:
         self._saved_path = path
         now = self._clock.wall()
         for order in self._due:
-            self._answer(order, Outcome.SAVED, saved_at=now, checkpoint=path)
+            self._answer(order, OrderOutcome.SAVED, saved_at=now, checkpoint=path)
 
     def _end_agreed_step(self, error: BaseException | None) -> None:
         if error is not None and (not isinstance(error, Exception) or self._swap.over):
             return  # where it is over, the ranks that go have left already, and all copies were whole by then
         if error is not None:
-            say(logging.ERROR, "saving at the agreed step failed", error=error)
+            log_without_blocking(logging.ERROR, "saving at the agreed step failed", error=error)
             self._fail(f"{type(error).__name__}: {error}")
         if not self._saved_path:
             self._fail("the step ended without s.saved(path) although s.checkpoint_due was true")
         self._in_order = True
         if any(order.kind == STOP for order in self._due):
-            raise Leave(Exit.NEVER_AGAIN, condemned=self._condemned())
+            raise Leave(ExitCode.NEVER_AGAIN, condemned=self._condemned())
         if self._step.swap and self._swap.can_swap:
             self._go_on_or_leave()
-        raise Leave(Exit.CONDEMNED if self._condemned() else Exit.RELAUNCH)
+        raise Leave(ExitCode.CONDEMNED if self._condemned() else ExitCode.RELAUNCH)
 
     def _go_on_or_leave(self) -> None:
         """Only the ranks of the condemned nodes leave; the launcher hears it before the teardown, which may take seconds."""
         if self._condemned():
-            self._swap.leave(Exit.CONDEMNED, "its node is condemned")
+            self._swap.leave(ExitCode.CONDEMNED, "its node is condemned")
             return
         for order in self._due:
-            self._answer(order, Outcome.LEFT, left_at=self._clock.wall(), detail=_GOES_ON)
+            self._answer(order, OrderOutcome.LEFT, left_at=self._clock.wall(), detail=_GOES_ON)
         raise NextGeneration
 
     def _condemned(self) -> bool:
         return any(self._place.node in order.condemned for order in self._due)
 
-    def _fail(self, why: str, code: Exit = Exit.ABORTED) -> None:
-        say(logging.ERROR, "leaving without a fresh checkpoint: %s", why)
+    def _fail(self, why: str, code: ExitCode = ExitCode.ABORTED) -> None:
+        log_without_blocking(logging.ERROR, "leaving without a fresh checkpoint: %s", why)
         orders = self._due or (self._agreement.forget() if self._agreement else ())
         for order in orders:
-            self._answer(order, Outcome.FAILED, detail=why)
+            self._answer(order, OrderOutcome.FAILED, detail=why)
         raise Leave(code, condemned=any(self._place.node in order.condemned for order in orders))
 
     def _leave(self, leave: Leave) -> None:
         """An agreed leave: from here on a deadline runs."""
         with self._ending:
             self._leaving = True
-        code = int(leave.code) if isinstance(leave.code, int) else int(Exit.ABORTED)
+        code = int(leave.code) if isinstance(leave.code, int) else int(ExitCode.ABORTED)
         self._exit.leave_within(LEAVE_SECONDS, code)
         self._beacon.phase(Phase.LEAVING)
-        clean = self._in_order or code in (Exit.CONDEMNED, Exit.RELAUNCH)
-        within(TEARDOWN_SECONDS, "teardown", self._framework.teardown if clean else self._framework.abort)
+        clean = self._in_order or code in (ExitCode.CONDEMNED, ExitCode.RELAUNCH)
+        run_within(TEARDOWN_SECONDS, "teardown", self._framework.teardown if clean else self._framework.abort)
         now = self._clock.wall()
         for order in self._due:
-            self._answer(order, Outcome.LEFT if clean else Outcome.FAILED, left_at=now)
+            self._answer(order, OrderOutcome.LEFT if clean else OrderOutcome.FAILED, left_at=now)
         self._tell_exit(code)
         self._stop.set()
 
-    def _answer(self, order: MailboxOrder, outcome: Outcome, **changes: str | float) -> None:
+    def _answer(self, order: MailboxOrder, outcome: OrderOutcome, **changes: str | float) -> None:
         known = self._answers.get(order.id) or Acknowledgement(order.id, outcome, self._clock.wall())
         answer = known._replace(outcome=outcome, **changes)  # type: ignore[arg-type]  # names are checked by _replace
         self._answers[order.id] = self._last_answer = answer
@@ -343,7 +372,7 @@ class Guard:
 
     def _tell_exit(self, code: int) -> None:
         """For who can't see the code itself: torchrun ends with 1 whatever its ranks end with."""
-        answer = self._last_answer or Acknowledgement("", Outcome.FAILED, self._clock.wall())
+        answer = self._last_answer or Acknowledgement("", OrderOutcome.FAILED, self._clock.wall())
         self._beacon.acknowledge(answer._replace(exit_code=code))
 
     def _watch(self) -> None:
@@ -373,7 +402,7 @@ class Guard:
         if not (self._evictions.done(order) or (evict and self._evictions.ask(order))):
             return False
         if order.id not in self._answers:
-            self._answer(order, Outcome.LEFT, left_at=self._clock.wall(), detail=_GOES_ON)
+            self._answer(order, OrderOutcome.LEFT, left_at=self._clock.wall(), detail=_GOES_ON)
         return True
 
     def _abort_unless_leaving(self, order: MailboxOrder, snapshot_seconds: float) -> None:
@@ -382,17 +411,19 @@ class Guard:
                 self._abort(order, snapshot_seconds)
 
     def _abort(self, order: MailboxOrder, snapshot_seconds: float) -> None:
-        exit_within(snapshot_seconds + LAST_WORDS_SECONDS + COMMUNICATOR_SECONDS + SPARE_SECONDS, Exit.ABORTED)
+        exit_within(snapshot_seconds + LAST_WORDS_SECONDS + COMMUNICATOR_SECONDS + SPARE_SECONDS, ExitCode.ABORTED)
         self._beacon.phase(Phase.ABORTING)
-        self._answer(order, Outcome.SEEN)
-        say(logging.ERROR, "order %s: aborting: %s", order.id, order.reason)
+        self._answer(order, OrderOutcome.SEEN)
+        log_without_blocking(logging.ERROR, "order %s: aborting: %s", order.id, order.reason)
         path: list[str | None] = []
         if self._snapshot is not None:
             snapshot = self._snapshot
-            within(snapshot_seconds, "snapshot", lambda: path.append(snapshot(snapshot_seconds)))
+            run_within(snapshot_seconds, "snapshot", lambda: path.append(snapshot(snapshot_seconds)))
         saved = next(filter(None, path), "")
-        self._answer(order, Outcome.ABORTED, left_at=self._clock.wall(), checkpoint=saved, exit_code=int(Exit.ABORTED))
+        self._answer(
+            order, OrderOutcome.ABORTED, left_at=self._clock.wall(), checkpoint=saved, exit_code=int(ExitCode.ABORTED)
+        )
         if self._place.node in order.condemned:
-            within(LAST_WORDS_SECONDS, "last words", say_last_words)
-        within(COMMUNICATOR_SECONDS, "communicator abort", self._framework.abort)
-        exit_now(Exit.ABORTED)
+            run_within(LAST_WORDS_SECONDS, "last words", run_final_actions)
+        run_within(COMMUNICATOR_SECONDS, "communicator abort", self._framework.abort)
+        exit_now(ExitCode.ABORTED)

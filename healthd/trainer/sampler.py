@@ -118,7 +118,7 @@ class ResumableSampler:
     def sample(self, at: int) -> int:
         """The index of the sample at one place of the stream."""
         epoch, place = divmod(at, self.length)
-        return permuted(place, self.length, f"{self.seed}/{epoch}".encode()) if self.shuffle else place
+        return permute_index(place, self.length, f"{self.seed}/{epoch}".encode()) if self.shuffle else place
 
 
 def _draws_from_default_generator() -> bool:
@@ -133,7 +133,7 @@ def _draws_from_default_generator() -> bool:
     return getattr(caller.f_locals.get("loader"), "generator", caller) is None
 
 
-def permuted(place: int, length: int, key: bytes) -> int:
+def permute_index(place: int, length: int, key: bytes) -> int:
     """Where a keyed permutation of range(length) sends `place`.
 
     A Feistel network permutes the next power of two; what falls outside the range is sent through again until it falls
@@ -144,13 +144,13 @@ def permuted(place: int, length: int, key: bytes) -> int:
         left_bits, right_bits = bits // 2, bits - bits // 2
         left, right = place >> right_bits, place & ((1 << right_bits) - 1)
         for number in range(_ROUNDS):
-            left, right = right, left ^ (_mix(right, number, key) & ((1 << left_bits) - 1))
+            left, right = right, left ^ (_hash_value(right, number, key) & ((1 << left_bits) - 1))
             left_bits, right_bits = right_bits, left_bits
         place = (left << right_bits) | right
         if place < length:
             return place
 
 
-def _mix(value: int, number: int, key: bytes) -> int:
+def _hash_value(value: int, number: int, key: bytes) -> int:
     digest = hashlib.blake2b(value.to_bytes(8, "little"), digest_size=8, key=key[:64], salt=bytes([number]))
     return int.from_bytes(digest.digest(), "little")

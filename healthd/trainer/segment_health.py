@@ -19,8 +19,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
-from healthd.trainer.exits import Exit, Leave
-from healthd.trainer.leaving import last_words
+from healthd.trainer.exit_codes import ExitCode, Leave
+from healthd.trainer.process_exit import register_final_action
 
 DIRECTORY_VARIABLE = "HEALTHD_SEGMENT_HEALTH_DIR"
 _log = logging.getLogger("healthd.trainer")
@@ -39,12 +39,12 @@ class Segment(NamedTuple):
         return f"segment_health_check.{self.job}.{self.task}"
 
 
-def segment_of(environ: Mapping[str, str]) -> Segment | None:
+def find_segment(environ: Mapping[str, str]) -> Segment | None:
     """The unit this process runs in; None outside Slurm."""
     array = environ.get("SLURM_ARRAY_JOB_ID", "")
     job = array or environ.get("SLURM_JOB_ID", "")
     task = environ.get("SLURM_ARRAY_TASK_ID") or job
-    if not (_number(job) and _number(task)):
+    if not (_is_plain_number(job) and _is_plain_number(task)):
         return None
     return Segment(job, task, array=bool(array))
 
@@ -104,18 +104,18 @@ def condemned_segment(
     environ = os.environ if environ is None else environ
     root = directory or environ.get(DIRECTORY_VARIABLE, "")
     text = "this node is condemned; its ranks have left"
-    with last_words(lambda: _tell(root, environ, f"{text} without saving", whole_job=whole_job)):
+    with register_final_action(lambda: _mark_segment(root, environ, f"{text} without saving", whole_job=whole_job)):
         try:
             yield
         except Leave as leave:
             if leave.condemned:
-                saved = " without saving" if leave.code == Exit.ABORTED else " and have saved"
-                _tell(root, environ, text + saved, whole_job=whole_job)
+                saved = " without saving" if leave.code == ExitCode.ABORTED else " and have saved"
+                _mark_segment(root, environ, text + saved, whole_job=whole_job)
             raise
 
 
-def _tell(directory: str | os.PathLike[str], environ: Mapping[str, str], why: str, *, whole_job: bool) -> None:
-    segment = segment_of(environ)
+def _mark_segment(directory: str | os.PathLike[str], environ: Mapping[str, str], why: str, *, whole_job: bool) -> None:
+    segment = find_segment(environ)
     if not directory or segment is None:
         return
     if not (segment.array or whole_job):
@@ -130,6 +130,6 @@ def _tell(directory: str | os.PathLike[str], environ: Mapping[str, str], why: st
         _log.warning("segment health: %s written", path)
 
 
-def _number(text: str) -> bool:
+def _is_plain_number(text: str) -> bool:
     """Slurm's ids are plain numbers; anything else could name a file elsewhere."""
     return text.isascii() and text.isdigit()

@@ -14,18 +14,18 @@ from typing import NamedTuple
 
 import torch
 
-from preflight.checks.cache_sizes import host_cache_bytes
-from preflight.checks.context import Context, Device
-from preflight.checks.memory_faults import diagnose, failed
-from preflight.checks.memory_room import Room, way_for
-from preflight.checks.memory_spoil import Spoiler
-from preflight.kernels.patterns import FULL, Pattern, reseeded
-from preflight.kernels.sweeps import verify
-from preflight.kernels.taking import Taken
+from preflight.check_context import Context, Device
+from preflight.checks.cache_sizes import read_host_cache_bytes
+from preflight.checks.memory_allocation import AllocatedMemory, choose_memory_way
+from preflight.checks.memory_diagnosis import build_failed_result, diagnose_errors
+from preflight.checks.memory_fault_injection import MemoryFaultInjector
+from preflight.kernels.gpu_memory_allocation import TakenMemory
+from preflight.kernels.memory_errors import WORD_BYTES, Errors, Piece
+from preflight.kernels.memory_patterns import FULL, Pattern, reseed_patterns
+from preflight.kernels.memory_sweeps import verify_pieces
 from preflight.kernels.torch_memory import TorchWay
-from preflight.kernels.wrong_words import WORD_BYTES, Errors, Piece
 from preflight.results import Evidence, Figure, Result
-from vocabulary.counts import counted
+from vocabulary.text.plurals import format_count
 
 TEST = "cache_pattern"
 PATTERNS = tuple(pattern for pattern in FULL if not pattern.name.startswith("stride"))  # those are for memory's rows
@@ -38,13 +38,13 @@ L2_UNKNOWN_BYTES = 32 << 20
 HOST_UNKNOWN_BYTES = 1 << 20
 
 
-def run(context: Context) -> Iterator[Result]:
+def check_cache_pattern(context: Context) -> Iterator[Result]:
     """One result for this process's device."""
     if context.device is not None:
-        yield check(context, context.device)
+        yield verify_cache(context, context.device)
 
 
-class Hammered(NamedTuple):
+class WindowResult(NamedTuple):
     """One round over one window: what was wrong, and bytes verified a second for each pattern."""
 
     patterns: tuple[Pattern, ...]
@@ -52,27 +52,27 @@ class Hammered(NamedTuple):
     rates: list[float]
 
 
-class Rounds(NamedTuple):
+class RoundsResult(NamedTuple):
     """How many rounds were gone over, the last of them, bytes verified a second in all, and the fault committed.
 
     No round, if something was wrong while making ready.
     """
 
     number: int
-    last: Hammered
+    last: WindowResult
     rates: list[float]
-    spoil: Spoiler
+    spoil: MemoryFaultInjector
 
 
-def check(context: Context, device: Device) -> Result:
+def verify_cache(context: Context, device: Device) -> Result:
     """Rounds of all patterns, each in another window of the buffer, as many as the test's seconds allow."""
-    room, windows = _enter(context, device)
-    context.note(f"{device.name}: making ready {counted(len(PATTERNS), 'pattern')}")
+    room, windows = _allocate_windows(context, device)
+    context.note(f"{device.name}: making ready {format_count(len(PATTERNS), 'pattern')}")
     # Compiles what takes no time from then on; what is wrong here is wrong all the same.
-    ready = _hammer(room, windows[0], PATTERNS, 1, Spoiler("", windows))
-    idle = Spoiler(context.fault, windows[:1])
-    gone = Rounds(0, ready, [], idle) if ready.found else _rounds(context, room, windows)
-    window, repeats = windows[gone.number % WINDOWS], _repeats(room)
+    ready = _hammer_window(room, windows[0], PATTERNS, 1, MemoryFaultInjector("", windows))
+    idle = MemoryFaultInjector(context.fault, windows[:1])
+    gone = RoundsResult(0, ready, [], idle) if ready.found else _run_rounds(context, room, windows)
+    window, repeats = windows[gone.number % WINDOWS], _choose_repeats(room)
     size = window.memory.numel() * WORD_BYTES
     evidence: Evidence = {
         "rounds": gone.number,
@@ -86,62 +86,64 @@ def check(context: Context, device: Device) -> Result:
         figure = Figure(name="cache_rate", value=statistics.median(gone.rates) / 1e9, unit="GB/s", setting=setting)
         return room.passed(TEST, (figure,), evidence)
     context.note(f"{device.name}: errors; looking a second time")
-    second = _hammer(room, window, reseeded(PATTERNS, gone.number + 1), repeats, gone.spoil)
+    second = _hammer_window(room, window, reseed_patterns(PATTERNS, gone.number + 1), repeats, gone.spoil)
     by_name = {pattern.name: pattern for pattern in seen.patterns}
-    diagnosis = diagnose(seen.found, second.found, by_name, room.words)
-    return failed(room.passed(TEST, (), evidence), seen.found, diagnosis, device)
+    diagnosis = diagnose_errors(seen.found, second.found, by_name, room.words)
+    return build_failed_result(room.passed(TEST, (), evidence), seen.found, diagnosis, device)
 
 
-def _rounds(context: Context, room: Room, windows: list[Piece]) -> Rounds:
-    repeats, rates = _repeats(room), []
+def _run_rounds(context: Context, room: AllocatedMemory, windows: list[Piece]) -> RoundsResult:
+    repeats, rates = _choose_repeats(room), []
     began = time.perf_counter()
     for number in itertools.count(1):
         window = windows[number % WINDOWS]
         context.note(
-            f"{room.device.name}: round {number}, {counted(len(PATTERNS), 'pattern')}, each read {repeats} times"
+            f"{room.device.name}: round {number}, {format_count(len(PATTERNS), 'pattern')}, each read {repeats} times"
         )
-        spoil = Spoiler(context.fault, [window])
-        seen = _hammer(room, window, reseeded(PATTERNS, number), repeats, spoil)
+        spoil = MemoryFaultInjector(context.fault, [window])
+        seen = _hammer_window(room, window, reseed_patterns(PATTERNS, number), repeats, spoil)
         rates += seen.rates
         if seen.found or (time.perf_counter() - began) * (number + 1) / number > context.seconds:
-            return Rounds(number, seen, rates, spoil)
+            return RoundsResult(number, seen, rates, spoil)
     raise AssertionError  # unreachable: the counter has no end
 
 
-def window_bytes(device: Device, devices: int) -> int:
+def choose_window_bytes(device: Device, devices: int) -> int:
     """How much is gone over at a time: half of a GPU's L2, a quarter of a device's share of the host's last cache."""
     if device.on_host:
-        size = (host_cache_bytes() or HOST_UNKNOWN_BYTES) // 4 // max(devices, 1)
+        size = (read_host_cache_bytes() or HOST_UNKNOWN_BYTES) // 4 // max(devices, 1)
     else:
         size = (torch.cuda.get_device_properties(device.torch_name).L2_cache_size or L2_UNKNOWN_BYTES) // 2
     return max(size, SMALLEST_BYTES) // SMALLEST_BYTES * SMALLEST_BYTES
 
 
-def _enter(context: Context, device: Device) -> tuple[Room, list[Piece]]:
+def _allocate_windows(context: Context, device: Device) -> tuple[AllocatedMemory, list[Piece]]:
     """The buffer and its windows."""
-    words = window_bytes(device, len(context.devices)) // WORD_BYTES
-    way, said = way_for(device, context.note)
+    words = choose_window_bytes(device, len(context.devices)) // WORD_BYTES
+    way, said = choose_memory_way(device, context.note)
     if isinstance(way, TorchWay):
         way = TorchWay(words)  # the whole window at once: a block of it would stay in a smaller cache
     buffer = torch.empty(WINDOWS * words, dtype=torch.int64, device=device.torch_name)
     size = buffer.numel() * WORD_BYTES
     windows = [Piece(window, number * words) for number, window in enumerate(buffer.chunk(WINDOWS))]
-    return Room(device, way, Taken([Piece(buffer)], size, size), said), windows
+    return AllocatedMemory(device, way, TakenMemory([Piece(buffer)], size, size), said), windows
 
 
-def _repeats(room: Room) -> int:
+def _choose_repeats(room: AllocatedMemory) -> int:
     if isinstance(room.way, TorchWay):
         return REPEATS
     return INTERPRETED_REPEATS if room.device.on_host else GPU_REPEATS
 
 
-def _hammer(room: Room, window: Piece, patterns: tuple[Pattern, ...], repeats: int, spoil: Spoiler) -> Hammered:
+def _hammer_window(
+    room: AllocatedMemory, window: Piece, patterns: tuple[Pattern, ...], repeats: int, spoil: MemoryFaultInjector
+) -> WindowResult:
     found, rates = [], []
     for pattern in patterns:
         room.way.write(window, pattern)
         spoil(pattern)
-        seconds, errors = room.timed(lambda: verify(room.way, [window], pattern, repeats=repeats))  # noqa: B023 - called at once
+        seconds, errors = room.timed(lambda: verify_pieces(room.way, [window], pattern, repeats=repeats))  # noqa: B023 - called at once
         rates.append(window.memory.numel() * WORD_BYTES * repeats / seconds)
         if errors.wrong:
             found.append(errors)
-    return Hammered(patterns, found, rates)
+    return WindowResult(patterns, found, rates)

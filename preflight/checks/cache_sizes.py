@@ -8,12 +8,12 @@ CACHES = Path("/sys/devices/system/cpu/cpu0/cache")
 _UNITS = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 
 
-def host_cache_bytes(caches: Path = CACHES) -> int:
+def read_host_cache_bytes(caches: Path = CACHES) -> int:
     """The largest cache of the processor, in bytes; 0 where the kernel does not tell."""
-    return max((_bytes(size) for size in caches.glob("index*/size")), default=0)
+    return max((_read_cache_bytes(size) for size in caches.glob("index*/size")), default=0)
 
 
-def _bytes(size: Path) -> int:
+def _read_cache_bytes(size: Path) -> int:
     try:
         text = size.read_text().strip()
     except OSError:

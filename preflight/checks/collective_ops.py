@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 import torch
 import torch.distributed as dist
 
-from preflight.checks.hashed_words import Wrong, fill, poison, seed_of, wrong_words
-from preflight.kernels.patterns import ALL_BITS, splitmix
+from preflight.checks.hashed_payloads import WordMismatch, derive_seed, fill_words, find_mismatched_words, poison_words
+from preflight.kernels.memory_patterns import ALL_BITS, splitmix
 
 FLOATS = {
     "bf16": (torch.bfloat16, 3),
@@ -23,7 +23,7 @@ FLOATS = {
 _FLOAT_ELEMENTS = 1 << 16
 
 
-class Fault(NamedTuple):
+class PartFault(NamedTuple):
     """Wrong words in what one rank got, and whose part of it they are; several if they cannot be told apart.
 
     `turn` is how far the ranks had changed places in a reduction; None where a hash or nothing says whose the words are.
@@ -34,7 +34,7 @@ class Fault(NamedTuple):
     turn: int | None = None
 
 
-class Group(NamedTuple):
+class RankGroup(NamedTuple):
     """Which rank this is, of how many, and where its tensors are."""
 
     rank: int
@@ -42,15 +42,15 @@ class Group(NamedTuple):
     device: str
 
 
-def own_bits(rank: int, ranks: int, turn: int = 0) -> int:
+def compute_own_bits(rank: int, ranks: int, turn: int = 0) -> int:
     """The bits of a word that are this rank's in a reduction, in this turn. From 65 ranks on, some have none in each turn."""
     width, place = max(1, 64 // ranks), (rank + turn) % ranks
     return (((1 << width) - 1) << (place * width)) & ALL_BITS
 
 
-def senders_of(bits: int, ranks: int, turn: int = 0) -> tuple[int, ...]:
+def find_bit_senders(bits: int, ranks: int, turn: int = 0) -> tuple[int, ...]:
     """Whose bits these are."""
-    return tuple(rank for rank in range(ranks) if bits & own_bits(rank, ranks, turn))
+    return tuple(rank for rank in range(ranks) if bits & compute_own_bits(rank, ranks, turn))
 
 
 class Operation:
@@ -61,7 +61,7 @@ class Operation:
     reduces = False
     times_over = 1  # each part crosses to all others so often
 
-    def __init__(self, group: Group, words: int, seed: int) -> None:
+    def __init__(self, group: RankGroup, words: int, seed: int) -> None:
         self.group, self.seed = group, seed
         self.words = max(1, words // group.ranks) * group.ranks
         self.chunk = self.words // group.ranks
@@ -82,13 +82,13 @@ class Operation:
         if self.in_place:
             self.receive.copy_(self.send)
         else:
-            poison(self.receive)
+            poison_words(self.receive)
 
     def perform(self) -> None:
         """Run it once."""
         self._perform()
 
-    def faults(self) -> Iterator[Fault]:
+    def faults(self) -> Iterator[PartFault]:
         """What is wrong with what came."""
         yield from self._faults()
 
@@ -105,7 +105,7 @@ class Operation:
     def _perform(self) -> None:
         raise NotImplementedError
 
-    def _faults(self) -> Iterator[Fault]:
+    def _faults(self) -> Iterator[PartFault]:
         raise NotImplementedError
 
     def _empty(self, words: int) -> Any:
@@ -116,20 +116,20 @@ class Operation:
 
     @property
     def _all_bits(self) -> int:
-        return sum(own_bits(rank, self.group.ranks) for rank in range(self.group.ranks))
+        return sum(compute_own_bits(rank, self.group.ranks) for rank in range(self.group.ranks))
 
     @property
     def _own_bits(self) -> int:
-        return own_bits(self.group.rank, self.group.ranks, self.turn)
+        return compute_own_bits(self.group.rank, self.group.ranks, self.turn)
 
-    def _whose(self, wrong: Wrong | None) -> Iterator[Fault]:
+    def _whose(self, wrong: WordMismatch | None) -> Iterator[PartFault]:
         if wrong:
-            senders = senders_of(wrong.bits, self.group.ranks, self.turn)
-            yield Fault(senders, f"{self.name}: {wrong.sentence()}", self.turn)
+            senders = find_bit_senders(wrong.bits, self.group.ranks, self.turn)
+            yield PartFault(senders, f"{self.name}: {wrong.sentence()}", self.turn)
 
-    def _moved(self, sender: int, wrong: Wrong | None) -> Iterator[Fault]:
+    def _moved(self, sender: int, wrong: WordMismatch | None) -> Iterator[PartFault]:
         if wrong:
-            yield Fault((sender,), f"{self.name}: from rank {sender} {wrong.sentence()}")
+            yield PartFault((sender,), f"{self.name}: from rank {sender} {wrong.sentence()}")
 
 
 class AllReduce(Operation):
@@ -141,13 +141,13 @@ class AllReduce(Operation):
     times_over = 2
 
     def _give(self) -> None:
-        fill(self.send, self.seed, self._own_bits)
+        fill_words(self.send, self.seed, self._own_bits)
 
     def _perform(self) -> None:
         dist.all_reduce(self.receive)
 
-    def _faults(self) -> Iterator[Fault]:
-        yield from self._whose(wrong_words(self.receive, self.seed, self._all_bits))
+    def _faults(self) -> Iterator[PartFault]:
+        yield from self._whose(find_mismatched_words(self.receive, self.seed, self._all_bits))
 
 
 class ReduceScatter(Operation):
@@ -161,13 +161,15 @@ class ReduceScatter(Operation):
 
     def _give(self) -> None:
         for part, words in self._parts(self.send):
-            fill(words, seed_of(self.seed, part), self._own_bits)
+            fill_words(words, derive_seed(self.seed, part), self._own_bits)
 
     def _perform(self) -> None:
-        _single("reduce_scatter")(self.receive, self.send)
+        _find_single_tensor_form("reduce_scatter")(self.receive, self.send)
 
-    def _faults(self) -> Iterator[Fault]:
-        yield from self._whose(wrong_words(self.receive, seed_of(self.seed, self.group.rank), self._all_bits))
+    def _faults(self) -> Iterator[PartFault]:
+        yield from self._whose(
+            find_mismatched_words(self.receive, derive_seed(self.seed, self.group.rank), self._all_bits)
+        )
 
 
 class AllGather(Operation):
@@ -179,14 +181,14 @@ class AllGather(Operation):
         return self._empty(self.chunk), self._empty(self.words)
 
     def _give(self) -> None:
-        fill(self.send, seed_of(self.seed, self.group.rank))
+        fill_words(self.send, derive_seed(self.seed, self.group.rank))
 
     def _perform(self) -> None:
-        _single("all_gather")(self.receive, self.send)
+        _find_single_tensor_form("all_gather")(self.receive, self.send)
 
-    def _faults(self) -> Iterator[Fault]:
+    def _faults(self) -> Iterator[PartFault]:
         for sender, words in self._parts(self.receive):
-            yield from self._moved(sender, wrong_words(words, seed_of(self.seed, sender)))
+            yield from self._moved(sender, find_mismatched_words(words, derive_seed(self.seed, sender)))
 
 
 class AllToAll(Operation):
@@ -196,23 +198,25 @@ class AllToAll(Operation):
 
     def _give(self) -> None:
         for receiver, words in self._parts(self.send):
-            fill(words, seed_of(self.seed, self.group.rank, receiver))
+            fill_words(words, derive_seed(self.seed, self.group.rank, receiver))
 
     def _perform(self) -> None:
         dist.all_to_all_single(self.receive, self.send)
 
-    def _faults(self) -> Iterator[Fault]:
+    def _faults(self) -> Iterator[PartFault]:
         for sender, words in self._parts(self.receive):
-            yield from self._moved(sender, wrong_words(words, seed_of(self.seed, sender, self.group.rank)))
+            yield from self._moved(
+                sender, find_mismatched_words(words, derive_seed(self.seed, sender, self.group.rank))
+            )
 
 
 OPERATIONS: tuple[type[Operation], ...] = (AllReduce, AllGather, ReduceScatter, AllToAll)
 
 
-def float_faults(group: Group, seed: int, spoil: Callable[[Any], None]) -> Iterator[Fault]:
+def find_float_faults(group: RankGroup, seed: int, spoil: Callable[[Any], None]) -> Iterator[PartFault]:
     """Sums of small whole numbers as floats: each is exact in any order, so there is one right answer. They don't say who."""
     for name, (kind, bits) in FLOATS.items():
-        parts = [_small_numbers(group, seed_of(seed, rank), bits) for rank in range(group.ranks)]
+        parts = [_small_numbers(group, derive_seed(seed, rank), bits) for rank in range(group.ranks)]
         total = parts[group.rank].to(kind)
         spoil(total)
         dist.all_reduce(total)
@@ -221,16 +225,16 @@ def float_faults(group: Group, seed: int, spoil: Callable[[Any], None]) -> Itera
         if places.numel():
             first = int(places[0])
             numbers = f"first element {first}: {int(wanted[first])} expected, {float(total[first]):g} found"
-            yield Fault((), f"all_reduce of {name}: {places.numel()} wrong sums, {numbers}")
+            yield PartFault((), f"all_reduce of {name}: {places.numel()} wrong sums, {numbers}")
 
 
-def _small_numbers(group: Group, seed: int, bits: int) -> Any:
+def _small_numbers(group: RankGroup, seed: int, bits: int) -> Any:
     words = torch.empty(_FLOAT_ELEMENTS, dtype=torch.int64, device=group.device)
-    fill(words, splitmix(seed), (1 << bits) - 1)
+    fill_words(words, splitmix(seed), (1 << bits) - 1)
     return (words - (1 << (bits - 1))).to(torch.float64)
 
 
-def _single(name: str) -> Callable[[Any, Any], object]:
+def _find_single_tensor_form(name: str) -> Callable[[Any, Any], object]:
     """The form that takes one tensor each; older releases of torch call it otherwise."""
     older = {"all_gather": "all_gather_into_tensor", "reduce_scatter": "reduce_scatter_tensor"}[name]
     found: Callable[[Any, Any], object] = getattr(dist, f"{name}_single", None) or getattr(dist, older)

@@ -11,12 +11,20 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from preflight.across.collectives import UNOWNED, owners
-from preflight.checks.collective_ops import OPERATIONS, AllReduce, Fault, Group, Operation, float_faults, own_bits
-from preflight.checks.context import Context, Device
-from preflight.checks.devices import synchronize
-from preflight.checks.exchange import longest, together
-from preflight.checks.hashed_words import WORD_BYTES, fill, seed_of
+from preflight.check_context import Context, Device
+from preflight.checks.collective_ops import (
+    OPERATIONS,
+    AllReduce,
+    Operation,
+    PartFault,
+    RankGroup,
+    compute_own_bits,
+    find_float_faults,
+)
+from preflight.checks.hashed_payloads import WORD_BYTES, derive_seed, fill_words
+from preflight.checks.pair_exchange import reduce_longest_seconds, wait_for_all_devices
+from preflight.checks.torch_devices import synchronize_device
+from preflight.device_comparison.collective_results import UNOWNED, find_wrong_part_owners
 from preflight.results import Figure, Location, Outcome, Result
 
 TEST = "collectives"
@@ -31,7 +39,7 @@ STUCK_BIT = 1 << 3  # of each sum, whoever's part it is
 SLOW_S = 0.7  # which an injected slow one adds within an all_reduce
 
 
-def run(context: Context) -> Iterator[Result]:
+def check_collectives(context: Context) -> Iterator[Result]:
     """One result for each device; 'not applicable' where one is alone."""
     device = context.device
     if device is None:
@@ -45,9 +53,9 @@ def run(context: Context) -> Iterator[Result]:
 class _Collectives:
     def __init__(self, context: Context, device: Device) -> None:
         self._context, self._device = context, device
-        self._group = Group(device.index, len(context.devices), device.torch_name)
+        self._group = RankGroup(device.index, len(context.devices), device.torch_name)
         self._rates: dict[tuple[str, str, str], list[float]] = {}  # values by figure's name, unit, setting
-        self._faults: list[Fault] = []
+        self._faults: list[PartFault] = []
         self._pass = 0
 
     def run(self) -> Result:
@@ -56,7 +64,7 @@ class _Collectives:
         while True:
             self._once()
             self._pass += 1
-            spent = longest(self._device, time.perf_counter() - began)
+            spent = reduce_longest_seconds(self._device, time.perf_counter() - began)
             if self._context.level != "burn-in" or spent * (self._pass + 1) / self._pass > self._context.seconds:
                 break
         return self._result(arrived_s)
@@ -67,10 +75,10 @@ class _Collectives:
         seconds = []
         for number in range(ARRIVALS + 1):
             self._context.note(f"arriving, time {number}")
-            together(self._device)
+            wait_for_all_devices(self._device)
             began = time.perf_counter()
-            fill(words, seed_of(number))
-            synchronize(self._device)
+            fill_words(words, derive_seed(number))
+            synchronize_device(self._device)
             if self._context.fault == "late_rank":
                 time.sleep(LATE_S)
             seconds.append(time.perf_counter() - began)
@@ -79,14 +87,14 @@ class _Collectives:
     def _once(self) -> None:
         for number, kind in enumerate(OPERATIONS):
             for size in self._sizes:
-                self._context.note(f"{kind.name} of {_size(size)}")
-                operation = kind(self._group, size // WORD_BYTES, seed_of(self._pass, number, size))
+                self._context.note(f"{kind.name} of {_format_size(size)}")
+                operation = kind(self._group, size // WORD_BYTES, derive_seed(self._pass, number, size))
                 self._timed(operation, REPEATS.get(self._context.level, 3))
                 del operation
         self._context.note("all_reduce of floats")
-        self._faults += float_faults(self._group, seed_of(self._pass), self._spoil_sum)
+        self._faults += find_float_faults(self._group, derive_seed(self._pass), self._spoil_sum)
         self._context.note("small all_reduce")
-        self._timed(AllReduce(self._group, self._group.ranks, seed_of(self._pass)), SMALL_REPEATS, small=True)
+        self._timed(AllReduce(self._group, self._group.ranks, derive_seed(self._pass)), SMALL_REPEATS, small=True)
 
     @property
     def _sizes(self) -> tuple[int, ...]:
@@ -100,20 +108,20 @@ class _Collectives:
             if operation.give(turn):
                 self._spoil_words(operation)
             operation.ready()
-            synchronize(self._device)
-            together(self._device)
+            synchronize_device(self._device)
+            wait_for_all_devices(self._device)
             began = time.perf_counter()
             if self._context.fault == "slow" and operation.in_place and not small:
                 time.sleep(SLOW_S)
             operation.perform()
-            synchronize(self._device)
+            synchronize_device(self._device)
             seconds.append(time.perf_counter() - began)
             if self._context.fault == "stuck_bit" and operation.reduces:
                 operation.receive[operation.receive.numel() // 2] ^= STUCK_BIT
             self._faults += operation.faults()
         middle = statistics.median(seconds[1:])  # the first sets up connections
         size = operation.words * WORD_BYTES
-        setting = f"{operation.name}, {self._group.ranks} ranks, {_size(size)}, {dist.get_backend()}"
+        setting = f"{operation.name}, {self._group.ranks} ranks, {_format_size(size)}, {dist.get_backend()}"
         if algorithm := os.environ.get("NCCL_ALGO", "").lower():
             setting += f", {algorithm}"
         if small:
@@ -124,7 +132,7 @@ class _Collectives:
 
     def _spoil_words(self, operation: Operation) -> None:
         if self._context.fault == "wrong_sum":
-            mine = own_bits(self._group.rank, self._group.ranks, operation.turn)
+            mine = compute_own_bits(self._group.rank, self._group.ranks, operation.turn)
             lowest = mine & -mine
             operation.send[operation.send.numel() // 2] ^= lowest - (1 << 64) if lowest >> 63 else lowest
 
@@ -135,7 +143,7 @@ class _Collectives:
     def _result(self, arrived_s: float) -> Result:
         names = [device.name for device in self._context.devices]
         sums = [(fault.turn, fault.senders) for fault in self._faults if fault.turn is not None]
-        proven = owners(sums)
+        proven = find_wrong_part_owners(sums)
         moved = [sender for fault in self._faults if fault.turn is None for sender in fault.senders]
         whose = dict.fromkeys([*proven, *moved])
         sentences = dict.fromkeys(fault.sentence for fault in self._faults)
@@ -160,7 +168,7 @@ class _Collectives:
         )
 
 
-def _size(size: int) -> str:
+def _format_size(size: int) -> str:
     for unit, shift in (("GiB", 30), ("MiB", 20), ("KiB", 10)):
         if size >= 1 << shift and size % (1 << shift) == 0:
             return f"{size >> shift} {unit}"

@@ -7,11 +7,11 @@ from typing import Any
 
 import msgspec
 
-from preflight.allowed import ALLOW_VARIABLE, allowed_states
-from preflight.checks.context import Context, Note
-from preflight.driver import NoDriverError, gpus_of_ours, load
+from preflight.check_context import Context, Note
+from preflight.host.allowed_states import ALLOW_VARIABLE, allowed_states
+from preflight.host.nvml_library import NoDriverError, count_own_gpus, load_nvml
 from preflight.results import Location, Outcome, Result
-from vocabulary.recovery_action import RECOVERY_REQUESTS
+from vocabulary.hardware.recovery_requests import RECOVERY_REQUESTS
 
 TEST = "gpu_state"
 STATE = "gpus_missing"  # what `software` calls it, which says in a remark that they are not tested
@@ -29,7 +29,7 @@ class GpuState(msgspec.Struct, frozen=True, kw_only=True):
     unread: tuple[str, ...] = ()
 
 
-def faults_of(state: GpuState) -> list[str]:
+def list_gpu_faults(state: GpuState) -> list[str]:
     """Everything that makes this GPU unfit, each with what to do. Empty for a good one."""
     if state.lost:
         return ["the driver has lost it; reboot the node, replace it if that recurs"]
@@ -45,13 +45,13 @@ def faults_of(state: GpuState) -> list[str]:
     return faults
 
 
-def run(context: Context) -> Iterator[Result]:
+def check_gpu_state(context: Context) -> Iterator[Result]:
     """One result for each GPU; one 'not applicable' where the machine has neither GPU nor driver."""
     if context.fault:
         yield judge_state(GpuState(index=0, remap_pending=True, lost=context.fault == "lost"))
         return
     try:
-        library = load(context.note)
+        library = load_nvml(context.note)
     except NoDriverError as error:
         yield Result(test=TEST, outcome=error.outcome, reason=error.reason, misconfigured=error.misconfigured)
         return
@@ -59,8 +59,8 @@ def run(context: Context) -> Iterator[Result]:
     if not count:
         yield Result(test=TEST, outcome=Outcome.ERROR, reason="the driver is here but sees no GPU")
     for index in range(count):
-        yield judge_state(_read(library, index, context.note))
-    if STATE not in allowed_states() and (missing := judge_count(count, gpus_of_ours())):
+        yield judge_state(_read_gpu_state(library, index, context.note))
+    if STATE not in allowed_states() and (missing := judge_count(count, count_own_gpus())):
         yield missing
 
 
@@ -77,7 +77,7 @@ def judge_count(shown: int, ours: int) -> Result | None:
 
 def judge_state(state: GpuState) -> Result:
     """The result for one GPU. What could not be read leaves it open."""
-    faults = faults_of(state)
+    faults = list_gpu_faults(state)
     outcome, reason = Outcome.PASS, ""
     if faults:
         outcome, reason = Outcome.FAIL, "; ".join(faults)
@@ -87,7 +87,7 @@ def judge_state(state: GpuState) -> Result:
     return Result(test=TEST, outcome=outcome, device=f"GPU {state.index}", reason=reason, locations=where)
 
 
-def _read(library: Any, index: int, note: Note) -> GpuState:
+def _read_gpu_state(library: Any, index: int, note: Note) -> GpuState:
     unread: list[str] = []
 
     def ask(name: str, call: Callable[[Any], Any]) -> Any:

@@ -16,15 +16,15 @@ from typing import Any
 import msgspec
 import torch
 
-from preflight.checks.context import Context, Device
-from preflight.checks.devices import synchronize
-from preflight.driver import NoDriverError
-from preflight.host import pcie
-from preflight.host.digits import four
-from preflight.host.driver import Driver
-from preflight.host.machine import Machine
-from preflight.host.pcie import Link
-from preflight.host.turns import Turns
+from preflight.check_context import Context, Device
+from preflight.checks.torch_devices import synchronize_device
+from preflight.host import gpu_pcie_link
+from preflight.host.gpu_pcie_link import PcieLink
+from preflight.host.machine_files import Machine
+from preflight.host.measurement_turns import TurnQueue
+from preflight.host.nvml_driver import NvmlDriver
+from preflight.host.nvml_library import NoDriverError
+from preflight.host.significant_digits import round_to_four_digits
 from preflight.results import Evidence, Figure, Location, Outcome, Result
 
 TEST = "host_link"
@@ -42,38 +42,42 @@ _LOOK_EVERY_S = 0.02
 _clock = time.perf_counter
 
 
-def run(context: Context, machine: Machine | None = None) -> Iterator[Result]:
+def check_host_link(context: Context, machine: Machine | None = None) -> Iterator[Result]:
     """One result for this device."""
     device = context.device
     if device is None:
         raise ValueError(f"{TEST} is a test of a device")
     machine = machine or Machine()
-    with near(machine, device, context) as place, Turns(device.index, len(context.devices)) as turns:
-        yield _Run(context, device, place, turns).result()
+    with run_near_device(machine, device, context) as place, TurnQueue(device.index, len(context.devices)) as turns:
+        yield _CopyRun(context, device, place, turns).result()
 
 
-class Place:
+class DevicePlace:
     """A device's place in the machine: how its link is read, and what is to be said about it."""
 
     def __init__(self, machine: Machine, device: Device, fault: str) -> None:
         self._machine, self._fault = machine, fault
         self.remarks: list[str] = []
-        self._driver: Driver | None = None
+        self._driver: NvmlDriver | None = None
         self._gpu: Any = None
         self._address = ""
         if device.on_host:
             return
         try:
-            self._driver = Driver()
+            self._driver = NvmlDriver()
             self._gpu = self._driver.gpu(device.uuid)
         except NoDriverError as error:
             self.remarks.append(f"width and errors of the link are unknown: {error}")
         if self._driver is not None and self._gpu is not None:
             self._address = self._driver.address(self._gpu)
 
-    def link(self) -> Link:
+    def link(self) -> PcieLink:
         """The link now, as the injected fault has it."""
-        link = pcie.read(self._machine, self._driver, self._gpu, self._address) if self._address else Link()
+        link = (
+            gpu_pcie_link.read_pcie_link(self._machine, self._driver, self._gpu, self._address)
+            if self._address
+            else PcieLink()
+        )
         if self._fault == "narrow":
             full = link.width_max or 16
             return msgspec.structs.replace(link, width=full // 2, width_max=full)
@@ -81,10 +85,10 @@ class Place:
 
 
 @contextmanager
-def near(machine: Machine, device: Device, context: Context) -> Iterator[Place]:
+def run_near_device(machine: Machine, device: Device, context: Context) -> Iterator[DevicePlace]:
     """Run next to the device, so that the buffers come to lie there; as before afterwards."""
     context.note("finding the link")
-    place = Place(machine, device, context.fault)
+    place = DevicePlace(machine, device, context.fault)
     before = os.sched_getaffinity(0)
     cpus = before & set(place.link().cpus)
     if place.link().cpus and not cpus:
@@ -97,7 +101,7 @@ def near(machine: Machine, device: Device, context: Context) -> Iterator[Place]:
         os.sched_setaffinity(0, before)
 
 
-class Wrong(msgspec.Struct, frozen=True):
+class CorruptTransfer(msgspec.Struct, frozen=True):
     """Data that arrived otherwise than it was sent: which way, how many bytes, where the first are."""
 
     way: str
@@ -105,15 +109,15 @@ class Wrong(msgspec.Struct, frozen=True):
     first: tuple[int, ...]
 
 
-class _Run:
+class _CopyRun:
     """One device's copies."""
 
-    def __init__(self, context: Context, device: Device, place: Place, turns: Turns) -> None:
+    def __init__(self, context: Context, device: Device, place: DevicePlace, turns: TurnQueue) -> None:
         self._context, self._device, self._place, self._turns = context, device, place, turns
         self._began = _clock()
         self._size = HOST_BYTES if device.on_host else GPU_BYTES
         self._rates: dict[str, float] = {}
-        self._busy = Link()
+        self._busy = PcieLink()
 
     def result(self) -> Result:
         """Measure alone, then copy with the others, and conclude."""
@@ -151,7 +155,7 @@ class _Run:
         self._returning = torch.empty(self._size, dtype=torch.uint8, device=on)
         self._sides = [] if self._device.on_host else [torch.cuda.Stream(on), torch.cuda.Stream(on)]
 
-    def _round_trip(self) -> Wrong | None:
+    def _round_trip(self) -> CorruptTransfer | None:
         """There, over to a second buffer, and back; compared at home. The buffers are poisoned: a copy that does nothing is seen."""
         self._context.note("there and back, every byte compared")
         self._there.fill_(_POISON)
@@ -161,18 +165,18 @@ class _Run:
             self._there[self._size // 2 + 77] ^= 1
         self._returning.copy_(self._there, non_blocking=True)
         self._back.copy_(self._returning, non_blocking=True)
-        synchronize(self._device)
+        synchronize_device(self._device)
         return self._arrived("there and back")
 
-    def _arrived(self, way: str) -> Wrong | None:
+    def _arrived(self, way: str) -> CorruptTransfer | None:
         """Both targets against what they must hold; each lies on the same side as its own, so no copy has a part in it."""
         for target, right in ((self._back, self._sent), (self._there, self._returning)):
             if not torch.equal(target.view(torch.int64), right.view(torch.int64)):  # much faster than bytes
                 places = (target != right).nonzero().flatten()
-                return Wrong(way, places.numel(), tuple(places[:LISTED_MAX].tolist()))
+                return CorruptTransfer(way, places.numel(), tuple(places[:LISTED_MAX].tolist()))
         return None
 
-    def _measure(self) -> Wrong | None:
+    def _measure(self) -> CorruptTransfer | None:
         """Each way, then both at once, each for its share of the turn. What it copies onto is wrong in every bit before."""
         each_s = min(ALONE_S_MAX, ALONE_SHARE * self._context.seconds / max(1, len(self._context.devices)) / 3)
         there: Callable[[], object] = lambda: self._there.copy_(self._sent, non_blocking=True)  # noqa: E731 - two of a kind
@@ -203,7 +207,7 @@ class _Run:
                 done += 1
             return done
 
-        synchronize(self._device)
+        synchronize_device(self._device)
         began, counts = _clock(), [0] * len(ways)
 
         def side(number: int) -> None:
@@ -215,7 +219,7 @@ class _Run:
         side(0)
         for other in others:
             other.join()
-        synchronize(self._device)
+        synchronize_device(self._device)
         return sum(counts) * self._size / (_clock() - began) / 1e9
 
     def _on_side(self, number: int, way: Callable[[], object]) -> None:
@@ -234,7 +238,7 @@ class _Run:
 
         def look() -> None:
             while True:
-                self._busy = pcie.best(self._busy, self._place.link())
+                self._busy = gpu_pcie_link.merge_best_readings(self._busy, self._place.link())
                 if over.wait(_LOOK_EVERY_S):
                     return
 
@@ -246,8 +250,8 @@ class _Run:
             over.set()
             looker.join(DRIVER_PATIENCE_S)
 
-    def _conclude(self, before: Link, after: Link, wrong: Wrong | None, rounds: int) -> Result:
-        faults, remarks = pcie.judge(before, self._busy, after)
+    def _conclude(self, before: PcieLink, after: PcieLink, wrong: CorruptTransfer | None, rounds: int) -> Result:
+        faults, remarks = gpu_pcie_link.judge_pcie_link(before, self._busy, after)
         reasons = list(faults)
         if wrong:
             reasons.insert(
@@ -260,20 +264,21 @@ class _Run:
             device=self._device.name,
             reason="; ".join(reasons),
             figures=tuple(
-                Figure(name=name, value=four(rate), unit="GB/s", setting=setting) for name, rate in self._rates.items()
+                Figure(name=name, value=round_to_four_digits(rate), unit="GB/s", setting=setting)
+                for name, rate in self._rates.items()
             ),
-            locations=_locations(self._device, wrong) if reasons else (),
+            locations=_build_locations(self._device, wrong) if reasons else (),
             remarks=(*self._place.remarks, *remarks),
-            evidence=facts(self._busy, after) | {"bytes": self._size, "rounds": rounds},
+            evidence=build_link_evidence(self._busy, after) | {"bytes": self._size, "rounds": rounds},
         )
 
 
-def _locations(device: Device, wrong: Wrong | None) -> tuple[Location, ...]:
+def _build_locations(device: Device, wrong: CorruptTransfer | None) -> tuple[Location, ...]:
     gpu = device.uuid or device.name
     return tuple(Location(gpu=gpu, address=f"{place:#x}") for place in wrong.first) if wrong else (Location(gpu=gpu),)
 
 
-def facts(busy: Link, after: Link) -> Evidence:
+def build_link_evidence(busy: PcieLink, after: PcieLink) -> Evidence:
     """What is known of the link, as others put expectations to its rates. Pure."""
     found = {
         "pcie_address": after.address,

@@ -14,13 +14,29 @@ from concurrent.futures import ThreadPoolExecutor
 import msgspec
 import numpy as np
 
-from preflight.checks.context import Context
-from preflight.host import edac
-from preflight.host.digits import four
-from preflight.host.machine import Machine
-from preflight.host.room import room, zones
-from preflight.host.taken import PIECE_BYTES, Done, FirstToGo, Share, everywhere, physical_page, rates, shares
-from preflight.host.words import TILE_WORDS, WrongWord, key, tile, write, wrong
+from preflight.check_context import Context
+from preflight.host import edac_counters
+from preflight.host.host_patterns import (
+    TILE_WORDS,
+    WrongWord,
+    build_tile,
+    derive_block_key,
+    find_wrong_words,
+    write_block,
+)
+from preflight.host.machine_files import Machine
+from preflight.host.memory_budget import compute_memory_budget, distribute_over_zones
+from preflight.host.memory_shares import (
+    PIECE_BYTES,
+    MemoryShare,
+    OomVictimPreference,
+    StepTiming,
+    compute_zone_rates,
+    find_physical_page,
+    run_on_all_shares,
+    split_zones,
+)
+from preflight.host.significant_digits import round_to_four_digits
 from preflight.results import Evidence, Figure, Location, Outcome, Result
 
 TEST = "host_memory"
@@ -33,7 +49,7 @@ _SEED = 20_260_801
 _clock = time.perf_counter
 
 
-class Wrong(msgspec.Struct, frozen=True):
+class PlacedWrongWord(msgspec.Struct, frozen=True):
     """One wrong word, placed from the start of all that was taken; `page` is its physical address, `again` if it stays wrong."""
 
     word: WrongWord
@@ -41,36 +57,38 @@ class Wrong(msgspec.Struct, frozen=True):
     again: bool
 
 
-class Verified(msgspec.Struct, frozen=True):
+class VerifiedShare(msgspec.Struct, frozen=True):
     """What one thread found."""
 
-    done: Done
+    done: StepTiming
     count: int
-    listed: tuple[Wrong, ...]
+    listed: tuple[PlacedWrongWord, ...]
 
 
-def run(context: Context, machine: Machine | None = None) -> Iterator[Result]:
+def check_host_memory(context: Context, machine: Machine | None = None) -> Iterator[Result]:
     """One result for the node."""
     machine = machine or Machine()
-    left = room(machine, context.level)
+    left = compute_memory_budget(machine, context.level)
     if left < ROOM_BYTES_MIN:
         reason = (
             f"only {left >> 20} MiB of host memory may be taken, {ROOM_BYTES_MIN >> 20} are needed; end what uses it"
         )
         yield Result(test=TEST, outcome=Outcome.ERROR, reason=reason)
         return
-    before = edac.read(machine)
-    all_shares = shares(zones(machine, left, sorted(os.sched_getaffinity(0))))
+    before = edac_counters.read_edac_counts(machine)
+    all_shares = split_zones(distribute_over_zones(machine, left, sorted(os.sched_getaffinity(0))))
     try:
-        with FirstToGo(), ThreadPoolExecutor(len(all_shares)) as pool:
-            found = _Run(context, pool, all_shares).all_patterns()
+        with OomVictimPreference(), ThreadPoolExecutor(len(all_shares)) as pool:
+            found = _MemoryRun(context, pool, all_shares).all_patterns()
     finally:
         for share in all_shares:
             share.give_back()
-    yield conclude(found, edac.grown(before, edac.read(machine)), len(before))
+    yield judge_host_memory(
+        found, edac_counters.judge_edac_growth(before, edac_counters.read_edac_counts(machine)), len(before)
+    )
 
 
-class Found(msgspec.Struct, frozen=True):
+class MemoryFindings(msgspec.Struct, frozen=True):
     """What the run found: figures, how much was tested, and what was wrong in which pattern."""
 
     figures: tuple[Figure, ...]
@@ -78,10 +96,10 @@ class Found(msgspec.Struct, frozen=True):
     patterns: int
     pattern: str = ""
     count: int = 0
-    listed: tuple[Wrong, ...] = ()
+    listed: tuple[PlacedWrongWord, ...] = ()
 
 
-def conclude(found: Found, errors: tuple[Sequence[str], Sequence[str]], modules: int) -> Result:
+def judge_host_memory(found: MemoryFindings, errors: tuple[Sequence[str], Sequence[str]], modules: int) -> Result:
     """Wrong words fail; so do the counters of the memory's modules. Pure."""
     faults, remarks = errors
     reasons = list(faults)
@@ -106,20 +124,20 @@ def conclude(found: Found, errors: tuple[Sequence[str], Sequence[str]], modules:
     )
 
 
-class _Run:
+class _MemoryRun:
     """One test under way."""
 
-    def __init__(self, context: Context, pool: ThreadPoolExecutor, all_shares: list[Share]) -> None:
+    def __init__(self, context: Context, pool: ThreadPoolExecutor, all_shares: list[MemoryShare]) -> None:
         self._context, self._pool, self._shares = context, pool, all_shares
-        self._tile = tile(_SEED + os.getpid())
+        self._tile = build_tile(_SEED + os.getpid())
         self._ends = _clock() + context.seconds
         self._taking_ends = _clock() + TAKING_SHARE * context.seconds
         self._rates: dict[str, dict[int, float]] = {}
 
-    def all_patterns(self) -> Found:
+    def all_patterns(self) -> MemoryFindings:
         """Patterns in pairs until the time is up, one pair at least; then copies."""
         self._context.note("taking host memory")
-        everywhere(self._pool, self._take, self._shares)
+        run_on_all_shares(self._pool, self._take, self._shares)
         size = sum(len(share.pieces) for share in self._shares) * PIECE_BYTES
         pattern = 0
         while pattern < 2 or _clock() < self._ends:
@@ -127,65 +145,65 @@ class _Run:
                 return found
             pattern += 1
         self._context.note("copying")
-        copied = everywhere(self._pool, self._copy, self._shares)
+        copied = run_on_all_shares(self._pool, self._copy, self._shares)
         if found := self._verify(pattern - 1, size, "the copies"):
             return found
-        self._rates["host_copy_rate"] = rates(copied)
-        return Found(self._figures(), size, pattern)
+        self._rates["host_copy_rate"] = compute_zone_rates(copied)
+        return MemoryFindings(self._figures(), size, pattern)
 
-    def _pattern(self, pattern: int, size: int, *, commit: bool) -> Found | None:
+    def _pattern(self, pattern: int, size: int, *, commit: bool) -> MemoryFindings | None:
         self._context.note(f"writing pattern {pattern} to {size >> 20} MiB")
-        written = everywhere(self._pool, lambda share: self._write(share, pattern), self._shares)
-        self._keep_best("host_write_rate", rates(written))
+        written = run_on_all_shares(self._pool, lambda share: self._write(share, pattern), self._shares)
+        self._keep_best("host_write_rate", compute_zone_rates(written))
         if commit:
             share = self._shares[-1]
             share.pieces[len(share.pieces) // 2][77] ^= np.uint64(1 << 21)
         return self._verify(pattern, size, f"pattern {pattern}")
 
-    def _verify(self, pattern: int, size: int, what: str) -> Found | None:
+    def _verify(self, pattern: int, size: int, what: str) -> MemoryFindings | None:
         self._context.note(f"verifying {what}")
         copies = what == "the copies"
-        parts = everywhere(self._pool, lambda share: self._check(share, pattern, copies=copies), self._shares)
+        parts = run_on_all_shares(self._pool, lambda share: self._check(share, pattern, copies=copies), self._shares)
         if not copies:
-            self._keep_best("host_verify_rate", rates([part.done for part in parts]))
+            self._keep_best("host_verify_rate", compute_zone_rates([part.done for part in parts]))
         if count := sum(part.count for part in parts):
             listed = tuple(one for part in parts for one in part.listed)[:LISTED_MAX]
-            return Found(self._figures(), size, pattern + 1, what, count, listed)
+            return MemoryFindings(self._figures(), size, pattern + 1, what, count, listed)
         return None
 
-    def _take(self, share: Share) -> None:
+    def _take(self, share: MemoryShare) -> None:
         share.scratch = np.empty(TILE_WORDS, dtype=np.uint64)
         while (len(share.pieces) < COPIES_MIN or _clock() < self._taking_ends) and (piece := share.take()) is not None:
-            write(piece, self._tile, 0)  # touched for the first time, it becomes real, on this thread's node
+            write_block(piece, self._tile, 0)  # touched for the first time, it becomes real, on this thread's node
 
-    def _write(self, share: Share, pattern: int) -> Done:
+    def _write(self, share: MemoryShare, pattern: int) -> StepTiming:
         began = _clock()
         for number, piece in enumerate(share.pieces, share.first):
-            write(piece, self._tile, key(pattern, number))
-        return Done(share.zone.numa, began, _clock(), len(share.pieces) * PIECE_BYTES)
+            write_block(piece, self._tile, derive_block_key(pattern, number))
+        return StepTiming(share.zone.numa, began, _clock(), len(share.pieces) * PIECE_BYTES)
 
-    def _check(self, share: Share, pattern: int, *, copies: bool) -> Verified:
+    def _check(self, share: MemoryShare, pattern: int, *, copies: bool) -> VerifiedShare:
         began, count, listed = _clock(), 0, []
         for place, piece in enumerate(share.pieces):
             number = share.first + (place - place % 2 if copies and place < len(share.pieces) // 2 * 2 else place)
-            mark = key(pattern, number)
-            found, words = wrong(piece, self._tile, mark, share.scratch, LISTED_MAX)
+            mark = derive_block_key(pattern, number)
+            found, words = find_wrong_words(piece, self._tile, mark, share.scratch, LISTED_MAX)
             count += found
             for word in words:
                 again = int(piece[word.offset // 8]) == word.found
                 placed = msgspec.structs.replace(word, offset=(share.first + place) * PIECE_BYTES + word.offset)
-                listed.append(Wrong(placed, physical_page(piece, word.offset), again))
-        done = Done(share.zone.numa, began, _clock(), len(share.pieces) * PIECE_BYTES)
-        return Verified(done, count, tuple(listed))
+                listed.append(PlacedWrongWord(placed, find_physical_page(piece, word.offset), again))
+        done = StepTiming(share.zone.numa, began, _clock(), len(share.pieces) * PIECE_BYTES)
+        return VerifiedShare(done, count, tuple(listed))
 
-    def _copy(self, share: Share) -> Done:
+    def _copy(self, share: MemoryShare) -> StepTiming:
         """Every second piece to its neighbour. The neighbour holds other words: they are poison if the copy does nothing."""
         began, moved = _clock(), 0
         for source, target in zip(share.pieces[0::2], share.pieces[1::2], strict=False):
             for _ in range(SLOW_FACTOR if self._context.fault == "slow" else 1):
                 np.copyto(target, source)
             moved += 2 * PIECE_BYTES  # read and written
-        return Done(share.zone.numa, began, _clock(), moved)
+        return StepTiming(share.zone.numa, began, _clock(), moved)
 
     def _keep_best(self, name: str, now: dict[int, float]) -> None:
         best = self._rates.setdefault(name, {})
@@ -195,7 +213,12 @@ class _Run:
     def _figures(self) -> tuple[Figure, ...]:
         threads = {share.zone.numa: share.zone.threads for share in self._shares}
         return tuple(
-            Figure(name=name, value=four(rate), unit="GB/s", setting=f"numa {zone}, {threads[zone]} threads")
+            Figure(
+                name=name,
+                value=round_to_four_digits(rate),
+                unit="GB/s",
+                setting=f"numa {zone}, {threads[zone]} threads",
+            )
             for name, by_zone in self._rates.items()
             for zone, rate in by_zone.items()
         )

@@ -1,8 +1,8 @@
 """Arithmetic: seeded products in every type the device has, again and again, must give the same bits, and the right ones.
 
 Every output is digested on the device and compared with the first of its kind; every operand is verified; of each work an output
-that has that digest is judged by itself (`preflight.kernels.opinions`). Whether other devices compute the same bits is asked in
-`preflight.across.majority`, once all have answered.
+that has that digest is judged by itself (`preflight.kernels.product_verification`). Whether other devices compute the same bits is asked in
+`preflight.device_comparison.majority_vote`, once all have answered.
 """
 
 from __future__ import annotations
@@ -12,15 +12,15 @@ import time
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from preflight.checks.context import Context, Device
-from preflight.checks.known_bits import told
-from preflight.checks.matmul_works import Item, available, schedule
-from preflight.host.digits import four
-from preflight.kernels.digest import digest
-from preflight.kernels.elements import bit_counts
-from preflight.kernels.opinions import Objection, faulty_multiprocessors, objections
-from preflight.kernels.products import Repeats, Work, refused, repeated
-from preflight.kernels.spoiling import OPERAND, spoil, spoil_operand
+from preflight.check_context import Context, Device
+from preflight.checks.digest_evidence import build_digest_evidence
+from preflight.checks.matmul_schedule import ProductItem, list_available_kinds, schedule_products
+from preflight.host.significant_digits import round_to_four_digits
+from preflight.kernels.arithmetic_faults import OPERAND, build_output_fault, corrupt_operand
+from preflight.kernels.matmul_products import MatmulWork, RepeatResult, is_refusal, repeat_product
+from preflight.kernels.output_elements import format_bit_counts
+from preflight.kernels.product_verification import Objection, collect_objections, find_faulty_multiprocessors
+from preflight.kernels.tensor_digests import compute_digest
 from preflight.results import Evidence, Figure, Location, Outcome, Result
 
 TEST = "matmul_repeat"
@@ -29,63 +29,65 @@ LISTED = 8
 _UNAVAILABLE = (RuntimeError, NotImplementedError, ValueError)
 
 
-class Finding(NamedTuple):
+class WorkFinding(NamedTuple):
     """What is wrong with one work. `sms` are the multiprocessors known to have computed wrong.
 
     `refused`: its bits repeat, and the judges refuse them.
     """
 
-    item: Item
+    item: ProductItem
     what: str
     evidence: Evidence
     sms: list[int]
     refused: bool = False
 
 
-class Visits:
+class WorkHistory:
     """All that was seen of one device so far."""
 
     def __init__(self, context: Context, device: Device) -> None:
         self._context, self._device = context, device
-        self.kinds, self.lacks = available(device)
+        self.kinds, self.lacks = list_available_kinds(device)
         self.digests: dict[str, str] = {}
         self.rates: dict[str, list[float]] = {}
         self.outputs = 0
-        self.findings: list[Finding] = []
+        self.findings: list[WorkFinding] = []
 
-    def visit(self, item: Item) -> None:
+    def visit(self, item: ProductItem) -> None:
         """Do one product a few times, and judge it."""
         if item.kind.name in self.lacks:
             return
         device = self._device.torch_name
         self._context.note(f"{self._device.name}: {item}")
         try:
-            work = Work(item.kind, item.size, item.seed, device)
+            work = MatmulWork(item.kind, item.size, item.seed, device)
         except _UNAVAILABLE as error:
-            if type(error) is RuntimeError and not refused(error):
+            if type(error) is RuntimeError and not is_refusal(error):
                 raise RuntimeError(f"{item}: {error}") from error
-            if not refused(error):
+            if not is_refusal(error):
                 raise  # its class says what it was: no memory, or a broken device
             self.lacks[item.kind.name] = " ".join(str(error).split())[:200]
             return
-        fault = spoil(self._context.fault, work.run)
+        fault = build_output_fault(self._context.fault, work.run)
         if self._context.fault == OPERAND:
-            spoil_operand(work.left)
-        seen = repeated(work, HOST_REPEATS if self._device.on_host else GPU_REPEATS, fault)
+            corrupt_operand(work.left)
+        seen = repeat_product(work, HOST_REPEATS if self._device.on_host else GPU_REPEATS, fault)
         self.outputs += seen.repeats
         self.rates.setdefault(item.setting, []).append(2 * item.size**3 * seen.repeats / seen.seconds / 1e12)
         first_time = str(item) not in self.digests
         known = self.digests.setdefault(str(item), seen.digest)
-        found = _changed_operand(item, work) or _differing(item, seen, known)
+        found = _find_changed_operand(item, work) or _find_differing_repeats(item, seen, known)
         if not found and first_time:
             self._context.note(f"{self._device.name}: {item}, judged")
-            found = _changed_output(item, seen) or _objected(item, seen.output, objections(work, seen.output))
+            found = _find_changed_output(item, seen) or _find_objection(
+                item, seen.output, collect_objections(work, seen.output)
+            )
         if found:
             self.findings.append(found._replace(sms=sorted({*found.sms, *self._hunted(work, found)})))
 
-    def _hunted(self, work: Work, found: Finding) -> list[int]:
+    def _hunted(self, work: MatmulWork, found: WorkFinding) -> list[int]:
         self._context.note(f"{self._device.name}: {found.item}, looking for the multiprocessor")
-        faulty = faulty_multiprocessors(work)
+        faulty = find_faulty_multiprocessors(work)
         if faulty:
             found.evidence["multiprocessors"] = ", ".join(
                 f"SM {sm}: {wrong} of {computed} tiles wrong" for sm, (wrong, computed) in faulty.items()
@@ -93,26 +95,26 @@ class Visits:
         return list(faulty)
 
 
-def run(context: Context) -> Iterator[Result]:
+def check_matmul_repeat(context: Context) -> Iterator[Result]:
     """One result. Each type is tried at least once; then further seeds until the time is over, or something is wrong."""
     device = context.device
     if device is None:
         return
     began = time.monotonic()
-    seen = Visits(context, device)
-    for number, item in enumerate(schedule(seen.kinds, device, context.level)):
+    seen = WorkHistory(context, device)
+    for number, item in enumerate(schedule_products(seen.kinds, device, context.level)):
         tried = number >= len(seen.kinds)
         if tried and (seen.findings or time.monotonic() - began > context.seconds):
             break
         seen.visit(item)
-    yield _result(device, seen)
+    yield _build_result(device, seen)
 
 
-def _result(device: Device, seen: Visits) -> Result:
+def _build_result(device: Device, seen: WorkHistory) -> Result:
     only_judged = all(found.refused for found in seen.findings)
     objected = [str(found.item) for found in seen.findings if only_judged]
     refuses = {kind.name: seen.lacks[kind.name] for kind in seen.kinds if kind.name in seen.lacks}
-    evidence, remarks = told(device, seen.digests, objected, refuses)
+    evidence, remarks = build_digest_evidence(device, seen.digests, objected, refuses)
     remarks += tuple(
         f"the library refuses {kind}, which this device should have: {why}" for kind, why in refuses.items()
     )
@@ -120,7 +122,7 @@ def _result(device: Device, seen: Visits) -> Result:
     if seen.lacks:
         evidence["lacks"] = "; ".join(f"{kind} ({why})" for kind, why in seen.lacks.items())
     figures = tuple(
-        Figure(name="product_rate", value=_rate(rates), unit="TFLOP/s", setting=setting)
+        Figure(name="product_rate", value=_compute_median_rate(rates), unit="TFLOP/s", setting=setting)
         for setting, rates in seen.rates.items()
     )
     result = Result(
@@ -129,10 +131,10 @@ def _result(device: Device, seen: Visits) -> Result:
     if not seen.digests:
         reason = f"no product could be computed: {evidence.get('lacks', 'torch has no types here')}"
         return Result(test=TEST, outcome=Outcome.ERROR, device=device.name, reason=reason)
-    return _failed(result, device, seen.findings) if seen.findings else result
+    return _build_failed_result(result, device, seen.findings) if seen.findings else result
 
 
-def _failed(result: Result, device: Device, findings: list[Finding]) -> Result:
+def _build_failed_result(result: Result, device: Device, findings: list[WorkFinding]) -> Result:
     """The result with the first finding told in full, and the others by name."""
     first = findings[0]
     also = dict.fromkeys(found.item.kind.name for found in findings if found.item.kind != first.item.kind)
@@ -159,54 +161,54 @@ def _failed(result: Result, device: Device, findings: list[Finding]) -> Result:
     )
 
 
-def _rate(rates: list[float]) -> float:
+def _compute_median_rate(rates: list[float]) -> float:
     """The usual rate, TFLOP/s; the first run warms up, where there are more."""
-    return four(statistics.median(rates[1:] or rates))
+    return round_to_four_digits(statistics.median(rates[1:] or rates))
 
 
-def _changed_operand(item: Item, work: Work) -> Finding | None:
+def _find_changed_operand(item: ProductItem, work: MatmulWork) -> WorkFinding | None:
     for name, errors in work.operand_errors().items():
         evidence: Evidence = {
             "operand": name,
             "wrong_words": errors.wrong,
-            "bits": bit_counts(each.expected ^ each.actual for each in errors.listed),
+            "bits": format_bit_counts(each.expected ^ each.actual for each in errors.listed),
             "errors": "; ".join(map(str, errors.listed[:LISTED])),
         }
         what = f"its {name} operand changed in memory; {errors.sentence}"
-        return Finding(item, what, evidence, [])
+        return WorkFinding(item, what, evidence, [])
     return None
 
 
-def _differing(item: Item, seen: Repeats, known: str) -> Finding | None:
+def _find_differing_repeats(item: ProductItem, seen: RepeatResult, known: str) -> WorkFinding | None:
     if seen.differing:
         evidence: Evidence = {
             "repeat": seen.differing[0],
             "differing_repeats": len(seen.differing),
             "wrong_elements": len(seen.wrong),
-            "bits": bit_counts(each.flipped for each in seen.wrong),
+            "bits": format_bit_counts(each.flipped for each in seen.wrong),
             "tiles": ", ".join(
                 f"[{row}, {column}]" for row, column in sorted({each.tile for each in seen.wrong})[:LISTED]
             ),
             "errors": "; ".join(seen.places),
         }
         what = f"repeats {seen.differing[:LISTED]} of {seen.repeats} differ from repeat 0, first {seen.places[0]}"
-        return Finding(item, what, evidence, [])
+        return WorkFinding(item, what, evidence, [])
     if seen.digest != known:
         what = f"digest {seen.digest}, and it was {known} before, from the same operands"
-        return Finding(item, what, {"digest_before": known, "digest_now": seen.digest}, [])
+        return WorkFinding(item, what, {"digest_before": known, "digest_now": seen.digest}, [])
     return None
 
 
-def _changed_output(item: Item, seen: Repeats) -> Finding | None:
+def _find_changed_output(item: ProductItem, seen: RepeatResult) -> WorkFinding | None:
     """What is judged has to be what was digested: memory may have changed meanwhile."""
-    now = digest(seen.output)
+    now = compute_digest(seen.output)
     if now == seen.digest:
         return None
     what = f"digest {now} of the output to be judged, and it was {seen.digest} when it was made"
-    return Finding(item, what, {"digest_before": seen.digest, "digest_now": now}, [])
+    return WorkFinding(item, what, {"digest_before": seen.digest, "digest_now": now}, [])
 
 
-def _objected(item: Item, output: Any, said: list[Objection]) -> Finding | None:
+def _find_objection(item: ProductItem, output: Any, said: list[Objection]) -> WorkFinding | None:
     if not said:
         return None
     first = (
@@ -221,4 +223,4 @@ def _objected(item: Item, output: Any, said: list[Objection]) -> Finding | None:
         "output": str(tuple(output.shape)),
     }
     what = f"wrong in every repeat; {first.by}: {first.elements} wrong, first {first.words}"
-    return Finding(item, what, evidence, sorted({sm for each in said for sm in each.sms}), refused=True)
+    return WorkFinding(item, what, evidence, sorted({sm for each in said for sm in each.sms}), refused=True)

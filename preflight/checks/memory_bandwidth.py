@@ -13,12 +13,12 @@ from collections.abc import Iterator
 
 import msgspec
 
-from preflight.checks.cache_sizes import host_cache_bytes
-from preflight.checks.context import Context, Device
-from preflight.checks.memory_faults import Diagnosis, Kind, failed
-from preflight.checks.memory_room import Room, enter, warm
-from preflight.checks.memory_traffic import KINDS, Moved, Traffic
-from preflight.kernels.patterns import ALL_BITS, GATE
+from preflight.check_context import Context, Device
+from preflight.checks.cache_sizes import read_host_cache_bytes
+from preflight.checks.memory_allocation import AllocatedMemory, allocate_test_memory, warm_up_kernels
+from preflight.checks.memory_diagnosis import Diagnosis, MemoryFaultKind, build_failed_result
+from preflight.checks.memory_traffic import KINDS, MemoryTraffic, TransferResult
+from preflight.kernels.memory_patterns import ALL_BITS, GATE
 from preflight.results import Figure, Location, Outcome, Result
 
 TEST = "memory_bandwidth"
@@ -26,35 +26,35 @@ ROUNDS_MIN = 3  # a median of fewer is any one of them
 BEYOND_CACHE = 2  # times the cache: then most of it is gone before it is needed again
 
 
-def run(context: Context) -> Iterator[Result]:
+def check_memory_bandwidth(context: Context) -> Iterator[Result]:
     """One result for this process's device."""
     if context.device is not None:
-        yield check(context, context.device)
+        yield measure_bandwidth(context, context.device)
 
 
-def check(context: Context, device: Device) -> Result:
+def measure_bandwidth(context: Context, device: Device) -> Result:
     """Rounds of every kind of traffic, at least three; the rate is the median."""
-    room = enter(device, context.note)
+    room = allocate_test_memory(device, context.note)
     if not room.pieces:
         return room.empty(TEST)
     if not device.on_host:
-        warm(room.way, device, GATE[:2])
-    traffic = Traffic(room, context.fault)
-    seen: dict[str, list[Moved]] = {name: [] for name in KINDS}
+        warm_up_kernels(room.way, device, GATE[:2])
+    traffic = MemoryTraffic(room, context.fault)
+    seen: dict[str, list[TransferResult]] = {name: [] for name in KINDS}
     began = time.perf_counter()
     for number in itertools.count(1):
         for name, move in KINDS.items():
             context.note(f"{device.name}: round {number}, {name}")
             moved = move(traffic, number)
             if moved.wrong:
-                return _failed(room, name, moved)
+                return _build_failed_result(room, name, moved)
             seen[name].append(moved)
         if number >= ROUNDS_MIN and (time.perf_counter() - began) * (number + 1) / number > context.seconds:
             break
-    return _passed(room, seen)
+    return _build_passed_result(room, seen)
 
 
-def _passed(room: Room, seen: dict[str, list[Moved]]) -> Result:
+def _build_passed_result(room: AllocatedMemory, seen: dict[str, list[TransferResult]]) -> Result:
     where = room.doing if room.device.on_host else ""  # it is torch that moves, whatever verifies
     rates = {name: [each.moved_bytes / each.seconds / 1e9 for each in moved] for name, moved in seen.items()}
     figures = tuple(
@@ -62,7 +62,7 @@ def _passed(room: Room, seen: dict[str, list[Moved]]) -> Result:
     )
     slowest = {f"{name}_lowest": round(min(values), 3) for name, values in rates.items()}
     result = room.passed(TEST, (*room.figures, *figures), {"rounds": len(seen["copy_rate"]), **slowest})
-    cache = host_cache_bytes() if room.device.on_host else 0
+    cache = read_host_cache_bytes() if room.device.on_host else 0
     if room.taken.taken_bytes < BEYOND_CACHE * cache:
         said = (
             f"{room.taken.taken_bytes >> 20} MiB were moved, and the processor's cache holds {cache >> 20} MiB: "
@@ -72,7 +72,7 @@ def _passed(room: Room, seen: dict[str, list[Moved]]) -> Result:
     return result
 
 
-def _failed(room: Room, name: str, moved: Moved) -> Result:
+def _build_failed_result(room: AllocatedMemory, name: str, moved: TransferResult) -> Result:
     """What was moved is wrong: the words that are, or a sum that is while its words are right."""
     so_far = room.passed(TEST, (), {"traffic": name})
     if moved.errors.wrong:
@@ -80,8 +80,8 @@ def _failed(room: Room, name: str, moved: Moved) -> Result:
         words = (
             "they are what was there before: the work was not done" if stale else "what was moved is not what was there"
         )
-        return failed(so_far, [moved.errors], Diagnosis(Kind.MISMOVED, words), room.device)
-    evidence = so_far.evidence | {"kind": Kind.MISREAD.value}
+        return build_failed_result(so_far, [moved.errors], Diagnosis(MemoryFaultKind.MISMOVED, words), room.device)
+    evidence = so_far.evidence | {"kind": MemoryFaultKind.MISREAD.value}
     reason = f"{moved.misread}, though every word is right when verified: read or added wrongly"
     where = (Location(gpu=room.device.uuid or room.device.name),)
     return msgspec.structs.replace(so_far, outcome=Outcome.FAIL, reason=reason, evidence=evidence, locations=where)

@@ -12,20 +12,20 @@ import time
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from preflight.checks.context import Context, Device
-from preflight.checks.memory_faults import diagnose, failed
-from preflight.checks.memory_room import Room, enter, warm
-from preflight.checks.memory_spoil import Spoiler
-from preflight.kernels.patterns import FULL, GATE, Pattern, reseeded
-from preflight.kernels.sweeps import sweep, verify
-from preflight.kernels.wrong_words import Errors
+from preflight.check_context import Context, Device
+from preflight.checks.memory_allocation import AllocatedMemory, allocate_test_memory, warm_up_kernels
+from preflight.checks.memory_diagnosis import build_failed_result, diagnose_errors
+from preflight.checks.memory_fault_injection import MemoryFaultInjector
+from preflight.kernels.memory_errors import Errors
+from preflight.kernels.memory_patterns import FULL, GATE, Pattern, reseed_patterns
+from preflight.kernels.memory_sweeps import sweep_patterns, verify_pieces
 from preflight.results import Figure, Result
-from vocabulary.counts import counted
+from vocabulary.text.plurals import format_count
 
 TEST = "memory_pattern"
 
 
-class Swept(NamedTuple):
+class SweepResult(NamedTuple):
     """What the rounds found, and when each pattern of the last stood in memory (seconds)."""
 
     rounds: int
@@ -34,40 +34,42 @@ class Swept(NamedTuple):
     stood: list[float]
 
 
-def run(context: Context) -> Iterator[Result]:
+def check_memory_pattern(context: Context) -> Iterator[Result]:
     """One result for this process's device."""
     if context.device is not None:
-        yield check(context, context.device)
+        yield verify_memory(context, context.device)
 
 
-def check(context: Context, device: Device) -> Result:
+def verify_memory(context: Context, device: Device) -> Result:
     """Take the memory and go over it."""
-    room = enter(device, context.note)
-    return over(context, room) if room.pieces else room.empty(TEST)
+    room = allocate_test_memory(device, context.note)
+    return verify_test_memory(context, room) if room.pieces else room.empty(TEST)
 
 
-def over(context: Context, room: Room) -> Result:
+def verify_test_memory(context: Context, room: AllocatedMemory) -> Result:
     """Rounds of all patterns of the level, as many as its seconds allow and at least one."""
     device = room.device
     patterns = GATE if context.level == "gate" else FULL
     if not device.on_host:
-        context.note(f"making ready {counted(len(patterns), 'pattern')}")
-        warm(room.way, device, patterns)
-    rates, errors = _rates(room, patterns[1], context)
-    spoil = Spoiler(context.fault, room.pieces)
-    swept = Swept(0, patterns, [errors], []) if errors.wrong else _rounds(context, room, patterns, spoil)
+        context.note(f"making ready {format_count(len(patterns), 'pattern')}")
+        warm_up_kernels(room.way, device, patterns)
+    rates, errors = _measure_pattern_rates(room, patterns[1], context)
+    spoil = MemoryFaultInjector(context.fault, room.pieces)
+    swept = SweepResult(0, patterns, [errors], []) if errors.wrong else _run_rounds(context, room, patterns, spoil)
     evidence = room.evidence | {"patterns": len(patterns), "rounds": swept.rounds}
     if not swept.found:
-        figures = (*room.figures, *rates, *_rewrite_rate(room, swept))
+        figures = (*room.figures, *rates, *_compute_rewrite_rate(room, swept))
         return room.passed(TEST, figures, evidence)
     context.note(f"{device.name}: errors; looking a second time")
-    second = sweep(room.way, room.pieces, reseeded(patterns, swept.rounds + 1), spoil)
+    second = sweep_patterns(room.way, room.pieces, reseed_patterns(patterns, swept.rounds + 1), spoil)
     by_name = {pattern.name: pattern for pattern in swept.patterns}
-    diagnosis = diagnose(swept.found, second, by_name, room.words)
-    return failed(room.passed(TEST, (), evidence), swept.found, diagnosis, device)
+    diagnosis = diagnose_errors(swept.found, second, by_name, room.words)
+    return build_failed_result(room.passed(TEST, (), evidence), swept.found, diagnosis, device)
 
 
-def _rounds(context: Context, room: Room, patterns: tuple[Pattern, ...], spoil: Spoiler) -> Swept:
+def _run_rounds(
+    context: Context, room: AllocatedMemory, patterns: tuple[Pattern, ...], spoil: MemoryFaultInjector
+) -> SweepResult:
     began = time.perf_counter()
     for number in itertools.count(1):
         stood: list[float] = []
@@ -77,15 +79,17 @@ def _rounds(context: Context, room: Room, patterns: tuple[Pattern, ...], spoil: 
             spoil(pattern)
             stood.append(time.perf_counter())
 
-        drawn = reseeded(patterns, number)
-        found = sweep(room.way, room.pieces, drawn, standing)
+        drawn = reseed_patterns(patterns, number)
+        found = sweep_patterns(room.way, room.pieces, drawn, standing)
         spent = time.perf_counter() - began
         if found or spent * (number + 1) / number > context.seconds:
-            return Swept(number, drawn, found, stood)
+            return SweepResult(number, drawn, found, stood)
     raise AssertionError  # unreachable: the counter has no end
 
 
-def _rates(room: Room, pattern: Pattern, context: Context) -> tuple[tuple[Figure, ...], Errors]:
+def _measure_pattern_rates(
+    room: AllocatedMemory, pattern: Pattern, context: Context
+) -> tuple[tuple[Figure, ...], Errors]:
     """How fast one pattern alone is written and verified, and what was wrong."""
     context.note(f"{room.device.name}: rates of writing and verifying")
     size, setting = room.taken.taken_bytes, f"{pattern.name}, {room.doing}"
@@ -95,19 +99,19 @@ def _rates(room: Room, pattern: Pattern, context: Context) -> tuple[tuple[Figure
             room.way.write(piece, pattern)
 
     writing, _ = room.timed(write)
-    verifying, errors = room.timed(lambda: verify(room.way, room.pieces, pattern))
+    verifying, errors = room.timed(lambda: verify_pieces(room.way, room.pieces, pattern))
     return (
         Figure(name="write_rate", value=size / writing / 1e9, unit="GB/s", setting=setting),
         Figure(name="verify_rate", value=size / verifying / 1e9, unit="GB/s", setting=setting),
     ), errors
 
 
-def _rewrite_rate(room: Room, swept: Swept) -> tuple[Figure, ...]:
+def _compute_rewrite_rate(room: AllocatedMemory, swept: SweepResult) -> tuple[Figure, ...]:
     """Bytes read and written a second while a pattern is verified and the next takes its place: the usual pass.
 
     The first pass is left out, because the device may still be writing when it is asked for.
     """
     passes = [after - before for before, after in itertools.pairwise(swept.stood)][1:]
     rate = 2 * room.taken.taken_bytes / statistics.median(passes) / 1e9
-    setting = f"{counted(len(swept.patterns), 'pattern')}, {room.doing}"
+    setting = f"{format_count(len(swept.patterns), 'pattern')}, {room.doing}"
     return (Figure(name="rewrite_rate", value=rate, unit="GB/s", setting=setting),)

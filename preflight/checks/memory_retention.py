@@ -12,16 +12,16 @@ from typing import Any
 
 import torch
 
-from preflight.checks.context import Context, Device, Note
-from preflight.checks.devices import synchronize
-from preflight.checks.memory_faults import Diagnosis, decayed, diagnose, failed
-from preflight.checks.memory_room import Room, enter, warm
-from preflight.checks.memory_spoil import Spoiler
-from preflight.driver import NoDriverError
-from preflight.host.driver import Driver
-from preflight.kernels.patterns import GATE, Pattern, reseeded
-from preflight.kernels.sweeps import retained
-from preflight.kernels.wrong_words import Errors
+from preflight.check_context import Context, Device, Note
+from preflight.checks.memory_allocation import AllocatedMemory, allocate_test_memory, warm_up_kernels
+from preflight.checks.memory_diagnosis import Diagnosis, build_failed_result, diagnose_decay, diagnose_errors
+from preflight.checks.memory_fault_injection import MemoryFaultInjector
+from preflight.checks.torch_devices import synchronize_device
+from preflight.host.nvml_driver import NvmlDriver
+from preflight.host.nvml_library import NoDriverError
+from preflight.kernels.memory_errors import Errors
+from preflight.kernels.memory_patterns import GATE, Pattern, reseed_patterns
+from preflight.kernels.memory_sweeps import hold_and_verify
 from preflight.results import Evidence, Result
 
 TEST = "memory_retention"
@@ -32,32 +32,34 @@ BURST = 16
 GPU_SENSOR, MEMORY_TEMPERATURE = 0, 82  # NVML_TEMPERATURE_GPU, NVML_FI_DEV_MEMORY_TEMP
 
 
-def run(context: Context) -> Iterator[Result]:
+def check_memory_retention(context: Context) -> Iterator[Result]:
     """One result for this process's device."""
     if context.device is not None:
-        yield check(context, context.device)
+        yield measure_retention(context, context.device)
 
 
-def check(context: Context, device: Device) -> Result:
+def measure_retention(context: Context, device: Device) -> Result:
     """Each pattern held for half of the test's seconds."""
-    heat = Heat(device)  # before the memory is taken
-    room = enter(device, context.note)
+    heat = HeatLoad(device)  # before the memory is taken
+    room = allocate_test_memory(device, context.note)
     if not room.pieces:
         return room.empty(TEST)
     if not device.on_host:
-        warm(room.way, device, PATTERNS)
+        warm_up_kernels(room.way, device, PATTERNS)
     hold_s = context.seconds / len(PATTERNS)
-    spoil = Spoiler(context.fault, room.pieces)
-    found = [errors for pattern in PATTERNS if (errors := _held(context, room, heat, pattern, hold_s, spoil)).wrong]
+    spoil = MemoryFaultInjector(context.fault, room.pieces)
+    found = [
+        errors for pattern in PATTERNS if (errors := _hold_pattern(context, room, heat, pattern, hold_s, spoil)).wrong
+    ]
     evidence: Evidence = {"patterns": len(PATTERNS), "held_s": round(hold_s, 3), "bursts": heat.bursts}
-    evidence |= temperatures(device, context.note)
+    evidence |= read_temperatures(device, context.note)
     so_far = room.passed(TEST, room.figures, evidence)
     if not found:
         return so_far
-    return failed(so_far, found, _diagnosis(room, found, context), device)
+    return build_failed_result(so_far, found, _diagnose_retention(room, found, context), device)
 
 
-class Heat:
+class HeatLoad:
     """Products and copies, made ready while there is memory for them."""
 
     def __init__(self, device: Device) -> None:
@@ -86,35 +88,37 @@ class Heat:
         for _ in range(BURST):
             torch.mm(self._left, self._right, out=self._output)
             self._to.copy_(self._from)
-        synchronize(self._device)
+        synchronize_device(self._device)
 
 
-def _held(context: Context, room: Room, heat: Heat, pattern: Pattern, hold_s: float, spoil: Spoiler) -> Errors:
+def _hold_pattern(
+    context: Context, room: AllocatedMemory, heat: HeatLoad, pattern: Pattern, hold_s: float, spoil: MemoryFaultInjector
+) -> Errors:
     def wait() -> None:
         context.note(f"{room.device.name}: holding {pattern.name} for {hold_s:.1f} s under heat")
         heat.hold(hold_s)
         spoil(pattern)
         context.note(f"{room.device.name}: verifying {pattern.name}")
 
-    return retained(room.way, room.pieces, pattern, wait)
+    return hold_and_verify(room.way, room.pieces, pattern, wait)
 
 
-def _diagnosis(room: Room, found: list[Errors], context: Context) -> Diagnosis:
+def _diagnose_retention(room: AllocatedMemory, found: list[Errors], context: Context) -> Diagnosis:
     """The same once more without waiting: what holds then did not keep its charge."""
     context.note(f"{room.device.name}: errors; looking a second time, without waiting")
-    second = [retained(room.way, room.pieces, pattern, lambda: None) for pattern in reseeded(PATTERNS, 1)]
+    second = [hold_and_verify(room.way, room.pieces, pattern, lambda: None) for pattern in reseed_patterns(PATTERNS, 1)]
     if not any(errors.wrong for errors in second):
-        return decayed(found)
-    return diagnose(found, second, {pattern.name: pattern for pattern in PATTERNS}, room.words)
+        return diagnose_decay(found)
+    return diagnose_errors(found, second, {pattern.name: pattern for pattern in PATTERNS}, room.words)
 
 
-def temperatures(device: Device, note: Note) -> Evidence:
+def read_temperatures(device: Device, note: Note) -> Evidence:
     """How hot a GPU and its memory are now, in °C, as far as the driver says; nothing of the host."""
     if device.on_host:
         return {}
     note(f"{device.name}: temperature")
     try:
-        driver = Driver()
+        driver = NvmlDriver()
     except NoDriverError:
         return {}
     gpu = driver.gpu(device.uuid)

@@ -5,16 +5,26 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-from preflight.checks.memory_room import Room
-from preflight.kernels.patterns import ADDRESS, ALL_BITS, CONSTANT, GATE, GOLDEN, Pattern, reseeded, splitmix, total
-from preflight.kernels.sweeps import verify
-from preflight.kernels.wrong_words import WORD_BYTES, Errors, Piece, signed
+from preflight.checks.memory_allocation import AllocatedMemory
+from preflight.kernels.memory_errors import WORD_BYTES, Errors, Piece, signed
+from preflight.kernels.memory_patterns import (
+    ADDRESS,
+    ALL_BITS,
+    CONSTANT,
+    GATE,
+    GOLDEN,
+    Pattern,
+    reseed_patterns,
+    splitmix,
+    sum_address_pattern,
+)
+from preflight.kernels.memory_sweeps import verify_pieces
 
 SLOW_TIMES = 5
 FLIPPED_BIT = 33
 
 
-class Moved(NamedTuple):
+class TransferResult(NamedTuple):
     """One kind of traffic, once: bytes read and written, seconds, and what was wrong with it."""
 
     moved_bytes: int
@@ -28,10 +38,10 @@ class Moved(NamedTuple):
         return bool(self.errors.wrong or self.misread)
 
 
-class Traffic:
+class MemoryTraffic:
     """The traffic over one room, each kind over all of it."""
 
-    def __init__(self, room: Room, fault: str) -> None:
+    def __init__(self, room: AllocatedMemory, fault: str) -> None:
         self._room = room
         self._fault = fault
         halves = [(piece, piece.memory.numel() // 2) for piece in room.pieces]
@@ -39,16 +49,16 @@ class Traffic:
         # A target has its source's addresses: so it holds the same words when it is a copy.
         self._targets = [Piece(piece.memory[half : 2 * half], piece.base) for piece, half in halves]
 
-    def copy(self, number: int) -> Moved:
+    def copy(self, number: int) -> TransferResult:
         """One half of memory copied to the other; read and written bytes both count."""
-        (words,) = reseeded(GATE[1:2], number)
+        (words,) = reseed_patterns(GATE[1:2], number)
         for source, target in zip(self._sources, self._targets, strict=True):
             self._room.way.write(source, words)
             self._room.way.write(target, words.inverted())
         seconds, _ = self._room.timed(self._copy)
-        return Moved(2 * _bytes(self._targets), seconds, self._verified(self._targets, words))
+        return TransferResult(2 * _count_bytes(self._targets), seconds, self._verified(self._targets, words))
 
-    def write(self, number: int) -> Moved:
+    def write(self, number: int) -> TransferResult:
         """All memory filled with one random word, over the words that were there."""
         word = Pattern("fill", CONSTANT, seed=splitmix((number + 1) * GOLDEN & ALL_BITS))
 
@@ -57,9 +67,9 @@ class Traffic:
                 piece.memory.fill_(signed(word.seed))
 
         seconds, _ = self._room.timed(fill)
-        return Moved(_bytes(self._room.pieces), seconds, self._verified(self._room.pieces, word))
+        return TransferResult(_count_bytes(self._room.pieces), seconds, self._verified(self._room.pieces, word))
 
-    def read(self, number: int) -> Moved:
+    def read(self, number: int) -> TransferResult:
         """All memory summed up: addresses, of which some bits are flipped, so that the sum is known beforehand."""
         words = Pattern("addresses", ADDRESS, flip=splitmix((number + 1) * GOLDEN & ALL_BITS))
         for piece in self._room.pieces:
@@ -69,8 +79,10 @@ class Traffic:
         seconds, sums = self._room.timed(lambda: [piece.memory.sum() for piece in self._room.pieces])
         if self._fault == "wrong_read":
             self._flip(self._room.pieces)
-        misread = "; ".join(filter(None, map(_misread, self._room.pieces, sums, [words] * len(sums))))
-        return Moved(_bytes(self._room.pieces), seconds, self._verified(self._room.pieces, words), misread)
+        misread = "; ".join(filter(None, map(_compare_sum, self._room.pieces, sums, [words] * len(sums))))
+        return TransferResult(
+            _count_bytes(self._room.pieces), seconds, self._verified(self._room.pieces, words), misread
+        )
 
     def _copy(self) -> None:
         skipped = self._fault == "skipped_copy"
@@ -86,22 +98,22 @@ class Traffic:
         memory[memory.numel() // 3] ^= 1 << FLIPPED_BIT
 
     def _verified(self, pieces: Sequence[Piece], pattern: Pattern) -> Errors:
-        return verify(self._room.way, pieces, pattern)
+        return verify_pieces(self._room.way, pieces, pattern)
 
 
-KINDS: dict[str, Callable[[Traffic, int], Moved]] = {
-    "copy_rate": Traffic.copy,
-    "write_rate": Traffic.write,
-    "read_rate": Traffic.read,
+KINDS: dict[str, Callable[[MemoryTraffic, int], TransferResult]] = {
+    "copy_rate": MemoryTraffic.copy,
+    "write_rate": MemoryTraffic.write,
+    "read_rate": MemoryTraffic.read,
 }
 
 
-def _misread(piece: Piece, summed: Any, pattern: Pattern) -> str:
-    read, known = int(summed) & ALL_BITS, total(pattern, piece.base, piece.memory.numel())
+def _compare_sum(piece: Piece, summed: Any, pattern: Pattern) -> str:
+    read, known = int(summed) & ALL_BITS, sum_address_pattern(pattern, piece.base, piece.memory.numel())
     if read == known:
         return ""
     return f"the sum of {piece.memory.numel()} words from {piece.base * WORD_BYTES:#x} is {read:#x}, not {known:#x}"
 
 
-def _bytes(pieces: Sequence[Piece]) -> int:
+def _count_bytes(pieces: Sequence[Piece]) -> int:
     return sum(int(piece.memory.numel()) for piece in pieces) * WORD_BYTES

@@ -9,12 +9,12 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import msgspec
 
-from preflight.checks.context import Context
-from preflight.host import rail_traffic, rails
-from preflight.host.digits import four
-from preflight.host.machine import Machine
-from preflight.host.rail_traffic import Carried
-from preflight.host.rails import Rail, Wanted
+from preflight.check_context import Context
+from preflight.host import network_rails, rail_traffic
+from preflight.host.machine_files import Machine
+from preflight.host.network_rails import NetworkRail, WantedRail
+from preflight.host.rail_traffic import TrafficResult
+from preflight.host.significant_digits import round_to_four_digits
 from preflight.results import Evidence, Figure, Location, Outcome, Result
 
 TEST = "nic_rails"
@@ -28,7 +28,7 @@ WHOSE = "this end, the other or what is between them: name a second peer to tell
 _LOOP_PORT = 18515
 
 
-class Peer(msgspec.Struct, frozen=True):
+class RailPeer(msgspec.Struct, frozen=True):
     """Who answers at the other end of a rail."""
 
     rail: str
@@ -40,53 +40,58 @@ class Peer(msgspec.Struct, frozen=True):
         return f"{self.address[0]}:{self.address[1]}"
 
 
-class _Seen(msgspec.Struct, frozen=True):
+class _RailInspection(msgspec.Struct, frozen=True):
     """One rail, tested; `carried` says what came back from each peer that answered."""
 
-    rail: Rail
+    rail: NetworkRail
     faults: tuple[str, ...] = ()
     unsure: tuple[str, ...] = ()
     remarks: tuple[str, ...] = ()
     figures: tuple[Figure, ...] = ()
-    carried: tuple[tuple[Peer, Carried], ...] = ()
+    carried: tuple[tuple[RailPeer, TrafficResult], ...] = ()
 
 
-def run(context: Context, machine: Machine | None = None, environ: Mapping[str, str] | None = None) -> Iterator[Result]:
+def check_nic_rails(
+    context: Context, machine: Machine | None = None, environ: Mapping[str, str] | None = None
+) -> Iterator[Result]:
     """One result for each rail; 'not applicable' where the machine has none."""
     machine, environ = machine or Machine(), os.environ if environ is None else environ
     try:
-        names, peers = rails.wanted(environ.get(WANTED_VARIABLE, "")), peers_of(environ.get(PEERS_VARIABLE, ""))
+        names, peers = (
+            network_rails.parse_wanted_rails(environ.get(WANTED_VARIABLE, "")),
+            parse_peers(environ.get(PEERS_VARIABLE, "")),
+        )
     except ValueError as error:
         reason = f"{WANTED_VARIABLE} or {PEERS_VARIABLE}: {error}"
         yield Result(test=TEST, outcome=Outcome.NOT_RUN, reason=reason, misconfigured=True)
         return
     context.note("reading the state of the network ports")
     if context.fault:
-        yield from _pretended(context)
+        yield from _simulate_fault(context)
         return
-    tested, missing = _tested(machine, names, peers)
+    tested, missing = _select_rails(machine, names, peers)
     for name in missing:
         reason = "no such port on this machine"
         yield Result(test=TEST, outcome=Outcome.FAIL, device=name, reason=reason, locations=(Location(nic=name),))
     if not tested and not missing:
         yield Result(test=TEST, outcome=Outcome.NOT_APPLICABLE, reason="no network adapter that could be a rail")
         return
-    yield from _compared([_seen(context, machine, rail, tested, names, peers) for rail in tested])
+    yield from _compare_rails([_inspect_rail(context, machine, rail, tested, names, peers) for rail in tested])
 
 
-def _tested(
-    machine: Machine, names: tuple[Wanted, ...], peers: tuple[Peer, ...]
-) -> tuple[tuple[Rail, ...], tuple[str, ...]]:
+def _select_rails(
+    machine: Machine, names: tuple[WantedRail, ...], peers: tuple[RailPeer, ...]
+) -> tuple[tuple[NetworkRail, ...], tuple[str, ...]]:
     """The rails to test, and what is wanted and not there. What a person names need not look like an adapter."""
-    there = list(rails.read(machine))
-    asked = (*names, *(Wanted(peer.rail) for peer in peers))
-    found = (rails.interface(machine, name) for name in rails.missing(there, asked))
+    there = list(network_rails.read_network_rails(machine))
+    asked = (*names, *(WantedRail(peer.rail) for peer in peers))
+    found = (network_rails.read_interface(machine, name) for name in network_rails.find_missing_rails(there, asked))
     there += [rail for rail in found if rail]
-    every = (*rails.chosen(there, names), *(rails.chosen(there, asked) if asked else ()))
-    return tuple({rail.name: rail for rail in every}.values()), rails.missing(there, asked)
+    every = (*network_rails.select_rails(there, names), *(network_rails.select_rails(there, asked) if asked else ()))
+    return tuple({rail.name: rail for rail in every}.values()), network_rails.find_missing_rails(there, asked)
 
 
-def peers_of(text: str) -> tuple[Peer, ...]:
+def parse_peers(text: str) -> tuple[RailPeer, ...]:
     """``eth1=10.0.0.2:18600,…``.
 
     Raises:
@@ -97,38 +102,41 @@ def peers_of(text: str) -> tuple[Peer, ...]:
         match = re.fullmatch(r"([^=\s]+)=([0-9.]+):(\d{1,5})", word)
         if match is None:
             raise ValueError(f"{word!r} is no peer: write INTERFACE=ADDRESS:PORT, e.g. eth1=10.0.0.2:18600")
-        found.append(Peer(match[1], (match[2], int(match[3]))))
+        found.append(RailPeer(match[1], (match[2], int(match[3]))))
     return tuple(found)
 
 
-def _seen(
+def _inspect_rail(
     context: Context,
     machine: Machine,
-    rail: Rail,
-    tested: tuple[Rail, ...],
-    names: tuple[Wanted, ...],
-    peers: tuple[Peer, ...],
-) -> _Seen:
-    faults, remarks = rails.faults_of(rail, tested, names)
-    seen = _Seen(rail, tuple(faults), (), tuple(remarks))
+    rail: NetworkRail,
+    tested: tuple[NetworkRail, ...],
+    names: tuple[WantedRail, ...],
+    peers: tuple[RailPeer, ...],
+) -> _RailInspection:
+    faults, remarks = network_rails.judge_rail(rail, tested, names)
+    seen = _RailInspection(rail, tuple(faults), (), tuple(remarks))
     if rail.up is False:
         return seen
     if "/" in rail.name:
-        seen = _looped(context, seen, _LOOP_PORT + tested.index(rail))
+        seen = _test_rdma_loop(context, seen, _LOOP_PORT + tested.index(rail))
     for peer in peers:
         if peer.rail in (rail.name, rail.interface):
-            seen = _sent(context, seen, peer)
-    seen = _weighed(seen)
-    after = next((each for each in rails.read(machine) if each.name == rail.name), rails.interface(machine, rail.name))
-    grown = tuple(rails.grown(rail, after)) if after else ()
+            seen = _test_peer_traffic(context, seen, peer)
+    seen = _judge_traffic(seen)
+    after = next(
+        (each for each in network_rails.read_network_rails(machine) if each.name == rail.name),
+        network_rails.read_interface(machine, rail.name),
+    )
+    grown = tuple(network_rails.describe_error_growth(rail, after)) if after else ()
     return msgspec.structs.replace(seen, faults=seen.faults + grown)
 
 
-def _looped(context: Context, seen: _Seen, tcp_port: int) -> _Seen:
+def _test_rdma_loop(context: Context, seen: _RailInspection, tcp_port: int) -> _RailInspection:
     device, _, port = seen.rail.name.partition("/")
     context.note(f"{seen.rail.name}: words through its own loop")
     try:
-        rate = rail_traffic.rdma_loop(device, port, tcp_port)
+        rate = rail_traffic.measure_rdma_loop(device, port, tcp_port)
     except OSError as error:
         return msgspec.structs.replace(seen, unsure=(*seen.unsure, str(error)))
     if rate is None:
@@ -136,56 +144,62 @@ def _looped(context: Context, seen: _Seen, tcp_port: int) -> _Seen:
             f"{rail_traffic.RDMA_TOOL} is not installed, so nothing was sent through {seen.rail.name}; install perftest"
         )
         return msgspec.structs.replace(seen, remarks=(*seen.remarks, words))
-    return msgspec.structs.replace(seen, figures=(*seen.figures, _rate(rate, "loop")))
+    return msgspec.structs.replace(seen, figures=(*seen.figures, _build_rate_figure(rate, "loop")))
 
 
-def _sent(context: Context, seen: _Seen, peer: Peer, *, spoil: bool = False, slow_s: float = 0.0) -> _Seen:
+def _test_peer_traffic(
+    context: Context, seen: _RailInspection, peer: RailPeer, *, spoil: bool = False, slow_s: float = 0.0
+) -> _RailInspection:
     context.note(f"{seen.rail.name}: words to {peer.where} and back")
     seconds = SECONDS_SHARE * context.seconds
     try:
-        carried = rail_traffic.over(seen.rail.interface, peer.address, seconds, spoil=spoil, slow_s=slow_s)
+        carried = rail_traffic.exchange_over_rail(
+            seen.rail.interface, peer.address, seconds, spoil=spoil, slow_s=slow_s
+        )
     except OSError as error:
         words = f"no answer from {peer.where}: {error}; this end, the other or what is between them"
         return msgspec.structs.replace(seen, unsure=(*seen.unsure, words))
     return msgspec.structs.replace(seen, carried=(*seen.carried, (peer, carried)))
 
 
-def _weighed(seen: _Seen) -> _Seen:
+def _judge_traffic(seen: _RailInspection) -> _RailInspection:
     """What the traffic says of this port. Wrong or slow towards one peer alone, it may as well be the peer, or what is between them."""
-    wrong = tuple((peer, _wrong(peer, carried)) for peer, carried in seen.carried if carried.wrong)
-    slow = tuple((peer, _slow(peer, carried)) for peer, carried in seen.carried if carried.rate < LEAST_GB_S)
+    wrong = tuple((peer, _describe_corruption(peer, carried)) for peer, carried in seen.carried if carried.wrong)
+    slow = tuple(
+        (peer, _describe_slow_rail(peer, carried)) for peer, carried in seen.carried if carried.rate < LEAST_GB_S
+    )
     fast = len(slow) < len(seen.carried)
-    for found, fails in ((wrong, _hosts(wrong) > 1), (slow, _hosts(slow) > 1 and not fast)):
+    for found, fails in ((wrong, _count_hosts(wrong) > 1), (slow, _count_hosts(slow) > 1 and not fast)):
         words = tuple(says for _, says in found)
         if fails:
             seen = msgspec.structs.replace(seen, faults=seen.faults + words)
         elif words:
             seen = msgspec.structs.replace(seen, unsure=(*seen.unsure, *words, WHOSE))
-    if _hosts(seen.carried) < 2:
+    if _count_hosts(seen.carried) < 2:
         return seen  # a rate that is as much the peer's as ours must not be held against this node
     best = max(carried.rate for _, carried in seen.carried)
-    return msgspec.structs.replace(seen, figures=(*seen.figures, _rate(best, "TCP, there and back")))
+    return msgspec.structs.replace(seen, figures=(*seen.figures, _build_rate_figure(best, "TCP, there and back")))
 
 
-def _hosts(found: Sequence[tuple[Peer, object]]) -> int:
+def _count_hosts(found: Sequence[tuple[RailPeer, object]]) -> int:
     return len({peer.address[0] for peer, _ in found})
 
 
-def _wrong(peer: Peer, carried: Carried) -> str:
+def _describe_corruption(peer: RailPeer, carried: TrafficResult) -> str:
     return (
         f"{carried.wrong} of {carried.total} bytes came back wrong from {peer.where}, the first is byte {carried.first}"
     )
 
 
-def _slow(peer: Peer, carried: Carried) -> str:
+def _describe_slow_rail(peer: RailPeer, carried: TrafficResult) -> str:
     return f"carries {carried.rate:.2g} GB/s to {peer.where} and back, less than {LEAST_GB_S:g}"
 
 
-def _rate(value: float, setting: str) -> Figure:
+def _build_rate_figure(value: float, setting: str) -> Figure:
     return Figure(name="rail_rate", value=round(value, 4), unit="GB/s", setting=setting)
 
 
-def _compared(seen: list[_Seen]) -> Iterator[Result]:
+def _compare_rails(seen: list[_RailInspection]) -> Iterator[Result]:
     """Each rail, and its loop against the loops of others of its board."""
     loops = {each.rail.name: f.value for each in seen for f in each.figures if f.setting == "loop"}
     for each in seen:
@@ -196,20 +210,26 @@ def _compared(seen: list[_Seen]) -> Iterator[Result]:
         ]
         mine = loops.get(each.rail.name)
         slow: tuple[str, ...] = ()
-        if mine is not None and len(others) >= rails.SIBLINGS_MIN and mine < LOOP_SHARE * statistics.median(others):
+        if (
+            mine is not None
+            and len(others) >= network_rails.SIBLINGS_MIN
+            and mine < LOOP_SHARE * statistics.median(others)
+        ):
             slow = (
                 f"carries {mine:.3g} GB/s through its own loop, others of its kind {statistics.median(others):.3g}",
             )
-        yield _result(msgspec.structs.replace(each, faults=each.faults + slow))
+        yield _build_result(msgspec.structs.replace(each, faults=each.faults + slow))
 
 
-def _result(seen: _Seen) -> Result:
+def _build_result(seen: _RailInspection) -> Result:
     outcome = Outcome.FAIL if seen.faults else Outcome.ERROR if seen.unsure else Outcome.PASS
     evidence: Evidence = {"kind": seen.rail.kind, "state": seen.rail.words}
     known = {"rate_gbps": seen.rail.rate, "pcie_width": seen.rail.width, "pcie_width_max": seen.rail.width_max}
     evidence |= {name: value for name, value in known.items() if value is not None}
     if seen.carried:
-        evidence["peers"] = "; ".join(f"{peer.where} {four(carried.rate):g} GB/s" for peer, carried in seen.carried)
+        evidence["peers"] = "; ".join(
+            f"{peer.where} {round_to_four_digits(carried.rate):g} GB/s" for peer, carried in seen.carried
+        )
     return Result(
         test=TEST,
         outcome=outcome,
@@ -222,15 +242,17 @@ def _result(seen: _Seen) -> Result:
     )
 
 
-def _pretended(context: Context) -> Iterator[Result]:
+def _simulate_fault(context: Context) -> Iterator[Result]:
     """An injected fault on a rail that is only pretended: words go to two addresses of this very process and back, which proves the detection alone."""
-    rail = Rail(name="pretended", kind="pretended", up=context.fault != "down", words="pretended")
-    faults, _ = rails.faults_of(rail, (rail,), (Wanted(rail.name),))
-    seen = _Seen(rail, tuple(faults))
+    rail = NetworkRail(name="pretended", kind="pretended", up=context.fault != "down", words="pretended")
+    faults, _ = network_rails.judge_rail(rail, (rail,), (WantedRail(rail.name),))
+    seen = _RailInspection(rail, tuple(faults))
     if rail.up:
         slow_s = SLOW_S if context.fault == "slow" else 0.0
         for host in ("127.0.0.1", "127.0.0.2"):
-            with rail_traffic.answering((host, 0)) as address:
-                seen = _sent(context, seen, Peer(rail.name, address), spoil=context.fault == "corrupt", slow_s=slow_s)
-        seen = _weighed(seen)
-    yield _result(seen)
+            with rail_traffic.run_echo_server((host, 0)) as address:
+                seen = _test_peer_traffic(
+                    context, seen, RailPeer(rail.name, address), spoil=context.fault == "corrupt", slow_s=slow_s
+                )
+        seen = _judge_traffic(seen)
+    yield _build_result(seen)

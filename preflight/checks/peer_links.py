@@ -1,6 +1,6 @@
 """The links between devices: every pair sends each other words, in rounds of disjoint pairs; rates, data, and the NVLinks' own counters.
 
-Each device reports what came in from each partner. Who is at fault if some of it was slow or wrong is the question of `preflight.across.links`;
+Each device reports what came in from each partner. Who is at fault if some of it was slow or wrong is the question of `preflight.device_comparison.link_results`;
 it is asked here too, over what all measured, to know which pairs to measure once more.
 """
 
@@ -11,12 +11,18 @@ import signal
 import time
 from collections.abc import Iterator
 
-from preflight.across.links import HOST, confirm
-from preflight.checks import nvlinks
-from preflight.checks.context import Context, Device
-from preflight.checks.exchange import Exchange, Received, gathered, longest, together
-from preflight.localise.records import PairResult, Round
-from preflight.localise.rounds import rounds
+from preflight.check_context import Context, Device
+from preflight.checks import nvlink_state
+from preflight.checks.pair_exchange import (
+    PairExchange,
+    PartnerRates,
+    gather_device_values,
+    reduce_longest_seconds,
+    wait_for_all_devices,
+)
+from preflight.device_comparison.link_results import HOST, plan_next_pairs
+from preflight.fault_localisation.localisation_records import PairResult, Round
+from preflight.fault_localisation.pair_rounds import plan_pair_rounds
 from preflight.results import Figure, Location, Outcome, Result
 
 TEST = "peer_links"
@@ -25,7 +31,7 @@ CONFIRMATIONS_MAX = 4
 SEED = 1
 
 
-def run(context: Context) -> Iterator[Result]:
+def check_peer_links(context: Context) -> Iterator[Result]:
     """One result for each time a partner's words came in, one for the NVLinks of this device; one 'not applicable' for a single device."""
     device = context.device
     if device is None:
@@ -33,39 +39,39 @@ def run(context: Context) -> Iterator[Result]:
     if len(context.devices) < 2:
         yield Result(test=TEST, outcome=Outcome.NOT_APPLICABLE, reason="one device alone has no peer")
         return
-    links = nvlinks.Links(device, context.devices, context.note)
+    links = nvlink_state.NvLinkReader(device, context.devices, context.note)
     began, before = time.perf_counter(), links.read()
     mediums = {peer.name: HOST if device.on_host else links.medium(peer) for peer in context.devices if peer != device}
-    yield from _Rounds(context, device, mediums).run()
+    yield from _PairRounds(context, device, mediums).run()
     yield from links.judged(before, links.read(), time.perf_counter() - began, context.fault)
 
 
-class _Rounds:
+class _PairRounds:
     """Who meets whom, and what came of it; the same sequence on every device."""
 
     def __init__(self, context: Context, device: Device, mediums: dict[str, str]) -> None:
         self._context, self._device, self._mediums = context, device, mediums
         self._names = [each.name for each in context.devices]
-        self._exchange = Exchange(context, device)
+        self._exchange = PairExchange(context, device)
         self._met: list[tuple[int, Round]] = []
         self._incoming: list[float] = []  # one for each of `_met`; NaN: nothing was measured
 
     def run(self) -> Iterator[Result]:
         """All pairs, once or several times, then those that need another look."""
-        together(self._device)  # NCCL wants all of a group in its first call, and pairs are fewer
+        wait_for_all_devices(self._device)  # NCCL wants all of a group in its first call, and pairs are fewer
         began, passes = time.perf_counter(), 0
-        plan = rounds(self._names, {}, len(self._names), SEED)
+        plan = plan_pair_rounds(self._names, {}, len(self._names), SEED)
         while True:
             for pairs in plan:
                 yield from self._round(pairs)
             passes += 1
-            spent = longest(self._device, time.perf_counter() - began)
+            spent = reduce_longest_seconds(self._device, time.perf_counter() - began)
             more = spent * (passes + 1) / passes < self._context.seconds
             if not more or passes >= PASSES_MAX.get(self._context.level, math.inf):
                 break
         for _ in range(CONFIRMATIONS_MAX):
             self._context.note("telling the others what came in")
-            pairs = confirm(self._measured(), self._names, HOST if self._device.on_host else "")
+            pairs = plan_next_pairs(self._measured(), self._names, HOST if self._device.on_host else "")
             if not pairs:
                 return
             yield from self._round(pairs)
@@ -80,11 +86,11 @@ class _Rounds:
         received = self._exchange.with_peer(self._names.index(peers[0]), number) if peers else None
         self._incoming.append(received.alone if received else math.nan)
         self._context.note(f"round {number}: done, waiting for the others")
-        together(self._device)
+        wait_for_all_devices(self._device)
         if received:
             yield self._result(number, peers[0], received)
 
-    def _result(self, number: int, peer: str, received: Received) -> Result:
+    def _result(self, number: int, peer: str, received: PartnerRates) -> Result:
         medium = self._mediums[peer]
         reason = f"from {peer}: {received.wrong.sentence()}" if received.wrong else ""
         return Result(
@@ -102,7 +108,7 @@ class _Rounds:
 
     def _measured(self) -> list[PairResult]:
         """What all devices measured, alike on each: for a pair the slower of its two ways."""
-        table = gathered(self._device, self._incoming)
+        table = gather_device_values(self._device, self._incoming)
         place = {name: index for index, name in enumerate(self._names)}
         return [
             PairResult(number, a, b, None, min(table[place[a]][turn], table[place[b]][turn]))

@@ -6,24 +6,24 @@ from collections.abc import Iterator
 
 import msgspec
 
-from preflight.allowed import allowed_states
-from preflight.checks.context import Context
-from preflight.host.installed import Gpu, Software
-from preflight.host.machine import Machine
-from preflight.host.software import read
-from preflight.host.states import State, facts, states
+from preflight.check_context import Context
+from preflight.host.allowed_states import allowed_states
+from preflight.host.configuration_states import NodeState, collect_comparable_facts, list_states
+from preflight.host.installed_software import InstalledGpu, InstalledSoftware
+from preflight.host.machine_files import Machine
+from preflight.host.software_inventory import read_installed_software
 from preflight.results import Outcome, Result
 
 TEST = "software"
 
 
-def run(context: Context, machine: Machine | None = None) -> Iterator[Result]:
+def check_software(context: Context, machine: Machine | None = None) -> Iterator[Result]:
     """One result for the node."""
-    software = _commit(context.fault, read(machine or Machine(), context.note))
-    yield result(software, states(software, allowed_states()))
+    software = _inject_fault(context.fault, read_installed_software(machine or Machine(), context.note))
+    yield build_software_result(software, list_states(software, allowed_states()))
 
 
-def result(software: Software, found: tuple[State, ...]) -> Result:
+def build_software_result(software: InstalledSoftware, found: tuple[NodeState, ...]) -> Result:
     """A state that is wrong makes the run misconfigured; the others are remarks."""
     wrong = [f"{state.says} ({state.name})" for state in found if state.wrong]
     return Result(
@@ -32,13 +32,13 @@ def result(software: Software, found: tuple[State, ...]) -> Result:
         misconfigured=bool(wrong),
         reason="; ".join(wrong),
         remarks=tuple(f"{state.says} ({state.name})" for state in found if not state.wrong),
-        evidence=facts(software),
+        evidence=collect_comparable_facts(software),
     )
 
 
-def _commit(fault: str, software: Software) -> Software:
+def _inject_fault(fault: str, software: InstalledSoftware) -> InstalledSoftware:
     """The injected fault, on the last GPU; on a node without one, on one made up."""
-    gpus = software.gpus or (Gpu(index=0, product="injected"),)
+    gpus = software.gpus or (InstalledGpu(index=0, product="injected"),)
     if fault in ("ecc_off", "mig_on"):
         change = {"ecc": False} if fault == "ecc_off" else {"mig": True}
         return msgspec.structs.replace(software, gpus=(*gpus[:-1], msgspec.structs.replace(gpus[-1], **change)))

@@ -1,7 +1,7 @@
 """Special functions: exponentials, logarithms, sines and the like of random numbers, bit for bit the same again, and right.
 
 They run on units of their own beside the multipliers. Every output is digested and compared with the first; the last one is compared
-with double precision, and the numbers are verified. There are numbers near 1, and *wide* ones of many sizes. Whether other devices compute the same bits is asked in `preflight.across.majority`.
+with double precision, and the numbers are verified. There are numbers near 1, and *wide* ones of many sizes. Whether other devices compute the same bits is asked in `preflight.device_comparison.majority_vote`.
 """
 
 from __future__ import annotations
@@ -10,12 +10,12 @@ import itertools
 import time
 from collections.abc import Iterator
 
-from preflight.checks.context import Context, Device
-from preflight.checks.known_bits import told
-from preflight.checks.matmul_works import SEEDS, SEEDS_OF_LEVEL
-from preflight.kernels.elements import bit_counts
-from preflight.kernels.special import FUNCTIONS, Answers, check
-from preflight.kernels.spoiling import OPERAND, spoil, spoil_operand
+from preflight.check_context import Context, Device
+from preflight.checks.digest_evidence import build_digest_evidence
+from preflight.checks.matmul_schedule import SEEDS, SEEDS_OF_LEVEL
+from preflight.kernels.arithmetic_faults import OPERAND, build_output_fault, corrupt_operand
+from preflight.kernels.elementwise_functions import FUNCTIONS, FunctionResult, verify_function
+from preflight.kernels.output_elements import format_bit_counts
 from preflight.results import Evidence, Location, Outcome, Result
 
 TEST = "special_functions"
@@ -25,17 +25,17 @@ BYTES_PER_NUMBER = 96  # input, outputs, digests in the making, and all in doubl
 LISTED = 8
 
 
-def run(context: Context) -> Iterator[Result]:
+def check_special_functions(context: Context) -> Iterator[Result]:
     """One result. Each function is tried with both forms of numbers; then further seeds until the time is over, or something is wrong."""
     device = context.device
     if device is None:
         return
     began = time.monotonic()
-    size = size_of(device)
+    size = choose_input_size(device)
     digests: dict[str, str] = {}
-    wrong: list[tuple[str, Answers]] = []
+    wrong: list[tuple[str, FunctionResult]] = []
     seeds = itertools.cycle(SEEDS[: SEEDS_OF_LEVEL.get(context.level, 1)])
-    harm = spoil_operand if context.fault == OPERAND else None
+    harm = corrupt_operand if context.fault == OPERAND else None
     works = ((seed, wide, name) for seed in seeds for wide in (False, True) for name in FUNCTIONS)
     for number, (seed, wide, name) in enumerate(works):
         if number >= 2 * len(FUNCTIONS) and (wrong or time.monotonic() - began > context.seconds):
@@ -43,14 +43,16 @@ def run(context: Context) -> Iterator[Result]:
         work = f"{name}{' wide' if wide else ''} {size} seed {seed}"
         context.note(f"{device.name}: {work}")
         repeats = HOST_REPEATS if device.on_host else GPU_REPEATS
-        answers = check(name, size, repeats, seed, device.torch_name, spoil(context.fault), wide=wide, harm=harm)
+        answers = verify_function(
+            name, size, repeats, seed, device.torch_name, build_output_fault(context.fault), wide=wide, harm=harm
+        )
         known = digests.setdefault(work, answers.digest)
         if answers.numbers.wrong or answers.differing or answers.wrong or known != answers.digest:
             wrong.append((work, answers))
-    yield _result(device, digests, wrong)
+    yield _build_result(device, digests, wrong)
 
 
-def size_of(device: Device) -> int:
+def choose_input_size(device: Device) -> int:
     """Rows and columns of the numbers: as many as there is memory for."""
     if device.on_host:
         return HOST_SIZE
@@ -60,27 +62,27 @@ def size_of(device: Device) -> int:
     return size
 
 
-def _result(device: Device, digests: dict[str, str], wrong: list[tuple[str, Answers]]) -> Result:
+def _build_result(device: Device, digests: dict[str, str], wrong: list[tuple[str, FunctionResult]]) -> Result:
     only_judged = all(answers.wrong and not answers.differing and not answers.numbers.wrong for _, answers in wrong)
-    evidence, remarks = told(device, digests, [work for work, _ in wrong if only_judged])
+    evidence, remarks = build_digest_evidence(device, digests, [work for work, _ in wrong if only_judged])
     evidence["label"] = device.label
     if not wrong:
         return Result(test=TEST, outcome=Outcome.PASS, device=device.name, remarks=remarks, evidence=evidence)
     work, answers = wrong[0]
     also = dict.fromkeys(other.name for _, other in wrong if other.name != answers.name)
-    reason = f"{work}: {_sentence(work, answers, digests)}" + (f"; also {', '.join(also)}" if also else "")
+    reason = f"{work}: {_describe_answers(work, answers, digests)}" + (f"; also {', '.join(also)}" if also else "")
     return Result(
         test=TEST,
         outcome=Outcome.FAIL,
         device=device.name,
         reason=reason,
         remarks=remarks,
-        evidence=evidence | _evidence(answers) | {"wrong_works": len(wrong)},
+        evidence=evidence | _build_evidence(answers) | {"wrong_works": len(wrong)},
         locations=(Location(gpu=device.uuid or device.name),),
     )
 
 
-def _sentence(work: str, answers: Answers, digests: dict[str, str]) -> str:
+def _describe_answers(work: str, answers: FunctionResult, digests: dict[str, str]) -> str:
     if answers.numbers.wrong:
         return f"its numbers changed in memory; {answers.numbers.sentence}"
     if answers.differing:
@@ -91,11 +93,11 @@ def _sentence(work: str, answers: Answers, digests: dict[str, str]) -> str:
     return f"digest {answers.digest}, and it was {digests[work]} before, of the same numbers"
 
 
-def _evidence(answers: Answers) -> Evidence:
+def _build_evidence(answers: FunctionResult) -> Evidence:
     return {
         "function": answers.name,
         "differing_repeats": len(answers.differing),
         "wrong_elements": answers.wrong or len(answers.places),
-        "bits": bit_counts(each.flipped for each in answers.places),
+        "bits": format_bit_counts(each.flipped for each in answers.places),
         "errors": "; ".join([*map(str, answers.places[:LISTED]), *([answers.first] if answers.first else [])]),
     }

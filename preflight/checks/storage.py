@@ -17,13 +17,20 @@ from pathlib import Path
 import msgspec
 import numpy as np
 
-from preflight.checks.context import Context
-from preflight.host.digits import four
-from preflight.host.machine import Machine
-from preflight.host.mounts import Mount, mount_of, mounted_read_only
-from preflight.host.room import room
-from preflight.host.scratch import PAGE_BYTES, Scratch, aligned
-from preflight.host.words import TILE_WORDS, WrongWord, key, tile, write, wrong
+from preflight.check_context import Context
+from preflight.host.host_patterns import (
+    TILE_WORDS,
+    WrongWord,
+    build_tile,
+    derive_block_key,
+    find_wrong_words,
+    write_block,
+)
+from preflight.host.machine_files import Machine
+from preflight.host.memory_budget import compute_memory_budget
+from preflight.host.mount_table import Mount, find_mount, is_mounted_read_only
+from preflight.host.scratch_file import PAGE_BYTES, ScratchFile, allocate_aligned_buffer
+from preflight.host.significant_digits import round_to_four_digits
 from preflight.results import Evidence, Figure, Location, Outcome, Result
 
 TEST = "storage"
@@ -56,7 +63,7 @@ _MEANINGS = {
 _ELSE = (Outcome.FAIL, False, "check the disk or the file server, and the kernel's log")
 
 
-class Space(msgspec.Struct, frozen=True):
+class DiskSpace(msgspec.Struct, frozen=True):
     """Room on a file system, in bytes and files. A file system without a number of files has `files` 0."""
 
     total: int
@@ -65,7 +72,7 @@ class Space(msgspec.Struct, frozen=True):
     files_free: int
 
 
-class Measured(msgspec.Struct, frozen=True):
+class StorageMeasurement(msgspec.Struct, frozen=True):
     """What was done in one folder: sums of calls' seconds and bytes, single calls' seconds, and wrong words."""
 
     direct: bool
@@ -79,41 +86,41 @@ class Measured(msgspec.Struct, frozen=True):
     listed: tuple[WrongWord, ...]
 
 
-def run(context: Context, machine: Machine | None = None) -> Iterator[Result]:
+def check_storage(context: Context, machine: Machine | None = None) -> Iterator[Result]:
     """One result for each folder."""
     machine = machine or Machine()
     folders = [Path(word) for word in os.environ.get(PATHS_VARIABLE, "").split(":") if word]
     for folder in folders or [Path(tempfile.gettempdir())]:
-        yield _one(context, folder, machine)
+        yield _check_folder(context, folder, machine)
 
 
-def _one(context: Context, folder: Path, machine: Machine) -> Result:
+def _check_folder(context: Context, folder: Path, machine: Machine) -> Result:
     try:
         context.note(f"{folder}: asking for its file system")
         real = folder.resolve(strict=True)
-        mount = mount_of(str(real), machine.text("/proc/self/mounts") or "") or Mount("", str(real), "unknown", ())
-        space = _space(real)
-        if reason := too_full(space):
-            return _result(folder, Outcome.FAIL, f"{folder}: {reason}", evidence=_facts(mount, space))
+        mount = find_mount(str(real), machine.text("/proc/self/mounts") or "") or Mount("", str(real), "unknown", ())
+        space = _read_space(real)
+        if reason := explain_lack_of_space(space):
+            return _build_result(folder, Outcome.FAIL, f"{folder}: {reason}", evidence=_build_evidence(mount, space))
         size = min(BYTES_MAX.get(context.level, BYTES_MAX["gate"]), int(space.free * FREE_SHARE_MAX))
         if mount.kind == "tmpfs":
-            size = min(size, room(machine, "gate"))
-        measured = _Run(context, real, max(1, size // BLOCK_BYTES)).measure()
+            size = min(size, compute_memory_budget(machine, "gate"))
+        measured = _StorageRun(context, real, max(1, size // BLOCK_BYTES)).measure()
     except OSError as error:
-        outcome, misconfigured, todo = _meaning(error, folder, machine)
+        outcome, misconfigured, todo = _explain_os_error(error, folder, machine)
         reason = f"{folder}: {error.strerror or error}; {todo}"
-        return _result(folder, outcome, reason, misconfigured=misconfigured)
-    return conclude(folder, mount, space, measured)
+        return _build_result(folder, outcome, reason, misconfigured=misconfigured)
+    return judge_storage(folder, mount, space, measured)
 
 
-def _meaning(error: OSError, folder: Path, machine: Machine) -> tuple[Outcome, bool, str]:
+def _explain_os_error(error: OSError, folder: Path, machine: Machine) -> tuple[Outcome, bool, str]:
     mounts = machine.text("/proc/self/mountinfo") or ""
-    if error.errno == errno.EROFS and mounted_read_only(str(folder.resolve()), mounts):
+    if error.errno == errno.EROFS and is_mounted_read_only(str(folder.resolve()), mounts):
         return Outcome.NOT_RUN, True, f"it is mounted so: mount it for writing, or take it out of {PATHS_VARIABLE}"
     return _MEANINGS.get(error.errno or 0, _ELSE)
 
 
-def too_full(space: Space) -> str:
+def explain_lack_of_space(space: DiskSpace) -> str:
     """Why so little room is a fault; empty if there is enough. Pure."""
     if space.free < max(2 * BLOCK_BYTES, FREE_SHARE_MIN * space.total):
         return f"{space.free >> 20} MiB of {space.total >> 20} MiB are free; remove what old jobs left"
@@ -122,12 +129,12 @@ def too_full(space: Space) -> str:
     return ""
 
 
-def conclude(folder: Path, mount: Mount, space: Space, measured: Measured) -> Result:
+def judge_storage(folder: Path, mount: Mount, space: DiskSpace, measured: StorageMeasurement) -> Result:
     """The result for a folder that could be written. Pure."""
     way = "direct" if measured.direct else "buffered"
     large, small = (f"{mount.point}, {size}, {way}" for size in (f"{BLOCK_BYTES >> 20} MiB", f"{PAGE_BYTES >> 10} KiB"))
     figures = [
-        Figure(name=name, value=four(bytes_ / seconds / 1e9), unit="GB/s", setting=large)
+        Figure(name=name, value=round_to_four_digits(bytes_ / seconds / 1e9), unit="GB/s", setting=large)
         for name, bytes_, seconds in (
             ("storage_write_rate", measured.written, measured.write_s),
             ("storage_read_rate", measured.read, measured.read_s),
@@ -135,7 +142,7 @@ def conclude(folder: Path, mount: Mount, space: Space, measured: Measured) -> Re
         if seconds > 0
     ]
     figures += [
-        Figure(name=name, value=four(percentile(seconds, 99) * 1e6), unit="us", setting=small)
+        Figure(name=name, value=round_to_four_digits(compute_percentile(seconds, 99) * 1e6), unit="us", setting=small)
         for name, seconds in (("storage_sync_p99", measured.syncs), ("storage_read_p99", measured.reads))
         if seconds
     ]
@@ -154,39 +161,39 @@ def conclude(folder: Path, mount: Mount, space: Space, measured: Measured) -> Re
         reason = (
             f"{folder}: {measured.count} words read are not those written, first {measured.listed[0]}; replace the disk"
         )
-    return _result(
+    return _build_result(
         folder,
         Outcome.FAIL if reason else Outcome.PASS,
         reason,
-        evidence=_facts(mount, space)
+        evidence=_build_evidence(mount, space)
         | {"bytes": measured.written, "bytes_verified": measured.read, "errors": "; ".join(map(str, measured.listed))},
         figures=tuple(figures),
         remarks=tuple(remarks),
     )
 
 
-def percentile(values: Sequence[float], percent: float) -> float:
+def compute_percentile(values: Sequence[float], percent: float) -> float:
     """The smallest value that at least `percent` of all values do not exceed. Pure."""
     ordered = sorted(values)
     return ordered[max(0, math.ceil(len(ordered) * percent / 100) - 1)]
 
 
-class _Run:
+class _StorageRun:
     """One folder under test."""
 
     def __init__(self, context: Context, folder: Path, blocks_max: int) -> None:
         self._context, self._folder, self._blocks_max = context, folder, blocks_max
         self._mark = int.from_bytes(os.urandom(3), "big") << 1  # what an earlier run left on the disk differs
-        self._tile, self._scratch = tile(os.getpid()), np.empty(TILE_WORDS, dtype=np.uint64)
-        self._block, self._page = aligned(BLOCK_BYTES), aligned(PAGE_BYTES)
+        self._tile, self._scratch = build_tile(os.getpid()), np.empty(TILE_WORDS, dtype=np.uint64)
+        self._block, self._page = allocate_aligned_buffer(BLOCK_BYTES), allocate_aligned_buffer(PAGE_BYTES)
         self._began = _clock()
 
     def _until(self, share: float) -> bool:
         return _clock() - self._began < share * self._context.seconds
 
-    def measure(self) -> Measured:
+    def measure(self) -> StorageMeasurement:
         """Write, flush, read back; then small writes, each flushed, and small reads."""
-        with Scratch(self._folder) as file:
+        with ScratchFile(self._folder) as file:
             self._context.note(f"{self._folder}: writing")
             blocks, write_s = self._write(file)
             self._context.note(f"{self._folder}: flushing")
@@ -202,7 +209,7 @@ class _Run:
             file.forget_cached()
             self._context.note(f"{self._folder}: small reads")
             reads, more, also = self._read_small(file, places)
-        return Measured(
+        return StorageMeasurement(
             direct=file.direct,
             written=blocks * BLOCK_BYTES,
             write_s=write_s,
@@ -214,18 +221,18 @@ class _Run:
             listed=(*listed, *also)[:LISTED_MAX],
         )
 
-    def _write(self, file: Scratch) -> tuple[int, float]:
+    def _write(self, file: ScratchFile) -> tuple[int, float]:
         seconds, blocks = 0.0, 0
         while blocks < self._blocks_max and (not blocks or self._until(_WRITING)):
             if self._context.fault == "full" and blocks:
                 raise OSError(errno.ENOSPC, f"{os.strerror(errno.ENOSPC)} (injected)")
-            write(self._block, self._tile, key(self._mark, blocks))
+            write_block(self._block, self._tile, derive_block_key(self._mark, blocks))
             for _ in range(SLOW_FACTOR if self._context.fault == "slow" else 1):
                 seconds += file.write(self._block, blocks * BLOCK_BYTES)
             blocks += 1
         return blocks, seconds
 
-    def _read(self, file: Scratch, order: Sequence[int]) -> tuple[int, float, int, list[WrongWord]]:
+    def _read(self, file: ScratchFile, order: Sequence[int]) -> tuple[int, float, int, list[WrongWord]]:
         """Until the time is over, so in an order of chance: else the end of what was written would never be looked at."""
         seconds, count, read = 0.0, 0, 0
         listed: list[WrongWord] = []
@@ -233,35 +240,39 @@ class _Run:
             self._block.fill(0)
             seconds += file.read(self._block, block * BLOCK_BYTES)
             read += 1
-            found, words = wrong(self._block, self._tile, key(self._mark, block), self._scratch, LISTED_MAX)
+            found, words = find_wrong_words(
+                self._block, self._tile, derive_block_key(self._mark, block), self._scratch, LISTED_MAX
+            )
             count += found
             listed += [msgspec.structs.replace(one, offset=one.offset + block * BLOCK_BYTES) for one in words]
             if not self._until(_READING) and read >= READ_SHARE_MIN * len(order):
                 break
         return read, seconds, count, listed[:LISTED_MAX]
 
-    def _sync_small(self, file: Scratch, blocks: int) -> tuple[list[float], list[int]]:
+    def _sync_small(self, file: ScratchFile, blocks: int) -> tuple[list[float], list[int]]:
         pages = blocks * BLOCK_BYTES // PAGE_BYTES
         order = np.random.default_rng(self._mark).permutation(pages)[:SMALL_MAX].tolist()
         seconds: list[float] = []
         for page in order:
-            write(self._page, self._tile, key(self._mark + 2, page))
+            write_block(self._page, self._tile, derive_block_key(self._mark + 2, page))
             seconds.append(file.write(self._page, page * PAGE_BYTES) + file.flush())
             if not self._until(_SYNCING):
                 break
         return seconds, order[: len(seconds)]
 
-    def _read_small(self, file: Scratch, places: Sequence[int]) -> tuple[list[float], int, list[WrongWord]]:
+    def _read_small(self, file: ScratchFile, places: Sequence[int]) -> tuple[list[float], int, list[WrongWord]]:
         seconds, count = [], 0
         listed: list[WrongWord] = []
         for page in reversed(places):
             seconds.append(file.read(self._page, page * PAGE_BYTES))
-            found, words = wrong(self._page, self._tile, key(self._mark + 2, page), self._scratch, LISTED_MAX)
+            found, words = find_wrong_words(
+                self._page, self._tile, derive_block_key(self._mark + 2, page), self._scratch, LISTED_MAX
+            )
             count += found
             listed += [msgspec.structs.replace(one, offset=one.offset + page * PAGE_BYTES) for one in words]
         return seconds, count, listed[:LISTED_MAX]
 
-    def _spoil(self, file: Scratch, block: int) -> None:
+    def _spoil(self, file: ScratchFile, block: int) -> None:
         """The injected fault: one bit of what is on the disk."""
         file.read(self._page, block * BLOCK_BYTES)
         self._page[77] ^= np.uint64(1 << 21)
@@ -269,12 +280,12 @@ class _Run:
         file.flush()
 
 
-def _space(folder: Path) -> Space:
+def _read_space(folder: Path) -> DiskSpace:
     told = os.statvfs(folder)
-    return Space(told.f_blocks * told.f_frsize, told.f_bavail * told.f_frsize, told.f_files, told.f_favail)
+    return DiskSpace(told.f_blocks * told.f_frsize, told.f_bavail * told.f_frsize, told.f_files, told.f_favail)
 
 
-def _facts(mount: Mount, space: Space) -> Evidence:
+def _build_evidence(mount: Mount, space: DiskSpace) -> Evidence:
     return {
         "file_system": mount.kind,
         "disk": mount.device,
@@ -284,7 +295,7 @@ def _facts(mount: Mount, space: Space) -> Evidence:
     }
 
 
-def _result(
+def _build_result(
     folder: Path,
     outcome: Outcome,
     reason: str,

@@ -17,16 +17,16 @@ from typing import Any
 import msgspec
 import torch
 
-from preflight.checks.context import Context, Device
-from preflight.checks.devices import synchronize
-from preflight.driver import NoDriverError
-from preflight.host import load
-from preflight.host.digits import four
-from preflight.host.driver import Driver
-from preflight.host.load import Burst, Limits, Reading, Sensors
-from preflight.host.machine import Machine
+from preflight.check_context import Context, Device
+from preflight.checks.torch_devices import synchronize_device
+from preflight.host import load_sensors
+from preflight.host.load_sensors import LoadBurst, SensorReading, Sensors, ThermalLimits
+from preflight.host.machine_files import Machine
+from preflight.host.nvml_driver import NvmlDriver
+from preflight.host.nvml_library import NoDriverError
+from preflight.host.significant_digits import round_to_four_digits
 from preflight.results import Evidence, Figure, Location, Outcome, Result
-from vocabulary.counts import counted
+from vocabulary.text.plurals import format_count
 
 TEST = "sustained_load"
 STEADY_SHARE = 0.6  # of the time; the rest is swings
@@ -40,7 +40,7 @@ _SEED = 20_260_801
 _clock = time.perf_counter
 
 
-class Size(msgspec.Struct, frozen=True):
+class LoadSize(msgspec.Struct, frozen=True):
     """What is multiplied: square matrices of `rows`, of torch's type `kind`; `burst` products between two comparisons."""
 
     kind: str
@@ -53,39 +53,39 @@ class Size(msgspec.Struct, frozen=True):
         return 2 * self.rows**3 / 1e12
 
 
-GPU_SIZE, HOST_SIZE = Size("bfloat16", 8192, 32), Size("float32", 512, 8)
+GPU_SIZE, HOST_SIZE = LoadSize("bfloat16", 8192, 32), LoadSize("float32", 512, 8)
 _SHORT = {"bfloat16": "bf16", "float32": "fp32"}
 
 
-def run(context: Context, machine: Machine | None = None) -> Iterator[Result]:
+def check_sustained_load(context: Context, machine: Machine | None = None) -> Iterator[Result]:
     """One result for this device."""
     device = context.device
     if device is None:
         raise ValueError(f"{TEST} is a test of a device")
     context.note("finding its sensors")
-    sensors, limits, remarks = _sensors(device, machine or Machine())
-    watch = Watch(_with_fault(sensors, limits, context.fault))
+    sensors, limits, remarks = _open_sensors(device, machine or Machine())
+    watch = SensorWatch(_inject_sensor_fault(sensors, limits, context.fault))
     if context.fault == "hot" and limits.slowdown_c is None:
-        limits = Limits(slowdown_c=_HOT_C)
+        limits = ThermalLimits(slowdown_c=_HOT_C)
     with watch.looking():
-        work = Work(context, device, watch)
+        work = LoadWork(context, device, watch)
         work.steady(STEADY_SHARE * context.seconds)
         steady = len(watch.readings)
         work.swing(context.seconds)
     if not watch.ended:
-        yield _hung(device, watch)
+        yield _build_hung_result(device, watch)
         return
-    yield conclude(device, work.done(), (watch.readings[:steady], watch.readings), limits, remarks)
+    yield judge_sustained_load(device, work.done(), (watch.readings[:steady], watch.readings), limits, remarks)
 
 
-class Watch:
+class SensorWatch:
     """Reads sensors until told to stop. `busy` is set by who works."""
 
     def __init__(self, sensors: Sensors, patience_s: float = DRIVER_PATIENCE_S) -> None:
         self._sensors, self._patience_s = sensors, patience_s
         self._began = _clock()
         self._over = threading.Event()
-        self.readings: list[Reading] = []
+        self.readings: list[SensorReading] = []
         self.busy = False
         self.ended = False
 
@@ -114,19 +114,19 @@ class Watch:
                 return
 
 
-class Done(msgspec.Struct, frozen=True, kw_only=True):
+class LoadResult(msgspec.Struct, frozen=True, kw_only=True):
     """What was worked: the size, the bursts of either part, and the first product that was not as the first one."""
 
-    size: Size
-    steady: tuple[Burst, ...]
-    swings: tuple[Burst, ...]
+    size: LoadSize
+    steady: tuple[LoadBurst, ...]
+    swings: tuple[LoadBurst, ...]
     wrong: str = ""
 
 
-class Work:
+class LoadWork:
     """The same product again and again, compared bit by bit with the first."""
 
-    def __init__(self, context: Context, device: Device, watch: Watch) -> None:
+    def __init__(self, context: Context, device: Device, watch: SensorWatch) -> None:
         self._context, self._device, self._watch = context, device, watch
         self._size = HOST_SIZE if device.on_host else GPU_SIZE
         context.note(f"operands: {self._size.rows} rows of {self._size.kind}")
@@ -137,8 +137,8 @@ class Work:
         )
         self._output = torch.empty(shape, dtype=kind, device=device.torch_name)
         self._first = torch.matmul(self._left, self._right, out=self._output).clone()
-        self._steady: list[Burst] = []
-        self._swings: list[Burst] = []
+        self._steady: list[LoadBurst] = []
+        self._swings: list[LoadBurst] = []
         self._wrong = ""
 
     def steady(self, seconds: float) -> None:
@@ -161,30 +161,32 @@ class Work:
                 return
             time.sleep(half_s)
 
-    def done(self) -> Done:
+    def done(self) -> LoadResult:
         """All of it."""
-        return Done(size=self._size, steady=tuple(self._steady), swings=tuple(self._swings), wrong=self._wrong)
+        return LoadResult(size=self._size, steady=tuple(self._steady), swings=tuple(self._swings), wrong=self._wrong)
 
-    def _burst(self) -> Burst:
+    def _burst(self) -> LoadBurst:
         self._watch.busy = True
         began = _clock()
         for _ in range(self._size.burst * (SLOW_FACTOR if self._context.fault == "slow_one" else 1)):
             torch.matmul(self._left, self._right, out=self._output)
-        synchronize(self._device)
-        burst = Burst(self._watch.since_s(), _clock() - began, self._size.burst)
+        synchronize_device(self._device)
+        burst = LoadBurst(self._watch.since_s(), _clock() - began, self._size.burst)
         if self._context.fault == "wrong" and self._steady:
             self._output[7, 7] = -self._output[7, 7]
         if not torch.equal(self._output, self._first):
             count = int((self._output != self._first).sum())
             when = "in a swing" if self._swings else "under steady load"
-            self._wrong = (
-                f"a product differs from the first one in {counted(count, 'element')}, {when} after {burst.at:.1f} s"
-            )
+            self._wrong = f"a product differs from the first one in {format_count(count, 'element')}, {when} after {burst.at:.1f} s"
         return burst
 
 
-def conclude(
-    device: Device, done: Done, readings: tuple[list[Reading], list[Reading]], limits: Limits, remarks: list[str]
+def judge_sustained_load(
+    device: Device,
+    done: LoadResult,
+    readings: tuple[list[SensorReading], list[SensorReading]],
+    limits: ThermalLimits,
+    remarks: list[str],
 ) -> Result:
     """The result of a device whose driver answered to the end: `readings` of the steady part, and all. Pure.
 
@@ -192,64 +194,73 @@ def conclude(
     """
     steady, every = readings
     setting = f"{_SHORT[done.size.kind]} {done.size.rows}"
-    faults, said, evidence = load.judge(every, limits)
+    faults, said, evidence = load_sensors.judge_load_readings(every, limits)
     reasons = [*([done.wrong] if done.wrong else []), *faults]
     rates = [
-        Figure(name="product_rate", value=four(load.rate(bursts) * done.size.teraflop), unit="TFLOP/s", setting=what)
+        Figure(
+            name="product_rate",
+            value=round_to_four_digits(load_sensors.compute_product_rate(bursts) * done.size.teraflop),
+            unit="TFLOP/s",
+            setting=what,
+        )
         for bursts, what in ((done.steady, f"{setting}, steady"), (done.swings, f"{setting}, swings"))
         if bursts and not done.wrong
     ]
     facts: Evidence = {"products": sum(burst.products for burst in (*done.steady, *done.swings))}
-    sag = load.sag_percent(done.steady)
+    sag = load_sensors.compute_sag_percent(done.steady)
     if sag is not None:
         facts["sag_percent"] = round(sag, 2)
         if sag > SAG_PERCENT:
             said = (*said, f"the last tenth of the steady load was {sag:.0f} % slower than the first")
-    blind = "" if device.on_host or remarks else load.blind(every)
+    blind = "" if device.on_host or remarks else load_sensors.explain_blind_readings(every)
     return Result(
         test=TEST,
         outcome=Outcome.FAIL if reasons else Outcome.ERROR if blind else Outcome.PASS,
         device=device.name,
         reason="; ".join([*reasons, *([blind] if blind else [])]),
-        figures=(*rates, *load.figures(steady, every, setting)),
+        figures=(*rates, *load_sensors.build_load_figures(steady, every, setting)),
         locations=(Location(gpu=device.uuid or device.name),) if reasons else (),
         remarks=(*remarks, *said),
         evidence=facts | evidence,
     )
 
 
-def _hung(device: Device, watch: Watch) -> Result:
+def _build_hung_result(device: Device, watch: SensorWatch) -> Result:
     reason = f"the driver did not answer for {DRIVER_PATIENCE_S:g} s under load; reboot the node, see the kernel's log"
     evidence: Evidence = {"readings": len(watch.readings)}
     return Result(test=TEST, outcome=Outcome.FAIL, device=device.name, reason=reason, evidence=evidence)
 
 
-def _sensors(device: Device, machine: Machine) -> tuple[Sensors, Limits, list[str]]:
+def _open_sensors(device: Device, machine: Machine) -> tuple[Sensors, ThermalLimits, list[str]]:
     if device.on_host:
-        sensors, limits = load.host_sensors(machine, sorted(os.sched_getaffinity(0)))
+        sensors, limits = load_sensors.open_host_sensors(machine, sorted(os.sched_getaffinity(0)))
         return sensors, limits, []
     try:
-        driver = Driver()
+        driver = NvmlDriver()
     except NoDriverError as error:
-        return _blind, Limits(), [f"no sensor can be read: {error}"]
+        return _read_no_sensor, ThermalLimits(), [f"no sensor can be read: {error}"]
     gpu = driver.gpu(device.uuid)
     if gpu is None:
-        return _blind, Limits(), [f"no sensor can be read: the driver knows no GPU {device.uuid or device.name}"]
-    return *load.gpu_sensors(driver, gpu), []
+        return (
+            _read_no_sensor,
+            ThermalLimits(),
+            [f"no sensor can be read: the driver knows no GPU {device.uuid or device.name}"],
+        )
+    return *load_sensors.open_gpu_sensors(driver, gpu), []
 
 
-def _blind(at: float, busy: bool) -> Reading:  # noqa: FBT001 - a reading's own fields, in their order
-    return Reading(at=at, busy=busy)
+def _read_no_sensor(at: float, busy: bool) -> SensorReading:  # noqa: FBT001 - a reading's own fields, in their order
+    return SensorReading(at=at, busy=busy)
 
 
 _HOT_C = 87.0
 
 
-def _with_fault(sensors: Sensors, limits: Limits, fault: str) -> Sensors:
+def _inject_sensor_fault(sensors: Sensors, limits: ThermalLimits, fault: str) -> Sensors:
     """The injected fault, as a sensor would tell it."""
     changes: dict[str, Any] = {}
     if fault == "throttle":
-        changes = {"reasons": load.HW_THERMAL | load.HW_SLOWDOWN}
+        changes = {"reasons": load_sensors.HW_THERMAL | load_sensors.HW_SLOWDOWN}
     elif fault == "hot":
         changes = {"temperature_c": (limits.slowdown_c or _HOT_C) + 1, "margin_c": None}
     if not changes:

@@ -2,9 +2,9 @@
 
 import sys
 
-from preflight.exits import answering
-from preflight.group.command import group
+from preflight.exit_codes import guard_exit_code
+from preflight.group.group_command import group
 
 if __name__ == "__main__":
-    with answering(), group.make_context("python -m preflight.group", sys.argv[1:]) as context:
+    with guard_exit_code(), group.make_context("python -m preflight.group", sys.argv[1:]) as context:
         group.invoke(context)

@@ -27,7 +27,7 @@ RDMA_SECONDS = 2
 _RDMA_ROW = re.compile(r"^\s*\d+\s+\d+\s+[\d.]+\s+([\d.]+)", re.MULTILINE)
 
 
-class Carried(msgspec.Struct, frozen=True):
+class TrafficResult(msgspec.Struct, frozen=True):
     """What came back: GB/s one way while both ways were used, and how many bytes of how many were wrong, the first at `first`."""
 
     rate: float
@@ -36,7 +36,7 @@ class Carried(msgspec.Struct, frozen=True):
     first: int = -1
 
 
-def over(
+def exchange_over_rail(
     interface: str,
     address: tuple[str, int],
     seconds: float,
@@ -44,7 +44,7 @@ def over(
     spoil: bool = False,
     slow_s: float = 0.0,
     timeout_s: float = TIMEOUT_S,
-) -> Carried:
+) -> TrafficResult:
     """Send blocks over `interface` ("" for any) to `address` for about `seconds`, two at least, and compare all that comes back.
 
     `spoil` and `slow_s` commit faults: a flipped bit in what came, so much waiting for each block.
@@ -59,10 +59,10 @@ def over(
         link.connect(address)
         began, spent, number, wrong, first = time.perf_counter(), 0.0, 0, 0, -1
         while number < 2 or time.perf_counter() - began < seconds:
-            sent = _block(number)
+            sent = _build_block(number)
             started = time.perf_counter()
             time.sleep(slow_s)
-            back = _through(link, sent)
+            back = _send_and_receive(link, sent)
             if number:  # the first is not timed: the way is not warm yet, and the peer may not be there at once
                 spent += time.perf_counter() - started
             if spoil:
@@ -72,15 +72,15 @@ def over(
                 first = number * BLOCK_BYTES + places[0] if first < 0 else first
                 wrong += len(places)
             number += 1
-    return Carried((number - 1) * BLOCK_BYTES / spent / 1e9, number * BLOCK_BYTES, wrong, first)
+    return TrafficResult((number - 1) * BLOCK_BYTES / spent / 1e9, number * BLOCK_BYTES, wrong, first)
 
 
-def _block(number: int) -> bytes:
+def _build_block(number: int) -> bytes:
     """Bytes without a pattern, no two parts of which are alike: so a part that comes back in another's place is seen."""
     return hashlib.shake_128(number.to_bytes(8, "little")).digest(BLOCK_BYTES)
 
 
-def _through(link: socket.socket, sent: bytes) -> bytearray:
+def _send_and_receive(link: socket.socket, sent: bytes) -> bytearray:
     """Both ways at once: who sent all first and read then would wait for a peer that waits for it."""
     failure: list[OSError] = []
 
@@ -105,32 +105,32 @@ def _through(link: socket.socket, sent: bytes) -> bytearray:
 
 
 @contextmanager
-def answering(address: tuple[str, int]) -> Iterator[tuple[str, int]]:
+def run_echo_server(address: tuple[str, int]) -> Iterator[tuple[str, int]]:
     """Send back whatever comes, to all who connect at once, while inside; gives the address, its port chosen if it was 0."""
     with socket.create_server(address) as server:
-        threading.Thread(target=_answer, args=(server,), daemon=True).start()
+        threading.Thread(target=_accept_connections, args=(server,), daemon=True).start()
         try:
             yield server.getsockname()[:2]
         finally:
             server.shutdown(socket.SHUT_RDWR)
 
 
-def _answer(server: socket.socket) -> None:
+def _accept_connections(server: socket.socket) -> None:
     while True:
         try:
             link, _ = server.accept()
         except OSError:
             return
-        threading.Thread(target=_echo, args=(link,), daemon=True).start()
+        threading.Thread(target=_echo_connection, args=(link,), daemon=True).start()
 
 
-def _echo(link: socket.socket) -> None:
+def _echo_connection(link: socket.socket) -> None:
     with link, suppress(OSError):
         while data := link.recv(BLOCK_BYTES):
             link.sendall(data)
 
 
-def rdma_loop(device: str, port: str, tcp_port: int) -> float | None:
+def measure_rdma_loop(device: str, port: str, tcp_port: int) -> float | None:
     """GB/s of an RDMA port with itself, by perftest; None where its tool is not installed.
 
     The words go through the adapter and PCIe both ways, not through the cable. Not run on an RDMA adapter so far.
@@ -155,17 +155,17 @@ def rdma_loop(device: str, port: str, tcp_port: int) -> float | None:
     ]
     with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as server:
         try:
-            done = _client([*command, "127.0.0.1"])
+            done = _run_perftest_client([*command, "127.0.0.1"])
         finally:
             server.kill()
-    gigabits = average_gigabits(done.stdout)
+    gigabits = parse_average_gigabits(done.stdout)
     if done.returncode or gigabits is None:
         words = " ".join((done.stderr or done.stdout).split())[-200:]
         raise OSError(f"{RDMA_TOOL} ended with {done.returncode}: {words}")
     return gigabits / 8
 
 
-def _client(command: list[str]) -> subprocess.CompletedProcess[str]:
+def _run_perftest_client(command: list[str]) -> subprocess.CompletedProcess[str]:
     """Ask until the other side listens, but not for ever."""
     until = time.monotonic() + TIMEOUT_S
     while True:
@@ -180,7 +180,7 @@ def _client(command: list[str]) -> subprocess.CompletedProcess[str]:
         time.sleep(0.2)
 
 
-def average_gigabits(text: str) -> float | None:
+def parse_average_gigabits(text: str) -> float | None:
     """The average of the last row of perftest's table, in Gb/s; None if there is no row."""
     rows = _RDMA_ROW.findall(text)
     return float(rows[-1]) if rows else None
@@ -188,6 +188,6 @@ def average_gigabits(text: str) -> float | None:
 
 if __name__ == "__main__":
     host, _, number = sys.argv[1].rpartition(":")
-    with answering((host, int(number))) as here:
+    with run_echo_server((host, int(number))) as here:
         print(f"answering on {here[0]}:{here[1]}", flush=True)  # noqa: T201 - who started it waits for this line
         threading.Event().wait()

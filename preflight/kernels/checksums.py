@@ -17,7 +17,7 @@ SIGMAS = 10.0  # nobody should ever see a healthy GPU accused: a normal value th
 FRACTION_BITS = {torch.bfloat16: 7, torch.float16: 10, torch.float32: 23, torch.float64: 52}
 
 
-class Summing(NamedTuple):
+class SummingRule(NamedTuple):
     """How a type's products are summed: bits kept at each step, products a step, products until it goes on in fp32."""
 
     bits: int
@@ -26,13 +26,13 @@ class Summing(NamedTuple):
 
 
 _LONG = 1 << 62
-_FP32 = Summing(23, 4, _LONG)
+_FP32 = SummingRule(23, 4, _LONG)
 # Hopper keeps some 13 bits of fp8 sums; the library adds them up in fp32 every 128 products.
-SUMMING = {torch.float64: Summing(52, 1, _LONG), torch.float8_e4m3fn: Summing(13, 32, 128)}
+SUMMING = {torch.float64: SummingRule(52, 1, _LONG), torch.float8_e4m3fn: SummingRule(13, 32, 128)}
 TENSOR_FLOAT_BITS = 10
 
 
-class Sums(NamedTuple):
+class ChecksumResult(NamedTuple):
     """Rows and columns whose sums are wrong, and the largest excess over what is allowed (1 is the limit)."""
 
     rows: list[int]
@@ -45,7 +45,7 @@ class Sums(NamedTuple):
         return bool(self.rows or self.columns)
 
 
-def check(left: Any, right: Any, output: Any, *, tensor_float: bool = False) -> Sums:
+def verify_checksums(left: Any, right: Any, output: Any, *, tensor_float: bool = False) -> ChecksumResult:
     """Compare the row and column sums of `output` with those its operands promise; int8 must agree exactly.
 
     Our own sums are fp64. Allowed is `SIGMAS` times the scatter of a sum of n elements that err independently, each by
@@ -67,7 +67,7 @@ def check(left: Any, right: Any, output: Any, *, tensor_float: bool = False) -> 
         difference = (c.sum(axis) - promised).abs()
         found.append((~(difference <= allowed)).nonzero().flatten().tolist())
         excess = max(excess, float((difference / allowed).nan_to_num(nan=float("inf")).max()))
-    return Sums(found[0], found[1], excess)
+    return ChecksumResult(found[0], found[1], excess)
 
 
 def summing_error(kind: Any, products: int, *, tensor_float: bool = False) -> float:

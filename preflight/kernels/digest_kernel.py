@@ -1,4 +1,4 @@
-"""The digest of each block of an output, as a GPU kernel. `preflight.kernels.digest` says the same in torch."""
+"""The digest of each block of an output, as a GPU kernel. `preflight.kernels.tensor_digests` says the same in torch."""
 
 from __future__ import annotations
 

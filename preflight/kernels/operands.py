@@ -11,13 +11,13 @@ from typing import Any, NamedTuple
 
 import torch
 
-from preflight.kernels.digest import as_words
-from preflight.kernels.patterns import ALL_BITS, HASH, Pattern
-from preflight.kernels.torch_memory import TorchWay, fill
-from preflight.kernels.wrong_words import Errors, Piece
+from preflight.kernels.memory_errors import Errors, Piece
+from preflight.kernels.memory_patterns import ALL_BITS, HASH, Pattern
+from preflight.kernels.tensor_digests import view_as_int64
+from preflight.kernels.torch_memory import TorchWay, fill_pattern
 
 
-class Form(NamedTuple):
+class OperandForm(NamedTuple):
     """How random bits become numbers: in each lane of `bits`, those in `keep` stay random and `flip` is added."""
 
     bits: int
@@ -27,19 +27,19 @@ class Form(NamedTuple):
 
 # Sign, last bit of the exponent, fraction; and the exponent that means 0.5.
 FORMS = {
-    torch.float64: Form(64, 0x801F_FFFF_FFFF_FFFF, 0x3FE0_0000_0000_0000),
-    torch.float32: Form(32, 0x80FF_FFFF, 0x3F00_0000),
-    torch.bfloat16: Form(16, 0x80FF, 0x3F00),
-    torch.float16: Form(16, 0x87FF, 0x3800),
-    torch.float8_e4m3fn: Form(8, 0x8F, 0x30),
-    torch.int8: Form(8, 0xFF, 0),
+    torch.float64: OperandForm(64, 0x801F_FFFF_FFFF_FFFF, 0x3FE0_0000_0000_0000),
+    torch.float32: OperandForm(32, 0x80FF_FFFF, 0x3F00_0000),
+    torch.bfloat16: OperandForm(16, 0x80FF, 0x3F00),
+    torch.float16: OperandForm(16, 0x87FF, 0x3800),
+    torch.float8_e4m3fn: OperandForm(8, 0x8F, 0x30),
+    torch.int8: OperandForm(8, 0xFF, 0),
 }
 
 # Two numbers of fp32 in a word, the first of them large, with four bits of the exponent at random.
 WIDE_KEEP, WIDE_FLIP = 0x87FF_FFFF_87FF_FFFF, 0x3800_0000_4000_0000
 
 
-def operand_pattern(kind: Any, seed: int, *, wide: bool = False) -> Pattern:
+def build_operand_pattern(kind: Any, seed: int, *, wide: bool = False) -> Pattern:
     """The words of an operand of the torch type `kind`."""
     form = FORMS[kind]
     lanes = ALL_BITS // ((1 << form.bits) - 1)
@@ -47,16 +47,16 @@ def operand_pattern(kind: Any, seed: int, *, wide: bool = False) -> Pattern:
     return Pattern(f"operand {kind}", HASH, seed=seed, keep=keep, flip=flip)
 
 
-def operand(shape: tuple[int, int], kind: Any, seed: int, device: str, *, wide: bool = False) -> Any:
+def build_operand(shape: tuple[int, int], kind: Any, seed: int, device: str, *, wide: bool = False) -> Any:
     """A matrix of the torch type `kind`, the same on every device and in every run."""
     made = torch.empty(shape, dtype=kind, device=device)
-    fill(as_words(made), operand_pattern(kind, seed, wide=wide), 0)
+    fill_pattern(view_as_int64(made), build_operand_pattern(kind, seed, wide=wide), 0)
     return made
 
 
 def verify_operand(made: Any, seed: int, *, wide: bool = False) -> Errors:
-    """Whether an operand still is what `operand` made; waits for the device."""
-    piece = Piece(as_words(made))
-    going = TorchWay().begin(operand_pattern(made.dtype, seed, wide=wide), str(made.device))
+    """Whether an operand still is what `build_operand` made; waits for the device."""
+    piece = Piece(view_as_int64(made))
+    going = TorchWay().begin(build_operand_pattern(made.dtype, seed, wide=wide), str(made.device))
     going.launch(piece)
     return going.errors([piece])

@@ -10,16 +10,16 @@ from typing import Any
 
 import torch
 
-from preflight.kernels import patterns as p
-from preflight.kernels.patterns import Pattern, step
-from preflight.kernels.wrong_words import LISTED, Errors, Piece, read_again, signed
+from preflight.kernels import memory_patterns as p
+from preflight.kernels.memory_errors import LISTED, Errors, Piece, reread_words, signed
+from preflight.kernels.memory_patterns import Pattern, choose_program_stride
 
 HOST_BLOCK_WORDS = 1 << 16
 GPU_BLOCK_WORDS = 1 << 21
 _SPLITMIX = ((30, signed(p.MIX_1)), (27, signed(p.MIX_2)), (31, 1))
 
 
-def fill(out: Any, pattern: Pattern, first: int, scratch: Any = None) -> None:
+def fill_pattern(out: Any, pattern: Pattern, first: int, scratch: Any = None) -> None:
     """Write the words of `pattern` from the address `first` (in words) into int64 `out`. `scratch` is as long, or made."""
     torch.arange(first, first + out.numel(), out=out)
     if pattern.kind == p.ADDRESS:
@@ -30,7 +30,7 @@ def fill(out: Any, pattern: Pattern, first: int, scratch: Any = None) -> None:
     elif pattern.kind == p.CONSTANT:
         out.fill_(signed(pattern.seed))
     elif pattern.kind == p.HASH:
-        _hash(out, pattern.seed, torch.empty_like(out) if scratch is None else scratch[: out.numel()])
+        _fill_hash(out, pattern.seed, torch.empty_like(out) if scratch is None else scratch[: out.numel()])
     elif pattern.kind == p.CHECKER:
         out.bitwise_and_(1)
         torch.bitwise_left_shift(torch.full_like(out, p.EVEN_BITS), out, out=out)
@@ -46,7 +46,7 @@ def fill(out: Any, pattern: Pattern, first: int, scratch: Any = None) -> None:
         out.bitwise_xor_(signed(pattern.flip))
 
 
-def _hash(out: Any, seed: int, scratch: Any) -> None:
+def _fill_hash(out: Any, seed: int, scratch: Any) -> None:
     out.add_(1).mul_(signed(p.GOLDEN)).add_(signed(seed))
     for shift, factor in _SPLITMIX:
         torch.bitwise_right_shift(out, shift, out=scratch)
@@ -65,9 +65,9 @@ class TorchWay:
     def write(self, piece: Piece, pattern: Pattern) -> None:
         """Write `pattern` into one piece."""
         scratch: Any = None
-        for first, block in _blocks(piece, pattern.order, self._block_words):
+        for first, block in _iterate_blocks(piece, pattern.order, self._block_words):
             scratch = torch.empty_like(block) if scratch is None or scratch.numel() < block.numel() else scratch
-            fill(block, pattern, first, scratch)
+            fill_pattern(block, pattern, first, scratch)
 
     def begin(self, pattern: Pattern, device: str, following: Pattern | None = None) -> TorchPass:
         """A pass that verifies `pattern`, and writes `following` where it held."""
@@ -79,7 +79,7 @@ class TorchPass:
 
     def __init__(self, pattern: Pattern, following: Pattern | None, device: str, block_words: int) -> None:
         self.pattern, self.following = pattern, following
-        self._block_words = block_words or _usual(device)
+        self._block_words = block_words or _choose_block_words(device)
         self._wanted = torch.empty(0, dtype=torch.int64, device=device)
         self._scratch = self._wanted
         self._wrong = 0
@@ -92,19 +92,19 @@ class TorchPass:
         if self._wanted.numel() < room:
             self._wanted = torch.empty(room, dtype=torch.int64, device=piece.memory.device)
             self._scratch = torch.empty_like(self._wanted)
-        for first, block in _blocks(piece, self.pattern.order, self._block_words):
+        for first, block in _iterate_blocks(piece, self.pattern.order, self._block_words):
             wanted = self._wanted[: block.numel()]
-            fill(wanted, self.pattern, first, self._scratch)
+            fill_pattern(wanted, self.pattern, first, self._scratch)
             wrong = self._wrong
             for _ in range(repeats):
                 if not torch.equal(block, wanted):
                     self._note(block, wanted, first)
             if self.following is not None and self._wrong == wrong:
-                fill(block, self.following, first, self._scratch)
+                fill_pattern(block, self.following, first, self._scratch)
 
     def errors(self, pieces: Sequence[Piece]) -> Errors:
         """What was found; listed words are read again."""
-        again = read_again(pieces, self.pattern, self._listed)
+        again = reread_words(pieces, self.pattern, self._listed)
         return Errors(self.pattern.name, self._wrong, tuple(self._bits), again)
 
     def _note(self, block: Any, wanted: Any, first: int) -> None:
@@ -120,15 +120,15 @@ class TorchPass:
         self._listed += zip((places[:room] + first).tolist(), actual[:room].tolist(), strict=True)
 
 
-def _blocks(piece: Piece, order: str, block_words: int) -> Iterator[tuple[int, Any]]:
+def _iterate_blocks(piece: Piece, order: str, block_words: int) -> Iterator[tuple[int, Any]]:
     """(address of its first word, the block), each once, in `order`."""
     words = piece.memory.numel()
-    size = block_words or _usual(str(piece.memory.device))
+    size = block_words or _choose_block_words(str(piece.memory.device))
     blocks = -(-words // size)
     for turn in range(blocks):
-        first = turn * step(order, blocks) % blocks * size
+        first = turn * choose_program_stride(order, blocks) % blocks * size
         yield piece.base + first, piece.memory[first : first + size]
 
 
-def _usual(device: str) -> int:
+def _choose_block_words(device: str) -> int:
     return HOST_BLOCK_WORDS if device.startswith("cpu") else GPU_BLOCK_WORDS

@@ -10,8 +10,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from remediator.api.access import Access, let_in
-from remediator.api.service import refuse_nul
+from remediator.api.access_control import Access, authorize_request
+from remediator.api.handler_context import refuse_nul_characters
 
 Handler = Callable[[Request], Awaitable[Response]]
 
@@ -44,7 +44,7 @@ class Endpoint(msgspec.Struct, frozen=True, kw_only=True):
 
     async def answered(self, request: Request) -> Response:
         """Hold a request against the rule, and hand it to the handler."""
-        await let_in(request, self.access)
+        await authorize_request(request, self.access)
         if self.access is not Access.ANYONE:  # those ask no database
-            refuse_nul(request)
+            refuse_nul_characters(request)
         return await self.handler(request)

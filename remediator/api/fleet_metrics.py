@@ -12,15 +12,15 @@ from heapq import nlargest
 from prometheus_client.core import GaugeMetricFamily, InfoMetricFamily
 from prometheus_client.metrics_core import Metric
 
-from remediator.decide.budget import HOUR_S, rate_max
-from remediator.decide.settings import Settings
-from remediator.engine import Engine, Snapshot
-from remediator.index import is_in_cluster
-from remediator.model.plan import Mode
-from remediator.model.records import Answer, Incident, IncidentState, NodeRecord
-from remediator.model.rules import NodeState
-from remediator.roster import Entry
-from remediator.standing import in_force
+from remediator.decisions.decision_settings import DecisionSettings
+from remediator.decisions.isolation_budget import HOUR_S, rate_max
+from remediator.engine.decision_engine import DecisionEngine, StateSnapshot
+from remediator.fleet.report_registry import ReportEntry
+from remediator.model.journal_records import Answer, Incident, IncidentState, NodeRecord
+from remediator.model.plan_steps import Mode
+from remediator.model.rule_conditions import NodeState
+from remediator.overrides.cluster_overrides import effective_settings
+from remediator.state.node_index import is_in_cluster
 from vocabulary import VERSION
 from vocabulary.finding import Finding
 from vocabulary.health import Health
@@ -30,10 +30,10 @@ TITLE_MAX = 120  # characters
 SLOWDOWN = "slowdown"  # evidence of a finding about a slow rank
 
 
-def fleet(engine: Engine, entries: Iterable[Entry], now: float) -> Iterator[Metric]:
+def collect_fleet_metrics(engine: DecisionEngine, entries: Iterable[ReportEntry], now: float) -> Iterator[Metric]:
     """All of it, of one snapshot. `entries` are the nodes' last words; `now` is in UTC seconds."""
     snapshot = engine.snapshot
-    settings = in_force(snapshot.standing, engine.settings)
+    settings = effective_settings(snapshot.standing, engine.settings)
     yield InfoMetricFamily("remediator_build", "This centre.", value={"version": VERSION})
     mode = GaugeMetricFamily(
         "remediator_mode", "1 for how far automation may go now, 0 for the others.", labels=["mode"]
@@ -42,14 +42,14 @@ def fleet(engine: Engine, entries: Iterable[Entry], now: float) -> Iterator[Metr
         mode.add_metric([each.value], float(settings.mode is each))
     yield mode
     yield GaugeMetricFamily("remediator_inputs_waiting", "Pieces of news not written yet.", engine.waiting)
-    yield from _words(snapshot, entries, now)
-    yield _out(snapshot.nodes.values())
-    yield from _incidents(list(snapshot.incidents.values()))
-    yield from _findings([finding for finding in snapshot.findings.values() if finding.active])
-    yield from _pace(snapshot, settings, now)
+    yield from _health_metrics(snapshot, entries, now)
+    yield _unhealthy_node_metric(snapshot.nodes.values())
+    yield from _incident_metrics(list(snapshot.incidents.values()))
+    yield from _finding_metrics([finding for finding in snapshot.findings.values() if finding.active])
+    yield from _isolation_rate_metrics(snapshot, settings, now)
 
 
-def _words(snapshot: Snapshot, entries: Iterable[Entry], now: float) -> Iterator[Metric]:
+def _health_metrics(snapshot: StateSnapshot, entries: Iterable[ReportEntry], now: float) -> Iterator[Metric]:
     healths: Counter[Health] = Counter()
     gpus: Counter[tuple[str, str]] = Counter()
     for entry in entries:
@@ -72,18 +72,18 @@ def _words(snapshot: Snapshot, entries: Iterable[Entry], now: float) -> Iterator
     yield family
 
 
-def _out(nodes: Iterable[NodeRecord]) -> Metric:
+def _unhealthy_node_metric(nodes: Iterable[NodeRecord]) -> Metric:
     text = "Since when a node is in a state that is not healthy."
     family = GaugeMetricFamily(
         "remediator_node_since_timestamp_seconds", text, labels=["node", "state", "held", "rack"]
     )
     out = (node for node in nodes if node.state is not NodeState.HEALTHY)
     for node in nlargest(SHOWN_MAX, out, key=lambda node: (node.since, node.node)):
-        family.add_metric([node.node, node.state.value, _word(node.held), node.places.rack], node.since)
+        family.add_metric([node.node, node.state.value, _boolean_label(node.held), node.places.rack], node.since)
     return family
 
 
-def _incidents(incidents: list[Incident]) -> Iterator[Metric]:
+def _incident_metrics(incidents: list[Incident]) -> Iterator[Metric]:
     by_state = Counter(incident.state for incident in incidents)
     family = GaugeMetricFamily("remediator_incidents", "Incidents not closed, by state.", labels=["state"])
     for state in IncidentState:
@@ -101,12 +101,12 @@ def _incidents(incidents: list[Incident]) -> Iterator[Metric]:
     labels = ["incident", "node", "title", "drill"]
     family = GaugeMetricFamily("remediator_incident_opened_timestamp_seconds", text, labels=labels)
     for each in nlargest(SHOWN_MAX, incidents, key=lambda incident: (incident.opened_at, incident.id)):
-        family.add_metric([each.id, each.node, each.title[:TITLE_MAX], _word(each.injected)], each.opened_at)
+        family.add_metric([each.id, each.node, each.title[:TITLE_MAX], _boolean_label(each.injected)], each.opened_at)
     yield family
 
 
-def _findings(findings: list[Finding]) -> Iterator[Metric]:
-    counts = Counter((f.check, f.code, f.severity.value, _word(f.injected)) for f in findings)
+def _finding_metrics(findings: list[Finding]) -> Iterator[Metric]:
+    counts = Counter((f.check, f.code, f.severity.value, _boolean_label(f.injected)) for f in findings)
     labels = ["check", "code", "severity", "drill"]
     family = GaugeMetricFamily("remediator_findings_active", "Active findings of all nodes.", labels=labels)
     for kind, count in sorted(counts.items()):
@@ -126,7 +126,7 @@ def _findings(findings: list[Finding]) -> Iterator[Metric]:
     yield family
 
 
-def _pace(snapshot: Snapshot, settings: Settings, now: float) -> Iterator[Metric]:
+def _isolation_rate_metrics(snapshot: StateSnapshot, settings: DecisionSettings, now: float) -> Iterator[Metric]:
     recent = sum(n.isolated_at is not None and now - n.isolated_at < HOUR_S for n in snapshot.nodes.values())
     yield GaugeMetricFamily("remediator_isolations_last_hour", "Nodes isolated within the last hour.", recent)
     total = sum(map(is_in_cluster, snapshot.nodes.values()))
@@ -140,5 +140,5 @@ def _pace(snapshot: Snapshot, settings: Settings, now: float) -> Iterator[Metric
     yield GaugeMetricFamily("remediator_oldest_action_seconds", "Age of the oldest action that has not ended.", age_s)
 
 
-def _word(truth: bool) -> str:  # noqa: FBT001 - a truth to be spelt
+def _boolean_label(truth: bool) -> str:  # noqa: FBT001 - a truth to be spelt
     return "true" if truth else "false"

@@ -56,7 +56,7 @@ class TokenList(msgspec.Struct, frozen=True):
     tokens: tuple[TokenView, ...]
 
 
-def misfit(role: Role, name: str, uses: int | None, *, replaces: bool) -> str:
+def find_credential_misfit(role: Role, name: str, uses: int | None, *, replaces: bool) -> str:
     """Why there can be no such token; empty where there can. `uses` and `replaces` are words about join secrets."""
     if role is Role.JOIN:
         if _PATTERN.fullmatch(name) is None:

@@ -9,7 +9,7 @@ import msgspec
 from vocabulary.finding import Severity
 
 
-class Message(msgspec.Struct, frozen=True, omit_defaults=False):
+class NotificationMessage(msgspec.Struct, frozen=True, omit_defaults=False):
     """What receivers and hooks are told. `id` is the same for a repetition; `at` is UTC seconds; `page` wakes people.
 
     `update`: an earlier message was about the same incident, which has grown. `part_of`: the open incident that this one,
@@ -34,11 +34,11 @@ class Message(msgspec.Struct, frozen=True, omit_defaults=False):
     part_of: str = ""
 
 
-class LeadLost(Exception):
+class LeadershipLost(Exception):
     """Another leader works on this database: this one must send nothing any more."""
 
 
-class Phase(str, enum.Enum):
+class NotificationPhase(str, enum.Enum):
     """Where an incident stands for those who are told of it."""
 
     FIRE = "fire"
@@ -63,8 +63,8 @@ class Delivery(msgspec.Struct, frozen=True, kw_only=True):
 
     id: str
     receiver: str
-    message: Message
-    phase: Phase = Phase.FIRE
+    message: NotificationMessage
+    phase: NotificationPhase = NotificationPhase.FIRE
     state: DeliveryState = DeliveryState.WAITING
     created_at: float
     not_before: float = 0.0  # quiet hours
@@ -88,4 +88,4 @@ class Delivery(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def told(self) -> bool:
         """Whether the receiver knows of it and must hear how it ends."""
-        return self.phase is Phase.FIRE and self.state is DeliveryState.SENT and not self.settled
+        return self.phase is NotificationPhase.FIRE and self.state is DeliveryState.SENT and not self.settled

@@ -9,8 +9,8 @@ from collections.abc import Sequence
 
 import msgspec
 
-from remediator.model.records import JobRef
-from vocabulary.wire import RankStatus
+from remediator.model.journal_records import JobRef
+from vocabulary.messages.wire import RankStatus
 
 UNTOLD = -1.0
 
@@ -35,16 +35,16 @@ class JobShare(msgspec.Struct, frozen=True, gc=False):
     phases: dict[str, int]  # a tuple of pairs would be tracked by the collector of cycles
 
 
-def job_shares(ranks: Sequence[RankStatus]) -> tuple[JobShare, ...]:
+def build_job_shares(ranks: Sequence[RankStatus]) -> tuple[JobShare, ...]:
     """What a node's ranks are to each attempt of a job that has a living one there, by job and attempt."""
     found: dict[tuple[str, int], list[RankStatus]] = {}
     for rank in ranks:
         found.setdefault((rank.job, rank.attempt), []).append(rank)
-    shares = [_share(JobRef(*key), found[key]) for key in sorted(found)]
+    shares = [_build_job_share(JobRef(*key), found[key]) for key in sorted(found)]
     return tuple([share for share in shares if share.living])
 
 
-def _share(ref: JobRef, ranks: Sequence[RankStatus]) -> JobShare:
+def _build_job_share(ref: JobRef, ranks: Sequence[RankStatus]) -> JobShare:
     """One walk, and few words of Python: it is done for every rank of every report."""
     living, world, newest, at = 0, 0, -1, 0.0
     own_s: list[float] = []

@@ -8,9 +8,9 @@ from typing import Annotated
 import msgspec
 
 from remediator.model.credentials import Role
-from remediator.model.records import Considered, HandsOff
+from remediator.model.journal_records import Considered, HandsOff
 from vocabulary.finding import Finding
-from vocabulary.wire import Gpu, RankStatus, Versions
+from vocabulary.messages.wire import Gpu, RankStatus, Versions
 
 MONTH_S = 31 * 86400.0
 MOMENT_MAX = 253_402_300_799.0  # the end of the year 9999

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from vocabulary.finding import Finding
-from vocabulary.wire import RankStatus
+from vocabulary.messages.wire import RankStatus
 
 
 class GpuView(msgspec.Struct, frozen=True, omit_defaults=True):

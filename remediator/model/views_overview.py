@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from remediator.model.views import IncidentView, NodeView, StatusView
-from remediator.model.views_work import AwaitingView
+from remediator.model.views_actions import AwaitingView
 
 
 class NamedNodes(msgspec.Struct, frozen=True):

@@ -22,16 +22,16 @@ def certificate_names(certificate: dict[str, Any]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(names))
 
 
-def _forgotten() -> None:
+def _ignore_connection_end() -> None:
     """Nobody waits for the end of a connection."""
 
 
-def _welcome(_whose: str, _most: int) -> bool:
+def _accept_any(_whose: str, _most: int) -> bool:
     """There is room for all."""
     return True
 
 
-class Careful(HttpToolsProtocol):
+class BoundedHttpProtocol(HttpToolsProtocol):
     """One connection. Every head has so many seconds to come; who showed a good token may be idle for longer.
 
     The application finds `client_certificate_names` in a request's scope, and `known`, to call when its token is good: with
@@ -39,8 +39,8 @@ class Careful(HttpToolsProtocol):
     """
 
     headers_s = 10.0
-    gone: Callable[[], None] = staticmethod(_forgotten)  # called once, when the connection ended
-    seen: Callable[[str, int], bool] = staticmethod(_welcome)  # a good token was shown; is there room?
+    gone: Callable[[], None] = staticmethod(_ignore_connection_end)  # called once, when the connection ended
+    seen: Callable[[str, int], bool] = staticmethod(_accept_any)  # a good token was shown; is there room?
     stale: Callable[[], bool] = staticmethod(lambda: False)  # whether it was let in under rules that have changed
 
     _late: asyncio.TimerHandle | None = None
@@ -64,7 +64,7 @@ class Careful(HttpToolsProtocol):
         """It is over. What refers to it in a circle is cut: only the rare collection of all would find it."""
         self._stop_waiting()
         super().connection_lost(exc)
-        gone, self.gone, self.seen = self.gone, _forgotten, _welcome
+        gone, self.gone, self.seen = self.gone, _ignore_connection_end, _accept_any
         gone()
         self.pipeline.clear()
         self._forget_request()  # who answers it has it still

@@ -12,9 +12,9 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
-from remediator.door import Limits, Tls
-from remediator.serving.guests import Guest, Guests, Members
-from remediator.serving.http_protocol import Careful
+from remediator.server_config import AccessLimits, TlsSettings
+from remediator.serving.connection_limits import AuthenticatedConnections, UnknownConnection, UnknownConnections
+from remediator.serving.http_protocol import BoundedHttpProtocol
 from remediator.store.database import StoreError
 
 log = logging.getLogger(__name__)
@@ -25,7 +25,7 @@ FILES = 131_072  # 12 500 nodes keep 25 000 connections
 NO_MORE_FILES_S = 1.0  # pause when this process may open no more
 
 
-def allow_many_files() -> None:
+def raise_file_limit() -> None:
     """Let this process open as many files as it may: a container often begins with a thousand, and each node is two."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     most = FILES if hard == resource.RLIM_INFINITY else min(FILES, hard)
@@ -36,18 +36,24 @@ def allow_many_files() -> None:
 class Listener:
     """The sockets that are listened on. TLS is done here, so that each connection is made under the files as they are then."""
 
-    def __init__(self, address: tuple[str, int], tls: Tls | None, limits: Limits, speak: Callable[[], Careful]) -> None:
+    def __init__(
+        self,
+        address: tuple[str, int],
+        tls: TlsSettings | None,
+        limits: AccessLimits,
+        speak: Callable[[], BoundedHttpProtocol],
+    ) -> None:
         """`speak` makes the protocol of one connection.
 
         Raises:
             StoreError: a file of `tls` cannot be used.
         """
-        self.guests = Guests(limits.strangers_per_address, limits.strangers, time.monotonic)
-        self.members = Members()
+        self.guests = UnknownConnections(limits.strangers_per_address, limits.strangers, time.monotonic)
+        self.members = AuthenticatedConnections()
         self._address = address
         self._tls = tls
         self._context = None if tls is None else tls_context(tls)
-        self._trusted = _trusted(tls)
+        self._trusted = _client_authorities(tls)
         self._trust = 0  # counts changes of whom we trust
         self._headers_s = limits.headers_s
         self._speak = speak
@@ -102,7 +108,7 @@ class Listener:
         if self._tls is None:
             return
         try:
-            self._context, trusted = tls_context(self._tls), _trusted(self._tls)
+            self._context, trusted = tls_context(self._tls), _client_authorities(self._tls)
         except StoreError as error:
             log.error("%s; the one before stays in force", error)
             return
@@ -140,7 +146,7 @@ class Listener:
         self._greeting.add(task)
         task.add_done_callback(self._greeting.discard)
 
-    async def _welcome(self, connection: socket.socket, guest: Guest) -> None:
+    async def _welcome(self, connection: socket.socket, guest: UnknownConnection) -> None:
         protocol, trust = self._speak(), self._trust
         protocol.headers_s = self._headers_s
         protocol.seen = partial(self._seen, guest, protocol)
@@ -161,18 +167,18 @@ class Listener:
         else:
             guest.leave = transport.abort
 
-    def _seen(self, guest: Guest, protocol: Careful, whose: str, most: int) -> bool:
+    def _seen(self, guest: UnknownConnection, protocol: BoundedHttpProtocol, whose: str, most: int) -> bool:
         if not self.members.enter(protocol, whose, most):
             return False
         self.guests.forget(guest)
         return True
 
-    def _gone(self, guest: Guest, protocol: Careful) -> None:
+    def _gone(self, guest: UnknownConnection, protocol: BoundedHttpProtocol) -> None:
         self.guests.forget(guest)
         self.members.forget(protocol)
 
 
-def tls_context(tls: Tls) -> ssl.SSLContext:
+def tls_context(tls: TlsSettings) -> ssl.SSLContext:
     """What the files say now, TLS 1.2 at least.
 
     Raises:
@@ -193,6 +199,6 @@ def tls_context(tls: Tls) -> ssl.SSLContext:
     return context
 
 
-def _trusted(tls: Tls | None) -> bytes:
+def _client_authorities(tls: TlsSettings | None) -> bytes:
     """The authorities that clients' certificates are held against, as their file has them."""
     return Path(tls.client_ca).read_bytes() if tls is not None and tls.client_ca else b""

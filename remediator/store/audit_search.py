@@ -5,16 +5,16 @@ from __future__ import annotations
 import msgspec
 from sqlalchemy import Engine, func, select
 
-from remediator.model.records import AuditEvent
-from remediator.store import schema
-from remediator.store.audit import HEAD
-from remediator.store.meta import get_meta
-from remediator.store.rows import shown
+from remediator.model.journal_records import AuditEvent
+from remediator.store import table_schema
+from remediator.store.audit_log import HEAD
+from remediator.store.database_metadata import get_metadata
+from remediator.store.row_mapping import shorten_column_text
 
 LOOKED_AT_MAX = 100_000  # lines at once, where no index helps
 
 
-class Wanted(msgspec.Struct, frozen=True):
+class AuditQuery(msgspec.Struct, frozen=True):
     """Which lines; empty words mean any. `before` is a line's number, `since` and `until` are UTC seconds; 0: no limit."""
 
     node: str = ""
@@ -26,7 +26,7 @@ class Wanted(msgspec.Struct, frozen=True):
     until: float = 0.0
 
 
-class Found(msgspec.Struct, frozen=True):
+class AuditPage(msgspec.Struct, frozen=True):
     """Lines with their numbers, newest first. `looked_to` is the line down to which all were looked at, 0 if there are no older ones.
 
     `head` is the number and `seal` the hash of the log's last line, as its chain keeps them.
@@ -45,18 +45,18 @@ class AuditSearch:
         self._engine = engine
         self._looked_at_max = looked_at_max
 
-    def find(self, wanted: Wanted, limit: int) -> Found:
+    def find(self, wanted: AuditQuery, limit: int) -> AuditPage:
         """The newest `limit` lines that fit; of lines that no index finds, so many at most are looked at."""
-        table = schema.audit
+        table = table_schema.audit
         with self._engine.connect() as db:
-            number, _, seal = (get_meta(db, HEAD) or "0:").partition(":")
+            number, _, seal = (get_metadata(db, HEAD) or "0:").partition(":")
             begin = min(wanted.before or int(number) + 1, int(number) + 1)
             indexed = wanted.node or wanted.incident
             oldest = int(db.execute(select(func.coalesce(func.min(table.c.seq), 0))).scalar_one())
             floor = oldest if indexed else max(oldest, begin - self._looked_at_max)
             query = select(table.c.seq, table.c.at, table.c.body).where(table.c.seq < begin, table.c.seq >= floor)
             for column, word in (
-                (table.c.node, shown(wanted.node)),
+                (table.c.node, shorten_column_text(wanted.node)),
                 (table.c.incident, wanted.incident),
                 (table.c.kind, wanted.kind),
                 (table.c.actor, wanted.actor),
@@ -70,4 +70,4 @@ class AuditSearch:
             rows = db.execute(query.order_by(table.c.seq.desc()).limit(limit)).all()
         events = tuple((seq, msgspec.json.decode(body, type=AuditEvent)) for seq, _, body in rows)
         looked_to = events[-1][0] if len(events) == limit else floor
-        return Found(events, looked_to if looked_to > oldest else 0, int(number), seal)
+        return AuditPage(events, looked_to if looked_to > oldest else 0, int(number), seal)

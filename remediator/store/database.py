@@ -19,7 +19,7 @@ from sqlalchemy.exc import (
     StatementError,
 )
 
-from remediator.store import damage
+from remediator.store import corruption_check
 
 POSTGRESQL = "postgresql"
 _LIMIT_EXCEEDED = "54"  # a class of PostgreSQL's error codes: too long for an index, too many columns
@@ -42,7 +42,7 @@ class LeadTakenError(StoreError):
     """Another remediator leads on it; nothing of this one's term has begun."""
 
 
-def refuses(error: Exception) -> bool:
+def is_permanent_refusal(error: Exception) -> bool:
     """Whether this error means that the same would be refused again; else the database is away, full, locked or slow."""
     if isinstance(error, DBAPIError):
         limit = str(getattr(error.orig, "sqlstate", "") or "").startswith(_LIMIT_EXCEEDED)
@@ -52,31 +52,31 @@ def refuses(error: Exception) -> bool:
     return isinstance(error, StatementError) or not isinstance(error, SQLAlchemyError | OSError)
 
 
-def words_of(error: Exception) -> str:
+def driver_message(error: Exception) -> str:
     """What the driver says, on one line, without the statement and SQLAlchemy's link."""
     said = error.orig if isinstance(error, StatementError) and error.orig is not None else error
     return " ".join(str(said).split())
 
 
-def unusable(url: URL, error: Exception) -> StoreError:
+def unusable_database_error(url: URL, error: Exception) -> StoreError:
     """Why a database cannot be used, and what to do about it."""
-    file = file_of(url)
+    file = sqlite_file(url)
     if isinstance(error, StoreError) or file is None:
         todo = "" if isinstance(error, StoreError) else "; check that it is there and that we may use it"
-        return StoreError(f"database {url}: {words_of(error)}{todo}")
-    if damage.is_damage(error):
-        return StoreError(damage.words(file, words_of(error)))
+        return StoreError(f"database {url}: {driver_message(error)}{todo}")
+    if corruption_check.is_corruption(error):
+        return StoreError(corruption_check.corruption_message(file, driver_message(error)))
     place, user = file.absolute().parent, f"the user that runs the remediator (now user id {os.geteuid()})"
     if not place.is_dir():
         why = f"there is no directory {place}; make it, for {user} to write in"
     elif not os.access(place, os.W_OK | os.X_OK) or (file.exists() and not os.access(file, os.R_OK | os.W_OK)):
-        why = f"{words_of(error)}; {place} and what is in it must belong to {user}"
+        why = f"{driver_message(error)}; {place} and what is in it must belong to {user}"
     else:
-        why = f"{words_of(error)}; check that it is a database, and ours"
+        why = f"{driver_message(error)}; check that it is a database, and ours"
     return StoreError(f"database {url}: {why}")
 
 
-def parsed(text: str) -> URL:
+def parse_database_url(text: str) -> URL:
     """The URL of a database, its driver filled in.
 
     Raises:
@@ -93,7 +93,7 @@ def parsed(text: str) -> URL:
     return url.set(drivername="postgresql+psycopg") if url.drivername == POSTGRESQL else url
 
 
-def file_of(url: URL) -> Path | None:
+def sqlite_file(url: URL) -> Path | None:
     """The file of a SQLite database; None for one in memory, and for PostgreSQL."""
     if url.get_backend_name() != "sqlite" or url.database in {None, "", ":memory:"}:
         return None
@@ -103,9 +103,11 @@ def file_of(url: URL) -> Path | None:
 def open_engine(url: URL, settings: dict[str, str] | None = None, **more: Any) -> Engine:
     """Connections to the database, made when they are needed. `settings` are PostgreSQL's, for each session."""
     if url.get_backend_name() == POSTGRESQL:
-        return create_engine(url, connect_args=_postgresql(url, settings or {}), **{"pool_pre_ping": True} | more)
+        return create_engine(
+            url, connect_args=_postgresql_arguments(url, settings or {}), **{"pool_pre_ping": True} | more
+        )
     engine = create_engine(url, **more)
-    file = file_of(url)
+    file = sqlite_file(url)
 
     @event.listens_for(engine, "do_connect")
     def private(*_: object) -> None:
@@ -129,7 +131,7 @@ def open_engine(url: URL, settings: dict[str, str] | None = None, **more: Any) -
     return engine
 
 
-def _postgresql(url: URL, settings: dict[str, str]) -> dict[str, Any]:
+def _postgresql_arguments(url: URL, settings: dict[str, str]) -> dict[str, Any]:
     """What the driver is told; what the URL itself says goes first, and of its `options` only what it names: the last word counts."""
     ours = [f"-c {name}={value}" for name, value in (_SERVER_SIDE | settings).items()]
     options = " ".join([*ours, *url.normalized_query.get("options", ())])

@@ -11,19 +11,26 @@ from sqlalchemy import Connection, Engine, Table, bindparam, func, select
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.exc import SQLAlchemyError
 
-from remediator.model.inputs import AnyInput
+from remediator.model.finding_settlement import Settlement
+from remediator.model.journal_records import Action, ActionState, AuditEvent, Decision, Incident, NodeRecord
 from remediator.model.occurrence import Occurrence
-from remediator.model.records import Action, ActionState, AuditEvent, Decision, Incident, NodeRecord
-from remediator.model.rules import PRESENT_MAX_S, WINDOW_MAX_S
-from remediator.model.settled import Settled
-from remediator.model.standing import Standing
-from remediator.state import Changes, ClusterState
-from remediator.store import audit, damage, rows, schema, upgrade
-from remediator.store.database import LeadTakenError, StoreError, file_of, open_engine, parsed, unusable
+from remediator.model.override_records import Standing
+from remediator.model.pipeline_inputs import AnyInput
+from remediator.model.rule_conditions import PRESENT_MAX_S, WINDOW_MAX_S
+from remediator.state.cluster_state import ClusterState, StateChanges
+from remediator.state.unanswered_actions import REMEMBERED_S, UnansweredActions
+from remediator.store import audit_log, corruption_check, row_mapping, schema_upgrade, table_schema
+from remediator.store.database import (
+    LeadTakenError,
+    StoreError,
+    open_engine,
+    parse_database_url,
+    sqlite_file,
+    unusable_database_error,
+)
+from remediator.store.database_metadata import begin_write, get_metadata, set_metadata
 from remediator.store.leadership import Leadership
-from remediator.store.locks import lock_for
-from remediator.store.meta import begin_write, get_meta, set_meta
-from remediator.unheard import REMEMBERED_S, Unheard
+from remediator.store.writer_locks import lock_for
 from vocabulary.finding import Finding
 
 __all__ = ["Journal", "LeadTakenError", "StoreError"]
@@ -43,21 +50,21 @@ class Journal:
         Raises:
             StoreError: it is not there (and `create` is false), is no database, or a newer program wrote it.
         """
-        self.url = parsed(url)
-        file = file_of(self.url)
+        self.url = parse_database_url(url)
+        file = sqlite_file(self.url)
         if not create and file is not None and not file.is_file():
             raise StoreError(f"there is no database {file}; run this where the remediator keeps it")
         self.engine: Engine = open_engine(self.url)
         self._lock = lock_for(self.url, self.engine)
         self.leadership = Leadership(self._lock)
         if file is not None:
-            damage.watch(self.engine, file, lambda why: self.leadership.over(why))  # noqa: PLW0108 - a term sets it later
+            corruption_check.watch_for_corruption(self.engine, file, lambda why: self.leadership.over(why))  # noqa: PLW0108 - a term sets it later
         try:
             with self.engine.connect() as db:
-                upgrade.is_current(db)
+                schema_upgrade.is_current(db)
         except Exception as error:
             self.engine.dispose()
-            raise unusable(self.url, error) from error
+            raise unusable_database_error(self.url, error) from error
 
     def prepare(self) -> None:
         """Make sure that the schema is the one this program needs, for a tool that runs beside the centre or before it.
@@ -68,7 +75,7 @@ class Journal:
         deadline = time.monotonic() + PREPARED_WITHIN_S
         while True:
             with self.engine.connect() as db:
-                if upgrade.is_current(db):
+                if schema_upgrade.is_current(db):
                     return
             if self._lock.acquire():
                 try:
@@ -123,37 +130,47 @@ class Journal:
         try:
             return self._load()
         except msgspec.MsgspecError as error:
-            raise StoreError(damage.words(str(self.url), f"a record cannot be read: {error}")) from error
+            raise StoreError(
+                corruption_check.corruption_message(str(self.url), f"a record cannot be read: {error}")
+            ) from error
 
     def _load(self) -> ClusterState:
         with self.engine.connect() as db:
-            incidents = _records(db, schema.incidents, Incident, schema.incidents.c.closed.is_(False))
-            open_ids = select(schema.incidents.c.id).where(schema.incidents.c.closed.is_(False))
+            incidents = _load_records(db, table_schema.incidents, Incident, table_schema.incidents.c.closed.is_(False))
+            open_ids = select(table_schema.incidents.c.id).where(table_schema.incidents.c.closed.is_(False))
             wanted = {f for i in incidents for f in i.findings}
-            now = _present(db)
-            columns = schema.findings.c
+            now = _last_batch_time(db)
+            columns = table_schema.findings.c
             present = columns.active.is_(True) | (columns.last_seen > now - PRESENT_MAX_S)
-            findings = {f.id: f for f in _records(db, schema.findings, Finding, present) + _named(db, sorted(wanted))}
+            findings = {
+                f.id: f
+                for f in _load_records(db, table_schema.findings, Finding, present)
+                + _findings_by_id(db, sorted(wanted))
+            }
             how = (columns.id, columns.settled_by, columns.settled_word, columns.settled_at)
             settled = db.execute(select(*how).where(present, columns.settled_by != ""))
-            said = db.execute(select(schema.standing.c.id, schema.standing.c.body))
-            of_people = schema.actions.c.incident == ""
-            wanted_actions = schema.actions.c.incident.in_(open_ids) | (of_people & schema.actions.c.final.is_(False))
+            said = db.execute(select(table_schema.standing.c.id, table_schema.standing.c.body))
+            of_people = table_schema.actions.c.incident == ""
+            wanted_actions = table_schema.actions.c.incident.in_(open_ids) | (
+                of_people & table_schema.actions.c.final.is_(False)
+            )
             state = ClusterState.restored(
-                nodes=_records(db, schema.nodes, NodeRecord),
+                nodes=_load_records(db, table_schema.nodes, NodeRecord),
                 findings=findings.values(),
                 incidents=incidents,
-                actions=_records(db, schema.actions, Action, wanted_actions),
-                occurrences=_records(db, schema.occurrences, Occurrence, schema.occurrences.c.at > now - WINDOW_MAX_S),
-                settled=[(finding, Settled(by, word, at or 0.0)) for finding, by, word, at in settled],
+                actions=_load_records(db, table_schema.actions, Action, wanted_actions),
+                occurrences=_load_records(
+                    db, table_schema.occurrences, Occurrence, table_schema.occurrences.c.at > now - WINDOW_MAX_S
+                ),
+                settled=[(finding, Settlement(by, word, at or 0.0)) for finding, by, word, at in settled],
                 standing=[(name, msgspec.json.decode(body, type=Standing)) for name, body in said],
             )
-            columns = schema.actions.c
+            columns = table_schema.actions.c
             by_us = columns.state.in_(BY_US) & (columns.finished_at > now - REMEMBERED_S)
-            state.unheard = Unheard(_records(db, schema.actions, Action, by_us))
+            state.unheard = UnansweredActions(_load_records(db, table_schema.actions, Action, by_us))
             return state
 
-    def commit(self, inputs: Sequence[AnyInput], changes: Changes, epoch: int, batch: int | None = None) -> None:
+    def commit(self, inputs: Sequence[AnyInput], changes: StateChanges, epoch: int, batch: int | None = None) -> None:
         """Write one batch whole. It is on the disk when this returns; on an error nothing of it is.
 
         A connection may break between the commit and its answer. So a batch with a number, one more than the last, can be
@@ -163,43 +180,43 @@ class Journal:
             StoreError: this term is over. SQLAlchemyError: it could not be written now.
         """
         with self.engine.begin() as db:
-            if not _begin(db, epoch, batch):
+            if not _begin_batch(db, epoch, batch):
                 return
-            _upsert(db, schema.nodes, [rows.node_row(n) for n in changes.nodes.values()])
+            _upsert_rows(db, table_schema.nodes, [row_mapping.node_row(n) for n in changes.nodes.values()])
             settled = dict(changes.settled)
-            _upsert(
+            _upsert_rows(
                 db,
-                schema.findings,
+                table_schema.findings,
                 [
-                    rows.finding_row(f) | rows.settled_columns(settled.pop(f.id, None))
+                    row_mapping.finding_row(f) | row_mapping.settlement_columns(settled.pop(f.id, None))
                     for f in changes.findings.values()
                 ],
                 owner="node",  # long forgotten, it is still the node's that reported it
             )
-            _settle(db, settled)
-            _upsert(db, schema.incidents, [rows.incident_row(i) for i in changes.incidents.values()])
-            _upsert(db, schema.decisions, [rows.decision_row(d) for d in changes.decisions.values()])
-            _upsert(db, schema.actions, [rows.action_row(a) for a in changes.actions.values()])
-            _stand(db, changes.standing)
-            _insert(db, schema.occurrences, [rows.occurrence_row(o) for o in changes.occurrences])
-            _insert(db, schema.inputs, [rows.input_row(i, epoch) for i in inputs])
-            audit.append(db, changes.audit, epoch)
+            _write_settlements(db, settled)
+            _upsert_rows(db, table_schema.incidents, [row_mapping.incident_row(i) for i in changes.incidents.values()])
+            _upsert_rows(db, table_schema.decisions, [row_mapping.decision_row(d) for d in changes.decisions.values()])
+            _upsert_rows(db, table_schema.actions, [row_mapping.action_row(a) for a in changes.actions.values()])
+            _write_overrides(db, changes.standing)
+            _insert_rows(db, table_schema.occurrences, [row_mapping.occurrence_row(o) for o in changes.occurrences])
+            _insert_rows(db, table_schema.inputs, [row_mapping.input_row(i, epoch) for i in inputs])
+            audit_log.append_audit_events(db, changes.audit, epoch)
 
     def set_aside(self, item: AnyInput, why: str, event: AuditEvent, epoch: int, batch: int) -> None:
         """Keep an input whose consequences cannot be written, out of the way, with a line in the audit log. As `commit`."""
         with self.engine.begin() as db:
-            if _begin(db, epoch, batch):
-                _insert(db, schema.set_aside, [rows.set_aside_row(item, why, epoch)])
-                audit.append(db, [event], epoch)
+            if _begin_batch(db, epoch, batch):
+                _insert_rows(db, table_schema.set_aside, [row_mapping.set_aside_row(item, why, epoch)])
+                audit_log.append_audit_events(db, [event], epoch)
 
     def count_set_aside(self) -> int:
         """How many inputs were set aside and not forgotten yet."""
         with self.engine.connect() as db:
-            return int(db.execute(select(func.count()).select_from(schema.set_aside)).scalar_one())
+            return int(db.execute(select(func.count()).select_from(table_schema.set_aside)).scalar_one())
 
     def inputs(self) -> Iterator[AnyInput]:
         """Everything the pipeline was ever told, in its order."""
-        query = select(schema.inputs.c.body).order_by(schema.inputs.c.seq)
+        query = select(table_schema.inputs.c.body).order_by(table_schema.inputs.c.seq)
         with self.engine.connect() as db, db.execution_options(yield_per=1000).execute(query) as found:
             for (body,) in found:
                 yield msgspec.json.decode(body, type=AnyInput)
@@ -207,9 +224,9 @@ class Journal:
     def events(self, after: int, limit: int) -> list[tuple[int, AuditEvent]]:
         """Audit events with a sequence above `after`, oldest first."""
         query = (
-            select(schema.audit.c.seq, schema.audit.c.body)
-            .where(schema.audit.c.seq > after)
-            .order_by(schema.audit.c.seq)
+            select(table_schema.audit.c.seq, table_schema.audit.c.body)
+            .where(table_schema.audit.c.seq > after)
+            .order_by(table_schema.audit.c.seq)
             .limit(limit)
         )
         with self.engine.connect() as db:
@@ -218,23 +235,25 @@ class Journal:
     def last_event(self) -> int:
         """Sequence of the newest audit event, 0 before the first."""
         with self.engine.connect() as db:
-            return int(db.execute(select(func.coalesce(func.max(schema.audit.c.seq), 0))).scalar_one())
+            return int(db.execute(select(func.coalesce(func.max(table_schema.audit.c.seq), 0))).scalar_one())
 
     def recent_incidents(self, limit: int) -> list[Incident]:
         """The latest incidents, open or closed, newest first."""
-        query = select(schema.incidents.c.body).order_by(schema.incidents.c.opened_at.desc()).limit(limit)
+        query = select(table_schema.incidents.c.body).order_by(table_schema.incidents.c.opened_at.desc()).limit(limit)
         with self.engine.connect() as db:
             return [msgspec.json.decode(body, type=Incident) for (body,) in db.execute(query)]
 
     def incident(self, incident_id: str) -> tuple[Incident, list[Finding], list[Decision], list[Action]] | None:
         """One incident with everything about it, or None."""
         with self.engine.connect() as db:
-            found = _records(db, schema.incidents, Incident, schema.incidents.c.id == incident_id)
+            found = _load_records(db, table_schema.incidents, Incident, table_schema.incidents.c.id == incident_id)
             if not found:
                 return None
-            findings = _named(db, found[0].findings)
-            decisions = _records(db, schema.decisions, Decision, schema.decisions.c.incident == incident_id)
-            actions = _records(db, schema.actions, Action, schema.actions.c.incident == incident_id)
+            findings = _findings_by_id(db, found[0].findings)
+            decisions = _load_records(
+                db, table_schema.decisions, Decision, table_schema.decisions.c.incident == incident_id
+            )
+            actions = _load_records(db, table_schema.actions, Action, table_schema.actions.c.incident == incident_id)
         return (
             found[0],
             sorted(findings, key=lambda f: f.first_seen),
@@ -243,77 +262,85 @@ class Journal:
         )
 
     def _look_for_damage(self) -> None:
-        file = file_of(self.url)
+        file = sqlite_file(self.url)
         if file is None:
             return
         try:
             with self.engine.connect() as db:
-                what = damage.found(db)
+                what = corruption_check.find_corruption(db)
         except SQLAlchemyError as error:
-            raise unusable(self.url, error) from error
+            raise unusable_database_error(self.url, error) from error
         if what:
-            raise StoreError(damage.words(file, what))
+            raise StoreError(corruption_check.corruption_message(file, what))
 
     def _upgrade(self) -> None:
         try:
             with self.engine.begin() as db:
-                upgrade.upgrade(db)
+                schema_upgrade.upgrade_schema(db)
         except SQLAlchemyError as error:
-            raise unusable(self.url, error) from error
+            raise unusable_database_error(self.url, error) from error
 
 
-def _records(db: Connection, table: Table, kind: type[T], where: Any = None) -> list[T]:
+def _load_records(db: Connection, table: Table, kind: type[T], where: Any = None) -> list[T]:
     query = select(table.c.body) if where is None else select(table.c.body).where(where)
     if "seq" in table.c:
         query = query.order_by(table.c.seq)
     return [msgspec.json.decode(body, type=kind) for (body,) in db.execute(query)]
 
 
-def _begin(db: Connection, epoch: int, batch: int | None) -> bool:
+def _begin_batch(db: Connection, epoch: int, batch: int | None) -> bool:
     """Begin to write a batch of a term. False when it is written already. Raises as `begin_write`."""
     begin_write(db, epoch)
     if batch is not None:
-        if get_meta(db, "batch") == f"{epoch}:{batch}":
+        if get_metadata(db, "batch") == f"{epoch}:{batch}":
             return False
-        set_meta(db, "batch", f"{epoch}:{batch}")
+        set_metadata(db, "batch", f"{epoch}:{batch}")
     return True
 
 
-def _present(db: Connection) -> float:
+def _last_batch_time(db: Connection) -> float:
     """When the last batches were, UTC seconds. A clock that was ahead for a moment must not make what was before it old."""
-    latest = select(schema.inputs.c.at).order_by(schema.inputs.c.seq.desc()).limit(LATEST)
+    latest = select(table_schema.inputs.c.at).order_by(table_schema.inputs.c.seq.desc()).limit(LATEST)
     return min(db.execute(latest).scalars(), default=0.0)
 
 
-def _settle(db: Connection, settled: Mapping[str, Settled | None]) -> None:
+def _write_settlements(db: Connection, settled: Mapping[str, Settlement | None]) -> None:
     """Write which closed incident dealt with findings that are otherwise as they were."""
     if settled:
-        table = schema.findings
-        columns: dict[str, Any] = {name: bindparam(name) for name in rows.settled_columns(None)}
+        table = table_schema.findings
+        columns: dict[str, Any] = {name: bindparam(name) for name in row_mapping.settlement_columns(None)}
         update = table.update().where(table.c.id == bindparam("finding")).values(columns)
-        db.execute(update, [{"finding": name, **rows.settled_columns(by)} for name, by in settled.items()])
+        db.execute(update, [{"finding": name, **row_mapping.settlement_columns(by)} for name, by in settled.items()])
 
 
-def _stand(db: Connection, said: Mapping[str, Standing | None]) -> None:
+def _write_overrides(db: Connection, said: Mapping[str, Standing | None]) -> None:
     """Write what people said of the whole cluster, and drop what does not count any more."""
-    table = schema.standing
-    _upsert(db, table, [{"id": name, "body": rows.body(each)} for name, each in said.items() if each is not None])
+    table = table_schema.standing
+    _upsert_rows(
+        db,
+        table,
+        [{"id": name, "body": row_mapping.encode_record_body(each)} for name, each in said.items() if each is not None],
+    )
     if over := [name for name, each in said.items() if each is None]:
         db.execute(table.delete().where(table.c.id.in_(over)))
 
 
-def _named(db: Connection, ids: Sequence[str], at_once: int = 1000) -> list[Finding]:
+def _findings_by_id(db: Connection, ids: Sequence[str], at_once: int = 1000) -> list[Finding]:
     """Findings by their ids; a statement takes only so many parameters."""
     parts = [ids[start : start + at_once] for start in range(0, len(ids), at_once)]
-    return [f for part in parts for f in _records(db, schema.findings, Finding, schema.findings.c.id.in_(part))]
+    return [
+        f
+        for part in parts
+        for f in _load_records(db, table_schema.findings, Finding, table_schema.findings.c.id.in_(part))
+    ]
 
 
-def _insert(db: Connection, table: Table, values: list[rows.Row]) -> None:
+def _insert_rows(db: Connection, table: Table, values: list[row_mapping.Row]) -> None:
     if values:
         db.execute(table.insert(), values)
 
 
-def _upsert(db: Connection, table: Table, values: list[rows.Row], owner: str = "") -> None:
+def _upsert_rows(db: Connection, table: Table, values: list[row_mapping.Row], owner: str = "") -> None:
     """Write rows, new or again. `owner`: a column; a row that has another value there stays as it is."""
     if not values:
         return

@@ -12,15 +12,15 @@ import threading
 import time
 from collections.abc import Callable
 
-from remediator.store.lease import Lease
-from remediator.store.locks import Lock
+from remediator.store.leader_lease import LeaderLease
+from remediator.store.writer_locks import WriterLock
 
 log = logging.getLogger(__name__)
 
 CONFIRM_S = 0.4
 
 
-def _elapsed() -> float:
+def _boot_clock_s() -> float:
     """Seconds, also those for which the machine slept."""
     return time.clock_gettime(time.CLOCK_BOOTTIME)
 
@@ -28,23 +28,23 @@ def _elapsed() -> float:
 class Leadership:
     """Campaigns for the lead, keeps it, and says when it is over. `may_act` is callable from any thread."""
 
-    def __init__(self, lock: Lock, over: Callable[[str], None] = lambda _why: None) -> None:
+    def __init__(self, lock: WriterLock, over: Callable[[str], None] = lambda _why: None) -> None:
         self.trouble = ""
         self.over = over  # told once, why this term has ended; the process should end with it
         self._lock = lock
-        self._lease = Lease()
+        self._lease = LeaderLease()
         self._stopping = threading.Event()
         self._watch: threading.Thread | None = None
 
     def campaign(self) -> bool:
         """Try once to become the leader. May raise what the database raises."""
-        self._lease = Lease()
+        self._lease = LeaderLease()
         return self._lock.acquire()
 
     def begin_term(self) -> int:
         """Raise the epoch; from now on the lead is confirmed again and again. Returns the epoch of this term."""
-        asked = _elapsed()
-        self._lease = Lease.granted(self._lock.raise_epoch(), asked, _elapsed())
+        asked = _boot_clock_s()
+        self._lease = LeaderLease.granted(self._lock.raise_epoch(), asked, _boot_clock_s())
         if self._lock.can_be_lost and self._watch is None:
             self._watch = threading.Thread(target=self._keep, name="lead", daemon=True)
             self._watch.start()
@@ -54,19 +54,19 @@ class Leadership:
         """Whether an outside effect may begin now."""
         if not self._lock.can_be_lost:
             return self._lease.epoch > 0
-        return self._lease.may_act(_elapsed())
+        return self._lease.may_act(_boot_clock_s())
 
     def resign(self) -> None:
         """Stop confirming and let go of the lock."""
         self._stopping.set()
         if self._watch is not None:
             self._watch.join(timeout=10)
-        self._lease = Lease()
+        self._lease = LeaderLease()
         self._lock.hand_over()
 
     def _keep(self) -> None:
         while not self._stopping.wait(CONFIRM_S):
-            asked = _elapsed()
+            asked = _boot_clock_s()
             try:
                 # After a lost session this takes the lock anew. If nobody began a term meanwhile, all that this process
                 # knows is still true, and its term goes on.
@@ -78,7 +78,7 @@ class Leadership:
             lease = self._lease.heard(asked, epoch, held=held)
             if lease is None:
                 why = f"epoch {self._lease.epoch} is over, {epoch} has begun: another remediator leads; this one ends"
-                self._lease = Lease()
+                self._lease = LeaderLease()
                 self._say(why)
                 self.over(why)
                 return

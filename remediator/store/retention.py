@@ -7,10 +7,10 @@ from collections.abc import Callable
 import msgspec
 from sqlalchemy import Connection, Engine, Table, delete, func, select
 
-from remediator.model.records import Incident
-from remediator.model.rules import PRESENT_MAX_S, WINDOW_MAX_S
-from remediator.store import audit, schema
-from remediator.store.meta import begin_write
+from remediator.model.journal_records import Incident
+from remediator.model.rule_conditions import PRESENT_MAX_S, WINDOW_MAX_S
+from remediator.store import audit_log, table_schema
+from remediator.store.database_metadata import begin_write
 from vocabulary.clock import Clock
 
 DAY_S = 86400.0
@@ -20,7 +20,7 @@ FREE_PAGES = 1000  # of SQLite, that may stay free for new rows
 PAUSE_S, REST_S = 0.5, 600.0
 
 
-class Retention(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class RetentionSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """How long things are kept; 0 is for ever.
 
     `inputs_days`: what the centre was told, for replays. `history_days`: findings that are over, settled incidents with all that
@@ -38,20 +38,20 @@ class Retention(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             raise ValueError(f"retention.history_days: rules count that far back; at least {HISTORY_DAYS_MIN}, or 0")
 
 
-class Housekeeper:
+class RetentionCleaner:
     """Called by the deciding thread when nothing waits; each call does one small piece, or nothing."""
 
-    def __init__(self, engine: Engine, keep: Retention, clock: Clock) -> None:
+    def __init__(self, engine: Engine, keep: RetentionSettings, clock: Clock) -> None:
         self._engine = engine
         self._clock = clock
         self._due = 0.0
         pieces: list[tuple[int, Callable[[Connection, float, int], int]]] = [
-            (keep.inputs_days, _inputs),
-            (keep.history_days, _incidents),
-            (keep.history_days, _by_hand),
-            (keep.history_days, _findings),
-            (keep.history_days, _occurrences),
-            (keep.history_days, _set_aside),
+            (keep.inputs_days, _delete_old_inputs),
+            (keep.history_days, _delete_old_incidents),
+            (keep.history_days, _delete_old_manual_actions),
+            (keep.history_days, _delete_old_findings),
+            (keep.history_days, _delete_old_occurrences),
+            (keep.history_days, _delete_old_set_aside),
             (keep.audit_days, self._audit),
         ]
         self._pieces = [(days * DAY_S, piece) for days, piece in pieces if days]
@@ -72,28 +72,28 @@ class Housekeeper:
                 if piece(db, self._clock.wall() - age_s, epoch):
                     return True
             self._turn = (self._turn + 1) % len(self._pieces)
-        return self._engine.dialect.name == "sqlite" and _give_back(self._engine)
+        return self._engine.dialect.name == "sqlite" and _release_free_pages(self._engine)
 
     def _audit(self, db: Connection, before: float, epoch: int) -> int:
-        return audit.cut(db, before, self._clock.wall(), epoch, 10 * ROWS)
+        return audit_log.cut_audit_log(db, before, self._clock.wall(), epoch, 10 * ROWS)
 
 
-def _inputs(db: Connection, before: float, _epoch: int) -> int:
+def _delete_old_inputs(db: Connection, before: float, _epoch: int) -> int:
     """From the beginning, and never the last: loading takes the time from it."""
-    table = schema.inputs
+    table = table_schema.inputs
     newest = select(func.max(table.c.seq)).scalar_subquery()
-    return _beginning(db, table, before, table.c.seq < newest)
+    return _delete_oldest_rows(db, table, before, table.c.seq < newest)
 
 
-def _occurrences(db: Connection, before: float, _epoch: int) -> int:
-    return _beginning(db, schema.occurrences, before)
+def _delete_old_occurrences(db: Connection, before: float, _epoch: int) -> int:
+    return _delete_oldest_rows(db, table_schema.occurrences, before)
 
 
-def _set_aside(db: Connection, before: float, _epoch: int) -> int:
-    return _beginning(db, schema.set_aside, before)
+def _delete_old_set_aside(db: Connection, before: float, _epoch: int) -> int:
+    return _delete_oldest_rows(db, table_schema.set_aside, before)
 
 
-def _beginning(db: Connection, table: Table, before: float, *conditions: object) -> int:
+def _delete_oldest_rows(db: Connection, table: Table, before: float, *conditions: object) -> int:
     oldest = select(table.c.seq).where(table.c.at < before, *conditions)  # type: ignore[arg-type]  # clauses of that table
     seqs = db.execute(oldest.order_by(table.c.at).limit(ROWS)).scalars().all()
     if seqs:
@@ -101,30 +101,30 @@ def _beginning(db: Connection, table: Table, before: float, *conditions: object)
     return len(seqs)
 
 
-def _incidents(db: Connection, before: float, _epoch: int) -> int:
-    table = schema.incidents
+def _delete_old_incidents(db: Connection, before: float, _epoch: int) -> int:
+    table = table_schema.incidents
     old = select(table.c.id).where(table.c.closed.is_(True), table.c.closed_at < before).limit(INCIDENTS)
     ids = db.execute(old).scalars().all()
     if ids:
-        for other in (schema.decisions, schema.actions, schema.evidence):
+        for other in (table_schema.decisions, table_schema.actions, table_schema.evidence):
             db.execute(delete(other).where(other.c.incident.in_(ids)))
         db.execute(delete(table).where(table.c.id.in_(ids)))
     return len(ids)
 
 
-def _by_hand(db: Connection, before: float, _epoch: int) -> int:
+def _delete_old_manual_actions(db: Connection, before: float, _epoch: int) -> int:
     """What people had done in the scheduler belongs to no incident that it could go with."""
-    columns = schema.actions.c
+    columns = table_schema.actions.c
     over = select(columns.id).where(columns.incident == "", columns.final.is_(True), columns.planned_at < before)
     ids = db.execute(over.limit(ROWS)).scalars().all()
     if ids:
-        db.execute(delete(schema.actions).where(columns.id.in_(ids)))
+        db.execute(delete(table_schema.actions).where(columns.id.in_(ids)))
     return len(ids)
 
 
-def _findings(db: Connection, before: float, _epoch: int) -> int:
+def _delete_old_findings(db: Connection, before: float, _epoch: int) -> int:
     """Those that are over; one that an incident still refers to stays with it."""
-    table, incidents = schema.findings, schema.incidents
+    table, incidents = table_schema.findings, table_schema.incidents
     lasting = select(incidents.c.body).where(incidents.c.opened_at < before + PRESENT_MAX_S)
     kept = {f for (body,) in db.execute(lasting) for f in msgspec.json.decode(body, type=Incident).findings}
     old = select(table.c.id).where(table.c.active.is_(False), table.c.last_seen < before)
@@ -135,7 +135,7 @@ def _findings(db: Connection, before: float, _epoch: int) -> int:
     return len(gone)
 
 
-def _give_back(engine: Engine) -> bool:
+def _release_free_pages(engine: Engine) -> bool:
     """A few of SQLite's free pages go back to the file system; in a file that keeps them this does nothing."""
     with engine.connect() as db:
         bits = int(db.exec_driver_sql("PRAGMA auto_vacuum").scalar() or 0)

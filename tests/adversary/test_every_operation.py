@@ -21,15 +21,15 @@ from hypothesis import strategies as st
 from schemathesis import GenerationMode
 from schemathesis.specs.openapi import checks
 
-from remediator.api.openapi import document
-from tests.e2e.real_centre import Centre
+from remediator.api.openapi_document import build_openapi_document
+from tests.e2e.controller_process import Centre
 
 CASES = int(os.environ.get("API_CASES", "1"))
 NO_LIMITS = "limits: {node_per_s: 1000000000.0, node_burst: 1000000000, person_per_s: 1000000000.0, person_burst: 1000000000, unknown_per_s: 1000000000.0, unknown_burst: 1000000000}\n"
 PEOPLE = ("nobody", "n1", "vic", "ann")
 LABELS = [
     f"{method.upper()} {path}"
-    for path, operations in document()["paths"].items()
+    for path, operations in build_openapi_document()["paths"].items()
     for method in operations
     if path not in ("/v1/events/stream", "/v1/openapi.json")  # has no end; is what is read
 ]
@@ -64,7 +64,9 @@ def schema(centre: Centre) -> Any:
 
 
 def test_the_served_document_is_the_one_that_is_tried(centre: Centre) -> None:
-    assert requests.get(f"{centre.url}/v1/openapi.json", timeout=60).json() == json.loads(json.dumps(document()))
+    assert requests.get(f"{centre.url}/v1/openapi.json", timeout=60).json() == json.loads(
+        json.dumps(build_openapi_document())
+    )
 
 
 @pytest.mark.parametrize("label", LABELS)
@@ -89,7 +91,7 @@ def test_no_answer_breaks_its_promise(label: str, centre: Centre, schema: Any) -
 def test_a_nul_in_any_parameter_is_the_callers_mistake(label: str, centre: Centre) -> None:
     """PostgreSQL takes it in no text, so what reaches a database would be an error of ours."""
     method, path = label.split(" ")
-    operation = document()["paths"][path][method.lower()]
+    operation = build_openapi_document()["paths"][path][method.lower()]
     if "security" not in operation:
         return
     names = [(each["in"], each["name"]) for each in operation.get("parameters", ()) if each["in"] != "header"]

@@ -6,11 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from healthd.collectors.kmsg_record import KmsgError, parse_record
-from healthd.samples.kernel import KernelRecord
-from healthd.witness import Witness
-from vocabulary.injection import mark
-from vocabulary.xid import KernelEvent, parse_live_record
+from healthd.kernel_log.kmsg_record import KmsgError, parse_record
+from healthd.kernel_log.record_authenticity import RecordAuthenticator
+from healthd.samples.kernel_record import KernelRecord
+from vocabulary.driver_log.injected_line import mark_injected_line
+from vocabulary.driver_log.xid import KernelEvent, parse_live_record
 
 LINE = b"NVRM: Xid (PCI:0000:3b:00): 79, pid=42, name=python3, GPU has fallen off the bus."
 USER = 1 << 3 | 4
@@ -23,7 +23,7 @@ def believed(data: bytes, *, accept_injected: bool = False) -> KernelEvent | Non
     except KmsgError:
         return None
     sample = KernelRecord("boot", record.seq, 1.0, record.facility, record.text)
-    testimony = Witness("n1", accept_injected=accept_injected).hear(sample)
+    testimony = RecordAuthenticator("n1", accept_injected=accept_injected).hear(sample)
     return parse_live_record(testimony.text) if testimony is not None else None
 
 
@@ -71,7 +71,7 @@ def test_nor_is_the_kernel_where_it_only_repeats_a_users_words(quoted: bytes) ->
 
 
 def test_a_mark_that_the_kernel_repeats_hides_no_record() -> None:
-    shown = LINE.replace(b"python3", b"x") + b" " + mark("n2", "x").encode()
+    shown = LINE.replace(b"python3", b"x") + b" " + mark_injected_line("n2", "x").encode()
     for accept in (True, False):
         event = believed(b"4,1,2,-;" + shown + b"\n", accept_injected=accept)
         assert event is not None
@@ -79,11 +79,11 @@ def test_a_mark_that_the_kernel_repeats_hides_no_record() -> None:
 
 
 def test_a_test_fault_needs_the_nodes_leave_and_its_name() -> None:
-    told = mark("n1", LINE.decode()).encode()
+    told = mark_injected_line("n1", LINE.decode()).encode()
     record = b"%d,1,2,-;%b\n" % (USER, told)
     assert believed(record) is None
     assert believed(record, accept_injected=True) is not None
-    other = b"%d,1,2,-;%b\n" % (USER, mark("n2", LINE.decode()).encode())
+    other = b"%d,1,2,-;%b\n" % (USER, mark_injected_line("n2", LINE.decode()).encode())
     assert believed(other, accept_injected=True) is None
 
 

@@ -17,8 +17,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from healthd.collectors.kmsg import Kmsg
-from healthd.samples.kernel import KernelRecord
+from healthd.kernel_log.kmsg_device import KmsgDevice
+from healthd.samples.kernel_record import KernelRecord
 from tests.e2e.healthd_node import Node, eventually, fake_nvml
 from vocabulary.clock import SystemClock
 from vocabulary.finding import Finding
@@ -45,7 +45,7 @@ class Printed:
     """What the kernel itself (facility 0) prints from now on, read beside healthd."""
 
     def __init__(self) -> None:
-        self._log = Kmsg(Path("/dev/kmsg"), "boot", None, SystemClock())
+        self._log = KmsgDevice(Path("/dev/kmsg"), "boot", None, SystemClock())
         self._records: list[KernelRecord] = []
         self._read()
         self._records.clear()

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from healthd.orders.evidence_files import EvidenceFiles
-from healthd.trainer.interval.published import hazard_path
+from healthd.trainer.interval.hazard_file import hazard_path
 from tests.unit.remediator.api.test_door import Door
 
 SECRET = b"not for anybody"

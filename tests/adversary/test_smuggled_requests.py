@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from remediator.door import Limits
+from remediator.server_config import AccessLimits
 from tests.unit.remediator.api.test_door import Door
 
 HIDDEN = b"GET /livez HTTP/1.1\r\nHost: hidden\r\nConnection: close\r\n\r\n"
@@ -18,7 +18,7 @@ HEAD = b"POST /v1/enrol HTTP/1.1\r\nHost: x\r\n"
 
 @pytest.fixture(scope="module")
 def door(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Door]:
-    made = Door(tmp_path_factory.mktemp("door"), limits=Limits(headers_s=2, body_s=2))
+    made = Door(tmp_path_factory.mktemp("door"), limits=AccessLimits(headers_s=2, body_s=2))
     yield made
     made.close()
 

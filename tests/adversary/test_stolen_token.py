@@ -9,14 +9,17 @@ from pathlib import Path
 
 import pytest
 
-from remediator.api.openapi import document
+from remediator.api.openapi_document import build_openapi_document
 from remediator.model.credentials import Role
-from tests.unit.remediator.api.inside import Inside
+from tests.unit.remediator.api.in_process_controller import Inside
 from tests.unit.remediator.api.test_access import report
 
 OPEN = {"/healthz", "/livez", "/metrics", "/v1/openapi.json"}
 OPERATIONS = [
-    (method.upper(), path) for path, found in document()["paths"].items() for method in found if path not in OPEN
+    (method.upper(), path)
+    for path, found in build_openapi_document()["paths"].items()
+    for method in found
+    if path not in OPEN
 ]
 
 

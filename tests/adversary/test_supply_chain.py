@@ -16,8 +16,8 @@ from cyclonedx.validation.json import JsonStrictValidator
 from license_expression import get_spdx_licensing
 
 from tools.supply import audit
-from tools.supply.bill import bill
-from tools.supply.locked import FOLDER, SHIPPED, licences, packages
+from tools.supply.bill_of_materials import build_bill_of_materials
+from tools.supply.lock_files import FOLDER, SHIPPED, read_licences, read_locked_packages
 
 LOCKS = sorted(path.stem for path in FOLDER.glob("*.lock"))
 PERMISSIVE = {
@@ -37,24 +37,24 @@ def permissive(expression: str) -> bool:
 @pytest.mark.parametrize("lock", LOCKS)
 def test_every_package_is_locked_by_its_digests(lock: str) -> None:
     entries = [line for line in (FOLDER / f"{lock}.lock").read_text().splitlines() if re.match(r"[A-Za-z0-9]", line)]
-    assert len(packages(lock)) == len(entries), "a line that is no locked package"
+    assert len(read_locked_packages(lock)) == len(entries), "a line that is no locked package"
 
 
 @pytest.mark.parametrize("lock", SHIPPED)
 def test_every_package_that_we_ship_may_be_shipped(lock: str) -> None:
-    known = licences()
-    for package in packages(lock):
+    known = read_licences()
+    for package in read_locked_packages(lock):
         licence = known[package.name]
         assert permissive(licence.expression) or licence.why, f"{package.name}: say behind it why we take it"
 
 
 def test_the_table_has_no_package_that_we_do_not_ship() -> None:
-    assert licences().keys() == {package.name for lock in SHIPPED for package in packages(lock)}
+    assert read_licences().keys() == {package.name for lock in SHIPPED for package in read_locked_packages(lock)}
 
 
 def test_the_table_says_what_the_packages_say() -> None:
     """As far as they are installed here and say it in SPDX's words."""
-    known = licences()
+    known = read_licences()
     told = {name: _expression(name) for name in known}
     assert sum(map(bool, told.values())) > 20
     assert {name: expression for name, expression in told.items() if expression} == {
@@ -78,12 +78,12 @@ def test_a_licence_that_asks_for_more_is_seen(expression: str, *, may: bool) -> 
 
 @pytest.mark.parametrize("lock", SHIPPED)
 def test_a_bill_of_materials_is_whole_valid_and_always_the_same(lock: str) -> None:
-    made = bill(lock)
-    assert made == bill(lock)
+    made = build_bill_of_materials(lock)
+    assert made == build_bill_of_materials(lock)
     assert JsonStrictValidator(SchemaVersion.V1_6).validate_str(made) is None
     told = json.loads(made)
     assert {(part["name"], part["version"]) for part in told["components"]} == {
-        (package.name, package.version) for package in packages(lock)
+        (package.name, package.version) for package in read_locked_packages(lock)
     }
     assert all(part["licenses"] and part["properties"] for part in told["components"])
 

@@ -13,14 +13,14 @@ from pathlib import Path
 
 import pytest
 
-from healthctl.exits import Failure
-from healthctl.server import Server
-from healthd.http_client import HttpClient, HttpError, Trust
-from remediator.act.webhooks.post import Request, post
-from remediator.door import Tls
+from healthctl.api_client.remediator_client import RemediatorClient
+from healthctl.exit_codes import Failure
+from healthd.controller.http_client import HttpClient, HttpError, TlsCredentials
+from remediator.notifications.http_post import HttpPostRequest, send_http_post
+from remediator.server_config import TlsSettings
 from remediator.serving.listener import tls_context
 from tests.conftest import skip_or_fail
-from vocabulary.wire import OrdersReply
+from vocabulary.messages.wire import OrdersReply
 
 TOKEN = "ghd_this_must_not_be_heard"
 ANSWER = b'HTTP/1.1 200 OK\r\nContent-Length: 13\r\nConnection: close\r\n\r\n{"orders":[]}'
@@ -95,7 +95,7 @@ def serving(pem: Path) -> ssl.SSLContext:
 
 
 def by_node(port: int, ca_file: Path) -> bool:
-    client = HttpClient(f"https://127.0.0.1:{port}", Trust(ca_file))
+    client = HttpClient(f"https://127.0.0.1:{port}", TlsCredentials(ca_file))
     try:
         return client.request("GET", "/", b"", {"Authorization": f"Bearer {TOKEN}"}, 30).status == 200
     except HttpError:
@@ -106,7 +106,7 @@ def by_node(port: int, ca_file: Path) -> bool:
 
 def by_person(port: int, ca_file: Path) -> bool:
     try:
-        Server(f"https://127.0.0.1:{port}", TOKEN, ca_file).get("/", OrdersReply)
+        RemediatorClient(f"https://127.0.0.1:{port}", TOKEN, ca_file).get("/", OrdersReply)
     except Failure:
         return False
     return True
@@ -114,7 +114,7 @@ def by_person(port: int, ca_file: Path) -> bool:
 
 def by_alert(port: int, ca_file: Path) -> bool:
     headers = {"authorization": f"Bearer {TOKEN}"}
-    return post(Request(f"https://127.0.0.1:{port}/", b"{}", headers, str(ca_file)), 30).taken
+    return send_http_post(HttpPostRequest(f"https://127.0.0.1:{port}/", b"{}", headers, str(ca_file)), 30).taken
 
 
 Asking = Callable[[int, Path], bool]
@@ -169,7 +169,7 @@ def test_the_centre_speaks_no_older_tls(tmp_path: Path, newest: ssl.TLSVersion, 
     caller.load_verify_locations(pem)
     caller.set_ciphers("DEFAULT:@SECLEVEL=0")  # as an old caller, that would take anything
     caller.minimum_version, caller.maximum_version = ssl.TLSVersion.TLSv1_1, newest
-    assert _meet(tls_context(Tls(str(pem), str(pem))), caller) == meets
+    assert _meet(tls_context(TlsSettings(str(pem), str(pem))), caller) == meets
 
 
 def _meet(serving: ssl.SSLContext, calling: ssl.SSLContext) -> bool:

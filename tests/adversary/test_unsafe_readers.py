@@ -7,19 +7,19 @@ from pathlib import Path
 
 import pytest
 
-from healthctl.hang.dumps import DumpError, read_dump
+from healthctl.flight_recorder.dumps import DumpError, read_dump
 
 ROOT = Path(__file__).parents[2]
 HOUSES = ("vocabulary", "healthd", "preflight", "remediator", "healthctl")
 # A call that can run a program from data, and where it may stand.
 ALLOWED = {
     "pickle.loads": {"healthd/trainer/adapters/pytorch_state.py": "a job's own checkpoint, by that job"},
-    "torch.load": {"healthd/trainer/adapters/pytorch_transfer.py": "a user's own copy in a directory of theirs alone"},
+    "torch.load": {"healthd/trainer/adapters/pytorch_state_transfer.py": "a user's own copy in a directory of theirs alone"},
     "yaml.load": {
-        "vocabulary/catalogue_file.py": "the loaders are safe ones",
-        "preflight/baselines.py": "the loaders make texts, lists and dictionaries",
+        "vocabulary/fault_catalogue/catalogue_file.py": "the loaders are safe ones",
+        "preflight/baseline_files.py": "the loaders make texts, lists and dictionaries",
     },
-    "yaml.compose": {"vocabulary/yaml_text.py": "with the safe loader", "remediator/playbook/text.py": "with the safe loader"},
+    "yaml.compose": {"vocabulary/text/yaml_text.py": "with the safe loader", "remediator/playbook/yaml_source.py": "with the safe loader"},
 }  # fmt: skip
 NEVER = {
     *("pickle.load", "pickle.Unpickler", "marshal.load", "marshal.loads", "shelve.open", "dill.load", "cloudpickle.load"),
@@ -57,7 +57,7 @@ def test_no_reader_runs_what_it_reads() -> None:
 
 def test_pickles_of_others_are_read_by_a_reader_that_imports_nothing() -> None:
     """NCCL's flight recorder writes pickles; `tests/unit/healthctl/hang/test_hang.py` tries hostile ones."""
-    source = (ROOT / "healthctl/hang/dumps.py").read_text()
+    source = (ROOT / "healthctl/flight_recorder/dumps.py").read_text()
     reader = next(node for node in ast.parse(source).body if isinstance(node, ast.ClassDef) and node.name == "_Plain")
     bodies = {item.name: item.body for item in reader.body if isinstance(item, ast.FunctionDef)}
     assert all(isinstance(bodies[name][-1], ast.Raise) for name in ("find_class", "persistent_load"))

@@ -15,30 +15,30 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from healthd.checks.kernel_messages import KernelMessageCheck
-from healthd.checks.xid import XidCheck
-from healthd.collectors.kmsg import Kmsg
-from healthd.facts import Raise
-from healthd.grammar.families import FAMILIES
-from healthd.samples.kernel import KernelRecord
-from healthd.witness import Witness
+from healthd.checks.kernel_message_checks import KernelMessageCheck
+from healthd.checks.xid_checks import XidCheck
+from healthd.findings.facts import Raise
+from healthd.kernel_log.kmsg_device import KmsgDevice
+from healthd.kernel_log.message_patterns.pattern_families import FAMILIES
+from healthd.kernel_log.record_authenticity import RecordAuthenticator
+from healthd.samples.kernel_record import KernelRecord
 from tests.adversary.kernel_records_with_names import PRINTED, Printed
-from vocabulary.catalogue_file import load_catalogue
 from vocabulary.clock import SystemClock
+from vocabulary.driver_log.xid import LIVE_FORMS, NAME_BYTES_MAX, parse_live_record
+from vocabulary.fault_catalogue.catalogue_file import load_catalogue
 from vocabulary.finding import Severity
-from vocabulary.xid import LIVE_FORMS, NAME_BYTES_MAX, parse_live_record
 
 # The tree of a pattern, which says how long its matches are; it moved with Python 3.11.
 sre, sre_parser = (
     import_module(name)
     for name in (("re._constants", "re._parser") if sys.version_info >= (3, 11) else ("sre_constants", "sre_parse"))
 )
-WITNESS = Witness("n1", accept_injected=False)
+WITNESS = RecordAuthenticator("n1", accept_injected=False)
 XIDS, MESSAGES = XidCheck(WITNESS, load_catalogue()), KernelMessageCheck(WITNESS, FAMILIES)
 CORPUS = Path(__file__).parents[1] / "golden"
 FREE_MAX = 255
 
-FORMS = {f"vocabulary.xid {number}": pattern for number, (pattern, _) in enumerate(LIVE_FORMS)} | {
+FORMS = {f"vocabulary.driver_log.xid {number}": pattern for number, (pattern, _) in enumerate(LIVE_FORMS)} | {
     f"{family.check}/{form.code} {number}": form.pattern
     for family in FAMILIES
     if not family.about_programs
@@ -195,7 +195,7 @@ def attested(records: list[str]) -> list[bool]:
     ring = Ring()
     for record in records:
         ring.says(record + "\n")
-    log = Kmsg(ring.path, "boot", None, SystemClock())
+    log = KmsgDevice(ring.path, "boot", None, SystemClock())
     found = [record.attested for record in log.read(len(records) + 1).records]
     log.close()
     ring.close()

@@ -8,9 +8,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from remediator.act.webhooks.receiver import check_target, read_target
-from remediator.act.webhooks.secret import SecretError
-from remediator.api.openapi import document
+from remediator.api.openapi_document import build_openapi_document
+from remediator.notifications.receiver import check_receiver_url, read_receiver_url
+from remediator.notifications.secret_files import SecretError
 
 TARGETS = [
     "file:///etc/shadow",
@@ -32,18 +32,18 @@ TARGETS = [
 @pytest.mark.parametrize("url", TARGETS)
 def test_what_is_no_web_address_is_no_target(url: str, tmp_path: Path) -> None:
     with pytest.raises(ValueError):  # noqa: PT011 - the words are `HttpReceiver`'s, and tried with it
-        check_target(url, "")
+        check_receiver_url(url, "")
     if "@" not in url:  # a password may stand in a file
         (tmp_path / "url").write_text(f"{url}\n")
         with pytest.raises(SecretError):
-            read_target("", str(tmp_path / "url"))
+            read_receiver_url("", str(tmp_path / "url"))
 
 
 def test_no_request_to_the_api_names_a_place_to_go_to() -> None:
-    schemas: dict[str, Any] = document()["components"]["schemas"]
+    schemas: dict[str, Any] = build_openapi_document()["components"]["schemas"]
     asked = {
         name
-        for operations in document()["paths"].values()
+        for operations in build_openapi_document()["paths"].values()
         for operation in operations.values()
         for name in msgspec.json.encode(operation.get("requestBody", {})).decode().split("schemas/")[1:]
     }

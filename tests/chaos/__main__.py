@@ -10,7 +10,7 @@ from pathlib import Path
 
 from tests.chaos import ledger
 from tests.chaos.campaign import Result, commit, run_plan, why_not
-from tests.chaos.draw import draw
+from tests.chaos.plan_generator import draw
 
 
 def main() -> int:

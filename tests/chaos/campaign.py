@@ -13,7 +13,7 @@ from pathlib import Path
 
 import msgspec
 
-from tests.chaos.checker.check import check
+from tests.chaos.checker.invariants import check
 from tests.chaos.plan import Plan
 from tests.nodes.fake_nvml.build import build
 
@@ -70,7 +70,7 @@ def run_plan(plan: Plan, place: Path, at: str) -> Result:
         library = build(place.parent)
     began = time.monotonic()
     with (place / "run.log").open("wb") as log:
-        command = [*NAMESPACES, sys.executable, "-m", "tests.chaos.one_run", str(place), str(library)]
+        command = [*NAMESPACES, sys.executable, "-m", "tests.chaos.run_execution", str(place), str(library)]
         process = subprocess.Popen(command, cwd=ROOT, stdout=log, stderr=log, stdin=subprocess.DEVNULL)
         try:
             process.wait(RUN_S)

@@ -8,7 +8,7 @@ import json
 from typing import Any
 
 from tests.chaos.checker.history import History, Line
-from tests.chaos.checker.training_goes_on import chain
+from tests.chaos.checker.training_continuity import chain
 
 PCI = "0000:10:00.0"
 BEGAN = 1000.0

@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.chaos.checker.check import INVARIANTS
 from tests.chaos.checker.history import History, traceback_in
+from tests.chaos.checker.invariants import INVARIANTS
 from tests.chaos.good_history import BEGAN, PCI, action, good_history, line, seal
 
 Spoil = Callable[[History], object]

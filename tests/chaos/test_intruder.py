@@ -6,10 +6,10 @@ import json
 
 from tests.chaos.checker import credentials_held
 from tests.chaos.world.intruder import MARK, false_report
-from vocabulary.wire import Report, decode
+from vocabulary.messages.wire import Report, decode_message
 
 
 def test_the_false_report_is_a_good_one_and_marked() -> None:
-    report = decode(json.dumps(false_report("n2")).encode(), Report)
+    report = decode_message(json.dumps(false_report("n2")).encode(), Report)
     assert report.node == "n2"
     assert report.changes[0].finding.id == MARK == credentials_held.MARK

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.chaos.world.meeting import Meeting
+from tests.chaos.world.rank_rendezvous import Meeting
 
 WALKS = "walks"
 

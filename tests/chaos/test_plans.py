@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.chaos.disasters.registry import BY_NAME, DISASTERS
-from tests.chaos.draw import draw
 from tests.chaos.plan import PORTION_S, Plan
+from tests.chaos.plan_generator import draw
 
 CHECKER = Path(__file__).parent / "checker"
 seeds = st.integers(0, 2**31)

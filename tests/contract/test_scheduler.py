@@ -10,12 +10,12 @@ import msgspec
 import pytest
 
 from healthctl.demo.slurm_cluster import SlurmCluster
-from healthctl.supervised.programs import wait_for
-from remediator.act.local import LocalHold, LocalHolds, LocalScheduler
-from remediator.act.scheduler import Scheduler
-from remediator.act.slurm.options import SlurmOptions
-from remediator.act.slurm.scheduler import SlurmScheduler
-from remediator.model.hold import NodeHold, Outcome, Owner, Result
+from healthctl.process_supervision.supervised_programs import wait_until_ready
+from remediator.model.scheduler_hold import ActionOutcome, ActionResult, HoldOwner, NodeHold
+from remediator.schedulers.local_scheduler import LocalHold, LocalHolds, LocalScheduler
+from remediator.schedulers.scheduler_protocol import Scheduler
+from remediator.schedulers.slurm.slurm_options import SlurmOptions
+from remediator.schedulers.slurm.slurm_scheduler import SlurmScheduler
 from tests.nodes.fake_kubernetes.admission import Policies
 from tests.nodes.fake_kubernetes.cluster import Cluster, running
 from tests.unit.deploy import chart
@@ -85,20 +85,20 @@ class SlurmWorld:
         job = self.cluster.command(
             "sbatch", "--parsable", f"--nodelist={node}", "--output=/dev/null", "--wrap=sleep 600"
         )
-        wait_for(lambda: self.cluster.node_states().get(node, "").startswith("alloc"), 90, f"work on {node}")
+        wait_until_ready(lambda: self.cluster.node_states().get(node, "").startswith("alloc"), 90, f"work on {node}")
         return job.strip()
 
     def end_work(self) -> None:
         self.cluster.command("scancel", "--user=root", "--signal=KILL", "--full")
         self.cluster.command("scancel", "--user=root")
-        wait_for(lambda: not self.cluster.command("squeue", "-h").strip(), 90, "the queue to empty")
+        wait_until_ready(lambda: not self.cluster.command("squeue", "-h").strip(), 90, "the queue to empty")
 
     def go_dark(self) -> None:
         self.cluster.stop_controller()
 
     def come_back(self) -> None:
         self.cluster.start_controller()
-        wait_for(self._all_known, 60, "slurmctld to know its nodes again")
+        wait_until_ready(self._all_known, 60, "slurmctld to know its nodes again")
 
     def _all_known(self) -> bool:
         states = self.cluster.node_states()
@@ -106,8 +106,8 @@ class SlurmWorld:
 
     def clean(self) -> None:
         self.end_work()
-        wait_for(self._all_known, 60, "slurmctld to know its nodes")
-        wait_for(self._all_idle, 90, lambda: f"idle nodes; instead:\n{self._told()}")
+        wait_until_ready(self._all_known, 60, "slurmctld to know its nodes")
+        wait_until_ready(self._all_idle, 90, lambda: f"idle nodes; instead:\n{self._told()}")
 
     def _told(self) -> str:
         """What Slurm says of its nodes, its reservations and its last minutes."""
@@ -145,7 +145,7 @@ class KubernetesWorld:
 
     def start_work(self, node: str) -> str:
         self.cluster.pod(node, maker=self.cluster.made("jobs", "train"))
-        wait_for(lambda: self.scheduler.observe([node])[node].jobs != (), 90, f"work on {node}")
+        wait_until_ready(lambda: self.scheduler.observe([node])[node].jobs != (), 90, f"work on {node}")
         return "Job/research/train"
 
     def end_work(self) -> None:
@@ -154,11 +154,11 @@ class KubernetesWorld:
 
     def go_dark(self) -> None:
         self.cluster.server.dark.set()
-        wait_for(lambda: self._answers() == {None}, 90, "the watches to be stale")
+        wait_until_ready(lambda: self._answers() == {None}, 90, "the watches to be stale")
 
     def come_back(self) -> None:
         self.cluster.server.dark.clear()
-        wait_for(lambda: None not in self._answers(), 90, "the watches to be current")
+        wait_until_ready(lambda: None not in self._answers(), 90, "the watches to be current")
 
     def _answers(self) -> set[bool | None]:
         return {hold.schedulable for hold in self.scheduler.observe(NODES).values()}
@@ -189,7 +189,7 @@ def see(world: World, node: str = "node1") -> NodeHold:
 
 
 def see_when(world: World, ready: Callable[[NodeHold], bool], what: str, node: str = "node1") -> NodeHold:
-    wait_for(lambda: ready(see(world, node)), 90, what)
+    wait_until_ready(lambda: ready(see(world, node)), 90, what)
     return see(world, node)
 
 
@@ -198,9 +198,9 @@ def test_a_free_node_may_be_used_and_belongs_to_nobody(world: World) -> None:
 
 
 def test_our_drain_is_recognised_with_its_whole_reason(world: World) -> None:
-    assert world.scheduler.cordon("node1", OURS).result is Result.DONE
+    assert world.scheduler.cordon("node1", OURS).result is ActionResult.DONE
     hold = see(world)
-    assert (hold.schedulable, hold.drained, hold.owner) == (False, True, Owner.US)
+    assert (hold.schedulable, hold.drained, hold.owner) == (False, True, HoldOwner.US)
     assert hold.reason.startswith("gpu-healthd: inc-1f3a XID 79 on GPU 3 (0000:3b:00.0)")
     assert see(world, "node2").schedulable is True
 
@@ -208,26 +208,26 @@ def test_our_drain_is_recognised_with_its_whole_reason(world: World) -> None:
 def test_draining_twice_changes_nothing(world: World) -> None:
     world.scheduler.cordon("node1", OURS)
     before = see(world)
-    assert world.scheduler.cordon("node1", "gpu-healthd: inc-2 another").result is Result.ALREADY
+    assert world.scheduler.cordon("node1", "gpu-healthd: inc-2 another").result is ActionResult.ALREADY
     assert see(world) == before
 
 
 def test_what_we_placed_we_lift(world: World) -> None:
     world.scheduler.cordon("node1", OURS)
-    assert world.scheduler.resume("node1").result is Result.DONE
+    assert world.scheduler.resume("node1").result is ActionResult.DONE
     hold = see_when(world, lambda hold: hold.schedulable is True, "node1 to be free again")
-    assert (hold.owner, hold.reason) == (Owner.NOBODY, "")
+    assert (hold.owner, hold.reason) == (HoldOwner.NOBODY, "")
 
 
 def test_asking_nobody_to_leave_is_already_done(world: World) -> None:
     world.scheduler.cordon("node1", OURS)
     assert see(world).evictable is False
-    assert world.scheduler.evict("node1").result is Result.ALREADY
-    assert see(world).owner is Owner.US
+    assert world.scheduler.evict("node1").result is ActionResult.ALREADY
+    assert see(world).owner is HoldOwner.US
 
 
 def test_lifting_nothing_is_already_done(world: World) -> None:
-    assert world.scheduler.resume("node1").result is Result.ALREADY
+    assert world.scheduler.resume("node1").result is ActionResult.ALREADY
 
 
 @pytest.mark.parametrize(
@@ -236,30 +236,30 @@ def test_lifting_nothing_is_already_done(world: World) -> None:
 def test_an_operators_drain_wins_and_stays_as_it_is(world: World, reason: str) -> None:
     world.operator_holds("node1", reason)
     refused = world.scheduler.cordon("node1", OURS)
-    assert refused.result is Result.REFUSED
+    assert refused.result is ActionResult.REFUSED
     assert reason in refused.detail
-    assert world.scheduler.resume("node1").result is Result.REFUSED
+    assert world.scheduler.resume("node1").result is ActionResult.REFUSED
     hold = see(world)
-    assert (hold.schedulable, hold.owner, hold.reason) == (False, Owner.OPERATOR, reason)
+    assert (hold.schedulable, hold.owner, hold.reason) == (False, HoldOwner.OPERATOR, reason)
 
 
 def test_an_operator_who_takes_our_drain_over_owns_it(world: World) -> None:
     world.scheduler.cordon("node1", OURS)
     world.operator_holds("node1", "mine now")
-    assert world.scheduler.resume("node1").result is Result.REFUSED
-    assert see(world).owner is Owner.OPERATOR
+    assert world.scheduler.resume("node1").result is ActionResult.REFUSED
+    assert see(world).owner is HoldOwner.OPERATOR
 
 
 def test_an_operator_may_lift_our_drain(world: World) -> None:
     world.scheduler.cordon("node1", OURS)
     world.operator_lifts("node1")
     see_when(world, lambda hold: hold.schedulable is True, "node1 to be free again")
-    assert world.scheduler.resume("node1").result is Result.ALREADY
+    assert world.scheduler.resume("node1").result is ActionResult.ALREADY
 
 
 def test_a_node_with_work_is_drained_only_when_the_work_has_left(world: World) -> None:
     job = world.start_work("node1")
-    assert world.scheduler.cordon("node1", OURS).result is Result.DONE
+    assert world.scheduler.cordon("node1", OURS).result is ActionResult.DONE
     hold = see(world)
     assert (hold.schedulable, hold.drained, hold.jobs) == (False, False, (job,))
     world.end_work()
@@ -281,9 +281,9 @@ def test_a_scheduler_that_cannot_be_asked_says_so_and_recovers(world: World) -> 
         ]
     finally:
         world.come_back()
-    assert [outcome.result for outcome in failed] == [Result.FAILED] * 4
+    assert [outcome.result for outcome in failed] == [ActionResult.FAILED] * 4
     assert all(outcome.detail for outcome in failed)
-    assert see_when(world, lambda hold: hold.schedulable is not None, "an answer", "node2").owner is Owner.NOBODY
+    assert see_when(world, lambda hold: hold.schedulable is not None, "an answer", "node2").owner is HoldOwner.NOBODY
 
 
 THEIRS = "by kim: Größe der Lüfter prüfen, rack r12"
@@ -293,12 +293,12 @@ THEIRS = "by kim: Größe der Lüfter prüfen, rack r12"
 def test_a_cordon_in_a_persons_name_is_theirs(world: World, *, ours_before: bool) -> None:
     if ours_before:
         world.scheduler.cordon("node1", OURS)
-    assert world.scheduler.cordon_for("node1", THEIRS).result is Result.DONE
+    assert world.scheduler.cordon_for("node1", THEIRS).result is ActionResult.DONE
     hold = see(world)
-    assert (hold.schedulable, hold.owner, hold.reason) == (False, Owner.OPERATOR, THEIRS)
-    assert world.scheduler.cordon_for("node1", THEIRS).result is Result.ALREADY
-    assert world.scheduler.cordon("node1", OURS).result is Result.REFUSED
-    assert world.scheduler.resume("node1").result is Result.REFUSED
+    assert (hold.schedulable, hold.owner, hold.reason) == (False, HoldOwner.OPERATOR, THEIRS)
+    assert world.scheduler.cordon_for("node1", THEIRS).result is ActionResult.ALREADY
+    assert world.scheduler.cordon("node1", OURS).result is ActionResult.REFUSED
+    assert world.scheduler.resume("node1").result is ActionResult.REFUSED
     assert see(world, "node2").schedulable is True
 
 
@@ -312,13 +312,13 @@ def test_a_person_lifts_whatever_hold_they_saw(world: World, whose: str) -> None
         world.operator_holds("node1", "fan replacement")
     seen = see_when(world, lambda hold: hold.schedulable is False, "the hold to show").reason
     refused = world.scheduler.uncordon_for("node1", "what stood there before")
-    assert refused.result is Result.REFUSED
+    assert refused.result is ActionResult.REFUSED
     assert seen in refused.detail
     assert see(world).reason == seen
-    assert world.scheduler.uncordon_for("node1", seen).result is Result.DONE
+    assert world.scheduler.uncordon_for("node1", seen).result is ActionResult.DONE
     hold = see_when(world, lambda hold: hold.schedulable is True, "node1 to be free again")
-    assert (hold.owner, hold.reason) == (Owner.NOBODY, "")
-    assert world.scheduler.uncordon_for("node1", seen).result is Result.ALREADY
+    assert (hold.owner, hold.reason) == (HoldOwner.NOBODY, "")
+    assert world.scheduler.uncordon_for("node1", seen).result is ActionResult.ALREADY
 
 
 def test_a_persons_reason_is_never_taken_for_ours(world: World) -> None:
@@ -334,9 +334,9 @@ def test_a_reason_that_we_would_not_know_again_is_a_mistake(world: World) -> Non
 
 
 def test_a_reason_is_kept_to_one_bounded_line(world: World) -> None:
-    assert world.scheduler.cordon("node1", "gpu-healthd: inc-1\nXID 79\n" + "x" * 5000).result is Result.DONE
+    assert world.scheduler.cordon("node1", "gpu-healthd: inc-1\nXID 79\n" + "x" * 5000).result is ActionResult.DONE
     hold = see(world)
-    assert hold.owner is Owner.US
+    assert hold.owner is HoldOwner.US
     assert hold.reason.startswith("gpu-healthd: inc-1 XID 79 xxx")
     assert len(hold.reason) <= 250
 
@@ -345,17 +345,20 @@ def test_a_reason_is_kept_to_one_bounded_line(world: World) -> None:
 def test_slurm_without_the_node_says_how_to_name_it(slurm_cluster: SlurmCluster) -> None:
     scheduler = SlurmWorld(slurm_cluster).scheduler
     assert scheduler.observe(["elsewhere"])["elsewhere"].schedulable is None
-    answers: list[Outcome] = [scheduler.cordon("elsewhere", OURS), scheduler.resume("elsewhere")]
-    assert not {answer.result for answer in answers} & {Result.REFUSED, Result.DONE}  # nobody holds what is not there
+    answers: list[ActionOutcome] = [scheduler.cordon("elsewhere", OURS), scheduler.resume("elsewhere")]
+    assert not {answer.result for answer in answers} & {
+        ActionResult.REFUSED,
+        ActionResult.DONE,
+    }  # nobody holds what is not there
     assert "knows no node elsewhere; healthd's 'node' must be its name in slurm.conf" in answers[0].detail
 
 
 def test_slurm_that_is_not_installed_is_an_answer(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr("remediator.act.slurm.commands.SEARCH_PATH", str(tmp_path))
+    monkeypatch.setattr("remediator.schedulers.slurm.slurm_commands.SEARCH_PATH", str(tmp_path))
     monkeypatch.setenv("PATH", str(tmp_path))
     scheduler = SlurmScheduler()
     assert "cannot run scontrol" in scheduler.observe(NODES)["node1"].reason
-    assert scheduler.cordon("node1", OURS).result is Result.FAILED
+    assert scheduler.cordon("node1", OURS).result is ActionResult.FAILED
 
 
 def test_local_does_not_call_a_silent_node_drained(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ import torch
 import torch.distributed as dist
 
 from healthd.trainer.adapters.pytorch import TrainingCheckpoints
-from healthd.trainer.checkpoint_files import CheckpointError
+from healthd.trainer.checkpoint_storage.checkpoint_files import CheckpointError
 
 
 def main() -> None:

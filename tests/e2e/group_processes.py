@@ -13,13 +13,13 @@ from typing import Any
 
 import msgspec
 
-from healthctl.supervised.ports import free_ports
-from preflight.group.command import group
-from preflight.group.launchers.place import Place
-from preflight.group.records import GroupDocument
+from healthctl.process_supervision.port_allocation import find_free_ports
+from preflight.group.group_command import group
+from preflight.group.group_records import GroupDocument
+from preflight.group.launchers.rank_placement import RankPlacement
 
 FORKS = multiprocessing.get_context("forkserver")
-FORKS.set_forkserver_preload(["preflight.group.session", "preflight.group.command", "group_processes"])
+FORKS.set_forkserver_preload(["preflight.group.group_session", "preflight.group.group_command", "group_processes"])
 DEADLINE_S = 240.0  # starting a process with torch takes two seconds, and minutes where others want the machine
 
 
@@ -35,8 +35,8 @@ def enter(environ: dict[str, str], arguments: Sequence[str], place: str) -> None
 
 def host_meeting(port: int, tell: Any) -> None:
     """Hold a meeting place, and do nothing more."""
-    store = importlib.import_module("preflight.group.store")
-    place = Place(launcher="", rank=0, world=2, node="a", address="127.0.0.1", port=port)
+    store = importlib.import_module("preflight.group.rendezvous_store")
+    place = RankPlacement(launcher="", rank=0, world=2, node="a", address="127.0.0.1", port=port)
     meeting = store.Meeting(place, 30, host=True)
     tell.send("up")
     threading.Event().wait()
@@ -50,7 +50,7 @@ class Group:
         self, place: Path, world: int, *arguments: str, absent: int = 0, shared: Mapping[str, str] | None = None
     ) -> None:
         self.place = place
-        (self.port,) = free_ports(1)
+        (self.port,) = find_free_ports(1)
         self.shared = {
             "WORLD_SIZE": str(world),
             "MASTER_ADDR": "127.0.0.1",

@@ -18,8 +18,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, TypeVar
 
-from vocabulary.injection import mark
-from vocabulary.xid import format_xid
+from vocabulary.driver_log.injected_line import mark_injected_line
+from vocabulary.driver_log.xid import format_xid
 
 T = TypeVar("T")
 
@@ -136,7 +136,7 @@ class Node:
     def xid(self, code: int, gpu: int, *, pid: int | None = None, process: str = "", node: str = "") -> None:
         """Let the kernel log say that GPU number `gpu` had this Xid."""
         text = format_xid(code, f"0000:{0x10 + gpu:02x}:00.0", pid=pid, process=process, detail="made for a test")
-        self.kernel_says(mark(node or self.name, text))
+        self.kernel_says(mark_injected_line(node or self.name, text))
 
     def kernel_says(self, text: str) -> None:
         """Write one line: opened anew each time, as the kernel limits the rate of each writer's descriptor."""

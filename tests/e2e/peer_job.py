@@ -19,8 +19,8 @@ from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
 
 from healthd.trainer.adapters.pytorch import Counters, TrainingCheckpoints, TrainingState
-from healthd.trainer.adapters.pytorch_host import leaves
-from healthd.trainer.adapters.pytorch_peers import PeerCopies
+from healthd.trainer.adapters.pytorch_host_copy import iterate_leaves
+from healthd.trainer.adapters.pytorch_peer_copies import PeerCopies
 
 
 def plain(value: Any) -> Any:
@@ -35,7 +35,7 @@ def plain(value: Any) -> Any:
 
 
 def digest(state: TrainingState) -> str:
-    found = {path: plain(leaf) for path, leaf in leaves(state.collect())}
+    found = {path: plain(leaf) for path, leaf in iterate_leaves(state.collect())}
     return hashlib.sha256(repr(found).encode()).hexdigest()
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import requests
-from real_centre import issue_token
+from controller_process import issue_token
 from sqlalchemy.engine import make_url
 
 from tests.postgresql import Cluster

@@ -15,8 +15,8 @@ import torch.distributed as dist
 from torch import nn
 
 from healthd.trainer.adapters.pytorch import TrainingCheckpoints, TrainingState
-from healthd.trainer.adapters.pytorch_peers import PeerCopies
-from healthd.trainer.checkpoint_files import CheckpointError
+from healthd.trainer.adapters.pytorch_peer_copies import PeerCopies
+from healthd.trainer.checkpoint_storage.checkpoint_files import CheckpointError
 
 DEADLINE_SECONDS = {"writing": 10.0, "copying": 10.0, "renaming": 6.0, "deleting": 6.0, "differing": 60.0}
 

@@ -10,8 +10,8 @@ import torch
 import torch.distributed as dist
 
 from healthd.trainer.adapters import deepspeed
-from healthd.trainer.adapters.process_group import on_every_rank
-from healthd.trainer.checkpoint_files import CheckpointError
+from healthd.trainer.adapters.process_group import run_on_every_rank
+from healthd.trainer.checkpoint_storage.checkpoint_files import CheckpointError
 
 
 class Engine:
@@ -48,7 +48,7 @@ def main() -> None:
             print("failed", step, str(error)[:40], flush=True)
         dist.all_reduce(torch.ones(1))
     print("loaded", engine.load_latest(), flush=True)
-    print("told", on_every_rank(dist.get_rank), flush=True)
+    print("told", run_on_every_rank(dist.get_rank), flush=True)
     dist.destroy_process_group()
 
 

@@ -10,7 +10,7 @@ import pytest
 from adapter_job import AdapterJob, hurry
 from trainer_job import STEPS
 
-from healthd.trainer.page import Outcome
+from healthd.trainer.beacons.beacon_page import OrderOutcome
 
 pytestmark = [pytest.mark.torch, pytest.mark.timeout(480)]
 PACE = 0.2
@@ -65,7 +65,7 @@ def test_ordered_saved_left_and_resumed_without_the_condemned_node(
     assert job.codes(1) == [91, 90], job.log()
     assert [event["nodes"] for event in job.events("attempt_started")] == [["n0", "n1"], ["n0", "n2"]]
     answers = [view.acknowledgement for view in job.views(attempt=1)]
-    assert {answer.outcome for answer in answers if answer} == {Outcome.LEFT}
+    assert {answer.outcome for answer in answers if answer} == {OrderOutcome.LEFT}
     assert len({(answer.agreed_step, answer.checkpoint) for answer in answers if answer}) == 1
     assert job.steps() == list(range(STEPS))  # none lost, none trained twice
     assert job.losses() == undisturbed(*script)

@@ -8,8 +8,8 @@ import pytest
 from adapter_job import hurry
 from elastic_job import ElasticJob
 
-from healthd.trainer.page import Outcome
-from healthd.trainer.pages import BeaconView, read
+from healthd.trainer.beacons.beacon_page import OrderOutcome
+from healthd.trainer.beacons.page_reader import BeaconView, read_page
 
 pytestmark = [pytest.mark.torch, pytest.mark.timeout(480)]
 STEPS = 600
@@ -49,5 +49,5 @@ def test_a_node_leaves_the_rest_go_on_a_spare_joins(tmp_path: Path) -> None:
     finally:
         job.close()
     assert job.steps() == list(range(STEPS)), job.log()  # none lost, none trained twice
-    answers = [read(view.path).acknowledgement for view in (*both, *with_spare)]
-    assert {answer.outcome for answer in answers if answer} == {Outcome.LEFT}
+    answers = [read_page(view.path).acknowledgement for view in (*both, *with_spare)]
+    assert {answer.outcome for answer in answers if answer} == {OrderOutcome.LEFT}

@@ -12,11 +12,11 @@ import pytest
 from click.testing import CliRunner, Result
 
 from healthctl.main import cli
-from tests.e2e.real_centre import Centre
+from tests.e2e.controller_process import Centre
 from vocabulary.finding import Finding, Severity, finding_id
 from vocabulary.health import Health
 from vocabulary.identity import Component, ComponentKind
-from vocabulary.wire import FindingChange, Gpu, RankStatus, Report, encode
+from vocabulary.messages.wire import FindingChange, Gpu, RankStatus, Report, encode_message
 
 EVIL = "[red]fallen[/red] \x1b[2J\x1b]0;owned\x07 off\u202e `reboot` $(reboot)\nthe bus"
 LOOKS = (
@@ -31,7 +31,7 @@ def report(node: str, *findings: Finding) -> bytes:
     now = time.time()
     gpus = tuple(Gpu(index, f"GPU-{node}-{index}", f"0000:0{index}:00.0", EVIL) for index in range(2))
     ranks = tuple(RankStatus(EVIL, 1, index, 4, 4000, 118, EVIL, now, gpu=gpus[index].uuid) for index in range(2))
-    return encode(
+    return encode_message(
         Report(
             version=1,
             node=node,

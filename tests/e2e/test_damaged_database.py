@@ -12,11 +12,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from real_centre import START_DEADLINE_S, Centre
+from controller_process import START_DEADLINE_S, Centre
 from replicas import until
 from test_remediator_api import report
 
-from healthctl.supervised.programs import wait_for
+from healthctl.process_supervision.supervised_programs import wait_until_ready
 from vocabulary.finding import Finding, Severity, finding_id
 from vocabulary.identity import Component, ComponentKind
 
@@ -92,7 +92,7 @@ def test_damage_ends_the_centre_with_a_sentence_and_a_copy_brings_back_what_the_
 
     spoil_all(file)
     assert centre.process is not None
-    wait_for(lambda: tell_or_gone(centre, other) != 200, 90, "the damage to be noticed")
+    wait_until_ready(lambda: tell_or_gone(centre, other) != 200, 90, "the damage to be noticed")
     assert centre.process.wait(START_DEADLINE_S) == 1
     for words in (("serve",), ("audit", "verify"), ("compact",)):
         said = remediator(centre, *words)

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from healthctl.demo.scenario import POINTS, TARGETS
-from healthctl.demo.slurm_cluster import why_not
+from healthctl.demo.slurm_cluster import explain_missing_slurm
 
 DEADLINE_S = 900
 HEALTHCTL = Path(sys.executable).with_name("healthctl")
@@ -48,7 +48,7 @@ def workdir(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def backend() -> str:
     """A real Slurm where there is one; under CI there must be."""
-    missing = why_not()
+    missing = explain_missing_slurm()
     if missing and os.environ.get("CI") == "true":
         pytest.fail(f"CI=true, and nothing may be skipped: {missing}")
     return "local" if missing else "slurm"

@@ -11,12 +11,12 @@ from pathlib import Path
 
 import pytest
 from healthd_node import Node, eventually
-from tiny_centre import TinyCentre
+from stub_controller import TinyCentre
 
-from healthd.trainer.beacon import Beacon, Place
-from vocabulary.evidence import EvidenceBundle
+from healthd.trainer.beacons.beacon import Beacon, RankPlacement
+from vocabulary.messages.evidence_bundle import EvidenceBundle
+from vocabulary.messages.wire import decode_message
 from vocabulary.order import Order, OrderKind, OrderState
-from vocabulary.wire import decode
 
 MakeNode = Callable[..., Node]
 HEALTHCTL = Path(sys.executable).with_name("healthctl")
@@ -40,7 +40,7 @@ def order(node: Node, **more: object) -> Order:
 def test_the_centre_gets_what_led_up_to_the_order(make_node: MakeNode, centre: TinyCentre, tmp_path: Path) -> None:
     node = make_node(kernel_log=tmp_path / "kern.log", remediator=centre.configuration(tmp_path))
     node.start()
-    beacon = Beacon.create(str(node.beacons), Place("j1", 2, 0, 8, 0, node.name))
+    beacon = Beacon.create(str(node.beacons), RankPlacement("j1", 2, 0, 8, 0, node.name))
     for step in range(5):
         beacon.begin_step(step)
         beacon.end_step()
@@ -51,7 +51,7 @@ def test_the_centre_gets_what_led_up_to_the_order(make_node: MakeNode, centre: T
     answer = eventually(lambda: centre.ended(ORDER_ID), "the order's end")
     assert answer.state is OrderState.SUCCEEDED, answer.detail
     ((name, content),) = centre.evidence
-    bundle = decode(gzip.decompress(content), EvidenceBundle)
+    bundle = decode_message(gzip.decompress(content), EvidenceBundle)
     assert (name, bundle.order, bundle.node, bundle.incident) == (ORDER_ID, ORDER_ID, node.name, "inc-1")
     assert "Xid" in bundle.kernel_lines[-1].text
     hot = {series.component for series in bundle.series if series.name == "temperature"}
@@ -82,7 +82,7 @@ def test_a_kill_in_the_middle_of_the_upload_costs_nothing(
     answer = eventually(lambda: centre.ended(ORDER_ID), "the order's end")
     assert answer.state is OrderState.SUCCEEDED
     assert len({content for _, content in centre.evidence}) == 1, "the same bundle, however often it was sent"
-    bundle = decode(gzip.decompress(centre.evidence[0][1]), EvidenceBundle)
+    bundle = decode_message(gzip.decompress(centre.evidence[0][1]), EvidenceBundle)
     assert "last words" in bundle.kernel_lines[-1].text, "of before the kill"
     ended = [message for message in centre.heard if getattr(message, "state", None) is OrderState.SUCCEEDED]
     assert len(ended) == 1
@@ -109,10 +109,10 @@ def test_a_person_asks_on_the_node(make_node: MakeNode, tmp_path: Path) -> None:
     done = subprocess.run([*command, "--out", str(out)], check=True, capture_output=True, text=True, timeout=60)
     assert done.stdout == ""
     assert out.stat().st_mode & 0o777 == 0o600
-    bundle = decode(out.read_bytes(), EvidenceBundle)
+    bundle = decode_message(out.read_bytes(), EvidenceBundle)
     assert (bundle.node, bundle.order, len(bundle.gpus)) == (node.name, "", 8)
     printed = subprocess.run(command, check=True, capture_output=True, timeout=60).stdout
-    assert decode(printed, EvidenceBundle).boot_id == bundle.boot_id
+    assert decode_message(printed, EvidenceBundle).boot_id == bundle.boot_id
 
 
 def test_without_a_daemon_there_is_one_clear_line(tmp_path: Path) -> None:

@@ -11,17 +11,17 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from controller_process import Centre
 from healthd_node import Node, eventually
-from real_centre import Centre
 
-from healthd.trainer.beacon import Beacon, Place
-from remediator.model.records import Action, Incident, IncidentState, NodeRecord
-from remediator.postmortem.document import PostMortem
-from remediator.state import ClusterState
+from healthd.trainer.beacons.beacon import Beacon, RankPlacement
+from remediator.model.journal_records import Action, Incident, IncidentState, NodeRecord
+from remediator.postmortem.postmortem_document import PostMortem
+from remediator.state.cluster_state import ClusterState
 from remediator.store.journal import Journal
-from vocabulary.evidence import BUNDLE_BYTES_MAX, EvidenceBundle
+from vocabulary.messages.evidence_bundle import BUNDLE_BYTES_MAX, EvidenceBundle
+from vocabulary.messages.wire import decode_message, encode_message
 from vocabulary.order import Order, OrderKind
-from vocabulary.wire import decode, encode
 
 MakeNode = Callable[..., Node]
 HEALTHCTL = Path(sys.executable).with_name("healthctl")
@@ -66,7 +66,7 @@ def plan(place: Path, node: str, kind: OrderKind = OrderKind.COLLECT_EVIDENCE) -
 
 def bundle(node: str = "n1", order: str = ORDER_ID, version: int = 1) -> bytes:
     return gzip.compress(
-        encode(EvidenceBundle(version=version, node=node, boot_id="b", taken_at=2.0, from_at=1.0, order=order))
+        encode_message(EvidenceBundle(version=version, node=node, boot_id="b", taken_at=2.0, from_at=1.0, order=order))
     )
 
 
@@ -83,7 +83,7 @@ def test_an_order_in_the_journal_brings_the_evidence_into_it(
     path = f"/v1/incidents/{INCIDENT}/evidence"
     (entry,) = eventually(lambda: centre.call("GET", path, "ann").json()["evidence"], "the evidence")
     assert (entry["order"], entry["node"], entry["incident"]) == (ORDER_ID, node.name, INCIDENT)
-    found = decode(centre.call("GET", path, "ann", params={"order": ORDER_ID}).content, EvidenceBundle)
+    found = decode_message(centre.call("GET", path, "ann", params={"order": ORDER_ID}).content, EvidenceBundle)
     assert (found.node, found.order, found.incident) == (node.name, ORDER_ID, INCIDENT)
     incident = f"/v1/incidents/{INCIDENT}"
     eventually(lambda: centre.call("GET", incident, "ann").json()["actions"][0]["state"] == "succeeded", "the answer")
@@ -140,7 +140,7 @@ def test_an_incident_is_told_afterwards_in_every_form(make_node: MakeNode, centr
     centre.start()
     node.start()
     job = "<script>alert(1)</script>|{{7*7}}`\x1b[2J"
-    rank = Beacon.create(str(node.beacons), Place(job, 1, 0, 8, 0, node.name))
+    rank = Beacon.create(str(node.beacons), RankPlacement(job, 1, 0, 8, 0, node.name))
     for step in range(30):
         rank.begin_step(step)
         rank.end_step()
@@ -150,7 +150,9 @@ def test_an_incident_is_told_afterwards_in_every_form(make_node: MakeNode, centr
     path = f"/v1/incidents/{listed[0]['id']}"
     eventually(lambda: centre.call("GET", f"{path}/evidence", "ann").json()["evidence"], "the evidence")
 
-    said = decode(centre.call("GET", f"{path}/postmortem", "ann", params={"format": "json"}).content, PostMortem)
+    said = decode_message(
+        centre.call("GET", f"{path}/postmortem", "ann", params={"format": "json"}).content, PostMortem
+    )
     assert (said.node, said.injected, said.cause.blame) == (node.name, True, "pcie")
     assert {chart.title for chart in said.charts} >= {"temperature", "power", "SM clock", "time of a training step"}
     assert any("Xid" in line.text for line in said.kernel_lines)

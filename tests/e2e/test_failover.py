@@ -17,8 +17,8 @@ from test_remediator_api import pending, report
 
 from tests import postgresql
 from vocabulary.finding import Finding
+from vocabulary.messages.wire import encode_message
 from vocabulary.order import OrderState, OrderUpdate
-from vocabulary.wire import encode
 
 pytestmark = pytest.mark.timeout(600)  # for a busy machine
 
@@ -71,7 +71,7 @@ def test_killed_after_every_step_the_others_finish_what_was_begun(replicas: Repl
     kill_the_leader()  # ordered
     assert [each["id"] for each in orders(replicas)] == [order["id"]], "the same order, from another leader"
     tell(replicas, FINDING.cleared(FINDING.last_seen + 1, "a test"))
-    update = encode(OrderUpdate(id=order["id"], state=OrderState.SUCCEEDED, at=0.0))
+    update = encode_message(OrderUpdate(id=order["id"], state=OrderState.SUCCEEDED, at=0.0))
     assert replicas.call("POST", f"/v1/nodes/n1/orders/{order['id']}", "n1", data=update).status_code == 204
     kill_the_leader()  # answered
     until(lambda: replicas.held() == [], "nobody gave the node back")

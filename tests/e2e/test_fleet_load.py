@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from bench.fleet import store, table
-from bench.fleet.__main__ import measure
-from bench.fleet.centre import free_ports
+from bench.fleet.__main__ import measure_fleet
+from bench.fleet.controller_replicas import free_ports
 from bench.fleet.options import Options
 
 NODES, BURST = 50, 20
@@ -27,9 +27,9 @@ def test_a_small_fleet_loses_nothing_when_its_leader_dies(tmp_path: Path) -> Non
         slow=1,
         malformed=2,
     )
-    with store.running("sqlite", tmp_path) as url:
-        run = measure(options, url, 0.0)
-    assert run.accounts.good, table.rows(run)[-1]
+    with store.run_database("sqlite", tmp_path) as url:
+        run = measure_fleet(options, url, 0.0)
+    assert run.accounts.good, table.build_result_rows(run)[-1]
     assert len(run.tally.findings) >= BURST
     assert len(run.took["report"].took) + len(run.took["news"].took) >= NODES
     answers = {told.partition(": ")[2] for told in run.tally.malformed}

@@ -20,11 +20,11 @@ from pathlib import Path
 import pytest
 from frozen_disk import FreezableDisk
 from healthd_node import Node, eventually
-from tiny_centre import TinyCentre
+from stub_controller import TinyCentre
 
-from healthd.launcher.gate import ask
-from healthd.launcher.plan import Fitness
-from healthd.trainer.beacon import Beacon, Place
+from healthd.launcher.decisions.relaunch_policy import Fitness
+from healthd.launcher.gate import query_node_health
+from healthd.trainer.beacons.beacon import Beacon, RankPlacement
 from vocabulary.health import Health
 from vocabulary.order import Order, OrderKind, OrderState
 
@@ -88,7 +88,7 @@ def test_a_hung_disk_is_said_aloud_and_blinds_nobody(node: Node, disk: Freezable
         verdict = node.verdict()
         assert (verdict["health"], verdict["fit"]) == ("unhealthy", False)
         assert any("has not ended within 2 s" in reason for reason in verdict["reasons"])
-        assert ask(str(node.socket), node.name).fitness is Fitness.UNFIT
+        assert query_node_health(str(node.socket), node.name).fitness is Fitness.UNFIT
         assert "has not ended within 2 s" in prolog_refuses(node)
         eventually(
             lambda: any({"xid/79", "outbox/overdue"} <= {f.kind for f in r.active} for r in centre.reports), "a report"
@@ -152,7 +152,7 @@ def test_a_trainer_is_ordered_to_leave_although_the_disk_hangs(
     node: Node, disk: FreezableDisk, centre: TinyCentre
 ) -> None:
     now = time.time()
-    beacon = Beacon.create(str(node.beacons), Place("j", 1, 0, 1, 0, node.name))
+    beacon = Beacon.create(str(node.beacons), RankPlacement("j", 1, 0, 1, 0, node.name))
     base = {"node": node.name, "incident": "i", "reason": "a test", "issued_at": now, "expires_at": now + 300}
     with disk.frozen():
         node.xid(48, gpu=1)
@@ -179,7 +179,7 @@ def test_a_main_loop_that_stands_still_is_no_fit_node(node: Node) -> None:
         assert unknown["fit"] is False
         assert unknown["age_s"] > 5
         assert "no word from healthd's main loop" in unknown["reasons"][0]
-        assert ask(str(node.socket), node.name).fitness is Fitness.UNKNOWN
+        assert query_node_health(str(node.socket), node.name).fitness is Fitness.UNKNOWN
         assert "healthd_node_fit 0.0" in node.get("/metrics")
         check = [sys.executable, "-m", "healthctl", "node", "check", "--socket", str(node.socket)]
         assert subprocess.run(check, check=False, capture_output=True).returncode == 3

@@ -13,12 +13,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from controller_process import Centre
 from healthd_node import Node
 from nan_job import EVERY, POISON, STEPS
-from real_centre import Centre
 
-from healthd.trainer.page import Outcome
-from healthd.trainer.pages import read_all
+from healthd.trainer.beacons.beacon_page import OrderOutcome
+from healthd.trainer.beacons.page_reader import read_all_pages
 
 pytestmark = pytest.mark.torch
 
@@ -79,5 +79,5 @@ def test_the_job_goes_on_from_before_its_loss_was_no_number(node: Node, tmp_path
     assert f"abandoned-step-{resumed + EVERY - 1:09d}" in left
     assert min(left) == f"abandoned-step-{resumed + EVERY - 1:09d}"
     assert not (tmp_path / "checkpoints" / "going-back.json").exists()
-    answers = [view.acknowledgement for view in read_all(str(node.beacons))[0] if view.identity.attempt == 1]
-    assert [(answer.outcome, answer.exit_code) for answer in answers if answer] == [(Outcome.LEFT, 91)] * 2
+    answers = [view.acknowledgement for view in read_all_pages(str(node.beacons))[0] if view.identity.attempt == 1]
+    assert [(answer.outcome, answer.exit_code) for answer in answers if answer] == [(OrderOutcome.LEFT, 91)] * 2

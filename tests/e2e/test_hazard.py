@@ -9,14 +9,14 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from controller_process import Centre
 from healthd_node import Node, eventually
-from real_centre import Centre
-from tiny_centre import TinyCentre
+from stub_controller import TinyCentre
 
-from healthd.trainer.beacon import Beacon, Place
+from healthd.trainer.beacons.beacon import Beacon, RankPlacement
 from healthd.trainer.interval import CheckpointInterval
 from vocabulary.health import Health
-from vocabulary.wire import RankStatus, Report, encode
+from vocabulary.messages.wire import RankStatus, Report, encode_message
 
 
 @pytest.fixture
@@ -41,7 +41,7 @@ def test_operators_and_the_jobs_own_nodes_may_ask_for_its_hazard(centre: Centre)
         version=1, node="n1", boot_id="b", agent="a", seq=1, sent_at=now, ttl_s=30, health=Health.HEALTHY,
         ranks=(RankStatus("team/train", 0, 0, 1, 1, 5, "step", now),),
     )  # fmt: skip
-    assert centre.call("POST", "/v1/nodes/n1/report", "n1", data=encode(report)).status_code == 200
+    assert centre.call("POST", "/v1/nodes/n1/report", "n1", data=encode_message(report)).status_code == 200
     found = eventually(
         lambda: (answer := centre.call("GET", "/v1/hazard/team%2Ftrain", "n1")).ok and answer.json(), "a hazard"
     )
@@ -57,7 +57,7 @@ def test_a_rank_hears_it_through_its_node(make_node: Callable[..., Node], tiny: 
     node = make_node(kernel_log=tmp_path / "kern.log", remediator=tiny.configuration(tmp_path))
     node.start()
     eventually(node.beacons.is_dir, "the beacon directory")
-    beacon = Beacon.create(str(node.beacons), Place("train", 0, 0, 1, 0, node.name))
+    beacon = Beacon.create(str(node.beacons), RankPlacement("train", 0, 0, 1, 0, node.name))
     environ = {"HEALTHD_JOB": "train", "HEALTHD_BEACON_DIR": str(node.beacons)}
     interval = CheckpointInterval.from_env(environ=environ, nodes=2, node_mtbf_s=1e9)
     assert interval.mtbf_s == pytest.approx(5e8)

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.real_centre import Centre
+from tests.e2e.controller_process import Centre
 
 Run = Callable[..., "subprocess.CompletedProcess[str]"]
 

@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 from healthd_node import Node, eventually
-from tiny_centre import TinyCentre
+from stub_controller import TinyCentre
 
-from healthd.trainer.beacon import Beacon, Place
-from healthd.trainer.page import Acknowledgement, MailboxOrder, Outcome
+from healthd.trainer.beacons.beacon import Beacon, RankPlacement
+from healthd.trainer.beacons.beacon_page import Acknowledgement, MailboxOrder, OrderOutcome
 from vocabulary.health import Health
+from vocabulary.messages.wire import Report
 from vocabulary.order import Order, OrderKind, OrderState
-from vocabulary.wire import Report
 
 MakeNode = Callable[..., Node]
 
@@ -216,8 +216,8 @@ def test_ranks_get_a_checkpoint_order_and_their_answers_go_up(
 ) -> None:
     node = make_node(kernel_log=tmp_path / "kern.log", remediator=centre.configuration(tmp_path))
     node.start()
-    ranks = [Beacon.create(str(node.beacons), Place("j1", 2, rank, 2, rank, node.name)) for rank in (0, 1)]
-    bystander = Beacon.create(str(node.beacons), Place("j2", 1, 0, 1, 0, node.name))
+    ranks = [Beacon.create(str(node.beacons), RankPlacement("j1", 2, rank, 2, rank, node.name)) for rank in (0, 1)]
+    bystander = Beacon.create(str(node.beacons), RankPlacement("j2", 1, 0, 1, 0, node.name))
     eventually(lambda: any(len(r.ranks) == 3 for r in centre.reports), "the ranks are reported")
     issued = time.time()
     centre.issue(order(OrderKind.CHECKPOINT_THEN_EJECT, node, job="j1", condemned=("other",)))
@@ -229,7 +229,7 @@ def test_ranks_get_a_checkpoint_order_and_their_answers_go_up(
     assert node.verdict()["condemned"] is False
     node.kill()
     for rank in ranks:
-        rank.acknowledge(Acknowledgement(mailed[0].id, Outcome.AGREED, issued, 7, issued + 1))
+        rank.acknowledge(Acknowledgement(mailed[0].id, OrderOutcome.AGREED, issued, 7, issued + 1))
     node.start()
     running = eventually(
         lambda: (a := centre.answer(mailed[0].id)) is not None and "agreed_step" in a.data and a, "the agreement"
@@ -237,7 +237,7 @@ def test_ranks_get_a_checkpoint_order_and_their_answers_go_up(
     assert running.state is OrderState.RUNNING
     for number, rank in enumerate(ranks):
         done = Acknowledgement(
-            mailed[0].id, Outcome.LEFT, issued, 7, issued + 1, issued + 2 + number, "/ckpt/7", issued + 4 + number
+            mailed[0].id, OrderOutcome.LEFT, issued, 7, issued + 1, issued + 2 + number, "/ckpt/7", issued + 4 + number
         )
         rank.acknowledge(done)
     answer = eventually(lambda: centre.ended(mailed[0].id), "the end")

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from healthd_node import Node, eventually, kmsg_writable
 
-from healthd.trainer.beacon import Beacon, Place
+from healthd.trainer.beacons.beacon import Beacon, RankPlacement
 
 MakeNode = Callable[..., Node]
 LOGS = [
@@ -135,7 +135,7 @@ def test_a_line_that_does_not_prove_itself_acts_once_the_driver_tells_the_same(
 def test_a_corrupt_beacon_page_is_named_and_the_others_are_read(make_node: MakeNode, tmp_path: Path) -> None:
     node = make_node(kernel_log=tmp_path / "kern.log")
     node.start()
-    beacon = Beacon.create(str(node.beacons), Place(job="j1", attempt=1, rank=0, world=2, node=node.name))
+    beacon = Beacon.create(str(node.beacons), RankPlacement(job="j1", attempt=1, rank=0, world=2, node=node.name))
     (node.beacons / "j1.1.1.beacon").write_bytes(os.urandom(4096))
     (node.beacons / "j1.1.1.beacon").chmod(0o600)
     finding = eventually(lambda: node.findings().get("beacon/corrupt"), "the broken page")

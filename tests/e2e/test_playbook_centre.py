@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from real_centre import Centre
+from controller_process import Centre
 from test_remediator_api import pending, report
 
 SITE = """\

@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from preflight.driver import gpus_here
-from preflight.kernels.goldens import SITE_VARIABLE
+from preflight.host.nvml_library import count_gpus
+from preflight.kernels.golden_digests import SITE_VARIABLE
 
-pytestmark = [pytest.mark.torch, pytest.mark.skipif(gpus_here() > 0, reason="there is a GPU")]
+pytestmark = [pytest.mark.torch, pytest.mark.skipif(count_gpus() > 0, reason="there is a GPU")]
 ARITHMETIC = ("run", "-o", "json", "--only", "matmul_repeat")
 
 

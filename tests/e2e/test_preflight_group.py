@@ -12,11 +12,11 @@ from pathlib import Path
 import pytest
 from group_processes import DEADLINE_S, FORKS, Group, host_meeting
 
-from healthctl.supervised.ports import free_ports
-from preflight.group.launchers.place import Place
-from preflight.group.records import Here, Standing
-from preflight.group.store import Meeting, MeetingLost
-from preflight.localise.records import Kind
+from healthctl.process_supervision.port_allocation import find_free_ports
+from preflight.fault_localisation.localisation_records import Kind
+from preflight.group.group_records import ArrivalMessage, Standing
+from preflight.group.launchers.rank_placement import RankPlacement
+from preflight.group.rendezvous_store import RendezvousLost, RendezvousStore
 from preflight.results import Verdict
 
 pytestmark = pytest.mark.timeout(2 * DEADLINE_S)  # a node's own deadline comes first, and says what it said
@@ -114,7 +114,7 @@ def test_the_nodes_own_tests_count(make_group: MakeGroup) -> None:
 
 
 def test_pods_of_an_indexed_job_meet_by_what_the_manifest_says(tmp_path: Path) -> None:
-    (port,) = free_ports(1)
+    (port,) = find_free_ports(1)
     environ = os.environ | {"NNODES": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "OMP_NUM_THREADS": "1"}
     command = [sys.executable, "-m", "preflight.group", "--no-own-test", "--inject", "slow:pod-1=0.5", "--expect", "40"]
     pods = [
@@ -136,17 +136,17 @@ def test_pods_of_an_indexed_job_meet_by_what_the_manifest_says(tmp_path: Path) -
 
 @pytest.mark.parametrize("number", [signal.SIGSTOP, signal.SIGKILL])
 def test_a_meeting_place_that_hangs_or_ends_keeps_nobody(number: signal.Signals) -> None:
-    (port,) = free_ports(1)
+    (port,) = find_free_ports(1)
     listens, tell = FORKS.Pipe()
     host = FORKS.Process(target=host_meeting, args=(port, tell), daemon=True)
     host.start()
     try:
         assert listens.recv() == "up"
-        place = Place(launcher="", rank=1, world=2, node="b", address="127.0.0.1", port=port)
-        meeting = Meeting(place, 30)
+        place = RankPlacement(launcher="", rank=1, world=2, node="b", address="127.0.0.1", port=port)
+        meeting = RendezvousStore(place, 30)
         os.kill(host.pid or 0, number)
-        with pytest.raises(MeetingLost, match=r"gone|stands still"):
-            meeting.take("here/0", Here, 0.5)
+        with pytest.raises(RendezvousLost, match=r"gone|stands still"):
+            meeting.take("here/0", ArrivalMessage, 0.5)
     finally:
         host.kill()
         host.join()

@@ -13,12 +13,12 @@ import pytest
 from click.testing import CliRunner
 from group_processes import DEADLINE_S, Group
 
-from healthctl.supervised.ports import free_ports
-from preflight.group.arrival import gather
-from preflight.group.command import group as command
-from preflight.group.launchers.place import Place
-from preflight.group.records import Accusation, Call, End, Here, Word
-from preflight.group.store import Meeting, Unreadable
+from healthctl.process_supervision.port_allocation import find_free_ports
+from preflight.group.group_command import group as command
+from preflight.group.group_records import Accusation, ArrivalMessage, CoordinatorMessage, EndMessage, NodeReport
+from preflight.group.launchers.rank_placement import RankPlacement
+from preflight.group.member_registration import gather_members
+from preflight.group.rendezvous_store import RendezvousStore, UnreadableRecord
 from preflight.results import Verdict
 
 MakeGroup = Callable[..., Group]
@@ -46,10 +46,10 @@ def after(flag: Path) -> tuple[str, str]:
 
 def test_a_forged_end_is_believed_by_nobody_and_told_to_nobody(make_group: MakeGroup, tmp_path: Path) -> None:
     group = make_group(2, *after(tmp_path / "go"), "--tell", "--socket", str(tmp_path / "none"), HEALTHD_GROUP_KEY=KEY)
-    place = Place(launcher="", rank=1, world=2, node="x", address="127.0.0.1", port=group.port)
-    forger = Meeting(place, DEADLINE_S, key=b"another key of somebody")
+    place = RankPlacement(launcher="", rank=1, world=2, node="x", address="127.0.0.1", port=group.port)
+    forger = RendezvousStore(place, DEADLINE_S, key=b"another key of somebody")
     nobody = Accusation(verdict=Verdict.FAIL, reason="forged")
-    forger.put("call/0", Call(end=End(exit_code=1, accused={0: nobody, 1: nobody})))
+    forger.put("call/0", CoordinatorMessage(end=EndMessage(exit_code=1, accused={0: nobody, 1: nobody})))
     (tmp_path / "go").touch()
     assert [group.code(node) for node in range(2)] == [3, 3]
     assert "somebody else wrote call/0" in group.words(0)
@@ -58,15 +58,15 @@ def test_a_forged_end_is_believed_by_nobody_and_told_to_nobody(make_group: MakeG
 
 
 def test_an_end_of_another_run_is_no_end_of_this(tmp_path: Path) -> None:
-    (port,) = free_ports(1)
-    host = Meeting(
-        Place(launcher="", rank=0, world=2, node="a", address="127.0.0.1", port=port, run="7"), 30, host=True
+    (port,) = find_free_ports(1)
+    host = RendezvousStore(
+        RankPlacement(launcher="", rank=0, world=2, node="a", address="127.0.0.1", port=port, run="7"), 30, host=True
     )
-    host.put("call/0", Call(end=End(exit_code=0)))
-    sealed = host.take("call/0", Call, 5)
+    host.put("call/0", CoordinatorMessage(end=EndMessage(exit_code=0)))
+    sealed = host.take("call/0", CoordinatorMessage, 5)
     assert sealed is not None
-    other = Place(launcher="", rank=1, world=2, node="b", address="127.0.0.1", port=port, run="8")
-    assert Meeting(other, 30).take("call/0", Call, 0.1) is None
+    other = RankPlacement(launcher="", rank=1, world=2, node="b", address="127.0.0.1", port=port, run="8")
+    assert RendezvousStore(other, 30).take("call/0", CoordinatorMessage, 0.1) is None
 
 
 def test_without_a_key_nobody_is_told() -> None:
@@ -113,32 +113,34 @@ def test_a_fault_that_one_node_alone_was_given_marks_the_document(make_group: Ma
 
 
 def test_slow_own_tests_are_waited_for_and_who_cannot_be_read_is_named() -> None:
-    (port,) = free_ports(1)
+    (port,) = find_free_ports(1)
 
-    def client(rank: int, key: bytes = b"") -> Meeting:
-        place = Place(launcher="", rank=rank, world=3, node=f"n{rank}", address="127.0.0.1", port=port)
-        return Meeting(place, 30, host=rank == 0, key=key)
+    def client(rank: int, key: bytes = b"") -> RendezvousStore:
+        place = RankPlacement(launcher="", rank=rank, world=3, node=f"n{rank}", address="127.0.0.1", port=port)
+        return RendezvousStore(place, 30, host=rank == 0, key=key)
 
     host = client(0)
     members = [client(1), client(2, b"another")]
     for rank in (0, 1):
-        members[0].claim(f"here/{rank}", Here(rank=rank, node=f"n{rank}", nonce=str(rank)))
+        members[0].claim(f"here/{rank}", ArrivalMessage(rank=rank, node=f"n{rank}", nonce=str(rank)))
         if rank == 0:
-            members[0].put("word/0", Word(rank=0, node="n0", machine="m"))
-    members[1].claim("here/2", Here(rank=2, node="n2", nonce="2"))
-    late = threading.Timer(1.5, members[0].put, ("word/1", Word(rank=1, node="n1", machine="n")))
+            members[0].put("word/0", NodeReport(rank=0, node="n0", machine="m"))
+    members[1].claim("here/2", ArrivalMessage(rank=2, node="n2", nonce="2"))
+    late = threading.Timer(1.5, members[0].put, ("word/1", NodeReport(rank=1, node="n1", machine="n")))
     late.start()
-    came = gather(host, Place(launcher="", rank=0, world=3, node="n0", address="", port=port), 0.5, 60.0)
+    came = gather_members(
+        host, RankPlacement(launcher="", rank=0, world=3, node="n0", address="", port=port), 0.5, 60.0
+    )
     late.join()
     assert sorted(came.words) == [0, 1]
     assert came.missing == {}
     assert "has another key" in came.odd[2]
-    with pytest.raises(Unreadable):
-        members[1].take("here/1", Here, 5)
+    with pytest.raises(UnreadableRecord):
+        members[1].take("here/1", ArrivalMessage, 5)
 
 
 def test_what_cannot_be_written_changes_no_verdict(tmp_path: Path) -> None:
-    (port,) = free_ports(1)
+    (port,) = find_free_ports(1)
     bad = tmp_path / "bad"
     environ = os.environ | {"RANK": "0", "WORLD_SIZE": "1", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
     fails = """sh -c 'echo "{\\"verdict\\": \\"fail\\", \\"reason\\": \\"wrong\\"}"; exit 1'"""

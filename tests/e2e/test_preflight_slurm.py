@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 from healthd_node import Node, eventually
 
-from healthctl.demo.slurm_cluster import ClusterShape, SlurmCluster, why_not
-from healthctl.supervised.programs import Programs
+from healthctl.demo.slurm_cluster import ClusterShape, SlurmCluster, explain_missing_slurm
+from healthctl.process_supervision.supervised_programs import SupervisedPrograms
 from tests.conftest import skip_or_fail
 
 pytestmark = pytest.mark.slurm
@@ -26,7 +26,7 @@ BIN = Path(sys.executable).parent
 class Gated:
     """A cluster of two nodes whose Prolog is the one we ship."""
 
-    def __init__(self, place: Path, programs: Programs) -> None:
+    def __init__(self, place: Path, programs: SupervisedPrograms) -> None:
         self.log = place / "prolog.log"
         self._conf = place / "prolog.conf"
         wrapper = place / "prolog"
@@ -76,9 +76,9 @@ class Gated:
 
 @pytest.fixture(scope="module")
 def gated() -> Iterator[Gated]:
-    if why := why_not():
+    if why := explain_missing_slurm():
         skip_or_fail(f"no Slurm here: {why}")
-    with tempfile.TemporaryDirectory(prefix="gh-gate-") as name, Programs(Path(name) / "log") as programs:
+    with tempfile.TemporaryDirectory(prefix="gh-gate-") as name, SupervisedPrograms(Path(name) / "log") as programs:
         Path(name).chmod(0o755)
         yield Gated(Path(name), programs)
 

@@ -12,14 +12,14 @@ from pathlib import Path
 import pytest
 from group_processes import Group
 from healthd_node import Node, eventually
-from tiny_centre import TinyCentre
+from stub_controller import TinyCentre
 
-from preflight.telling import TellingError, tell
+from preflight.integrations.healthd_delivery import DeliveryError, deliver_to_healthd
 
 SOMEBODY = 65534
 ASK_AS = """
 import os, sys
-from preflight.telling import TellingError, tell
+from preflight.integrations.healthd_delivery import TellingError, tell
 os.setgid({uid}); os.setuid({uid})
 try:
     print(tell(sys.stdin.buffer.read(), {path!r}))
@@ -51,10 +51,10 @@ def document(verdict: str, level: str = "gate", **more: object) -> bytes:
 
 
 def test_a_failure_is_a_finding_at_the_centre_until_a_pass_disproves_it(node: Node, centre: TinyCentre) -> None:
-    assert tell(document("inconclusive"), str(node.socket)).startswith("healthd has written it down")
+    assert deliver_to_healthd(document("inconclusive"), str(node.socket)).startswith("healthd has written it down")
     assert "preflight/failed" not in node.findings()
 
-    tell(document("fail", started_at=1.0), str(node.socket))
+    deliver_to_healthd(document("fail", started_at=1.0), str(node.socket))
     finding = node.findings()["preflight/failed"]  # durable before the answer came
     assert "wrong bits" in finding["summary"]
     assert node.verdict()["fit"] is False
@@ -66,15 +66,15 @@ def test_a_failure_is_a_finding_at_the_centre_until_a_pass_disproves_it(node: No
     node.start()
     assert "preflight/failed" in node.findings()
 
-    tell(document("pass", started_at=1.0), str(node.socket))
+    deliver_to_healthd(document("pass", started_at=1.0), str(node.socket))
     assert "preflight/failed" in node.findings()  # that pass began before the failure
-    tell(document("pass", started_at=4e9), str(node.socket))
+    deliver_to_healthd(document("pass", started_at=4e9), str(node.socket))
     assert "preflight/failed" not in node.findings()
     eventually(lambda: not centre.changes[finding["id"]].active, "the centre to hear of the pass")
 
 
 def test_what_was_injected_says_so(node: Node) -> None:
-    tell(document("fail", injected=["matmul_repeat:nan"]), str(node.socket))
+    deliver_to_healthd(document("fail", injected=["matmul_repeat:nan"]), str(node.socket))
     assert node.findings()["preflight/failed"]["injected"] is True
 
 
@@ -104,5 +104,5 @@ def test_only_root_is_believed(node: Node) -> None:
 
 
 def test_without_a_daemon_the_teller_is_told(tmp_path: Path) -> None:
-    with pytest.raises(TellingError, match="no healthd to tell"):
-        tell(document("fail"), str(tmp_path / "none"))
+    with pytest.raises(DeliveryError, match="no healthd to tell"):
+        deliver_to_healthd(document("fail"), str(tmp_path / "none"))

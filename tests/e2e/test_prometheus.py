@@ -15,14 +15,14 @@ from typing import Any
 
 import pytest
 import yaml
+from controller_process import Centre
 from healthd_node import Node, eventually
-from pretended_job import Job
 from prometheus_stack import ROOT, Alertmanager, Prometheus, Receiver, free_port
-from real_centre import Centre
+from simulated_job import Job
 
-from healthd.sources import SOURCES
+from healthd.source_monitoring.source_registry import SOURCES
 from tests.nodes.machines import dgx
-from vocabulary.xid import format_xid
+from vocabulary.driver_log.xid import format_xid
 
 CLUSTER = "test"
 WITHIN_S = 200  # about half a minute; the machine may be busy

@@ -13,14 +13,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from controller_process import Centre
 from msgspec.structs import replace
-from real_centre import Centre
 
 from tests.unit.remediator.act.webhooks.peer import Peer, until
 from vocabulary.finding import Finding, Severity, finding_id
 from vocabulary.health import Health
 from vocabulary.identity import Component, ComponentKind
-from vocabulary.wire import FindingChange, Report, encode
+from vocabulary.messages.wire import FindingChange, Report, encode_message
 
 GPU = Component(ComponentKind.GPU, "GPU-1", "0000:3b:00.0", 0)
 KEY = bytes(range(32))
@@ -87,7 +87,7 @@ def report(centre: Centre, seq: int, finding: Finding) -> None:
         active=(finding,) if finding.active else (),
         ranks=(),
     )
-    centre.call("POST", "/v1/nodes/n1/report", "n1", data=encode(body)).raise_for_status()
+    centre.call("POST", "/v1/nodes/n1/report", "n1", data=encode_message(body)).raise_for_status()
 
 
 def alerts(peer: Peer) -> list[dict[str, Any]]:

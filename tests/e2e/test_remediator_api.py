@@ -11,14 +11,14 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from controller_process import Centre
 from healthd_node import eventually
-from real_centre import Centre
 
 from vocabulary.finding import Finding, Severity, finding_id
 from vocabulary.health import Health
 from vocabulary.identity import Component, ComponentKind
+from vocabulary.messages.wire import REPORT_BYTES_MAX, FindingChange, RankStatus, Report, encode_message
 from vocabulary.order import OrderState, OrderUpdate
-from vocabulary.wire import REPORT_BYTES_MAX, FindingChange, RankStatus, Report, encode
 
 GPU = Component(ComponentKind.GPU, "GPU-1", "0000:3b:00.0", 0)
 
@@ -35,7 +35,7 @@ def centre(tmp_path: Path) -> Iterator[Centre]:
 def report(node: str = "n1", seq: int = 1, findings: tuple[Finding, ...] = (), jobs: tuple[str, ...] = ()) -> bytes:
     ranks = tuple(RankStatus(job, 0, 0, 1, 1, 5, "step", time.time()) for job in jobs)
     changes = tuple(FindingChange(n + 1, finding) for n, finding in enumerate(findings))
-    return encode(
+    return encode_message(
         Report(
             version=1,
             node=node,
@@ -120,7 +120,7 @@ def test_an_acknowledged_finding_survives_kill_9_and_is_acted_on_once(centre: Ce
     assert centre.call("POST", "/v1/nodes/n1/report", "n1", data=body).json() == {"acked_seq": 1, "epoch": 2}
     assert len(centre.call("GET", "/v1/incidents", "ann").json()["incidents"]) == 1
     update = OrderUpdate(id=orders[0]["id"], state=OrderState.SUCCEEDED, at=time.time(), detail="saved")
-    assert centre.call("POST", f"/v1/nodes/n1/orders/{update.id}", "n1", data=encode(update)).status_code == 204
+    assert centre.call("POST", f"/v1/nodes/n1/orders/{update.id}", "n1", data=encode_message(update)).status_code == 204
     assert update.id not in [o["id"] for o in centre.call("GET", "/v1/nodes/n1/orders", "n1").json()["orders"]]
 
 

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from healthd_node import eventually
 
-from healthctl.demo.slurm_cluster import ClusterShape, SlurmCluster, why_not
-from healthctl.supervised.programs import Programs
+from healthctl.demo.slurm_cluster import ClusterShape, SlurmCluster, explain_missing_slurm
+from healthctl.process_supervision.supervised_programs import SupervisedPrograms
 from tests.conftest import skip_or_fail
 
 pytestmark = pytest.mark.slurm
@@ -24,7 +24,7 @@ ENDS = {"O": 0, "C": 2, "U": 3}
 class Checked:
     """A cluster of three nodes of which each has a verdict in a file, where the health check asks."""
 
-    def __init__(self, place: Path, programs: Programs) -> None:
+    def __init__(self, place: Path, programs: SupervisedPrograms) -> None:
         self._place = place
         self.log = place / "log-of-checks"
         asks = '"$SLURMD_NODENAME${SLURM_JOB_ID:+-epilog}"'
@@ -78,9 +78,9 @@ class Checked:
 
 @pytest.fixture(scope="module")
 def checked() -> Iterator[Checked]:
-    if why := why_not():
+    if why := explain_missing_slurm():
         skip_or_fail(f"no Slurm here: {why}")
-    with tempfile.TemporaryDirectory(prefix="gh-check-") as name, Programs(Path(name) / "log") as programs:
+    with tempfile.TemporaryDirectory(prefix="gh-check-") as name, SupervisedPrograms(Path(name) / "log") as programs:
         Path(name).chmod(0o755)
         yield Checked(Path(name), programs)
 

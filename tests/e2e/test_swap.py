@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 from trainer_job import DEADLINE_S, TrainingJob
 
-from healthd.trainer.beacon import read_all
-from healthd.trainer.exits import Exit
-from healthd.trainer.pages import BeaconView, prepare_directory
+from healthd.trainer.beacons.beacon import read_all_pages
+from healthd.trainer.beacons.page_reader import BeaconView, prepare_directory
+from healthd.trainer.exit_codes import ExitCode
 
 pytestmark = [pytest.mark.torch, pytest.mark.timeout(300)]
 STEPS, STRIKE = 30, 8
@@ -33,7 +33,7 @@ class SwapJob(TrainingJob):
 
     def views(self, attempt: int = 1) -> list[BeaconView]:
         """The living ranks' pages of an attempt, by rank."""
-        pages = [view for node in self.nodes for view in read_all(str(self.place / "beacons" / node))[0]]
+        pages = [view for node in self.nodes for view in read_all_pages(str(self.place / "beacons" / node))[0]]
         alive = [view for view in pages if view.identity.attempt == attempt and view.alive]
         return sorted(alive, key=lambda view: view.identity.rank)
 
@@ -182,7 +182,7 @@ def test_told_to_stop_the_ranks_save_at_one_step_and_leave_in_good_order(
     job.ranks(world=2, step=STRIKE)
     job.terminate()
     assert job.finish() == 128 + signal.SIGTERM, job.log()
-    assert job.codes(1) == [Exit.RELAUNCH, Exit.RELAUNCH], job.log()
+    assert job.codes(1) == [ExitCode.RELAUNCH, ExitCode.RELAUNCH], job.log()
     assert not job.events("rank_lost"), job.log()
     stopped = max(job.steps())
     job.start("--nodes=2", "--spares=1", "--swap", steps=STEPS, every=1000)

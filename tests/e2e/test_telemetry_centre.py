@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from controller_process import Centre
 from healthd_node import Node, eventually
-from real_centre import Centre
 
 MakeNode = Callable[..., Node]
 USUAL_S = 1200.0  # so rarely that only the wish can be what makes the node tell

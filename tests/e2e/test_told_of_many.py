@@ -10,16 +10,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from real_centre import Centre
+from controller_process import Centre
 
 from remediator.model.credentials import Role
 from remediator.store.journal import Journal
-from remediator.store.tokens import Tokens
+from remediator.store.token_store import Tokens
 from tests.unit.remediator.act.webhooks.peer import Peer, until
 from vocabulary.finding import Finding, Severity, finding_id
 from vocabulary.health import Health
 from vocabulary.identity import Component, ComponentKind
-from vocabulary.wire import FindingChange, RankStatus, Report, Versions, encode
+from vocabulary.messages.wire import FindingChange, RankStatus, Report, Versions, encode_message
 
 NODES = 40
 GPU = Component(ComponentKind.GPU, "GPU-1", "0000:3b:00.0", 0)
@@ -60,7 +60,7 @@ class Fleet:
             ranks=(rank,) if job else (),
             versions=Versions(driver=driver),
         )
-        self.centre.call("POST", f"/v1/nodes/{node}/report", node, data=encode(message)).raise_for_status()
+        self.centre.call("POST", f"/v1/nodes/{node}/report", node, data=encode_message(message)).raise_for_status()
 
     def open_incidents(self) -> list[dict[str, Any]]:
         listed = self.centre.call("GET", "/v1/incidents", "ann").json()["incidents"]

@@ -18,10 +18,10 @@ import pytest
 
 from healthctl.demo.slurm_cluster import SlurmCluster
 from healthctl.demo.training import COMMAND
-from healthd.launcher.plan import REQUEUE_EXIT
-from healthd.trainer.beacon import MailboxOrder, post_order, read_all
-from healthd.trainer.pages import prepare_directory
-from healthd.trainer.rendezvous import MEMBER
+from healthd.launcher.decisions.relaunch_policy import REQUEUE_EXIT
+from healthd.trainer.beacons.beacon import MailboxOrder, post_order, read_all_pages
+from healthd.trainer.beacons.page_reader import prepare_directory
+from healthd.trainer.rendezvous_client import MEMBER
 
 pytestmark = pytest.mark.slurm
 DEADLINE_S = 90.0
@@ -165,7 +165,7 @@ def test_a_killed_and_a_frozen_rank_are_replaced_within_one_step(submit: Submit,
     job.until(lambda: len(job.all("swapped")) == 1, "the first spare to train")
     frozen, node = _task(job, 2), job.all("rank_replaced")[0]["after"]
     os.kill(frozen, signal.SIGSTOP)
-    [page] = [view for view in read_all(str(tmp_path / "beacons"))[0] if view.identity.rank == 0 and view.alive]
+    [page] = [view for view in read_all_pages(str(tmp_path / "beacons"))[0] if view.identity.rank == 0 and view.alive]
     post_order(page.path, MailboxOrder("o1", "abort", "a test", (node,), time.time() + 600))
     job.until(lambda: len(job.all("swapped")) == 2, "the second spare to train")
     job.until(lambda: not Path(f"/proc/{frozen}").exists(), "the frozen task to be ended")

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 from trainer_job import STEPS, TrainingJob
 
-from healthd.trainer.beacon import post_order
-from healthd.trainer.page import Outcome
-from healthd.trainer.pages import BeaconView
+from healthd.trainer.beacons.beacon import post_order
+from healthd.trainer.beacons.beacon_page import OrderOutcome
+from healthd.trainer.beacons.page_reader import BeaconView
 
 pytestmark = pytest.mark.torch
 Reference = Callable[[int], dict[int, str]]
@@ -60,7 +60,7 @@ def test_graceful_no_step_is_lost_and_the_spare_takes_over(make_job: MakeJob, un
     assert [event["nodes"] for event in job.events("attempt_started")] == [["n0", "n1", "n2"], ["n0", "n2", "n3"]]
     assert job.codes(1) == [91, 90, 91]
     answers = [view.acknowledgement for view in job.views(attempt=1)]
-    assert {answer.outcome for answer in answers if answer} == {Outcome.LEFT}
+    assert {answer.outcome for answer in answers if answer} == {OrderOutcome.LEFT}
     assert len({(answer.agreed_step, answer.checkpoint) for answer in answers if answer}) == 1
     assert job.steps() == list(range(STEPS))  # none lost, none trained twice
     assert job.losses() == undisturbed(3)
@@ -78,7 +78,7 @@ def test_abort_frees_the_ranks_that_wait_for_a_frozen_one(make_job: MakeJob, und
     assert [event["nodes"] for event in job.events("attempt_started")] == [["n0", "n1"], ["n0", "n2"]]
     answer = job.views(attempt=1)[0].acknowledgement
     assert answer is not None
-    assert answer.outcome is Outcome.ABORTED
+    assert answer.outcome is OrderOutcome.ABORTED
     assert job.losses() == undisturbed(2)
 
 
@@ -96,7 +96,7 @@ def test_a_rank_that_waits_for_a_frozen_one_hears_sigterm(make_job: MakeJob, mon
 
     answer = job.views()[0].acknowledgement
     assert answer is not None
-    assert (answer.order, answer.outcome, answer.exit_code) == ("sigterm", Outcome.ABORTED, 92)
+    assert (answer.order, answer.outcome, answer.exit_code) == ("sigterm", OrderOutcome.ABORTED, 92)
 
 
 def test_a_rank_killed_during_the_agreement(make_job: MakeJob, undisturbed: Reference) -> None:
@@ -110,7 +110,7 @@ def test_a_rank_killed_during_the_agreement(make_job: MakeJob, undisturbed: Refe
 
     answer = job.views(attempt=1)[0].acknowledgement
     assert answer is not None
-    assert (answer.outcome, answer.agreed_step) == (Outcome.SEEN, -1)
+    assert (answer.outcome, answer.agreed_step) == (OrderOutcome.SEEN, -1)
     assert job.codes(1)[1] == -9
     assert job.losses() == undisturbed(2)
 
@@ -151,7 +151,7 @@ def test_a_cancelled_order_changes_nothing(make_job: MakeJob, undisturbed: Refer
     assert len(job.events("attempt_started")) == 1
     answer = job.views()[0].acknowledgement
     assert answer is not None
-    assert answer.outcome is Outcome.CANCELLED
+    assert answer.outcome is OrderOutcome.CANCELLED
     assert job.losses() == undisturbed(2)
 
 

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 import requests
 
-from healthctl.supervised.supervisor import descendants
+from healthctl.process_supervision.supervisor import list_descendants
 from tests.e2e.healthd_node import eventually, fake_nvml
 
 HEALTHCTL = [sys.executable, "-m", "healthctl"]
@@ -91,7 +91,7 @@ def test_a_machine_comes_up_as_a_cluster_of_one_and_goes_on_where_it_ended(
 
     assert first.ask("mode", "recommend", "to see", "--yes").returncode == 0
 
-    below, token = descendants(first.process.pid), token_file.read_text()
+    below, token = list_descendants(first.process.pid), token_file.read_text()
     assert len(below) >= 3, "a supervisor and its two programs"
     assert token_file.stat().st_mode & 0o077 == 0
     assert first.end() == 0, first.said.read_text()

@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from controller_process import Centre
 from healthd_node import Node, eventually
-from pretended_job import SLOW, Job
-from real_centre import Centre
+from simulated_job import SLOW, Job
 
 WITHIN_S = 200  # two passes take half a minute; the machine may be busy
 PASS = 'import json; print(json.dumps({"verdict": "pass", "complete": True}))'

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 from healthd_node import Node, eventually
 
-from healthd.trainer.beacon import Beacon, Place
-from healthd.trainer.ring import LOSS, Measured, Section
+from healthd.trainer.beacons.beacon import Beacon, RankPlacement
+from healthd.trainer.beacons.step_ring import LOSS, EntryMeasurements, StepSection
 
 SOON = {
     "stall_floor_s": 2,
@@ -29,20 +29,20 @@ class Job(threading.Thread):
 
     def __init__(self, directory: Path, node: str) -> None:
         super().__init__(daemon=True)
-        self.beacons = [Beacon.create(str(directory), Place("train", 0, r, 2, r, node)) for r in range(2)]
+        self.beacons = [Beacon.create(str(directory), RankPlacement("train", 0, r, 2, r, node)) for r in range(2)]
         self.loss, self.hang, self.end = 2.0, False, False
 
     def run(self) -> None:
         number = 0
         while not self.end:
-            for beacon, section in zip(self.beacons, (Section.COMMUNICATION, Section.DATA), strict=True):
+            for beacon, section in zip(self.beacons, (StepSection.COMMUNICATION, StepSection.DATA), strict=True):
                 beacon.begin_step(number)
                 beacon.section(section)
             time.sleep(0.02)
             while self.hang and not self.end:
                 time.sleep(0.02)
             for beacon in self.beacons:
-                beacon.end_measured_step(Measured(LOSS, loss=self.loss))
+                beacon.end_measured_step(EntryMeasurements(LOSS, loss=self.loss))
             number += 1
 
     def close(self) -> None:

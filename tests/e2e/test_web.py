@@ -8,10 +8,10 @@ from collections.abc import Iterator
 
 import pytest
 from browser import MISSING, Browser
-from real_centre import Centre
-from web_centre import EVIL, serving, tell, window
+from controller_process import Centre
+from web_controller import EVIL, serving, tell, window
 
-from vocabulary.wire import RankStatus
+from vocabulary.messages.wire import RankStatus
 
 pytestmark = pytest.mark.skipif(bool(MISSING), reason=f"not installed: {', '.join(MISSING)}")
 

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 from browser import MISSING, Browser
-from real_centre import Centre
-from web_centre import EVIL, serving, tell, window
+from controller_process import Centre
+from web_controller import EVIL, serving, tell, window
 
-from vocabulary.wire import RankStatus, StepWindow
+from vocabulary.messages.wire import RankStatus, StepWindow
 
 pytestmark = pytest.mark.skipif(bool(MISSING), reason=f"not installed: {', '.join(MISSING)}")
 

@@ -12,8 +12,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from healthctl.demo.training import COMMAND
-from healthd.trainer.beacon import MailboxOrder, post_order, read_all
-from healthd.trainer.pages import BeaconView, prepare_directory
+from healthd.trainer.beacons.beacon import MailboxOrder, post_order, read_all_pages
+from healthd.trainer.beacons.page_reader import BeaconView, prepare_directory
 
 DEADLINE_S = 90.0
 STEPS = 24
@@ -82,7 +82,8 @@ class TrainingJob:
     def views(self, attempt: int = 1) -> list[BeaconView]:
         """All pages of an attempt, by rank."""
         return sorted(
-            (v for v in read_all(str(self.beacons))[0] if v.identity.attempt == attempt), key=lambda v: v.identity.rank
+            (v for v in read_all_pages(str(self.beacons))[0] if v.identity.attempt == attempt),
+            key=lambda v: v.identity.rank,
         )
 
     def until(self, what: Callable[[], list[BeaconView]], why: str) -> list[BeaconView]:

@@ -67,7 +67,7 @@ def _fuzz(name: str, cases: int, seed: int) -> Outcome:
 
 
 def _guided(name: str, *options: str) -> subprocess.CompletedProcess[bytes]:
-    command = [sys.executable, "-m", "tests.fuzz.guided", name, *options]
+    command = [sys.executable, "-m", "tests.fuzz.libfuzzer_run", name, *options]
     with tempfile.TemporaryDirectory(prefix="fuzz-", dir=_MEMORY if _MEMORY.is_dir() else None) as place:
         environment = {**os.environ, "TMPDIR": place}  # libFuzzer ends without a word to Python
         return subprocess.run(command, cwd=ROOT, capture_output=True, check=False, env=environment)

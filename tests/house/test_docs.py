@@ -10,7 +10,7 @@ from pathlib import Path
 import markdown
 import pytest
 
-from tools.pages import listing, place_of, rewritten, unescaped
+from tools.pages import place_of, render_folder_listing, rewrite_links, unescape_table_pipes
 
 ROOT = Path(__file__).parents[2]
 
@@ -43,19 +43,21 @@ def test_the_site_builds_without_a_warning(tmp_path: Path) -> None:
     ],
 )
 def test_a_link_of_the_repository_is_a_link_of_the_site(source: str, page: str, link: str, becomes: str) -> None:
-    assert rewritten(f"see [it]({link}).", source, page, ROOT) == f"see [it]({becomes})."
+    assert rewrite_links(f"see [it]({link}).", source, page, ROOT) == f"see [it]({becomes})."
 
 
 def test_a_folder_is_a_page_that_lists_its_documents(tmp_path: Path) -> None:
     (tmp_path / "b.md").write_text("no heading\n")
     (tmp_path / "a.md").write_text("# What A is\n\ntext\n")
-    assert "- [What A is](a.md)\n- [b](b.md)" in listing(tmp_path)
+    assert "- [What A is](a.md)\n- [b](b.md)" in render_folder_listing(tmp_path)
     assert place_of("docs/decisions", ROOT) == "decisions/index.md"
 
 
 def test_a_pipe_in_code_in_a_table_is_shown_as_one() -> None:
     table = "| a | b |\n|---|---|\n| `x\\|y` and ``p`\\|q`` | c \\| d |\n\nelsewhere `x\\|y`\n"
-    assert unescaped(table) == "| a | b |\n|---|---|\n| `x|y` and ``p`|q`` | c \\| d |\n\nelsewhere `x\\|y`\n"
-    html = markdown.markdown(unescaped(table), extensions=["tables"])
+    assert (
+        unescape_table_pipes(table) == "| a | b |\n|---|---|\n| `x|y` and ``p`|q`` | c \\| d |\n\nelsewhere `x\\|y`\n"
+    )
+    html = markdown.markdown(unescape_table_pipes(table), extensions=["tables"])
     assert "<td><code>x|y</code> and <code>p`|q</code></td>" in html
     assert "<td>c | d</td>" in html

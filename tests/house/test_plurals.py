@@ -1,4 +1,4 @@
-"""A sentence with a count reads well for one as well: `counted` (vocabulary.counts) writes number and noun."""
+"""A sentence with a count reads well for one as well: `counted` (vocabulary.text.plurals) writes number and noun."""
 
 from __future__ import annotations
 
@@ -58,4 +58,4 @@ def test_no_count_stands_before_a_plural_that_may_be_wrong() -> None:
         if not (name := path.relative_to(ROOT).as_posix()).startswith(EXEMPT)
         for each in bare_plurals(path.read_text())
     ]
-    assert not wrong, "write counted(len(…), 'noun') from vocabulary.counts:\n" + "\n".join(wrong)
+    assert not wrong, "write counted(len(…), 'noun') from vocabulary.text.plurals:\n" + "\n".join(wrong)

@@ -13,13 +13,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from healthctl.known_kinds import known_kinds
-from remediator.api.routes import ENDPOINTS
-from remediator.playbook.load import SHIPPED, load_policy
+from healthctl.finding_kinds import known_kinds
+from remediator.api.route_table import ENDPOINTS
+from remediator.playbook.playbook_loader import SHIPPED, load_policy
 from tools.reference import commands, configuration, findings
-from tools.reference.markdown import code, prose, table
+from tools.reference.markdown import render_code, render_prose, render_table
 from tools.reference.table import PAGES
-from vocabulary.catalogue_file import load_catalogue
+from vocabulary.fault_catalogue.catalogue_file import load_catalogue
 
 FOLDER = Path(__file__).parents[2] / "docs" / "reference"
 
@@ -36,7 +36,7 @@ def test_a_page_is_what_the_code_says(name: str) -> None:
 def test_every_key_of_a_configuration_says_what_it_means(root: type[msgspec.Struct]) -> None:
     silent = [
         f"{path}.{key.name}".lstrip(".")
-        for path, struct, keys in configuration.sections(root)
+        for path, struct, keys in configuration.iterate_sections(root)
         for key in keys
         if not key.meaning
     ]
@@ -69,7 +69,7 @@ class _Sample(msgspec.Struct, frozen=True):
 
 
 def test_meanings_stand_where_people_write_them() -> None:
-    assert configuration.meanings(_Sample) == {
+    assert configuration.read_field_meanings(_Sample) == {
         "line": "on its line",
         "above": "above it",
         "told": "in the docstring",
@@ -79,7 +79,9 @@ def test_meanings_stand_where_people_write_them() -> None:
 
 
 def test_sections_are_found_however_they_are_held() -> None:
-    found = {path: [(k.name, k.kind, k.default) for k in keys] for path, _, keys in configuration.sections(_Sample)}
+    found = {
+        path: [(k.name, k.kind, k.default) for k in keys] for path, _, keys in configuration.iterate_sections(_Sample)
+    }
     assert list(found) == ["", "inner", "many.NAME"]
     assert ("deep", "whole number", "`1`") in found["inner"]
     assert ("bounded", "number > 0", "`0.5`") in found[""]
@@ -88,9 +90,9 @@ def test_sections_are_found_however_they_are_held() -> None:
 
 
 def test_no_command_is_left_out_and_none_lacks_words() -> None:
-    text = commands.page()
+    text = commands.render_commands_page()
     for name, program in commands.PROGRAMS:
-        for path, command, _ in commands.walk(name, program):
+        for path, command, _ in commands.walk_commands(name, program):
             assert command.help, f"'{path}' has no help"
             if not path.startswith("healthctl preflight "):
                 assert f"{path}" in text
@@ -107,7 +109,7 @@ def test_an_option_stands_with_its_meaning() -> None:
           stands
         """
 
-    lines = commands.described(sample, click.Context(sample, info_name="sample"))
+    lines = commands.describe_command(sample, click.Context(sample, info_name="sample"))
     assert r"| `--when TIME\|never` | a \| b \<c> |" in lines
     assert lines[2:6] == ["```text", "as it", "  stands", "```"]
 
@@ -120,7 +122,7 @@ def test_every_call_of_the_api_is_there() -> None:
 
 def test_every_kind_that_can_be_reported_is_there_with_an_answer() -> None:
     policy = load_policy([SHIPPED])
-    documented = {kind.name for kind in findings.kinds()}
+    documented = {kind.name for kind in findings.list_finding_kinds()}
     checks = {name.partition("/")[0] for name in documented}
     for kind in known_kinds(load_catalogue()):
         check = kind.partition("/")[0]
@@ -135,16 +137,16 @@ def test_every_kind_that_can_be_reported_is_there_with_an_answer() -> None:
 
 @given(st.text())
 def test_a_cell_never_breaks_a_table_or_becomes_a_link(text: str) -> None:
-    assert len(table(["one"], [[prose(text)]])) == 4  # head, rule, one row, an empty line
-    row = table(["one"], [[prose(text)]])[2]
+    assert len(render_table(["one"], [[render_prose(text)]])) == 4  # head, rule, one row, an empty line
+    row = render_table(["one"], [[render_prose(text)]])[2]
     assert len(re.findall(r"(?<!\\)(?:\\\\)*\|", row)) == 2, "a backslash before a pipe of the text must not free it"
-    outside = re.sub(r"``?[^`]+``?", "", prose(text))
+    outside = re.sub(r"``?[^`]+``?", "", render_prose(text))
     assert re.search(r"(?<!\\)(\\\\)*[<\[]", outside) is None
 
 
 @given(st.text(min_size=1))
 def test_code_stays_code(text: str) -> None:
-    shown = code(text)
+    shown = render_code(text)
     assert "\n" not in shown
     assert not text.split() or shown.startswith("`")
 

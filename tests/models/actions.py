@@ -1,6 +1,6 @@
 """From a fault to a node that is back, every order of events: a leader, its successor, a scheduler, nodes, a person.
 
-Everything that is decided is decided by the pipeline (`centre`); the scheduler answers by the rules of `remediator.act.scheduler`,
+Everything that is decided is decided by the pipeline (`centre`); the scheduler answers by the rules of `remediator.schedulers.scheduler_protocol`,
 orders are handed out by `Snapshot.orders_for`, commits are let through by the store's fence. What is the model's own: the words between
 them, the nodes' side, when the performer begins what (`Performer.look`), and that a term begins no effect after one of a later
 term has begun, which `leading` proves of the lease.
@@ -10,11 +10,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from remediator.act.scheduler import before_cordon, before_resume
-from remediator.decide.withheld import withheld
-from remediator.engine import Snapshot
-from remediator.model.hold import NodeHold, Outcome, Owner, Result
-from remediator.model.inputs import (
+from remediator.decisions.mode_stop import is_action_withheld
+from remediator.engine.decision_engine import StateSnapshot
+from remediator.model.journal_records import Action
+from remediator.model.pipeline_inputs import (
     ActionEnded,
     AnyInput,
     FindingsReported,
@@ -23,10 +22,10 @@ from remediator.model.inputs import (
     PolicyChanged,
     Tick,
 )
-from remediator.model.plan import Mode
-from remediator.model.records import Action
-from remediator.model.rules import NodeState
-from tests.models.centre import START, Centre, Rows, fault_of
+from remediator.model.plan_steps import Mode
+from remediator.model.rule_conditions import NodeState
+from remediator.model.scheduler_hold import ActionOutcome, ActionResult, HoldOwner, NodeHold
+from remediator.schedulers.scheduler_protocol import check_cordon, check_resume
 from tests.models.cluster_world import (
     A_WHILE_S,
     CORDON,
@@ -42,9 +41,10 @@ from tests.models.cluster_world import (
     with_replica,
     without,
 )
+from tests.models.controller_model import START, Centre, Rows, fault_of
 from tests.models.exploration import Step
-from tests.models.leading import lets_write
-from tests.models.people import WORDS, at_rest, said, words_ahead
+from tests.models.leadership import lets_write
+from tests.models.operator_model import WORDS, at_rest, said, words_ahead
 from vocabulary.order import Order, OrderState, OrderUpdate
 
 
@@ -62,7 +62,7 @@ class Cluster:
         first = self.centre.first(self.nodes)
         idle = (Replica(),) * (self.bounds.replicas - 1)
         faulty = tuple(n < self.bounds.faulty for n in range(self.bounds.nodes))
-        in_service = (Owner.NOBODY.value,) * self.bounds.nodes
+        in_service = (HoldOwner.NOBODY.value,) * self.bounds.nodes
         return World((Replica(1, first), *idle), self.centre.rows_of(first), in_service, faulty)
 
     def canonical(self, world: World) -> World:
@@ -175,7 +175,7 @@ class Cluster:
             if call.epoch == replica.epoch and call.result:
                 over = world._replace(calls=without(world.calls, call))
                 item = ActionEnded(
-                    at=now + A_WHILE_S, action=call.action, outcome=Outcome(Result(call.result), "asked")
+                    at=now + A_WHILE_S, action=call.action, outcome=ActionOutcome(ActionResult(call.result), "asked")
                 )
                 text = f"replica {number} hears that {call.verb} of {call.node} ended: {call.result}"
                 yield from self._decides(over, number, item, text, always=True)
@@ -184,7 +184,7 @@ class Cluster:
         late = self.bounds.prompt
         busy = {call.node for call in world.calls if call.epoch == replica.epoch or (late and not call.result)}
         for action in known.actions.values():
-            waits = action.state.final or withheld(known.standing, action)
+            waits = action.state.final or is_action_withheld(known.standing, action)
             if action.order is None and not waits and action.not_before <= now and action.node not in busy:
                 call = Call(action.id, action.node, action.verb, replica.epoch)
                 begun = world._replace(begun=replica.epoch, calls=(*world.calls, call))
@@ -201,7 +201,7 @@ class Cluster:
     def orders(self, known: Rows, node: str, now: float, _replica: Replica) -> tuple[Order, ...]:
         """What the API hands out to a node."""
         ordered = [a for a in known.actions.values() if a.order is not None and a.node == node and not a.state.final]
-        snapshot = Snapshot({}, {}, {}, {}, {}, {node: ordered}, standing=dict(known.standing))
+        snapshot = StateSnapshot({}, {}, {}, {}, {}, {node: ordered}, standing=dict(known.standing))
         return snapshot.orders_for(node, now)
 
     def _obeys(self, world: World, number: int, order: Order, action: Action) -> Iterator[Step[World]]:
@@ -242,14 +242,14 @@ class Cluster:
             return
         at = self.nodes.index(call.node)
         early = self.before(call.verb, hold_of(call.node, world.holds[at]))
-        result = early.result.value if early is not None else Result.DONE.value
+        result = early.result.value if early is not None else ActionResult.DONE.value
         owner, wrong = world.holds[at], ""
         done = world
         if early is None:
-            after = Owner.US.value if call.verb == CORDON else Owner.NOBODY.value
+            after = HoldOwner.US.value if call.verb == CORDON else HoldOwner.NOBODY.value
             calls = tuple(each._replace(overtaken=each.overtaken or self.overtakes(each, call)) for each in world.calls)
             done = world._replace(holds=(*world.holds[:at], after, *world.holds[at + 1 :]), calls=calls)
-            wrong = "what a person holds is changed" if owner == Owner.OPERATOR.value else ""
+            wrong = "what a person holds is changed" if owner == HoldOwner.OPERATOR.value else ""
             wrong = wrong or (f"{call.verb} of {call.node} comes after what was begun later" if call.overtaken else "")
         heard = any(each.epoch == call.epoch for each in world.replicas)
         text = f"the scheduler is asked for {call.verb} of {call.node} (epoch {call.epoch}): {result}"
@@ -260,7 +260,7 @@ class Cluster:
                 answered(world, call, "", heard=False),
             )
         elif world.failures < self.bounds.failures:
-            failed = Result.FAILED.value
+            failed = ActionResult.FAILED.value
             for so_far, how in ((done, "done, but no answer comes"), (world, "not done, and no answer comes")):
                 lost = answered(so_far, call, failed, heard=True)._replace(failures=world.failures + 1)
                 yield Step(
@@ -271,9 +271,9 @@ class Cluster:
         """Whether the earlier one must not be done any more when the later one is: it would undo it."""
         return opposite(earlier, later)
 
-    def before(self, verb: str, hold: NodeHold) -> Outcome | None:
+    def before(self, verb: str, hold: NodeHold) -> ActionOutcome | None:
         """What a scheduler's backend asks itself right before it changes a node."""
-        return before_cordon(hold) if verb == CORDON else before_resume(hold)
+        return check_cordon(hold) if verb == CORDON else check_resume(hold)
 
     def _fails(self, world: World) -> Iterator[Step[World]]:
         for number, replica in enumerate(world.replicas):
@@ -290,7 +290,7 @@ class Cluster:
                     told = self._decides(spoken, number, item, f"a person says {word} to replica {number}", always=True)
                     yield from (step._replace(world=True) for step in told)
             return
-        owner = Owner.OPERATOR.value if word == "drain" else Owner.NOBODY.value
+        owner = HoldOwner.OPERATOR.value if word == "drain" else HoldOwner.NOBODY.value
         if world.holds[0] != owner:
             text = f"a person {'drains' if word == 'drain' else 'resumes'} {self.nodes[0]} in the scheduler"
             yield Step(text, spoken._replace(holds=(owner, *world.holds[1:])), world=True)
@@ -309,7 +309,7 @@ class Cluster:
         if errors := [incident.outcome for incident in rows.incidents.values() if "internal error" in incident.outcome]:
             return errors[0]
         held = [node.node for node in rows.nodes.values() if node.held]
-        ours = [node for node, owner in zip(self.nodes, world.holds, strict=True) if owner == Owner.US.value]
+        ours = [node for node, owner in zip(self.nodes, world.holds, strict=True) if owner == HoldOwner.US.value]
         for out, where in ((held, "are written down as held"), (ours, "are held in the scheduler")):
             if len(out) > 1:
                 return f"{' and '.join(sorted(out))} {where}, and the budget is one node"

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from healthd.trainer.agreement import _OPEN, WORD_SECONDS, Agreement, Dropped, _Vote
-from healthd.trainer.page import MailboxOrder, Outcome
+from healthd.trainer.agreement import _OPEN, WORD_SECONDS, Agreement, DroppedOrder, _Vote
+from healthd.trainer.beacons.beacon_page import MailboxOrder, OrderOutcome
 from tests.models.agreement import Bounds, Held, Job
 from tests.models.suspended_call import READY, Known, Rank, Ruled, Word
 
@@ -27,17 +27,17 @@ class _NamesItsOwnStep(Agreement):
 
 class _WithdrawsInSilence(Agreement):
     def _learn(
-        self, vote: _Vote, number: int, now: float, agreed: list[tuple[MailboxOrder, int]], dropped: list[Dropped]
+        self, vote: _Vote, number: int, now: float, agreed: list[tuple[MailboxOrder, int]], dropped: list[DroppedOrder]
     ) -> None:
         if now > vote.order.expires_at and not vote.agreed:
-            dropped.append(self._drop(vote.order, Outcome.EXPIRED))
+            dropped.append(self._drop(vote.order, OrderOutcome.EXPIRED))
         else:
             super()._learn(vote, number, now, agreed, dropped)
 
 
 class _LooksOnlyOnce(Agreement):
     def _learn(
-        self, vote: _Vote, number: int, now: float, agreed: list[tuple[MailboxOrder, int]], dropped: list[Dropped]
+        self, vote: _Vote, number: int, now: float, agreed: list[tuple[MailboxOrder, int]], dropped: list[DroppedOrder]
     ) -> None:
         if vote.all_voted or number % 2 == 0:
             super()._learn(vote, number, now, agreed, dropped)

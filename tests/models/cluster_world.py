@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from remediator.model.hold import NodeHold, Owner
+from remediator.model.scheduler_hold import HoldOwner, NodeHold
 
 A_WHILE_S = 100.0
 CORDON, RESUME = "cordon", "resume"
@@ -86,8 +86,8 @@ def opposite(earlier: Call, later: Call) -> bool:
 
 
 def hold_of(node: str, owner: str) -> NodeHold:
-    free = owner == Owner.NOBODY.value
-    return NodeHold(node, schedulable=free, drained=not free, owner=Owner(owner), reason="" if free else owner)
+    free = owner == HoldOwner.NOBODY.value
+    return NodeHold(node, schedulable=free, drained=not free, owner=HoldOwner(owner), reason="" if free else owner)
 
 
 def short(order: str) -> str:

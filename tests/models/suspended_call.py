@@ -10,8 +10,8 @@ from collections.abc import Callable
 from typing import NamedTuple, TypeVar
 
 from healthd.trainer.agreement import Agreement, AgreementMissedError, _Vote
-from healthd.trainer.page import MailboxOrder
-from healthd.trainer.patience import Patience, StoreGoneError
+from healthd.trainer.beacons.beacon_page import MailboxOrder
+from healthd.trainer.store_caller import StoreCaller, StoreGoneError
 
 T = TypeVar("T")
 
@@ -95,7 +95,7 @@ class _Answers:
         return value
 
 
-class Unhurried(Patience):
+class Unhurried(StoreCaller):
     """The product's patience without threads; its time passes only where the model says so."""
 
     def __init__(self, clock: list[float]) -> None:

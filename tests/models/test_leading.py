@@ -6,9 +6,9 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.models.broken_leading import BROKEN
+from tests.models.broken_leadership import BROKEN
 from tests.models.exploration import explore
-from tests.models.leading import Bounds, Leading
+from tests.models.leadership import Bounds, Leading
 
 EXPLORED = {
     "three replicas, a session is lost": Bounds(3, losses=1, crashes=0),

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from remediator.decide.budget import of_level_only
-from remediator.model.hold import Owner, Result
-from remediator.model.inputs import NodeSaid, NodeWord
-from remediator.model.records import ActionState
-from tests.timelines.story import Story, settings
+from remediator.decisions.isolation_budget import level_only_budget
+from remediator.model.journal_records import ActionState
+from remediator.model.pipeline_inputs import NodeCommand, NodeCommandKind
+from remediator.model.scheduler_hold import ActionResult, HoldOwner
+from tests.timelines.timeline import Story, settings
 from vocabulary.finding import Finding, Severity
 from vocabulary.order import OrderKind
 
@@ -16,14 +16,14 @@ TO_TRAINERS = {OrderKind.ABORT.value, OrderKind.CHECKPOINT_THEN_EJECT.value}
 TO_PEOPLE = {"alert", "ticket", OrderKind.COLLECT_EVIDENCE.value}
 
 
-def say(story: Story, word: NodeWord) -> None:
-    story.tell(NodeSaid(at=story.now, node="n1", word=word, actor="ann", text="a new rack"))
+def say(story: Story, word: NodeCommandKind) -> None:
+    story.tell(NodeCommand(at=story.now, node="n1", word=word, actor="ann", text="a new rack"))
 
 
 def held_before_the_scheduler_answered(story: Story) -> Finding:
     finding = story.finding("xid/62", Severity.FATAL)
-    story.scheduler_answers("cordon", Result.FAILED)
-    say(story, NodeWord.HOLD)
+    story.scheduler_answers("cordon", ActionResult.FAILED)
+    say(story, NodeCommandKind.HOLD)
     return finding
 
 
@@ -39,7 +39,7 @@ def test_it_is_asked_for_again_once_the_word_is_over() -> None:
     story = Story()
     held_before_the_scheduler_answered(story)
     story.after(600)
-    say(story, NodeWord.RELEASE)
+    say(story, NodeCommandKind.RELEASE)
     assert story.open_actions("cordon")
     story.scheduler_answers("cordon")
     story.after(1).hold(drained=True)
@@ -49,14 +49,14 @@ def test_it_is_asked_for_again_once_the_word_is_over() -> None:
 def test_one_that_was_carried_out_all_the_same_stays_ours_to_answer_for() -> None:
     story = Story()
     finding = held_before_the_scheduler_answered(story)
-    story.after(1).hold(owner=Owner.US)
+    story.after(1).hold(owner=HoldOwner.US)
     story.clear(finding)
-    say(story, NodeWord.RELEASE)
+    say(story, NodeCommandKind.RELEASE)
     assert (story.node_state(), story.state.held) == ("quarantined", {"n1"})
 
 
 def free(story: Story) -> None:
-    story.hold(schedulable=True, owner=Owner.NOBODY)
+    story.hold(schedulable=True, owner=HoldOwner.NOBODY)
 
 
 def cordons(story: Story) -> list[ActionState]:
@@ -69,7 +69,7 @@ def test_a_node_that_was_in_service_all_along_is_not_taken_out_by_a_release(seen
     finding = held_before_the_scheduler_answered(story)
     free(story.after(seen_after_s))
     story.clear(finding)
-    say(story, NodeWord.RELEASE)
+    say(story, NodeCommandKind.RELEASE)
     free(story.after(600))
     assert (story.node_state(), story.state.held) == ("probation", frozenset())
     assert cordons(story) == [ActionState.CANCELLED]
@@ -77,7 +77,7 @@ def test_a_node_that_was_in_service_all_along_is_not_taken_out_by_a_release(seen
 
 
 def test_it_takes_no_place_of_others_once_the_scheduler_has_shown_it_in_service() -> None:
-    story = Story(settings(budget=of_level_only(1)))
+    story = Story(settings(budget=level_only_budget(1)))
     held_before_the_scheduler_answered(story)
     free(story.after(5))
     assert story.state.held == {"n1"}, "the cordon that was under way may come yet"
@@ -89,11 +89,11 @@ def test_it_takes_no_place_of_others_once_the_scheduler_has_shown_it_in_service(
 
 
 def test_what_is_still_asserted_when_the_word_is_over_asks_the_budget_anew() -> None:
-    story = Story(settings(budget=of_level_only(1)))
+    story = Story(settings(budget=level_only_budget(1)))
     held_before_the_scheduler_answered(story)
     free(story.after(600))
     story.finding("xid/79", Severity.FATAL, node="n2")
-    say(story, NodeWord.RELEASE)
+    say(story, NodeCommandKind.RELEASE)
     assert (story.node_state(), story.state.held) == ("suspect", {"n2"})
     assert cordons(story) == [ActionState.CANCELLED]
 
@@ -102,10 +102,10 @@ def test_a_cordon_that_comes_after_all_takes_its_place_and_the_node_stays_theirs
     story = Story()
     finding = held_before_the_scheduler_answered(story)
     free(story.after(600))
-    story.after(1).hold(owner=Owner.US)
+    story.after(1).hold(owner=HoldOwner.US)
     assert (story.node_state(), story.state.held) == ("operator-held", {"n1"})
     story.clear(finding)
-    say(story, NodeWord.RELEASE)
+    say(story, NodeCommandKind.RELEASE)
     assert (story.node_state(), story.state.held) == ("quarantined", {"n1"})
     free(story.after(1))
     assert (story.node_state(), story.state.held) == ("probation", frozenset())
@@ -114,10 +114,10 @@ def test_a_cordon_that_comes_after_all_takes_its_place_and_the_node_stays_theirs
 def test_after_the_word_jobs_are_told_of_a_fault_and_nothing_is_done_to_the_node() -> None:
     story = Story()
     story.job("J", "n1", "n2")
-    say(story, NodeWord.HOLD)
+    say(story, NodeCommandKind.HOLD)
     story.after(5).finding("xid/79", Severity.FATAL)
     story.orders_end("abort")
-    story.after(3600).hold(drained=True, owner=Owner.OPERATOR)
+    story.after(3600).hold(drained=True, owner=HoldOwner.OPERATOR)
     story.after(3600)
     assert {a.verb for a in story.actions.values()} & TO_TRAINERS
     assert not {a.verb for a in story.actions.values()} - TO_TRAINERS - TO_PEOPLE

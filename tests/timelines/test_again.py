@@ -11,27 +11,27 @@ from hypothesis import settings as tries
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from remediator import again
-from remediator.model.hold import Owner
-from remediator.model.inputs import (
-    ByHand,
+from remediator.incidents import reopen_rules
+from remediator.model.finding_settlement import Settlement
+from remediator.model.journal_records import Answer, Incident, IncidentState
+from remediator.model.pipeline_inputs import (
     FindingsReported,
-    HandWord,
-    IncidentWord,
-    NodeSaid,
-    NodeWord,
-    PersonSaid,
-    Reopened,
+    IncidentCommand,
+    IncidentCommandKind,
+    IncidentReopened,
+    ManualCordon,
+    ManualCordonKind,
+    NodeCommand,
+    NodeCommandKind,
 )
-from remediator.model.plan import Mode
-from remediator.model.records import Answer, Incident, IncidentState
-from remediator.model.settled import Settled
-from remediator.pipeline import handle
-from remediator.playbook.load import load_policy
-from remediator.replay import replayed
-from remediator.state import ClusterState
+from remediator.model.plan_steps import Mode
+from remediator.model.scheduler_hold import HoldOwner
+from remediator.pipeline import apply_input
+from remediator.playbook.playbook_loader import load_policy
+from remediator.replay.journal_replay import replay_decisions
+from remediator.state.cluster_state import ClusterState
 from remediator.store.journal import Journal
-from tests.timelines.story import START, Story, settings
+from tests.timelines.timeline import START, Story, settings
 from vocabulary.finding import Finding, Severity
 
 QUIET_S = 900.0
@@ -54,8 +54,8 @@ def tell(story: Story, finding: Finding) -> None:
 def resolve(story: Story) -> Incident:
     incident = story.state.incident_of("n1")
     assert incident is not None
-    word = IncidentWord.RESOLVE
-    story.tell(PersonSaid(at=story.now, incident=incident.id, word=word, actor="ann", node="n1"))
+    word = IncidentCommandKind.RESOLVE
+    story.tell(IncidentCommand(at=story.now, incident=incident.id, word=word, actor="ann", node="n1"))
     assert story.state.incident_of("n1") is None
     return incident
 
@@ -75,9 +75,9 @@ def uncordoned(story: Story) -> tuple[Finding, Incident]:
     story.hold()
     before = story.state.incident_of("n1")
     assert before is not None
-    story.tell(ByHand(at=story.now, node="n1", word=HandWord.UNCORDON, actor="ann", text="fixed"))
+    story.tell(ManualCordon(at=story.now, node="n1", word=ManualCordonKind.UNCORDON, actor="ann", text="fixed"))
     story.scheduler_answers("uncordon_by_hand")
-    story.hold(owner=Owner.NOBODY, schedulable=True)
+    story.hold(owner=HoldOwner.NOBODY, schedulable=True)
     return finding, before
 
 
@@ -161,7 +161,7 @@ def test_after_a_hold_was_lifted_in_the_scheduler_too() -> None:
     story = Story()
     finding = story.finding("xid/79", Severity.FATAL)
     story.scheduler_answers("cordon")
-    story.after(5).hold(schedulable=True, owner=Owner.NOBODY)
+    story.after(5).hold(schedulable=True, owner=HoldOwner.NOBODY)
     finding = seen(story.after(QUIET_S), finding)
     assert not story.state.incidents
     seen(story.after(1), finding)
@@ -215,10 +215,10 @@ def test_the_budget_holds_it_back_as_anything_else() -> None:
 def test_on_a_node_that_is_a_persons_the_word_goes_on_counting_and_giving_it_back_is_another() -> None:
     story = Story()
     finding, _ = resolved(story)
-    story.hold(owner=Owner.OPERATOR)
+    story.hold(owner=HoldOwner.OPERATOR)
     finding = seen(story.after(2 * HOUR_S), finding)
     assert not story.state.incidents, "they have it in hand"
-    story.hold(owner=Owner.NOBODY, schedulable=True)
+    story.hold(owner=HoldOwner.NOBODY, schedulable=True)
     finding = seen(story.after(QUIET_S), finding)
     assert not story.state.incidents, "and gave it back knowing that"
     seen(story.after(1), finding)
@@ -230,7 +230,7 @@ def test_on_a_node_that_is_a_persons_the_word_goes_on_counting_and_giving_it_bac
 def test_a_release_is_a_word_and_the_end_of_its_time_is_none() -> None:
     story = Story()
     finding, _ = resolved(story)
-    hold = NodeSaid(at=story.now, node="n1", word=NodeWord.HOLD, actor="kim")
+    hold = NodeCommand(at=story.now, node="n1", word=NodeCommandKind.HOLD, actor="kim")
     story.tell(replace(hold, until=story.now + HOUR_S))
     finding = seen(story.after(HOUR_S), finding)
     incident = story.state.incident_of("n1")
@@ -239,7 +239,7 @@ def test_a_release_is_a_word_and_the_end_of_its_time_is_none() -> None:
     story = Story()
     finding, _ = resolved(story)
     story.tell(replace(hold, at=story.now))
-    story.after(HOUR_S).tell(NodeSaid(at=story.now, node="n1", word=NodeWord.RELEASE, actor="kim"))
+    story.after(HOUR_S).tell(NodeCommand(at=story.now, node="n1", word=NodeCommandKind.RELEASE, actor="kim"))
     finding = seen(story.after(QUIET_S), finding)
     assert not story.state.incidents
     seen(story.after(1), finding)
@@ -290,7 +290,7 @@ def test_an_incident_opened_again_forgets_whose_word_closed_it() -> None:
     finding, before = resolved(story)
     closed = story.incidents[before.id]
     assert (closed.state, closed.ended_by) == (IncidentState.CLOSED, "ann resolved it")
-    story.tell(Reopened(at=story.now, incident=closed, findings=(finding,), actor="kim"))
+    story.tell(IncidentReopened(at=story.now, incident=closed, findings=(finding,), actor="kim"))
     assert story.state.incidents[before.id].ended_by == ""
     assert not story.state.settled
 
@@ -308,7 +308,7 @@ def test_how_long_a_word_counts_is_the_operators_to_say(again_after_s: float) ->
 def test_a_word_said_by_a_clock_that_was_ahead_binds_no_longer_than_one_of_now() -> None:
     story = Story()
     finding, _ = resolved(story)
-    again.spoken(story.state, "n1", "ann resolved it", story.now + 100 * 86_400.0)
+    reopen_rules.restart_settlements(story.state, "n1", "ann resolved it", story.now + 100 * 86_400.0)
     story.after(1)
     finding = seen(story.after(QUIET_S), finding)
     assert not story.state.held
@@ -331,14 +331,14 @@ def test_the_word_survives_a_restart_at_any_point_and_a_replay_comes_to_the_same
         state.topology = topology
         for hold in holds.values():
             state.put_hold(hold)  # the scheduler is asked anew
-        handle(state, item, story.rules)
+        apply_input(state, item, story.rules)
         changes = state.take_changes()
         decisions += changes.decisions.values()
         journal.commit([item], changes, epoch)
     journal.close()
     told = msgspec.json.encode(list(story.decisions.values()))
     assert msgspec.json.encode(decisions) == told
-    assert msgspec.json.encode(replayed(story.inputs, story.rules)) == told
+    assert msgspec.json.encode(replay_decisions(story.inputs, story.rules)) == told
 
 
 @given(st.floats(-1e5, 1e5), st.integers(0, 3), st.floats(0, 1e5), st.floats(0, 1e5), st.sampled_from(list(Severity)))
@@ -349,8 +349,8 @@ def test_only_what_is_seen_anew_after_the_quiet_time_is_again(
     story = Story(nodes=1)
     before = story.finding("fan/x", severity, seen_at=START)
     finding = replace(before, count=before.count + times, last_seen=START + seen_s)
-    word = Settled("inc-0", "ann resolved it", START)
+    word = Settlement("inc-0", "ann resolved it", START)
     now = START + now_s
-    said = again.since_the_word(story.state, word, before, finding, now, after_s)
+    said = reopen_rules.reopening_delay_text(story.state, word, before, finding, now, after_s)
     late = min(finding.last_seen, now) > START + after_s
     assert bool(said) is (times > 0 and late and severity in (Severity.FATAL, Severity.INFO))

@@ -6,8 +6,8 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, rule
 
-from remediator.model.hold import Owner, Result
-from tests.timelines.story import Story
+from remediator.model.scheduler_hold import ActionResult, HoldOwner
+from tests.timelines.timeline import Story
 from vocabulary.finding import Finding, Severity
 from vocabulary.order import OrderKind, OrderState
 
@@ -41,8 +41,8 @@ class Anything(RuleBasedStateMachine):
     def placement(self, node: str, there: bool) -> None:  # noqa: FBT001 - a drawn value
         self.story.job("j1", node) if there else self.story.no_job(node)
 
-    @rule(node=NODES, verb=st.sampled_from(["cordon", "resume"]), result=st.sampled_from(Result))
-    def outcome(self, node: str, verb: str, result: Result) -> None:
+    @rule(node=NODES, verb=st.sampled_from(["cordon", "resume"]), result=st.sampled_from(ActionResult))
+    def outcome(self, node: str, verb: str, result: ActionResult) -> None:
         self.story.scheduler_answers(verb, result, node)
 
     @rule(verb=ORDERS, state=st.sampled_from(OrderState))
@@ -52,10 +52,10 @@ class Anything(RuleBasedStateMachine):
     @rule(
         node=NODES,
         drained=st.booleans(),
-        owner=st.sampled_from(Owner),
+        owner=st.sampled_from(HoldOwner),
         schedulable=st.sampled_from([True, False, None]),
     )
-    def hold(self, node: str, drained: bool, owner: Owner, schedulable: bool | None) -> None:  # noqa: FBT001 - drawn values
+    def hold(self, node: str, drained: bool, owner: HoldOwner, schedulable: bool | None) -> None:  # noqa: FBT001 - drawn values
         self.story.hold(node, drained=drained, owner=owner, schedulable=schedulable)
 
 

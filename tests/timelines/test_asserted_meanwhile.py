@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from remediator.model.records import ActionState, IncidentState
-from remediator.playbook.load import load_policy
-from tests.timelines.story import GPU, Story, settings
+from remediator.model.journal_records import ActionState, IncidentState
+from remediator.playbook.playbook_loader import load_policy
+from tests.timelines.timeline import GPU, Story, settings
 from vocabulary.finding import Finding, Severity
 from vocabulary.identity import Component, ComponentKind
 

@@ -6,20 +6,20 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from remediator.decide.breaker import trip_level
-from remediator.decide.budget import Budget, of_level_only
-from remediator.model.hold import Outcome, Owner, Result
-from remediator.model.inputs import ActionEnded, BreakerReset, TopologyObserved
-from remediator.model.places import Places
-from remediator.model.records import BREAKER, Answer, IncidentState
-from remediator.state import ClusterState
-from tests.timelines.story import Story, settings
+from remediator.decisions.circuit_breaker import breaker_trip_level
+from remediator.decisions.isolation_budget import IsolationBudget, level_only_budget
+from remediator.model.journal_records import BREAKER, Answer, IncidentState
+from remediator.model.node_location import NodeLocation
+from remediator.model.pipeline_inputs import ActionEnded, BreakerReset, TopologyObserved
+from remediator.model.scheduler_hold import ActionOutcome, ActionResult, HoldOwner
+from remediator.state.cluster_state import ClusterState
+from tests.timelines.timeline import Story, settings
 from vocabulary.finding import Severity
 from vocabulary.order import OrderState
 
 
 def story_with(**limits: Any) -> Story:
-    return Story(settings(budget=replace(of_level_only(9), **limits)), nodes=8)
+    return Story(settings(budget=replace(level_only_budget(9), **limits)), nodes=8)
 
 
 def is_open(story: Story) -> bool:
@@ -36,7 +36,7 @@ def tripped_by_level() -> Story:
 
 
 def test_five_in_a_hundred_isolated_nodes_open_it_and_never_less_than_three() -> None:
-    assert [trip_level(Budget(), n) for n in (4, 60, 61, 1000)] == [3, 3, 4, 50]
+    assert [breaker_trip_level(IsolationBudget(), n) for n in (4, 60, 61, 1000)] == [3, 3, 4, 50]
 
 
 def test_it_opens_by_level_is_told_and_stops_what_would_isolate() -> None:
@@ -170,14 +170,14 @@ def test_outcomes_of_late_actions_after_a_reset_do_no_harm() -> None:
     failed = [a for a in story.actions.values() if a.verb == "reset_gpu"]
     story.tell(BreakerReset(at=story.now, actor="ann"))
     for action in failed:
-        story.tell(ActionEnded(at=story.now, action=action.id, outcome=Outcome(Result.FAILED, "late")))
+        story.tell(ActionEnded(at=story.now, action=action.id, outcome=ActionOutcome(ActionResult.FAILED, "late")))
     story.after(60)
-    story.hold("n1", schedulable=True, owner=Owner.NOBODY)
+    story.hold("n1", schedulable=True, owner=HoldOwner.NOBODY)
     assert not is_open(story)
 
 
 def test_it_is_reached_with_what_is_shipped_when_more_is_wanted_out_than_the_level_lets_go() -> None:
-    story = Story(settings(budget=Budget()), nodes=100)
+    story = Story(settings(budget=IsolationBudget()), nodes=100)
     for n in range(1, 7):
         assert not is_open(story)
         story.finding("xid/79", Severity.FATAL, node=f"n{n}")
@@ -190,15 +190,15 @@ def test_it_is_reached_with_what_is_shipped_when_more_is_wanted_out_than_the_lev
 
 
 def test_drills_operators_and_what_a_shared_cause_explains_do_not_open_it() -> None:
-    story = Story(settings(budget=Budget()), nodes=100)
-    rack = {f"n{n}": Places(rack="r1") for n in range(1, 9)}
+    story = Story(settings(budget=IsolationBudget()), nodes=100)
+    rack = {f"n{n}": NodeLocation(rack="r1") for n in range(1, 9)}
     story.tell(TopologyObserved(at=story.now, source="file", places=rack))
     for n in range(1, 9):
         story.finding("xid/79", Severity.FATAL, node=f"n{n}")
     for n in range(20, 28):
         story.finding("xid/79", Severity.FATAL, node=f"n{n}", injected=True)
     story.finding("xid/79", Severity.FATAL, node="n40")
-    story.hold("n40", owner=Owner.OPERATOR)
+    story.hold("n40", owner=HoldOwner.OPERATOR)
     for n in range(50, 53):
         story.finding("xid/79", Severity.FATAL, node=f"n{n}")
     assert [i.node for i in story.state.wide()] == ["rack:r1"]

@@ -7,23 +7,29 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from remediator.decide.budget import PASSABLE, Budget, of_level_only, rate_max
-from remediator.decide.spares import nearest
-from remediator.model.hold import Owner, Result
-from remediator.model.inputs import FindingsReported, NodeSaid, NodeWord, SilenceObserved, TopologyObserved
-from remediator.model.places import Places
-from remediator.model.records import Answer
-from remediator.pipeline import RETRY_MAX_S, handle
-from remediator.state import ISOLATION, ClusterState
-from tests.timelines.story import Story, settings
+from remediator.decisions.isolation_budget import PASSABLE, IsolationBudget, level_only_budget, rate_max
+from remediator.decisions.spare_nodes import find_nearest_spare
+from remediator.model.journal_records import Answer
+from remediator.model.node_location import NodeLocation
+from remediator.model.pipeline_inputs import (
+    FindingsReported,
+    NodeCommand,
+    NodeCommandKind,
+    SilenceObserved,
+    TopologyObserved,
+)
+from remediator.model.scheduler_hold import ActionResult, HoldOwner
+from remediator.pipeline import RETRY_MAX_S, apply_input
+from remediator.state.cluster_state import ISOLATION, ClusterState
+from tests.timelines.timeline import Story, settings
 from vocabulary.finding import Severity
 
 
 def story_with(nodes: int = 8, **limits: Any) -> Story:
-    return Story(settings(budget=replace(of_level_only(9), **limits)), nodes=nodes)
+    return Story(settings(budget=replace(level_only_budget(9), **limits)), nodes=nodes)
 
 
-def stand(story: Story, places: dict[str, Places]) -> None:
+def stand(story: Story, places: dict[str, NodeLocation]) -> None:
     story.tell(TopologyObserved(at=story.now, source="file", places=places))
 
 
@@ -41,7 +47,7 @@ def lose(story: Story, *nodes: str) -> None:
 
 
 def test_what_is_shipped_takes_one_node_and_then_waits() -> None:
-    story = Story(settings(budget=Budget()), nodes=200)
+    story = Story(settings(budget=IsolationBudget()), nodes=200)
     lose(story, "n1", "n2")
     assert held(story) == ["n1"]
     assert [g.split(":")[0] for g in refusals(story)] == ["refused rate", "refused gap"]
@@ -50,11 +56,11 @@ def test_what_is_shipped_takes_one_node_and_then_waits() -> None:
 
 
 def test_retired_nodes_widen_no_limit() -> None:
-    story = Story(settings(budget=Budget()), nodes=120)
-    stand(story, {f"n{n}": Places(rack="r1", partitions=("train",)) for n in range(1, 121)})
+    story = Story(settings(budget=IsolationBudget()), nodes=120)
+    stand(story, {f"n{n}": NodeLocation(rack="r1", partitions=("train",)) for n in range(1, 121)})
     for n in range(41, 121):
-        retired = NodeSaid(at=story.now, node=f"n{n}", word=NodeWord.RETIRE, actor="ann", text="sold")
-        handle(story.state, retired, story.rules)
+        retired = NodeCommand(at=story.now, node=f"n{n}", word=NodeCommandKind.RETIRE, actor="ann", text="sold")
+        apply_input(story.state, retired, story.rules)
     lose(story, "n1", "n2")
     assert held(story) == ["n1"]
     assert "refused level: 1 of at most 1 node isolated by us (n1)" in refusals(story)
@@ -62,7 +68,7 @@ def test_retired_nodes_widen_no_limit() -> None:
     story.tell(SilenceObserved(at=story.now, silent={f"n{n}": story.now - 400 for n in range(10, 30)}))
     assert [i.node for i in story.state.wide()] == ["silence:rack:r1"]
     assert "20 of 40 nodes of rack r1 are silent" in story.state.wide()[0].title
-    taken_back = NodeSaid(at=story.now, node="n120", word=NodeWord.UNRETIRE, actor="ann", text="")
+    taken_back = NodeCommand(at=story.now, node="n120", word=NodeCommandKind.UNRETIRE, actor="ann", text="")
     story.tell(taken_back)
     assert len(story.state.index.in_cluster) == len(story.state.index.members("rack:r1")) == 41
 
@@ -78,13 +84,13 @@ def test_some_time_lies_between_two_isolations() -> None:
 
 
 def test_the_rate_is_a_share_of_the_fleet_too_but_at_least_one() -> None:
-    budget = Budget()
+    budget = IsolationBudget()
     assert [rate_max(budget, n) for n in (1, 199, 400, 1000, 12_500)] == [1, 1, 2, 5, 6]
 
 
 def test_one_rack_has_one_action_open_and_a_node_that_waits_for_a_part_blocks_no_neighbour() -> None:
     story = story_with(open_per_rack_max=1)
-    stand(story, {f"n{i}": Places(rack=f"r{i % 2}") for i in range(1, 9)})
+    stand(story, {f"n{i}": NodeLocation(rack=f"r{i % 2}") for i in range(1, 9)})
     story.finding("fan/slow", Severity.ERROR, node="n1")
     lose(story, "n3", "n2")
     assert held(story) == ["n1", "n2"], "n2 stands in another rack"
@@ -97,14 +103,14 @@ def test_one_rack_has_one_action_open_and_a_node_that_waits_for_a_part_blocks_no
 
 def test_one_switch_has_one_action_open() -> None:
     story = story_with(open_per_switch_max=1)
-    stand(story, {f"n{i}": Places(switch="leaf1") for i in range(1, 3)})
+    stand(story, {f"n{i}": NodeLocation(switch="leaf1") for i in range(1, 3)})
     lose(story, "n1", "n2", "n3")
     assert held(story) == ["n1", "n3"]
 
 
 def test_a_partition_has_a_level_of_its_own() -> None:
-    story = Story(settings(budget=replace(of_level_only(1), isolated_fraction_max=0.25)), nodes=16)
-    stand(story, {f"n{i}": Places(partitions=("small",) if i <= 4 else ("big",)) for i in range(1, 17)})
+    story = Story(settings(budget=replace(level_only_budget(1), isolated_fraction_max=0.25)), nodes=16)
+    stand(story, {f"n{i}": NodeLocation(partitions=("small",) if i <= 4 else ("big",)) for i in range(1, 17)})
     lose(story, "n1", "n2", "n5")
     assert held(story) == ["n1", "n5"]
     assert "refused partition: 1 of at most 1 node of partition small isolated by us" in refusals(story)
@@ -112,7 +118,7 @@ def test_a_partition_has_a_level_of_its_own() -> None:
 
 def test_a_partition_may_be_bounded_to_one_open_action() -> None:
     story = story_with(open_per_partition_max=1)
-    stand(story, {f"n{i}": Places(partitions=("p",)) for i in range(1, 9)})
+    stand(story, {f"n{i}": NodeLocation(partitions=("p",)) for i in range(1, 9)})
     lose(story, "n1", "n2")
     assert held(story) == ["n1"]
 
@@ -144,21 +150,25 @@ def test_slowness_takes_no_node_without_a_spare_whatever_the_playbook_says() -> 
 def test_a_spare_that_somebody_else_holds_is_none() -> None:
     story = story_with(nodes=3)
     story.hold("n2", schedulable=None)
-    story.hold("n3", schedulable=False, owner=Owner.SCHEDULER)
+    story.hold("n3", schedulable=False, owner=HoldOwner.SCHEDULER)
     assert story.state.index.free == {"n1"}
 
 
 def test_spares_that_stand_near_come_first() -> None:
     story = story_with(nodes=4)
-    places = {"n1": Places(rack="a", switch="s1"), "n4": Places(rack="a", switch="s1"), "n3": Places(rack="a")}
+    places = {
+        "n1": NodeLocation(rack="a", switch="s1"),
+        "n4": NodeLocation(rack="a", switch="s1"),
+        "n3": NodeLocation(rack="a"),
+    }
     stand(story, places)
-    assert str(nearest(story.state, "n1")) == "n4 (same switch)"
+    assert str(find_nearest_spare(story.state, "n1")) == "n4 (same switch)"
     story.hold("n4", schedulable=None)
-    assert str(nearest(story.state, "n1")) == "n3 (same rack)"
+    assert str(find_nearest_spare(story.state, "n1")) == "n3 (same rack)"
     story.hold("n3", schedulable=None)
-    assert str(nearest(story.state, "n1")) == "n2"
+    assert str(find_nearest_spare(story.state, "n1")) == "n2"
     story.hold("n2", schedulable=None)
-    assert nearest(story.state, "n1") is None
+    assert find_nearest_spare(story.state, "n1") is None
 
 
 def test_a_node_never_asked_about_is_no_spare() -> None:
@@ -166,13 +176,13 @@ def test_a_node_never_asked_about_is_no_spare() -> None:
     assert story.state.index.free == {"n1", "n2"}
     story.tell(FindingsReported(at=story.now, node="n3", boot_id="b", active=()))
     assert story.state.index.free == {"n1", "n2"}
-    story.hold("n3", schedulable=True, owner=Owner.NOBODY)
+    story.hold("n3", schedulable=True, owner=HoldOwner.NOBODY)
     assert story.state.index.free == {"n1", "n2", "n3"}
 
 
 def test_people_see_which_spare_is_nearest() -> None:
     story = story_with(nodes=3)
-    stand(story, {"n1": Places(switch="s1"), "n3": Places(switch="s1")})
+    stand(story, {"n1": NodeLocation(switch="s1"), "n3": NodeLocation(switch="s1")})
     lose(story, "n1")
     (decision,) = story.decisions.values()
     assert "spare: n3 (same switch)" in decision.reason
@@ -197,7 +207,7 @@ def test_hard_faults_pass_only_what_the_configuration_names() -> None:
 @pytest.mark.parametrize("guard", ["level", "partition", "breaker", "common-cause", "gpa"])
 def test_nothing_passes_the_level_or_what_people_must_decide(guard: str) -> None:
     with pytest.raises(ValueError, match=f"names '{guard}'"):
-        Budget(pass_hard_faults=(guard,))
+        IsolationBudget(pass_hard_faults=(guard,))
     assert guard not in PASSABLE
 
 
@@ -206,7 +216,7 @@ def test_a_restart_forgets_no_isolation() -> None:
     lose(story, "n1")
     story.scheduler_answers("cordon")
     story.now += 1
-    story.hold("n1", schedulable=True, owner=Owner.NOBODY)  # a person gave it back; then it was taken once more
+    story.hold("n1", schedulable=True, owner=HoldOwner.NOBODY)  # a person gave it back; then it was taken once more
     lose(story, "n1")
     taken = [o for o in story.occurrences if o.kind == ISOLATION]
     assert [o.node for o in taken] == ["n1", "n1"]
@@ -232,7 +242,7 @@ def test_what_a_leader_put_off_whose_clock_was_ahead_is_tried_soon() -> None:
     story = story_with()
     story.now += 3600.0
     lose(story, "n1")
-    story.scheduler_answers("cordon", Result.FAILED)
+    story.scheduler_answers("cordon", ActionResult.FAILED)
     story.now -= 3600.0
     story.after(1)
     (cordon,) = story.open_actions("cordon")
@@ -244,7 +254,7 @@ def test_giving_back_is_never_blocked() -> None:
     finding = story.finding("fan/slow", Severity.ERROR)
     story.scheduler_answers("cordon")
     story.rules = replace(
-        story.rules, budget=Budget(isolated_max=0, isolated_fraction_max=0, isolations_per_hour_max=0)
+        story.rules, budget=IsolationBudget(isolated_max=0, isolated_fraction_max=0, isolations_per_hour_max=0)
     )
     story.check_level = False
     story.after(1).hold(drained=True)

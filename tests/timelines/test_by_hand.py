@@ -6,43 +6,45 @@ from typing import Any
 
 import pytest
 
-from remediator.by_hand import CORDON, TRIED_S, UNCORDON
-from remediator.model.hold import NodeHold, Outcome, Owner, Result
-from remediator.model.inputs import (
+from remediator.model.journal_records import Action, ActionState, Answer, IncidentState
+from remediator.model.override_records import MODE, AlertSilence, ModeOverride
+from remediator.model.pipeline_inputs import (
     ActionCancelled,
     ActionEnded,
     AlertsSilenced,
     AnyInput,
-    ByHand,
-    HandWord,
     HoldsObserved,
+    ManualCordon,
+    ManualCordonKind,
     ModeSet,
-    NodeSaid,
-    NodeWord,
+    NodeCommand,
+    NodeCommandKind,
     OrderAnswered,
     SilenceEnded,
 )
-from remediator.model.plan import Mode
-from remediator.model.records import Action, ActionState, Answer, IncidentState
-from remediator.model.standing import MODE, AlertSilence, ModeSaid
-from remediator.pipeline import handle
-from remediator.replay import replayed
-from remediator.standing import silenced, silences
-from remediator.state import ClusterState
+from remediator.model.plan_steps import Mode
+from remediator.model.scheduler_hold import ActionOutcome, ActionResult, HoldOwner, NodeHold
+from remediator.overrides.cluster_overrides import find_matching_silence, list_open_silences
+from remediator.overrides.manual_cordon import CORDON, TRIED_S, UNCORDON
+from remediator.pipeline import apply_input
+from remediator.replay.journal_replay import replay_decisions
+from remediator.state.cluster_state import ClusterState
 from remediator.store.journal import Journal
-from tests.timelines.story import Story, settings
+from tests.timelines.timeline import Story, settings
 from vocabulary.finding import Severity
 from vocabulary.order import OrderKind, OrderState, OrderUpdate
 
 OURS, THEIRS = "gpu-healthd: inc-1 gpu-lost", "by ann: a fan is changed"
 
 
-def by_hand(story: Story, word: HandWord, actor: str = "ann", text: str = "a fan is changed", node: str = "n1") -> None:
-    story.tell(ByHand(at=story.now, node=node, word=word, actor=actor, text=text, address="192.0.2.7"))
+def by_hand(
+    story: Story, word: ManualCordonKind, actor: str = "ann", text: str = "a fan is changed", node: str = "n1"
+) -> None:
+    story.tell(ManualCordon(at=story.now, node=node, word=word, actor=actor, text=text, address="192.0.2.7"))
 
 
-def shows(story: Story, owner: Owner, reason: str = "", node: str = "n1") -> None:
-    free = owner is Owner.NOBODY
+def shows(story: Story, owner: HoldOwner, reason: str = "", node: str = "n1") -> None:
+    free = owner is HoldOwner.NOBODY
     hold = NodeHold(node=node, schedulable=free, drained=not free, owner=owner, reason=reason)
     story.tell(HoldsObserved(at=story.now, holds=(hold,)))
 
@@ -53,7 +55,7 @@ def isolated() -> Story:
     story.finding("xid/62", Severity.FATAL)
     story.scheduler_answers("cordon")
     story.after(1)
-    shows(story, Owner.US, OURS)
+    shows(story, HoldOwner.US, OURS)
     assert story.open_actions("reset_gpu")
     return story
 
@@ -65,7 +67,7 @@ def set_mode(story: Story, mode: Mode | None, actor: str = "ann") -> None:
 def test_a_persons_cordon_is_written_down_first_and_is_an_operators_afterwards() -> None:
     story = Story()
     for _ in range(2):  # saying it again while it is being done changes nothing
-        by_hand(story, HandWord.CORDON)
+        by_hand(story, ManualCordonKind.CORDON)
     (action,) = story.open_actions(CORDON)
     assert (action.incident, action.decision, action.data["reason"]) == ("", "", THEIRS)
     assert [(e.kind, e.actor) for e in story.audit[-2:]] == [("by_hand", "ann"), ("action_planned", "remediator")]
@@ -73,7 +75,7 @@ def test_a_persons_cordon_is_written_down_first_and_is_an_operators_afterwards()
     assert story.actions[action.id].state is ActionState.SUCCEEDED
     assert action.id not in story.state.actions
     story.after(1)
-    shows(story, Owner.OPERATOR, THEIRS)
+    shows(story, HoldOwner.OPERATOR, THEIRS)
     assert story.node_state() == "operator-held"
     assert not story.state.held, "it takes no place of ours"
     story.finding("xid/79", Severity.FATAL)
@@ -84,7 +86,7 @@ def test_a_persons_cordon_is_written_down_first_and_is_an_operators_afterwards()
 
 def test_an_uncordon_lifts_ours_and_has_the_last_word_on_what_was_known() -> None:
     story = isolated()
-    by_hand(story, HandWord.UNCORDON)
+    by_hand(story, ManualCordonKind.UNCORDON)
     assert story.node_state() == "operator-held"
     assert story.state.held == {"n1"}, "it is out until the scheduler says otherwise"
     assert not story.open_actions("reset_gpu")
@@ -93,15 +95,15 @@ def test_an_uncordon_lifts_ours_and_has_the_last_word_on_what_was_known() -> Non
     story.after(1).scheduler_answers(UNCORDON)
     assert (story.node_state(), story.state.held) == ("probation", set())
     assert not story.state.incidents
-    shows(story, Owner.NOBODY)
+    shows(story, HoldOwner.NOBODY)
     story.after(60)
     assert not story.open_actions("cordon")
 
 
-@pytest.mark.parametrize("result", [Result.REFUSED, Result.UNKNOWN, None])
-def test_an_uncordon_that_fails_leaves_our_hold_and_the_plan_with_us(result: Result | None) -> None:
+@pytest.mark.parametrize("result", [ActionResult.REFUSED, ActionResult.UNKNOWN, None])
+def test_an_uncordon_that_fails_leaves_our_hold_and_the_plan_with_us(result: ActionResult | None) -> None:
     story = isolated()
-    by_hand(story, HandWord.UNCORDON)
+    by_hand(story, ManualCordonKind.UNCORDON)
     if result is None:
         story.after(TRIED_S)
     else:
@@ -118,7 +120,7 @@ def test_an_uncordon_that_fails_leaves_our_hold_and_the_plan_with_us(result: Res
 def test_how_a_withdrawn_order_ended_after_all_is_written_down_once(closed: bool) -> None:  # noqa: FBT001 - a table
     story = isolated()
     (order,) = story.open_actions("reset_gpu")
-    by_hand(story, HandWord.UNCORDON)
+    by_hand(story, ManualCordonKind.UNCORDON)
     if closed:
         story.scheduler_answers(UNCORDON)
     assert (story.state.incident_of("n1") is None) is closed
@@ -134,11 +136,11 @@ def test_how_a_withdrawn_order_ended_after_all_is_written_down_once(closed: bool
 
 def test_what_the_scheduler_did_after_all_is_written_down_and_what_nobody_planned_is_not() -> None:
     story = Story()
-    by_hand(story, HandWord.CORDON)
+    by_hand(story, ManualCordonKind.CORDON)
     (action,) = story.open_actions(CORDON)
-    by_hand(story, HandWord.UNCORDON)
+    by_hand(story, ManualCordonKind.UNCORDON)
     for name in (action.id, "of-nobody"):
-        story.tell(ActionEnded(at=story.now, action=name, outcome=Outcome(Result.DONE, "held")))
+        story.tell(ActionEnded(at=story.now, action=name, outcome=ActionOutcome(ActionResult.DONE, "held")))
     (late,) = [e for e in story.audit if e.kind == "action_ended_late"]
     assert late.data["action"] == action.id
     story.after(TRIED_S)  # the uncordon is given up as well
@@ -150,8 +152,8 @@ def test_what_the_scheduler_did_after_all_is_written_down_and_what_nobody_planne
 @pytest.mark.parametrize("how", ["cancelled", "refused", "unknown", "unanswered", "done, and our hold still shown"])
 def test_a_cordon_that_came_to_nothing_after_an_uncordon_leaves_our_hold_with_us(how: str) -> None:
     story = isolated()
-    by_hand(story, HandWord.UNCORDON)
-    by_hand(story, HandWord.CORDON, text="no, wait")
+    by_hand(story, ManualCordonKind.UNCORDON)
+    by_hand(story, ManualCordonKind.CORDON, text="no, wait")
     (action,) = story.open_actions(CORDON)
     if how == "cancelled":
         story.tell(ActionCancelled(at=story.now, action=action.id, actor="ann"))
@@ -159,25 +161,27 @@ def test_a_cordon_that_came_to_nothing_after_an_uncordon_leaves_our_hold_with_us
         story.after(TRIED_S)
     elif how.startswith("done"):
         story.scheduler_answers(CORDON)
-        shows(story, Owner.US, OURS)
+        shows(story, HoldOwner.US, OURS)
         assert story.node_state() == "operator-held", "what was shown may be older than the answer"
         story.after(60)
     else:
-        story.scheduler_answers(CORDON, Result(how))
+        story.scheduler_answers(CORDON, ActionResult(how))
     assert (story.node_state(), story.state.held) != ("operator-held", {"n1"})
     incident = story.state.incident_of("n1")
     assert incident is not None
     assert incident.state is IncidentState.ACTING, "what is still asserted is decided upon anew"
-    shows(story, Owner.US, OURS)
+    shows(story, HoldOwner.US, OURS)
     assert story.state.held == {"n1"}
 
 
-@pytest.mark.parametrize("asked", list(HandWord))
-@pytest.mark.parametrize("word", [NodeWord.RETIRE, NodeWord.HOLD])
-def test_a_newer_word_about_the_node_ends_what_was_to_be_done_by_hand(asked: HandWord, word: NodeWord) -> None:
+@pytest.mark.parametrize("asked", list(ManualCordonKind))
+@pytest.mark.parametrize("word", [NodeCommandKind.RETIRE, NodeCommandKind.HOLD])
+def test_a_newer_word_about_the_node_ends_what_was_to_be_done_by_hand(
+    asked: ManualCordonKind, word: NodeCommandKind
+) -> None:
     story = isolated()
     by_hand(story, asked)
-    story.tell(NodeSaid(at=story.now, node="n1", word=word, actor="kim", text="mine"))
+    story.tell(NodeCommand(at=story.now, node="n1", word=word, actor="kim", text="mine"))
     assert not story.open_actions(CORDON)
     assert not story.open_actions(UNCORDON)
     (ended,) = [a for a in story.actions.values() if a.verb in (CORDON, UNCORDON)]
@@ -188,9 +192,9 @@ def test_a_newer_word_about_the_node_ends_what_was_to_be_done_by_hand(asked: Han
 
 def test_a_release_leaves_the_node_to_the_uncordon_under_way() -> None:
     story = isolated()
-    story.tell(NodeSaid(at=story.now, node="n1", word=NodeWord.HOLD, actor="ann", text="mine"))
-    by_hand(story, HandWord.UNCORDON)
-    story.tell(NodeSaid(at=story.now, node="n1", word=NodeWord.RELEASE, actor="ann"))
+    story.tell(NodeCommand(at=story.now, node="n1", word=NodeCommandKind.HOLD, actor="ann", text="mine"))
+    by_hand(story, ManualCordonKind.UNCORDON)
+    story.tell(NodeCommand(at=story.now, node="n1", word=NodeCommandKind.RELEASE, actor="ann"))
     story.after(60)
     assert not story.open_actions("reset_gpu")
     story.scheduler_answers(UNCORDON)
@@ -199,8 +203,8 @@ def test_a_release_leaves_the_node_to_the_uncordon_under_way() -> None:
 
 def test_the_newer_word_overtakes_the_older() -> None:
     story = Story()
-    by_hand(story, HandWord.CORDON)
-    by_hand(story, HandWord.UNCORDON, actor="kim")
+    by_hand(story, ManualCordonKind.CORDON)
+    by_hand(story, ManualCordonKind.UNCORDON, actor="kim")
     assert not story.open_actions(CORDON)
     (action,) = story.open_actions(UNCORDON)
     assert "kim uncordons n1" in action.reason
@@ -208,11 +212,11 @@ def test_the_newer_word_overtakes_the_older() -> None:
 
 def test_an_uncordon_said_again_counts_for_what_we_took_out_since() -> None:
     story = Story()
-    by_hand(story, HandWord.UNCORDON)
+    by_hand(story, ManualCordonKind.UNCORDON)
     story.finding("xid/62", Severity.FATAL)
     story.scheduler_answers("cordon")
-    shows(story, Owner.US, OURS)
-    by_hand(story, HandWord.UNCORDON)
+    shows(story, HoldOwner.US, OURS)
+    by_hand(story, ManualCordonKind.UNCORDON)
     assert story.node_state() == "operator-held"
     assert not story.open_actions("reset_gpu")
     (action,) = story.open_actions(UNCORDON)
@@ -221,8 +225,8 @@ def test_an_uncordon_said_again_counts_for_what_we_took_out_since() -> None:
 
 def test_a_retired_node_is_nobodys_to_cordon() -> None:
     story = Story()
-    story.tell(NodeSaid(at=story.now, node="n1", word=NodeWord.RETIRE, actor="ann"))
-    by_hand(story, HandWord.CORDON)
+    story.tell(NodeCommand(at=story.now, node="n1", word=NodeCommandKind.RETIRE, actor="ann"))
+    by_hand(story, ManualCordonKind.CORDON)
     assert not story.open_actions(CORDON)
 
 
@@ -270,16 +274,16 @@ def test_a_silence_ends_by_itself_and_by_word() -> None:
     silence = AlertSilence("sil-1", "n1", "*", story.now, story.now + 60, "ann", "we know")
     for _ in range(2):
         story.tell(AlertsSilenced(at=story.now, silence=silence))
-    assert silences(story.state.standing) == (silence,)
+    assert list_open_silences(story.state.standing) == (silence,)
     story.after(59)
-    assert silences(story.state.standing)
+    assert list_open_silences(story.state.standing)
     story.after(1)
-    assert not silences(story.state.standing)
+    assert not list_open_silences(story.state.standing)
     later = AlertSilence("sil-2", "n1", "*", story.now, story.now + 60, "ann", "we know")
     story.tell(AlertsSilenced(at=story.now, silence=later))
     for _ in range(2):
         story.tell(SilenceEnded(at=story.now, silence="sil-2", actor="kim"))
-    assert not silences(story.state.standing)
+    assert not list_open_silences(story.state.standing)
     assert [e.actor for e in story.audit if e.kind == "silence_ended"] == ["remediator", "kim"]
     assert story.kinds().count("silenced") == 2
 
@@ -304,23 +308,23 @@ def test_a_silence_keeps_nothing_from_being_done() -> None:
     ],
 )
 def test_whom_a_silence_fits(node: str, kinds: tuple[str, ...], quiet: bool) -> None:  # noqa: FBT001 - a table
-    assert (silenced([SILENCE], node, kinds, 1.0) is not None) is quiet
-    assert silenced([SILENCE], node, kinds, SILENCE.until) is None
+    assert (find_matching_silence([SILENCE], node, kinds, 1.0) is not None) is quiet
+    assert find_matching_silence([SILENCE], node, kinds, SILENCE.until) is None
 
 
 def told() -> list[AnyInput]:
     story = Story(settings(mode=Mode.RECOMMEND), nodes=2)
     set_mode(story, Mode.ACT)
-    by_hand(story, HandWord.CORDON, node="n2")
+    by_hand(story, ManualCordonKind.CORDON, node="n2")
     story.finding("xid/62", Severity.FATAL)
     story.scheduler_answers("cordon")
     story.tell(AlertsSilenced(at=story.now, silence=SILENCE))
     story.after(1).scheduler_answers(CORDON, node="n2")
-    shows(story, Owner.US, OURS)
-    by_hand(story, HandWord.UNCORDON)
+    shows(story, HoldOwner.US, OURS)
+    by_hand(story, ManualCordonKind.UNCORDON)
     story.after(1)
     (action,) = story.open_actions(UNCORDON)
-    story.tell(ActionEnded(at=story.now, action=action.id, outcome=Outcome(Result.DONE)))
+    story.tell(ActionEnded(at=story.now, action=action.id, outcome=ActionOutcome(ActionResult.DONE)))
     story.tell(SilenceEnded(at=story.now, silence=SILENCE.id, actor="kim"))
     return story.inputs
 
@@ -328,7 +332,7 @@ def told() -> list[AnyInput]:
 def whole(items: list[AnyInput]) -> tuple[ClusterState, dict[str, Action]]:
     state, actions, rules = ClusterState(), {}, settings(mode=Mode.RECOMMEND)
     for item in items:
-        handle(state, item, rules)
+        apply_input(state, item, rules)
         actions |= state.take_changes().actions
     return state, actions
 
@@ -346,7 +350,7 @@ def test_killed_anywhere_people_s_words_stand_and_nothing_is_done_twice(database
     def run(journal: Journal, items: list[AnyInput]) -> ClusterState:
         epoch, state = journal.lead(), journal.load()
         for item in items:
-            handle(state, item, rules)
+            apply_input(state, item, rules)
             journal.commit([item], state.take_changes(), epoch)
         journal.close()
         return state
@@ -354,7 +358,7 @@ def test_killed_anywhere_people_s_words_stand_and_nothing_is_done_twice(database
     run(Journal(database), TOLD[:survived])
     state = run(Journal(database), TOLD[survived - 1 :])
     assert state.standing == expected[0].standing
-    assert isinstance(state.standing[MODE], ModeSaid)
+    assert isinstance(state.standing[MODE], ModeOverride)
     assert state.actions == expected[0].actions
     assert {n.node: n.state for n in state.nodes.values()} == {n.node: n.state for n in expected[0].nodes.values()}
     assert not [
@@ -365,9 +369,9 @@ def test_killed_anywhere_people_s_words_stand_and_nothing_is_done_twice(database
 def test_the_record_replayed_gives_the_same_decisions() -> None:
     rules, state, made = settings(mode=Mode.RECOMMEND), ClusterState(), []
     for item in TOLD:
-        handle(state, item, rules)
+        apply_input(state, item, rules)
         made += state.take_changes().decisions.values()
-    assert replayed(TOLD, rules) == made
+    assert replay_decisions(TOLD, rules) == made
     assert [decision.answer for decision in made] == [Answer.ACT]
 
 

@@ -7,24 +7,24 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from remediator.decide.budget import of_level_only
-from remediator.model.inputs import IncidentWord, InventoryChanged, PersonSaid, TopologyObserved
-from remediator.model.places import Places
-from remediator.model.records import Answer, Incident
-from remediator.state import ClusterState
-from tests.timelines.story import START, Story, settings
+from remediator.decisions.isolation_budget import level_only_budget
+from remediator.model.journal_records import Answer, Incident
+from remediator.model.node_location import NodeLocation
+from remediator.model.pipeline_inputs import IncidentCommand, IncidentCommandKind, InventoryChanged, TopologyObserved
+from remediator.state.cluster_state import ClusterState
+from tests.timelines.timeline import START, Story, settings
 from vocabulary.finding import Severity
 
 
-def story_at(places: dict[str, Places], nodes: int = 12, **limits: Any) -> Story:
-    budget = replace(of_level_only(nodes), **({"common_cause_nodes": 3, "isolation_gap_s": 600.0} | limits))
+def story_at(places: dict[str, NodeLocation], nodes: int = 12, **limits: Any) -> Story:
+    budget = replace(level_only_budget(nodes), **({"common_cause_nodes": 3, "isolation_gap_s": 600.0} | limits))
     story = Story(settings(budget=budget), nodes=nodes)
     story.tell(TopologyObserved(at=story.now, source="file", places=places))
     return story
 
 
-def rack(*numbers: int, name: str = "r1") -> dict[str, Places]:
-    return {f"n{n}": Places(rack=name) for n in numbers}
+def rack(*numbers: int, name: str = "r1") -> dict[str, NodeLocation]:
+    return {f"n{n}": NodeLocation(rack=name) for n in numbers}
 
 
 def lose(story: Story, *numbers: int) -> None:
@@ -44,7 +44,7 @@ def wide(story: Story) -> list[Incident]:
 
 def test_what_the_whole_fleet_runs_is_no_cause_of_what_chance_explains() -> None:
     """Every node tells its driver, and most clusters run one: three of very many fail within minutes now and then."""
-    everywhere = {f"n{n}": Places(driver="550") for n in range(1, 41)}
+    everywhere = {f"n{n}": NodeLocation(driver="550") for n in range(1, 41)}
     story = story_at(everywhere, nodes=40, common_cause_usual_h=10.0)  # as 26 000 nodes that fail every 6500 h
     lose(story, 1, 2, 3)
     assert wide(story) == []
@@ -55,7 +55,7 @@ def test_what_the_whole_fleet_runs_is_no_cause_of_what_chance_explains() -> None
 
 @pytest.mark.parametrize("kind", ["rack", "switch", "image", "driver"])
 def test_what_three_suspects_share_is_the_incident_and_none_is_isolated_any_more(kind: str) -> None:
-    story = story_at({f"n{n}": Places(**{kind: "x"}) for n in range(1, 6)})
+    story = story_at({f"n{n}": NodeLocation(**{kind: "x"}) for n in range(1, 6)})
     lose(story, 1, 2, 3, 4)
     (incident,) = wide(story)
     assert incident.node == f"{kind}:x"
@@ -78,7 +78,7 @@ def test_three_nodes_of_one_job_are_the_jobs_until_somebody_has_looked() -> None
 
 
 def test_the_narrowest_place_that_all_share_is_the_likeliest_cause() -> None:
-    places = {f"n{n}": Places(rack="r1" if n <= 4 else "r2", driver="570", switch="s1") for n in range(1, 13)}
+    places = {f"n{n}": NodeLocation(rack="r1" if n <= 4 else "r2", driver="570", switch="s1") for n in range(1, 13)}
     story = story_at(places)
     lose(story, 1, 2, 3)
     assert [i.node for i in wide(story)] == ["rack:r1"]
@@ -87,7 +87,7 @@ def test_the_narrowest_place_that_all_share_is_the_likeliest_cause() -> None:
 
 
 def test_a_place_that_more_of_them_share_is_likelier_than_a_narrow_one() -> None:
-    places = {f"n{n}": Places(rack="r1" if n <= 3 else "r2", switch="s1") for n in range(1, 13)}
+    places = {f"n{n}": NodeLocation(rack="r1" if n <= 3 else "r2", switch="s1") for n in range(1, 13)}
     story = story_at(places, common_cause_nodes=4)
     lose(story, 1, 2, 3, 4)
     assert [i.node for i in wide(story)] == ["switch:s1"]
@@ -148,7 +148,9 @@ def test_people_end_it_and_then_each_node_is_answered_by_itself() -> None:
     story.after(700)
     (incident,) = wide(story)
     story.tell(
-        PersonSaid(at=story.now, node=incident.node, incident=incident.id, word=IncidentWord.RESOLVE, actor="ann")
+        IncidentCommand(
+            at=story.now, node=incident.node, incident=incident.id, word=IncidentCommandKind.RESOLVE, actor="ann"
+        )
     )
     assert not wide(story)
     story.after(1)
@@ -189,28 +191,30 @@ def restart(story: Story) -> None:
 
 
 def test_a_new_leader_keeps_a_node_in_its_rack_until_it_is_told_where_nodes_stand() -> None:
-    story = story_at({"n1": Places(rack="r1", driver="570")})
+    story = story_at({"n1": NodeLocation(rack="r1", driver="570")})
     restart(story)
     story.tell(InventoryChanged(at=story.now, node="n1", products=(), driver="575"))
-    assert story.state.nodes["n1"].places == Places(rack="r1", driver="575"), "the node alone does not know its rack"
-    story.tell(TopologyObserved(at=story.now, source="file", places={"n1": Places(switch="s1")}))
-    assert story.state.nodes["n1"].places == Places(switch="s1", driver="575")
+    assert story.state.nodes["n1"].places == NodeLocation(rack="r1", driver="575"), (
+        "the node alone does not know its rack"
+    )
+    story.tell(TopologyObserved(at=story.now, source="file", places={"n1": NodeLocation(switch="s1")}))
+    assert story.state.nodes["n1"].places == NodeLocation(switch="s1", driver="575")
 
 
 def test_a_new_leader_that_cannot_read_the_file_keeps_what_it_said_whatever_the_scheduler_says() -> None:
-    story = story_at({"n1": Places(rack="r1", switch="s1"), "n2": Places(rack="r1")})
+    story = story_at({"n1": NodeLocation(rack="r1", switch="s1"), "n2": NodeLocation(rack="r1")})
     restart(story)
-    story.tell(TopologyObserved(at=story.now, source="backend", places={"n1": Places(partitions=("train",))}))
-    assert story.state.nodes["n1"].places == Places(rack="r1", switch="s1", partitions=("train",))
+    story.tell(TopologyObserved(at=story.now, source="backend", places={"n1": NodeLocation(partitions=("train",))}))
+    assert story.state.nodes["n1"].places == NodeLocation(rack="r1", switch="s1", partitions=("train",))
     assert story.state.index.members("rack:r1") == {"n1", "n2"}
     story.tell(TopologyObserved(at=story.now, source="file", places={}))
-    assert story.state.nodes["n1"].places == Places(partitions=("train",))
+    assert story.state.nodes["n1"].places == NodeLocation(partitions=("train",))
     assert not story.state.index.members("rack:r1")
 
 
 def test_a_switch_is_in_doubt_for_as_long_as_its_incident_is_open_a_driver_only_in_the_burst() -> None:
     for kind, expected in (("switch", 4), ("driver", 3)):
-        story = story_at({f"n{n}": Places(**{kind: "x"}) for n in range(1, 5)}, common_cause_slow_s=0.0)
+        story = story_at({f"n{n}": NodeLocation(**{kind: "x"}) for n in range(1, 5)}, common_cause_slow_s=0.0)
         lose(story, 1, 2, 3)
         story.after(7200)
         lose(story, 4)
@@ -253,7 +257,7 @@ def test_as_long_as_few_are_out_the_budget_alone_decides_and_the_decision_names_
 
 
 def test_a_burst_at_a_slow_cause_is_held_back_at_once() -> None:
-    story = story_at({f"n{n}": Places(driver="x") for n in range(1, 8)}, isolation_gap_s=3600.0)
+    story = story_at({f"n{n}": NodeLocation(driver="x") for n in range(1, 8)}, isolation_gap_s=3600.0)
     one_by_one(story, 1, 2, 3)
     assert [i.rule for i in wide(story)] == ["slow-cause"]
     lose(story, 4, 5, 6)
@@ -270,14 +274,14 @@ def test_what_is_reported_late_counts_when_it_happened() -> None:
 
 
 def test_what_the_whole_fleet_sees_is_no_fault_of_a_driver() -> None:
-    places = {f"n{n}": Places(driver="x") for n in range(1, 601)}
+    places = {f"n{n}": NodeLocation(driver="x") for n in range(1, 601)}
     story = story_at(places, nodes=600)
     one_by_one(story, *range(1, 601, 60), every_s=7200.0)
     assert not wide(story), "ten in a day of six hundred nodes may be chance"
 
 
 def test_an_open_cause_hides_no_other() -> None:
-    places = {f"n{n}": Places(driver="x", rack=f"r{(n - 1) // 8}") for n in range(1, 401)}
+    places = {f"n{n}": NodeLocation(driver="x", rack=f"r{(n - 1) // 8}") for n in range(1, 401)}
     story = story_at(places, nodes=400)
     lose(story, 1, 9, 17)
     assert [i.node for i in wide(story)] == ["driver:x"]
@@ -289,7 +293,7 @@ def test_an_open_cause_hides_no_other() -> None:
 
 
 def test_a_wider_cause_takes_in_what_turns_out_to_be_part_of_it() -> None:
-    places = {f"n{n}": Places(driver="new" if n <= 40 else "old", rack=f"r{(n - 1) // 8}") for n in range(1, 201)}
+    places = {f"n{n}": NodeLocation(driver="new" if n <= 40 else "old", rack=f"r{(n - 1) // 8}") for n in range(1, 201)}
     story = story_at(places, nodes=200)
     for first in (1, 9, 17, 25):  # a rollout, rack by rack
         lose(story, first, first + 1, first + 2)
@@ -304,7 +308,9 @@ def test_what_people_ended_is_not_counted_again() -> None:
     story = story_at(rack(*range(1, 8)), isolation_gap_s=1e9)
     lose(story, 1, 2, 3)
     (incident,) = wide(story)
-    word = PersonSaid(at=story.now, node=incident.node, incident=incident.id, word=IncidentWord.RESOLVE, actor="ann")
+    word = IncidentCommand(
+        at=story.now, node=incident.node, incident=incident.id, word=IncidentCommandKind.RESOLVE, actor="ann"
+    )
     story.tell(word)
     restart(story)
     lose(story, 4, 5)

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import pytest
 
-from remediator.model.inputs import AnyInput
-from remediator.pipeline import handle
-from remediator.state import ClusterState
+from remediator.model.pipeline_inputs import AnyInput
+from remediator.pipeline import apply_input
+from remediator.state.cluster_state import ClusterState
 from remediator.store.journal import Journal
-from tests.timelines.story import Story
+from tests.timelines.timeline import Story
 from vocabulary.finding import Severity
 from vocabulary.order import OrderKind
 
@@ -38,7 +38,7 @@ TOLD = whole_story()
 
 def run(journal: Journal, state: ClusterState, items: list[AnyInput], epoch: int) -> None:
     for item in items:
-        handle(state, item, TOLD.rules)
+        apply_input(state, item, TOLD.rules)
         journal.commit([item], state.take_changes(), epoch)
 
 

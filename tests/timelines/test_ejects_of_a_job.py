@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from remediator.decide.budget import Budget
-from remediator.model.hold import Owner
-from tests.timelines.story import Story, settings
+from remediator.decisions.isolation_budget import IsolationBudget
+from remediator.model.scheduler_hold import HoldOwner
+from tests.timelines.timeline import Story, settings
 from vocabulary.finding import Severity
 
 HOUR_S = 3600.0
@@ -19,10 +19,10 @@ def aborts(story: Story) -> int:
 
 @pytest.mark.parametrize("theirs", [NODES, []], ids=["held by an operator", "in service"])
 def test_a_job_loses_no_more_nodes_in_a_day_if_an_operator_holds_them(theirs: list[str]) -> None:
-    story = Story(settings(budget=Budget(isolated_max=20)), nodes=200)
+    story = Story(settings(budget=IsolationBudget(isolated_max=20)), nodes=200)
     story.job("J", *NODES)
     for node in theirs:
-        story.hold(node, owner=Owner.OPERATOR)
+        story.hold(node, owner=HoldOwner.OPERATOR)
     for node in NODES[:6]:
         story.after(3 * HOUR_S).finding("xid/79", Severity.FATAL, node=node)
         story.scheduler_answers("cordon", node=node)

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from remediator.model.hold import NodeHold, Owner, Result
-from remediator.model.inputs import HoldsObserved
-from remediator.playbook.load import load_policy
-from tests.timelines.story import Story, settings
+from remediator.model.pipeline_inputs import HoldsObserved
+from remediator.model.scheduler_hold import ActionResult, HoldOwner, NodeHold
+from remediator.playbook.playbook_loader import load_policy
+from tests.timelines.timeline import Story, settings
 from vocabulary.finding import Severity
 
 
 def sees(story: Story, *, evictable: bool, drained: bool = False) -> None:
-    hold = NodeHold("n1", False, drained=drained, owner=Owner.US, jobs=() if drained else ("j",), evictable=evictable)
+    hold = NodeHold(
+        "n1", False, drained=drained, owner=HoldOwner.US, jobs=() if drained else ("j",), evictable=evictable
+    )
     story.tell(HoldsObserved(at=story.now, holds=(hold,)))
 
 
@@ -46,7 +48,7 @@ def test_work_that_may_not_be_evicted_becomes_a_persons() -> None:
     story = draining()
     sees(story.after(60), evictable=True)
     for _ in range(400):
-        story.scheduler_answers("evict", Result.FAILED)
+        story.scheduler_answers("evict", ActionResult.FAILED)
         story.after(600)
     assert story.node_state() not in {"resetting", "testing", "healthy"}
     assert not story.open_actions("evict")
@@ -56,7 +58,7 @@ def test_work_that_may_not_be_evicted_becomes_a_persons() -> None:
 def test_an_eviction_that_is_refused_does_not_hand_the_node_over() -> None:
     story = draining()
     sees(story.after(60), evictable=True)
-    story.scheduler_answers("evict", Result.REFUSED)
+    story.scheduler_answers("evict", ActionResult.REFUSED)
     story.after(5)
     assert story.state.nodes["n1"].held
     assert story.node_state() == "draining"

@@ -5,19 +5,20 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from remediator import history, incidents
-from remediator.incidents import OVERFLOW
-from remediator.model.inputs import FindingsReported
-from tests.timelines.story import Story
+from remediator.incidents import finding_intake
+from remediator.incidents.finding_intake import OVERFLOW
+from remediator.model.pipeline_inputs import FindingsReported
+from remediator.state import occurrence_history
+from tests.timelines.timeline import Story
 from vocabulary.finding import Finding, Severity
 
 
 @pytest.fixture(autouse=True)
 def narrow(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(incidents, "KNOWN_MAX", 20)
-    monkeypatch.setattr(incidents, "JOINED_MAX", 3)
-    monkeypatch.setattr(incidents, "REACTING_JOINED_MAX", 5)
-    monkeypatch.setattr(incidents, "FATAL_JOINED_MAX", 8)
+    monkeypatch.setattr(finding_intake, "KNOWN_MAX", 20)
+    monkeypatch.setattr(finding_intake, "JOINED_MAX", 3)
+    monkeypatch.setattr(finding_intake, "REACTING_JOINED_MAX", 5)
+    monkeypatch.setattr(finding_intake, "FATAL_JOINED_MAX", 8)
 
 
 def flood(story: Story, like: Finding, number: int, *, active: bool = True, name: str = "f") -> tuple[Finding, ...]:
@@ -118,7 +119,7 @@ def test_what_opens_one_brings_only_so_much_context_along() -> None:
 
 
 def test_kinds_without_end_are_counted_under_one_name(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(history, "KINDS_MAX", 4)
+    monkeypatch.setattr(occurrence_history, "KINDS_MAX", 4)
     story = Story()
     like = noise(story)
     for number in range(10):

@@ -4,25 +4,31 @@ from __future__ import annotations
 
 import pytest
 
-from remediator import hands_off
-from remediator.model.hold import Owner
-from remediator.model.inputs import FindingsReported, IncidentWord, NodeSaid, NodeWord, PersonSaid
-from remediator.model.plan import Mode
-from remediator.model.records import IncidentState
-from tests.timelines.story import Story, settings
+from remediator.model.journal_records import IncidentState
+from remediator.model.pipeline_inputs import (
+    FindingsReported,
+    IncidentCommand,
+    IncidentCommandKind,
+    NodeCommand,
+    NodeCommandKind,
+)
+from remediator.model.plan_steps import Mode
+from remediator.model.scheduler_hold import HoldOwner
+from remediator.overrides import operator_hold
+from tests.timelines.timeline import Story, settings
 from vocabulary.finding import Severity
 
 DAY_S = 86_400.0
 
 
-def say(story: Story, word: NodeWord) -> None:
-    story.tell(NodeSaid(at=story.now, node="n1", word=word, actor="ann", text="a new board"))
+def say(story: Story, word: NodeCommandKind) -> None:
+    story.tell(NodeCommand(at=story.now, node="n1", word=word, actor="ann", text="a new board"))
 
 
 def resolve(story: Story) -> None:
     incident = story.state.incident_of("n1")
     assert incident is not None
-    said = PersonSaid(at=story.now, incident=incident.id, word=IncidentWord.RESOLVE, actor="ann", node="n1")
+    said = IncidentCommand(at=story.now, incident=incident.id, word=IncidentCommandKind.RESOLVE, actor="ann", node="n1")
     story.tell(said)
 
 
@@ -30,11 +36,11 @@ def test_a_node_taken_back_from_retirement_answers_for_what_it_still_asserts() -
     story = Story()
     finding = story.finding("xid/62", Severity.FATAL)
     story.scheduler_answers("cordon")
-    say(story, NodeWord.RETIRE)
-    story.hold(schedulable=True, owner=Owner.NOBODY)
+    say(story, NodeCommandKind.RETIRE)
+    story.hold(schedulable=True, owner=HoldOwner.NOBODY)
     story.after(5)
     assert not story.state.incidents, "a retired node calls nobody"
-    say(story, NodeWord.UNRETIRE)
+    say(story, NodeCommandKind.UNRETIRE)
     assert story.state.settled == {}
     story.after(5)
     incident = story.state.incident_of("n1")
@@ -46,9 +52,11 @@ def test_a_node_taken_back_from_retirement_answers_for_what_it_still_asserts() -
 def test_that_it_answers_for_it_again_is_written_down() -> None:
     story = Story()
     finding = story.finding("xid/62", Severity.FATAL)
-    say(story, NodeWord.RETIRE)
+    say(story, NodeCommandKind.RETIRE)
     story.state.take_changes()
-    hands_off.said(story.state, NodeSaid(at=story.now, node="n1", word=NodeWord.UNRETIRE, actor="ann"))
+    operator_hold.apply_node_command(
+        story.state, NodeCommand(at=story.now, node="n1", word=NodeCommandKind.UNRETIRE, actor="ann")
+    )
     assert story.state.take_changes().settled == {finding.id: None}
 
 
@@ -78,7 +86,7 @@ def test_a_healthy_node_is_no_spare_from_the_moment_it_asserts_something_grave()
     story = Story(settings(mode=Mode.OBSERVE))
     assert "n1" in story.state.index.free
     finding = story.finding("training/loss_not_finite", Severity.ERROR)
-    story.hold(schedulable=True, owner=Owner.NOBODY)
+    story.hold(schedulable=True, owner=HoldOwner.NOBODY)
     assert "n1" not in story.state.index.free
     story.tell(FindingsReported(at=story.now, node="n1", boot_id="b", active=()))
     assert "n1" in story.state.index.free

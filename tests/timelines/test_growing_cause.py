@@ -6,18 +6,18 @@ import itertools
 
 from msgspec.structs import replace
 
-from remediator.decide.budget import Budget
-from remediator.model.inputs import IncidentWord, PersonSaid, TopologyObserved
-from remediator.model.places import Places
-from remediator.model.records import BREAKER, Action, Incident
-from tests.timelines.story import Story, settings
+from remediator.decisions.isolation_budget import IsolationBudget
+from remediator.model.journal_records import BREAKER, Action, Incident
+from remediator.model.node_location import NodeLocation
+from remediator.model.pipeline_inputs import IncidentCommand, IncidentCommandKind, TopologyObserved
+from tests.timelines.timeline import Story, settings
 from vocabulary.finding import Severity
 
 TOTAL = 100
 
 
-def fleet(places: dict[str, Places], nodes: int = TOTAL) -> Story:
-    found = Story(settings(budget=Budget()), nodes=nodes)
+def fleet(places: dict[str, NodeLocation], nodes: int = TOTAL) -> Story:
+    found = Story(settings(budget=IsolationBudget()), nodes=nodes)
     found.tell(TopologyObserved(at=found.now, source="file", places=places))
     return found
 
@@ -25,12 +25,12 @@ def fleet(places: dict[str, Places], nodes: int = TOTAL) -> Story:
 def with_driver() -> Story:
     """30 nodes run the new driver, the rest are in racks of ten."""
     return fleet(
-        {f"n{n}": Places(driver="570.1" if n <= 30 else "550", rack=f"r{n % 10}") for n in range(1, TOTAL + 1)}
+        {f"n{n}": NodeLocation(driver="570.1" if n <= 30 else "550", rack=f"r{n % 10}") for n in range(1, TOTAL + 1)}
     )
 
 
 def racks_only() -> Story:
-    return fleet({f"n{n}": Places(rack=f"r{(n - 1) // 10}") for n in range(1, TOTAL + 1)})
+    return fleet({f"n{n}": NodeLocation(rack=f"r{(n - 1) // 10}") for n in range(1, TOTAL + 1)})
 
 
 def fell(found: Story, numbers: list[int], within_s: float = 12.0) -> None:
@@ -109,8 +109,8 @@ def test_what_people_ended_as_a_whole_opens_no_part_again() -> None:
     found = racks_only()
     fell(found, [10 * rack + n for n in range(1, 5) for rack in range(10)])
     for incident in found.state.wide():
-        word = IncidentWord.RESOLVE
-        found.tell(PersonSaid(at=found.now, node=incident.node, incident=incident.id, word=word, actor="ann"))
+        word = IncidentCommandKind.RESOLVE
+        found.tell(IncidentCommand(at=found.now, node=incident.node, incident=incident.id, word=word, actor="ann"))
     fell(found, [5], within_s=1.0)
     assert not causes(found), "one more in a rack of which four were looked at"
 

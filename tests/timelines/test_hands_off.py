@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-from remediator.model.hold import Owner
-from remediator.model.inputs import NodeSaid, NodeWord
-from remediator.model.plan import Mode
-from remediator.model.records import IncidentState
-from tests.timelines.story import Story, settings
+from remediator.model.journal_records import IncidentState
+from remediator.model.pipeline_inputs import NodeCommand, NodeCommandKind
+from remediator.model.plan_steps import Mode
+from remediator.model.scheduler_hold import HoldOwner
+from tests.timelines.timeline import Story, settings
 from vocabulary.finding import Severity
 
-HOLD, RELEASE, RETIRE, UNRETIRE = NodeWord
+HOLD, RELEASE, RETIRE, UNRETIRE = NodeCommandKind
 
 
-def say(story: Story, word: NodeWord, until: float | None = None, node: str = "n1") -> None:
-    story.tell(NodeSaid(at=story.now, node=node, word=word, actor="ann", text="a new rack", until=until))
+def say(story: Story, word: NodeCommandKind, until: float | None = None, node: str = "n1") -> None:
+    story.tell(NodeCommand(at=story.now, node=node, word=word, actor="ann", text="a new rack", until=until))
 
 
 def free(story: Story) -> None:
-    story.after(1).hold(schedulable=True, owner=Owner.NOBODY)
+    story.after(1).hold(schedulable=True, owner=HoldOwner.NOBODY)
 
 
 def test_hands_off_holds_whatever_the_scheduler_says_until_it_is_over() -> None:
@@ -105,7 +105,7 @@ def test_our_hold_that_has_lost_its_reason_meanwhile_is_for_people_to_lift() -> 
 
 def test_their_own_drain_outlives_their_word() -> None:
     story = Story()
-    story.hold(owner=Owner.OPERATOR)
+    story.hold(owner=HoldOwner.OPERATOR)
     say(story, HOLD)
     say(story, RELEASE)
     assert story.node_state() == "operator-held"
@@ -145,7 +145,7 @@ def test_a_machine_put_in_the_place_of_a_retired_one_begins_on_probation() -> No
     say(story, RETIRE)
     say(story, UNRETIRE)
     assert story.node_state() == "probation"
-    story.hold(owner=Owner.OPERATOR)
+    story.hold(owner=HoldOwner.OPERATOR)
     say(story, RETIRE)
     say(story, UNRETIRE)
     assert story.node_state() == "operator-held"

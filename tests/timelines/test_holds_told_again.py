@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import pytest
 
-from remediator.holds import contradicts
-from remediator.model.hold import NodeHold, Owner, Result
-from remediator.model.records import HandsOff, NodeRecord
-from remediator.model.rules import NodeState
-from tests.timelines.story import Story
+from remediator.model.journal_records import HandsOff, NodeRecord
+from remediator.model.rule_conditions import NodeState
+from remediator.model.scheduler_hold import ActionResult, HoldOwner, NodeHold
+from remediator.overrides.hold_reconciliation import hold_contradicts_record
+from tests.timelines.timeline import Story
 from vocabulary.finding import Severity
 
 FREE = NodeHold("n1", schedulable=True)
-OURS = NodeHold("n1", schedulable=False, owner=Owner.US)
-THEIRS = NodeHold("n1", schedulable=False, owner=Owner.OPERATOR)
-DOWN = NodeHold("n1", schedulable=False, owner=Owner.SCHEDULER)
+OURS = NodeHold("n1", schedulable=False, owner=HoldOwner.US)
+THEIRS = NodeHold("n1", schedulable=False, owner=HoldOwner.OPERATOR)
+DOWN = NodeHold("n1", schedulable=False, owner=HoldOwner.SCHEDULER)
 SILENT = NodeHold("n1", schedulable=None)
 CONFIRMED = NodeRecord("n1", NodeState.DRAINING, held=True, hold_confirmed_at=5.0)
 ASKED = NodeRecord("n1", NodeState.DRAINING, held=True)
@@ -36,27 +36,27 @@ RETIRED = NodeRecord("n1", NodeState.RETIRED)
     ],
 )
 def test_what_contradicts_what_we_have_written_down(node: NodeRecord, against: list[NodeHold]) -> None:
-    assert [hold for hold in (FREE, OURS, THEIRS, DOWN, SILENT) if contradicts(node, hold)] == against
+    assert [hold for hold in (FREE, OURS, THEIRS, DOWN, SILENT) if hold_contradicts_record(node, hold)] == against
 
 
 def test_our_hold_that_was_lifted_before_it_was_confirmed_is_believed_when_it_is_told_again() -> None:
     story = Story()
     story.finding("xid/62", Severity.FATAL)
-    story.hold(schedulable=True, owner=Owner.NOBODY)
+    story.hold(schedulable=True, owner=HoldOwner.NOBODY)
     story.scheduler_answers("cordon")
-    assert contradicts(story.state.nodes["n1"], FREE)
-    story.after(1).hold(schedulable=True, owner=Owner.NOBODY)
+    assert hold_contradicts_record(story.state.nodes["n1"], FREE)
+    story.after(1).hold(schedulable=True, owner=HoldOwner.NOBODY)
     assert (story.node_state(), story.state.held) == ("probation", frozenset())
-    assert not contradicts(story.state.nodes["n1"], FREE)
+    assert not hold_contradicts_record(story.state.nodes["n1"], FREE)
 
 
 def test_a_drain_that_only_our_cordon_saw_does_not_last_for_ever() -> None:
     story = Story()
     story.finding("xid/62", Severity.FATAL)
-    story.scheduler_answers("cordon", Result.REFUSED)
+    story.scheduler_answers("cordon", ActionResult.REFUSED)
     assert story.node_state() == "operator-held"
-    assert contradicts(story.state.nodes["n1"], FREE)
-    story.after(1).hold(schedulable=True, owner=Owner.NOBODY)
+    assert hold_contradicts_record(story.state.nodes["n1"], FREE)
+    story.after(1).hold(schedulable=True, owner=HoldOwner.NOBODY)
     assert story.node_state() == "probation"
 
 
@@ -69,5 +69,5 @@ def test_a_hold_confirmed_by_a_clock_that_was_ahead_can_be_lifted() -> None:
     story.now = right
     story.after(60)
     story.now += 1
-    story.hold(schedulable=True, owner=Owner.NOBODY)
+    story.hold(schedulable=True, owner=HoldOwner.NOBODY)
     assert story.node_state() == "probation"

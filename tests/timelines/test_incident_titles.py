@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from remediator.model.inputs import FindingsReported
-from tests.timelines.story import Story
+from remediator.model.pipeline_inputs import FindingsReported
+from tests.timelines.timeline import Story
 from vocabulary.finding import Severity
 
 

@@ -10,36 +10,36 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-import tests.timelines.story as stories
-from remediator.decide.budget import Budget
-from remediator.model.hold import NodeHold, Outcome, Owner, Result
-from remediator.model.inputs import (
+import tests.timelines.timeline as stories
+from remediator.decisions.isolation_budget import IsolationBudget
+from remediator.model.journal_records import ActionState
+from remediator.model.pipeline_inputs import (
     ActionCancelled,
     ActionEnded,
     BreakerReset,
-    ByHand,
     FindingsReported,
-    HandWord,
     HoldsObserved,
-    IncidentWord,
+    IncidentCommand,
+    IncidentCommandKind,
+    ManualCordon,
+    ManualCordonKind,
     ModeSet,
-    NodeSaid,
-    NodeWord,
-    PersonSaid,
+    NodeCommand,
+    NodeCommandKind,
     SilenceObserved,
     Tick,
 )
-from remediator.model.plan import Mode
-from remediator.model.records import ActionState
-from remediator.model.rules import NodeState
-from remediator.playbook.load import load_policy
-from tests.timelines.watched import Limits, Watched
-from tests.timelines.worded import Worded
+from remediator.model.plan_steps import Mode
+from remediator.model.rule_conditions import NodeState
+from remediator.model.scheduler_hold import ActionOutcome, ActionResult, HoldOwner, NodeHold
+from remediator.playbook.playbook_loader import load_policy
+from tests.timelines.audited_timeline import Limits, Watched
+from tests.timelines.operator_audit import Worded
 from vocabulary.finding import Finding, Severity
 from vocabulary.order import OrderState
 
 NODES = 12
-TIGHT = Budget(
+TIGHT = IsolationBudget(
     isolated_max=3,
     isolations_per_hour_max=3,
     isolated_fraction_per_hour_max=1.0,
@@ -111,7 +111,7 @@ class Teller:
         self.story.tell(replace(self.chance.choice(old), at=self.story.now))
 
     def cordoned(self) -> None:
-        result = self.chance.choice([Result.DONE, Result.DONE, *Result])
+        result = self.chance.choice([ActionResult.DONE, ActionResult.DONE, *ActionResult])
         self.story.scheduler_answers("cordon", result, self.one_held)
 
     def drained(self) -> None:
@@ -119,32 +119,32 @@ class Teller:
 
     def operator(self) -> None:
         holds = self.chance.random() < 0.5
-        self.story.hold(self.node, owner=Owner.OPERATOR if holds else Owner.NOBODY, schedulable=not holds)
+        self.story.hold(self.node, owner=HoldOwner.OPERATOR if holds else HoldOwner.NOBODY, schedulable=not holds)
 
     def takes_over(self) -> None:
-        self.story.hold(self.one_held, owner=Owner.OPERATOR, drained=self.chance.random() < 0.5)
+        self.story.hold(self.one_held, owner=HoldOwner.OPERATOR, drained=self.chance.random() < 0.5)
 
     def lifts(self) -> None:
-        self.story.hold(self.one_held, owner=Owner.NOBODY, schedulable=True)
+        self.story.hold(self.one_held, owner=HoldOwner.NOBODY, schedulable=True)
 
     def word(self) -> None:
-        word, until = self.chance.choice(list(NodeWord)), self.chance.choice([None, self.story.now + 500.0])
-        self.story.tell(NodeSaid(at=self.story.now, node=self.one_held, word=word, actor="ann", until=until))
+        word, until = self.chance.choice(list(NodeCommandKind)), self.chance.choice([None, self.story.now + 500.0])
+        self.story.tell(NodeCommand(at=self.story.now, node=self.one_held, word=word, actor="ann", until=until))
 
     def by_hand(self) -> None:
-        word, actor = self.chance.choice(list(HandWord)), self.chance.choice(["ann", "kim"])
-        self.story.tell(ByHand(at=self.story.now, node=self.one_held, word=word, actor=actor, text="mine"))
+        word, actor = self.chance.choice(list(ManualCordonKind)), self.chance.choice(["ann", "kim"])
+        self.story.tell(ManualCordon(at=self.story.now, node=self.one_held, word=word, actor=actor, text="mine"))
 
     def hand_answered(self) -> None:
         """Mostly done, and then the scheduler shows it: before or after the answer, or never."""
         for action in [a for a in self.story.state.actions.values() if a.verb in HANDS]:
-            result = self.chance.choice([Result.DONE] * 4 + list(Result))
+            result = self.chance.choice([ActionResult.DONE] * 4 + list(ActionResult))
             free, shown = action.verb == "uncordon_by_hand", self.chance.choice(["before", "after", "never"])
-            owner = Owner.NOBODY if free else Owner.OPERATOR
-            if result is Result.DONE and shown == "before":
+            owner = HoldOwner.NOBODY if free else HoldOwner.OPERATOR
+            if result is ActionResult.DONE and shown == "before":
                 self.story.hold(action.node, owner=owner, schedulable=free)
             self.story.scheduler_answers(action.verb, result, action.node)
-            if result is Result.DONE and shown == "after":
+            if result is ActionResult.DONE and shown == "after":
                 self.story.hold(action.node, owner=owner, schedulable=free)
 
     def cancel(self) -> None:
@@ -159,8 +159,12 @@ class Teller:
     def resolve(self) -> None:
         if known := sorted(i.id for i in self.story.state.incidents.values() if not i.wide):
             incident = self.story.state.incidents[self.chance.choice(known)]
-            said = PersonSaid(
-                at=self.story.now, incident=incident.id, node=incident.node, word=IncidentWord.RESOLVE, actor="ann"
+            said = IncidentCommand(
+                at=self.story.now,
+                incident=incident.id,
+                node=incident.node,
+                word=IncidentCommandKind.RESOLVE,
+                actor="ann",
             )
             self.story.tell(said)
 
@@ -188,7 +192,7 @@ class Teller:
                 self.story.scheduler_answers(action.verb, node=node)
             else:
                 self.story.orders_end(action.verb)
-        self.story.hold(node, drained=True, owner=Owner.US if node in self.story.placed else Owner.NOBODY)
+        self.story.hold(node, drained=True, owner=HoldOwner.US if node in self.story.placed else HoldOwner.NOBODY)
         for finding in self.story.state.active_on(node):
             self.story.clear(finding)
 
@@ -284,7 +288,7 @@ def test_the_random_timelines_see_what_they_are_to_judge(drain_all: object) -> N
 
 def test_a_policy_that_would_drain_everything_drains_the_budget_and_no_more(drain_all: object) -> None:
     defaults = Limits(level=4, per_hour=1, gap_s=600.0, per_job_hour=1, per_job_day=3, breaker_at=10)
-    story = Watched(stories.settings(policy=drain_all, budget=Budget()), 200, defaults)
+    story = Watched(stories.settings(policy=drain_all, budget=IsolationBudget()), 200, defaults)
     for n in range(1, 201):
         story.finding("fan/x", Severity.WARNING, node=f"n{n}")
     for _ in range(48):
@@ -327,8 +331,8 @@ def test_an_outcome_counts_once_however_often_it_comes() -> None:
     story = Watched(stories.settings(budget=TIGHT), NODES)
     story.finding("fan/slow", Severity.ERROR)
     (action,) = story.open_actions("cordon")
-    for result in (Result.DONE, Result.REFUSED, Result.FAILED):
-        story.tell(ActionEnded(at=story.now, action=action.id, outcome=Outcome(result)))
+    for result in (ActionResult.DONE, ActionResult.REFUSED, ActionResult.FAILED):
+        story.tell(ActionEnded(at=story.now, action=action.id, outcome=ActionOutcome(result)))
     assert story.actions[action.id].state is ActionState.SUCCEEDED
     assert story.actions[action.id].attempts == 1
     assert story.state.held == {"n1"}

@@ -7,14 +7,21 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from remediator.decide.budget import Budget
-from remediator.model.inputs import IncidentWord, ModeSet, PersonSaid, PlacementChanged, Reopened, TopologyObserved
-from remediator.model.places import Places
-from remediator.model.plan import Mode
-from remediator.model.records import Action, Incident, IncidentState, JobRef
-from remediator.playbook.load import load_policy
-from remediator.state import ClusterState
-from tests.timelines.story import Story, settings
+from remediator.decisions.isolation_budget import IsolationBudget
+from remediator.model.journal_records import Action, Incident, IncidentState, JobRef
+from remediator.model.node_location import NodeLocation
+from remediator.model.pipeline_inputs import (
+    IncidentCommand,
+    IncidentCommandKind,
+    IncidentReopened,
+    ModeSet,
+    PlacementChanged,
+    TopologyObserved,
+)
+from remediator.model.plan_steps import Mode
+from remediator.playbook.playbook_loader import load_policy
+from remediator.state.cluster_state import ClusterState
+from tests.timelines.timeline import Story, settings
 from vocabulary.finding import Finding, Severity
 
 NODES = tuple(f"n{n}" for n in range(1, 17))
@@ -25,7 +32,7 @@ def story(mode: Mode = Mode.ACT) -> Story:
     found = Story(settings(mode=mode), nodes=20)
     found.tell(
         TopologyObserved(
-            at=found.now, source="backend", places={f"n{n}": Places(partitions=("gpu",)) for n in range(1, 21)}
+            at=found.now, source="backend", places={f"n{n}": NodeLocation(partitions=("gpu",)) for n in range(1, 21)}
         )
     )
     for node in NODES:
@@ -171,7 +178,7 @@ def test_two_jobs_are_two_incidents() -> None:
 
 def test_three_lost_gpus_of_the_same_job_make_it_a_common_cause_of_the_same_incident() -> None:
     found = story()
-    found.rules = replace(found.rules, budget=Budget())
+    found.rules = replace(found.rules, budget=IsolationBudget())
     fail(found, "n1", "n2", "n3")
     before = the_job(found).id
     for node in ("n4", "n5", "n6"):
@@ -223,7 +230,9 @@ def test_a_persons_word_ends_it_and_counts_for_a_while() -> None:
     found = story()
     fail(found, *NODES[:8])
     incident = the_job(found)
-    said = PersonSaid(at=found.now, node=incident.node, incident=incident.id, word=IncidentWord.RESOLVE, actor="ann")
+    said = IncidentCommand(
+        at=found.now, node=incident.node, incident=incident.id, word=IncidentCommandKind.RESOLVE, actor="ann"
+    )
     found.tell(said)
     assert not about(found)
     fail(found, *NODES[8:])
@@ -247,7 +256,7 @@ def test_a_drill_is_no_real_fault_and_a_real_fault_no_drill() -> None:
 
 
 def test_more_findings_than_it_lists_keep_it_open(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("remediator.decide.job_faults.FINDINGS_MAX", 4)
+    monkeypatch.setattr("remediator.decisions.job_faults.FINDINGS_MAX", 4)
     found = story()
     raised = fail(found, *NODES)
     assert len(the_job(found).findings) == 4
@@ -263,7 +272,7 @@ def test_more_findings_than_it_lists_keep_it_open(monkeypatch: pytest.MonkeyPatc
 
 def test_that_a_programs_error_is_over_does_not_forget_who_lost_a_gpu() -> None:
     found = story()
-    found.rules = replace(found.rules, budget=Budget())
+    found.rules = replace(found.rules, budget=IsolationBudget())
     raised = fail(found, "n1", "n2")
     for node in ("n4", "n5"):
         found.finding("xid/79", Severity.FATAL, node=node)
@@ -332,10 +341,10 @@ def test_an_incident_about_which_something_was_done_or_that_a_person_opened_agai
     fail(found, "n3")
     own = found.state.incident_of("n3")
     assert own is not None
-    found.tell(PersonSaid(at=found.now, node="n3", incident=own.id, word=IncidentWord.RESOLVE, actor="ann"))
+    found.tell(IncidentCommand(at=found.now, node="n3", incident=own.id, word=IncidentCommandKind.RESOLVE, actor="ann"))
     closed = found.incidents[own.id]
     known = tuple(found.state.findings[each] for each in closed.findings)
-    found.tell(Reopened(at=found.now, incident=closed, findings=known, actor="ann"))
+    found.tell(IncidentReopened(at=found.now, incident=closed, findings=known, actor="ann"))
     fail(found, "n1", "n2")
     assert sorted(about(found)) == ["job:train", "n1", "n3"]
     (job,) = found.state.wide()

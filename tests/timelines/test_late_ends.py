@@ -6,15 +6,15 @@ from collections.abc import Iterator
 
 import pytest
 
-from remediator.by_hand import CORDON, UNCORDON
-from remediator.model.hold import Outcome, Owner, Result
-from remediator.model.inputs import ActionEnded, AnyInput, ByHand, HandWord, OrderAnswered, Tick
-from remediator.model.records import Action, ActionState, AuditEvent
-from remediator.pipeline import handle
-from remediator.state import ClusterState
+from remediator.model.journal_records import Action, ActionState, AuditEvent
+from remediator.model.pipeline_inputs import ActionEnded, AnyInput, ManualCordon, ManualCordonKind, OrderAnswered, Tick
+from remediator.model.scheduler_hold import ActionOutcome, ActionResult, HoldOwner
+from remediator.overrides.manual_cordon import CORDON, UNCORDON
+from remediator.pipeline import apply_input
+from remediator.state.cluster_state import ClusterState
+from remediator.state.unanswered_actions import REMEMBERED_S
 from remediator.store.journal import Journal
-from remediator.unheard import REMEMBERED_S
-from tests.timelines.story import Story
+from tests.timelines.timeline import Story
 from vocabulary.finding import Severity
 from vocabulary.order import OrderState, OrderUpdate
 
@@ -27,13 +27,13 @@ class Successor:
         self.journal = Journal(database)
         self.epoch, state = self.journal.lead(), ClusterState()
         for item in story.inputs:
-            handle(state, item, self.rules)
+            apply_input(state, item, self.rules)
             self.journal.commit([item], state.take_changes(), self.epoch)
         self.state = self.journal.load()
 
     def tell(self, item: AnyInput) -> list[AuditEvent]:
         """What is written down of a late end when this is told."""
-        handle(self.state, item, self.rules)
+        apply_input(self.state, item, self.rules)
         changes = self.state.take_changes()
         self.journal.commit([item], changes, self.epoch)
         return [event for event in changes.audit if event.kind == "action_ended_late"]
@@ -45,9 +45,9 @@ def withdrawn() -> tuple[Story, Action]:
     story = Story()
     story.finding("xid/62", Severity.FATAL)
     story.scheduler_answers("cordon")
-    story.after(1).hold(drained=True, owner=Owner.US)
+    story.after(1).hold(drained=True, owner=HoldOwner.US)
     (order,) = story.open_actions("reset_gpu")
-    story.tell(ByHand(at=story.now, node="n1", word=HandWord.UNCORDON, actor="ann", text="fixed"))
+    story.tell(ManualCordon(at=story.now, node="n1", word=ManualCordonKind.UNCORDON, actor="ann", text="fixed"))
     return story, order
 
 
@@ -90,11 +90,11 @@ def test_after_its_incident_is_closed_too(database: str, withdrawn: tuple[Story,
 
 def test_what_was_asked_by_hand_and_overtaken_is_heard_of_after_a_restart(database: str) -> None:
     story = Story()
-    for word in (HandWord.CORDON, HandWord.UNCORDON):
-        story.tell(ByHand(at=story.now, node="n1", word=word, actor="ann", text="fan"))
+    for word in (ManualCordonKind.CORDON, ManualCordonKind.UNCORDON):
+        story.tell(ManualCordon(at=story.now, node="n1", word=word, actor="ann", text="fan"))
     (action,) = [a for a in story.actions.values() if a.verb == CORDON]
     successor = Successor(story, database)
-    end = ActionEnded(at=story.now, action=action.id, outcome=Outcome(Result.DONE, "held"))
+    end = ActionEnded(at=story.now, action=action.id, outcome=ActionOutcome(ActionResult.DONE, "held"))
     (late,) = successor.tell(end)
     assert late.data["action"] == action.id
     assert not successor.tell(end)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from remediator.decide.budget import Budget
-from remediator.model.hold import Owner
-from remediator.model.inputs import SilenceObserved, TopologyObserved
-from remediator.model.places import Places
-from remediator.model.records import BREAKER
-from tests.timelines.story import Story, settings
+from remediator.decisions.isolation_budget import IsolationBudget
+from remediator.model.journal_records import BREAKER
+from remediator.model.node_location import NodeLocation
+from remediator.model.pipeline_inputs import SilenceObserved, TopologyObserved
+from remediator.model.scheduler_hold import HoldOwner
+from tests.timelines.timeline import Story, settings
 from vocabulary.finding import Severity
 from vocabulary.identity import Component, ComponentKind
 
@@ -19,7 +19,7 @@ NODES, RACK, LEAF = 200, 8, 16
 
 def fleet(new: Iterable[int] = ()) -> Story:
     """Racks of 8, two of them on a leaf switch; some nodes have the new driver."""
-    story = Story(settings(budget=Budget()), nodes=NODES)
+    story = Story(settings(budget=IsolationBudget()), nodes=NODES)
     stand(story, new)
     return story
 
@@ -27,7 +27,7 @@ def fleet(new: Iterable[int] = ()) -> Story:
 def stand(story: Story, new: Iterable[int]) -> None:
     upgraded = set(new)
     places = {
-        f"n{n}": Places(
+        f"n{n}": NodeLocation(
             rack=f"r{(n - 1) // RACK}",
             switch=f"leaf{(n - 1) // LEAF}",
             image="jammy",
@@ -58,7 +58,7 @@ def test_a_rack_of_eight_loses_its_power() -> None:
         story.tell(SilenceObserved(at=story.now, silent={f"n{n}": story.now - 300 for n in dark}))
         story.after(5)
     for n in range(1, 9):
-        story.hold(f"n{n}", owner=Owner.SCHEDULER)
+        story.hold(f"n{n}", owner=HoldOwner.SCHEDULER)
     story.after(600)
     assert about(story) == ["silence:rack:r0"]
     assert story.state.wide()[0].members == tuple(f"n{n}" for n in range(1, 9))
@@ -135,7 +135,7 @@ def test_a_switch_flaps() -> None:
 
 
 def test_what_shares_nothing_opens_the_breaker() -> None:
-    story = Story(settings(budget=Budget()), nodes=NODES)
+    story = Story(settings(budget=IsolationBudget()), nodes=NODES)
     for n in range(1, 31):
         story.finding("xid/79", Severity.FATAL, node=f"n{n}")
     assert about(story) == [BREAKER]

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
-from remediator.model.hold import NodeHold, Owner
-from remediator.model.inputs import HoldsObserved, IncidentWord, NodeSaid, NodeWord, PersonSaid
-from remediator.model.records import Answer, IncidentState, NodeRecord
-from remediator.model.rules import NodeState
-from tests.timelines.story import Story
+from remediator.model.journal_records import Answer, IncidentState, NodeRecord
+from remediator.model.pipeline_inputs import (
+    HoldsObserved,
+    IncidentCommand,
+    IncidentCommandKind,
+    NodeCommand,
+    NodeCommandKind,
+)
+from remediator.model.rule_conditions import NodeState
+from remediator.model.scheduler_hold import HoldOwner, NodeHold
+from tests.timelines.timeline import Story
 from vocabulary.finding import Severity
 
 
-def say(story: Story, word: NodeWord) -> None:
-    story.tell(NodeSaid(at=story.now, node="n1", word=word, actor="ann", text="a new fan"))
+def say(story: Story, word: NodeCommandKind) -> None:
+    story.tell(NodeCommand(at=story.now, node="n1", word=word, actor="ann", text="a new fan"))
 
 
 def called(story: Story) -> list[str]:
@@ -28,13 +34,13 @@ def test_people_are_told_again_when_a_node_waits_for_something_else() -> None:
     story = Story()
     finding = story.finding("xid/62", Severity.FATAL)
     drained(story)
-    say(story, NodeWord.HOLD)
+    say(story, NodeCommandKind.HOLD)
     story.after(3)
     assert len(called(story)) == 1
     story.clear(finding)
-    say(story, NodeWord.RELEASE)
+    say(story, NodeCommandKind.RELEASE)
     assert "our hold still stands" in called(story)[-1]
-    story.after(3).hold(drained=True, owner=Owner.US)
+    story.after(3).hold(drained=True, owner=HoldOwner.US)
     assert len(called(story)) == 2
 
 
@@ -49,9 +55,9 @@ def test_our_hold_that_an_operator_took_and_gave_back_to_us_is_ours_again() -> N
     story = Story()
     story.finding("xid/62", Severity.FATAL)
     drained(story)
-    story.after(1).hold(owner=Owner.OPERATOR)
+    story.after(1).hold(owner=HoldOwner.OPERATOR)
     assert story.node_state() == "operator-held"
-    story.after(1).hold(drained=True, owner=Owner.US)
+    story.after(1).hold(drained=True, owner=HoldOwner.US)
     assert story.state.held == {"n1"}, "it counts"
     story.scheduler_answers("cordon")
     assert story.node_state() == "resetting", "what was wrong with it is dealt with anew"
@@ -59,13 +65,13 @@ def test_our_hold_that_an_operator_took_and_gave_back_to_us_is_ours_again() -> N
 
 def test_our_hold_that_our_database_does_not_know_is_told_of_and_can_be_lifted() -> None:
     story = Story()
-    story.after(1).hold(drained=True, owner=Owner.US)
+    story.after(1).hold(drained=True, owner=HoldOwner.US)
     assert (story.node_state(), story.state.held) == ("quarantined", {"n1"})
     assert "our hold stands" in waits(story)
     assert len(called(story)) == 1
     story.after(90_000)
     assert len(called(story)) == 1
-    story.hold(schedulable=True, owner=Owner.NOBODY)
+    story.hold(schedulable=True, owner=HoldOwner.NOBODY)
     assert (story.node_state(), story.state.held) == ("probation", frozenset())
     assert story.state.incident_of("n1") is None
 
@@ -77,22 +83,22 @@ def test_what_the_scheduler_says_right_after_our_resume_may_be_older_than_that()
     story.orders_end("run_preflight")
     story.clear(finding)
     story.scheduler_answers("resume")
-    story.after(1).hold(drained=True, owner=Owner.US)
+    story.after(1).hold(drained=True, owner=HoldOwner.US)
     assert (story.node_state(), story.state.held) == ("probation", frozenset())
-    story.after(90).hold(drained=True, owner=Owner.US)
+    story.after(90).hold(drained=True, owner=HoldOwner.US)
     assert story.state.held == {"n1"}
 
 
 def test_hands_off_and_retired_nodes_are_left_where_they_are() -> None:
     story = Story()
-    say(story, NodeWord.HOLD)
-    story.after(1).hold(drained=True, owner=Owner.US)
+    say(story, NodeCommandKind.HOLD)
+    story.after(1).hold(drained=True, owner=HoldOwner.US)
     assert story.node_state() == "operator-held"
-    say(story, NodeWord.RETIRE)
-    story.after(1).hold(drained=True, owner=Owner.US)
+    say(story, NodeCommandKind.RETIRE)
+    story.after(1).hold(drained=True, owner=HoldOwner.US)
     assert (story.node_state(), story.state.held) == ("retired", frozenset())
-    say(story, NodeWord.UNRETIRE)
-    story.after(1).hold(drained=True, owner=Owner.US)
+    say(story, NodeCommandKind.UNRETIRE)
+    story.after(1).hold(drained=True, owner=HoldOwner.US)
     assert (story.node_state(), story.state.held) == ("quarantined", {"n1"}), "retiring it did not lift our hold"
 
 
@@ -103,7 +109,7 @@ def test_a_node_that_we_hold_without_an_incident_gets_one() -> None:
     assert "no incident says why" in waits(story)
     gone = NodeHold("n1", None, known=False)
     story.tell(HoldsObserved(at=story.now, holds=(gone,)))
-    story.after(1).hold(schedulable=True, owner=Owner.NOBODY)
+    story.after(1).hold(schedulable=True, owner=HoldOwner.NOBODY)
     assert story.open_actions("cordon"), "the scheduler forgot our hold, so it is asked for again"
     story.finding("xid/62", Severity.FATAL)
     incident = story.state.incident_of("n1")
@@ -118,8 +124,8 @@ def test_an_incident_is_not_over_as_long_as_we_hold_its_node() -> None:
     assert waits(story)
     incident = story.state.incident_of("n1")
     assert incident is not None
-    word = PersonSaid(at=story.now, incident=incident.id, node="n1", word=IncidentWord.RESOLVE, actor="ann")
+    word = IncidentCommand(at=story.now, incident=incident.id, node="n1", word=IncidentCommandKind.RESOLVE, actor="ann")
     story.tell(word)
     assert story.state.incident_of("n1") == incident
-    story.after(1).hold(schedulable=True, owner=Owner.NOBODY)
+    story.after(1).hold(schedulable=True, owner=HoldOwner.NOBODY)
     assert (story.node_state(), story.state.incident_of("n1")) == ("probation", None)

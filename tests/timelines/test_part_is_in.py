@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from remediator.by_hand import UNCORDON
-from remediator.model.inputs import ByHand, HandWord
-from tests.timelines.story import Story
+from remediator.model.pipeline_inputs import ManualCordon, ManualCordonKind
+from remediator.overrides.manual_cordon import UNCORDON
+from tests.timelines.timeline import Story
 from vocabulary.finding import Severity
 
 
@@ -17,7 +17,11 @@ def test_a_new_boot_brings_no_node_back_that_waits_for_a_part_and_an_uncordon_do
     story.after(86400)
     assert (story.node_state(), story.state.held) == ("replacing", {"n1"}), "the way back is people's"
     assert not story.open_actions("resume")
-    story.tell(ByHand(at=story.now, node="n1", word=HandWord.UNCORDON, actor="ann", text="GPU 5 replaced", address=""))
+    story.tell(
+        ManualCordon(
+            at=story.now, node="n1", word=ManualCordonKind.UNCORDON, actor="ann", text="GPU 5 replaced", address=""
+        )
+    )
     story.after(1).scheduler_answers(UNCORDON)
     assert (story.node_state(), story.state.held) == ("probation", set())
     assert not story.state.incidents

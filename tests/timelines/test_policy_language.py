@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from remediator.model.inputs import Approved, FindingsReported, InventoryChanged
-from remediator.model.plan import Mode
-from remediator.model.records import Answer, IncidentState
-from remediator.playbook.load import load_policy
-from tests.timelines.story import Story, settings
+from remediator.model.journal_records import Answer, IncidentState
+from remediator.model.pipeline_inputs import FindingsReported, InventoryChanged, StepApproved
+from remediator.model.plan_steps import Mode
+from remediator.playbook.playbook_loader import load_policy
+from tests.timelines.timeline import Story, settings
 from vocabulary.finding import Severity
 from vocabulary.order import OrderState
 
@@ -63,9 +63,9 @@ def test_a_plan_waits_for_a_person_and_says_for_what(tmp_path: Path) -> None:
     told.finding("xid/62", Severity.FATAL)
     (incident,) = told.state.incidents.values()
     assert (incident.answer, incident.plan) == (Answer.APPROVE, ())
-    told.tell(Approved(at=told.now, incident=incident.id, what="something else", actor="ann"))
+    told.tell(StepApproved(at=told.now, incident=incident.id, what="something else", actor="ann"))
     assert not told.actions
-    told.tell(Approved(at=told.now, incident=incident.id, what=incident.decision, actor="ann"))
+    told.tell(StepApproved(at=told.now, incident=incident.id, what=incident.decision, actor="ann"))
     assert answers(told) == [("r", "approve"), ("r", "act")]
     assert [e.actor for e in told.audit if e.kind == "approved"] == ["ann", "ann"]
     assert told.open_actions("cordon")
@@ -77,7 +77,7 @@ def test_one_step_waits_for_a_person_and_its_time_begins_then(tmp_path: Path) ->
     told.after(3600)
     assert not told.open_actions("reset_gpu")
     (incident,) = told.state.incidents.values()
-    told.tell(Approved(at=told.now, incident=incident.id, what=f"{incident.decision}.s2.0", actor="ann"))
+    told.tell(StepApproved(at=told.now, incident=incident.id, what=f"{incident.decision}.s2.0", actor="ann"))
     assert told.open_actions("reset_gpu")
     told.after(30)
     assert told.open_actions("reset_gpu")
@@ -96,7 +96,7 @@ def test_an_approval_does_not_outlive_its_decision(tmp_path: Path) -> None:
     told.finding("xid/62", Severity.FATAL)
     (incident,) = told.state.incidents.values()
     told.finding("xid/79", Severity.FATAL)
-    told.tell(Approved(at=told.now, incident=incident.id, what=incident.decision, actor="ann"))
+    told.tell(StepApproved(at=told.now, incident=incident.id, what=incident.decision, actor="ann"))
     assert answers(told) == [("r", "approve"), ("worse", "approve")]
 
 

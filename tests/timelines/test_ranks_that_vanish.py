@@ -12,12 +12,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from remediator.decide.approval import awaiting
-from remediator.model.hold import NodeHold, Owner
-from remediator.model.inputs import Approved, HoldsObserved
-from remediator.model.records import Action
-from remediator.playbook.load import load_policy
-from tests.timelines.story import Story, settings
+from remediator.decisions.approval import list_awaited_approvals
+from remediator.model.journal_records import Action
+from remediator.model.pipeline_inputs import HoldsObserved, StepApproved
+from remediator.model.scheduler_hold import HoldOwner, NodeHold
+from remediator.playbook.playbook_loader import load_policy
+from tests.timelines.timeline import Story, settings
 from vocabulary.finding import Severity
 
 GONE_S = 300.0  # so long ranks must be gone, written once more
@@ -33,7 +33,7 @@ def suspected(kind: str = STRAGGLER[0], evidence: dict[str, str] | None = None) 
 
 
 def scheduler_says(story: Story, *jobs: str, schedulable: bool | None = True, evictable: bool = False) -> None:
-    owner = Owner.US if schedulable is False else Owner.NOBODY
+    owner = HoldOwner.US if schedulable is False else HoldOwner.NOBODY
     drained = schedulable is False and not jobs
     hold = NodeHold("n1", schedulable, drained=drained, owner=owner, reason="x", jobs=jobs, evictable=evictable)
     story.tell(HoldsObserved(at=story.now, holds=(hold,)))
@@ -124,8 +124,8 @@ def test_a_job_that_came_before_a_person_agreed_is_waited_for(tmp_path: Path) ->
     story.job("next", "n1")
     incident = story.state.incident_of("n1")
     assert incident is not None
-    (awaited,) = awaiting(incident)
-    story.tell(Approved(at=story.now, incident=incident.id, what=awaited.id, actor="ann"))
+    (awaited,) = list_awaited_approvals(incident)
+    story.tell(StepApproved(at=story.now, incident=incident.id, what=awaited.id, actor="ann"))
     story.after(3600)
     assert not taken(story)
     story.no_job("n1")

@@ -9,15 +9,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import tests.timelines.story as stories
-from remediator.model.inputs import PolicyChanged
-from remediator.model.plan import Mode
-from remediator.pipeline import handle
-from remediator.playbook.load import SHIPPED_FOLDER, load_policy
-from remediator.replay import differences, replayed, what_if
-from remediator.state import ClusterState
+import tests.timelines.timeline as stories
+from remediator.model.pipeline_inputs import PolicyChanged
+from remediator.model.plan_steps import Mode
+from remediator.pipeline import apply_input
+from remediator.playbook.playbook_loader import SHIPPED_FOLDER, load_policy
+from remediator.replay.journal_replay import compare_policies, replay_decisions, try_policy
+from remediator.state.cluster_state import ClusterState
 from remediator.store.journal import Journal
-from tests.timelines.story import Story
+from tests.timelines.timeline import Story
 from vocabulary.finding import Severity
 from vocabulary.order import OrderState
 
@@ -59,8 +59,8 @@ def told(events: list[tuple[object, ...]]) -> Story:
 def test_a_record_replays_to_the_same_bytes(events: list[tuple[object, ...]]) -> None:
     story = told(events)
     first = msgspec.json.encode(list(story.decisions.values()))
-    assert msgspec.json.encode(replayed(story.inputs, story.rules)) == first
-    assert msgspec.json.encode(replayed(story.inputs, story.rules)) == first
+    assert msgspec.json.encode(replay_decisions(story.inputs, story.rules)) == first
+    assert msgspec.json.encode(replay_decisions(story.inputs, story.rules)) == first
 
 
 @given(EVENTS, st.integers(0, 60))
@@ -73,15 +73,15 @@ def test_a_restart_anywhere_changes_no_decision(
     journal = Journal(f"sqlite:///{tmp_path_factory.mktemp('r')}/r.db")
     epoch, lasting = journal.lead(), ClusterState()
     for item in before:
-        handle(lasting, item, story.rules)
+        apply_input(lasting, item, story.rules)
         journal.commit([item], lasting.take_changes(), epoch)
     restarted = journal.load()
     journal.close()
     for hold in lasting.holds.values():
         restarted.put_hold(hold)  # the scheduler is asked anew
     for item in after:
-        handle(lasting, item, story.rules)
-        handle(restarted, item, story.rules)
+        apply_input(lasting, item, story.rules)
+        apply_input(restarted, item, story.rules)
         first, second = lasting.take_changes().decisions, restarted.take_changes().decisions
         assert msgspec.json.encode(first) == msgspec.json.encode(second)
 
@@ -91,7 +91,7 @@ def journalled(tmp_path: Path, story: Story) -> Journal:
     epoch, state = journal.lead(), journal.load()
     term = PolicyChanged(at=stories.START, digest=story.rules.policy.digest, source="p", mode=Mode.ACT)
     for item in [term, *story.inputs]:
-        handle(state, item, story.rules)
+        apply_input(state, item, story.rules)
         journal.commit([item], state.take_changes(), epoch)
     return journal
 
@@ -105,7 +105,7 @@ def test_the_database_replays_to_what_it_holds(tmp_path: Path) -> None:
     story.finding("row_remap/pending", Severity.ERROR, node="n3")
     journal = journalled(tmp_path, story)
     held = [d for i in journal.recent_incidents(100) for d in (journal.incident(i.id) or ([], [], [], []))[2]]
-    again = replayed(journal.inputs(), story.rules)
+    again = replay_decisions(journal.inputs(), story.rules)
     assert sorted(msgspec.json.encode(d) for d in again) == sorted(msgspec.json.encode(d) for d in held)
     assert len(again) == 2
     journal.close()
@@ -118,11 +118,11 @@ def test_another_policy_is_tried_on_the_record(tmp_path: Path) -> None:
     story.finding("row_remap/pending", Severity.ERROR, node="n3")
     story.after(7200)
     other = load_policy([SHIPPED_FOLDER / "alternatives" / "restart-first.yaml"])
-    a = what_if(story.inputs, story.rules)
-    b = what_if(story.inputs, stories.settings(policy=other))
-    (only,) = differences(a, b)
+    a = try_policy(story.inputs, story.rules)
+    b = try_policy(story.inputs, stories.settings(policy=other))
+    (only,) = compare_policies(a, b)
     assert only.a is not None
     assert only.b is not None
     assert (only.a.answers, only.b.answers) == ((("gpu-lost", "act"),), (("gpu-lost-first", "act"),))
-    assert differences(a, a) == []
+    assert compare_policies(a, a) == []
     assert a.isolations == b.isolations == 2

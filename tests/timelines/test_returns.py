@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from remediator.decide.lifecycle import move
-from remediator.decide.returns import KEPT_MAX, WINDOWS, refailed, returned
-from remediator.model.hold import Owner
-from remediator.model.plan import Mode
-from remediator.model.records import NodeRecord
-from remediator.model.rules import NodeState
-from tests.timelines.story import Story, settings
+from remediator.decisions.node_lifecycle import transition_node
+from remediator.decisions.return_outcomes import KEPT_MAX, WINDOWS, count_repeat_failures, record_node_return
+from remediator.model.journal_records import NodeRecord
+from remediator.model.plan_steps import Mode
+from remediator.model.rule_conditions import NodeState
+from remediator.model.scheduler_hold import HoldOwner
+from tests.timelines.timeline import Story, settings
 from vocabulary.finding import Severity
 
 DAY_S = 86_400.0
@@ -25,7 +25,7 @@ def repaired(story: Story, node: str) -> None:
 
 
 def share(story: Story, window: str) -> tuple[int, int]:
-    return refailed(story.state.nodes.values(), WINDOWS[window], story.now)
+    return count_repeat_failures(story.state.nodes.values(), WINDOWS[window], story.now)
 
 
 def test_a_return_counts_once_its_window_is_over() -> None:
@@ -54,7 +54,7 @@ def test_a_drill_counts_against_nobody() -> None:
 def test_what_is_kept_is_bounded() -> None:
     node = NodeRecord(node="n1")
     for at in range(100):
-        node = returned(node, float(at))
+        node = record_node_return(node, float(at))
     assert len(node.returns) == KEPT_MAX
 
 
@@ -65,7 +65,7 @@ def test_a_scheduler_that_is_quicker_than_our_own_outcome_makes_no_node_unknown(
     story.after(1).hold(drained=True)
     story.orders_end("run_preflight")
     story.clear(finding)
-    story.hold(schedulable=True, owner=Owner.NOBODY)
+    story.hold(schedulable=True, owner=HoldOwner.NOBODY)
     story.scheduler_answers("resume")
     story.after(3600)
     assert story.node_state() == "healthy"
@@ -89,8 +89,8 @@ def test_an_incident_on_probation_begins_the_trial_anew() -> None:
 
 def test_suspect_on_probation_is_still_on_probation_when_nothing_comes_of_it() -> None:
     story = Story(settings(mode=Mode.RECOMMEND))
-    story.state.put_node(move(story.state.nodes["n1"], NodeState.OPERATOR_HELD, story.now, "ann"))
-    story.hold(schedulable=True, owner=Owner.NOBODY)
+    story.state.put_node(transition_node(story.state.nodes["n1"], NodeState.OPERATOR_HELD, story.now, "ann"))
+    story.hold(schedulable=True, owner=HoldOwner.NOBODY)
     assert story.node_state() == "probation"
     finding = story.finding("xid/79", Severity.FATAL)
     assert story.node_state() == "suspect"

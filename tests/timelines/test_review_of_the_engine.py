@@ -6,14 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from remediator.decide.budget import of_level_only
-from remediator.model.hold import Owner
-from remediator.model.inputs import Approved, FindingsReported, PolicyChanged
-from remediator.model.plan import Mode
-from remediator.model.records import IncidentState
-from remediator.model.rules import NodeState
-from remediator.playbook.load import load_policy
-from tests.timelines.story import GPU, Story, settings
+from remediator.decisions.isolation_budget import level_only_budget
+from remediator.model.journal_records import IncidentState
+from remediator.model.pipeline_inputs import FindingsReported, PolicyChanged, StepApproved
+from remediator.model.plan_steps import Mode
+from remediator.model.rule_conditions import NodeState
+from remediator.model.scheduler_hold import HoldOwner
+from remediator.playbook.playbook_loader import load_policy
+from tests.timelines.timeline import GPU, Story, settings
 from vocabulary.finding import Severity
 from vocabulary.identity import Component, ComponentKind
 from vocabulary.order import OrderState
@@ -46,7 +46,7 @@ def test_an_alert_in_place_of_a_passed_test_brings_nobody_back(tmp_path: Path) -
 
 def test_the_budget_counts_when_nodes_are_taken_not_when_it_was_decided(tmp_path: Path) -> None:
     rule = "  - {name: r, why: x, steps: [{alert: soon}, cordon, drain, preflight, return_to_service]}\n"
-    story = Story(settings(policy=policy_of(tmp_path, rule), budget=of_level_only(1)), nodes=6)
+    story = Story(settings(policy=policy_of(tmp_path, rule), budget=level_only_budget(1)), nodes=6)
     for n in range(1, 6):
         story.finding("fan/slow", Severity.ERROR, node=f"n{n}")
     story.after(1)
@@ -129,7 +129,7 @@ def test_an_approval_is_for_the_plan_that_was_shown(tmp_path: Path) -> None:
     incident = story.state.incident_of("n1")
     assert incident is not None
     reload(story, policy_of(tmp_path, rule % "drain, reboot, preflight, return_to_service", "b"))
-    story.tell(Approved(at=story.now, incident=incident.id, what=incident.decision, actor="ann"))
+    story.tell(StepApproved(at=story.now, incident=incident.id, what=incident.decision, actor="ann"))
     assert not story.actions
     assert [d.answer.value for d in story.decisions.values()] == ["approve", "approve"]
 
@@ -143,7 +143,7 @@ def test_an_approval_of_what_nothing_asserts_still_counts_after_five_minutes() -
     assert incident is not None
     assert incident.rule == "node-at-fault"
     story.after(4000)
-    story.tell(Approved(at=story.now, incident=incident.id, what=incident.decision, actor="ann"))
+    story.tell(StepApproved(at=story.now, incident=incident.id, what=incident.decision, actor="ann"))
     assert story.open_actions("cordon")
 
 
@@ -176,7 +176,7 @@ def test_drills_do_not_wear_a_node_out() -> None:
         story.scheduler_answers("resume")
         story.after(90_000)
     assert "repairs-do-not-help" in {d.rule for d in story.decisions.values()}, "among drills they count"
-    story.hold(schedulable=True, owner=Owner.NOBODY)
+    story.hold(schedulable=True, owner=HoldOwner.NOBODY)
     story.finding("xid/62", Severity.FATAL)
     assert list(story.decisions.values())[-1].rule == "gpu-needs-reset"
 
@@ -201,7 +201,7 @@ def test_only_what_is_ill_is_reset() -> None:
 
 
 def test_five_stragglers_do_not_share_one_spare() -> None:
-    story = Story(settings(budget=of_level_only(9)), nodes=6)
+    story = Story(settings(budget=level_only_budget(9)), nodes=6)
     story.job("j", "n1", "n2", "n3", "n4", "n5")
     for n in range(1, 6):
         story.finding("straggler/node", Severity.ERROR, node=f"n{n}")

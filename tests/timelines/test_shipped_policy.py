@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.timelines.story import Story
+from tests.timelines.timeline import Story
 from vocabulary.finding import Severity
 from vocabulary.order import TRAINER_ORDERS
 

@@ -7,19 +7,19 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from remediator.decide.budget import of_level_only
-from remediator.decide.settings import Silence
-from remediator.lookout import silent_nodes
-from remediator.model.hold import Owner
-from remediator.model.inputs import FindingsReported, SilenceObserved, TopologyObserved
-from remediator.model.places import Places, merged
-from remediator.roster import Roster
-from remediator.silence import told_silent
-from tests.timelines.story import Story, settings
+from remediator.decisions.decision_settings import SilenceLimits
+from remediator.decisions.isolation_budget import level_only_budget
+from remediator.fleet.report_registry import ReportRegistry
+from remediator.incidents.silent_nodes import reported_silent_nodes
+from remediator.model.node_location import NodeLocation, merge_locations
+from remediator.model.pipeline_inputs import FindingsReported, SilenceObserved, TopologyObserved
+from remediator.model.scheduler_hold import HoldOwner
+from remediator.monitoring.fleet_observer import find_silent_nodes
+from tests.timelines.timeline import Story, settings
 from vocabulary.finding import Severity
 from vocabulary.health import Health
 from vocabulary.identity import Component, ComponentKind
-from vocabulary.wire import Report
+from vocabulary.messages.wire import Report
 
 REPORT = Report(
     node="n1", boot_id="b", agent="a", seq=1, sent_at=1000.0, ttl_s=30.0, health=Health.HEALTHY, version=1
@@ -27,7 +27,7 @@ REPORT = Report(
 
 
 def story_with(nodes: int = 20, **limits: Any) -> Story:
-    return Story(settings(budget=of_level_only(9), silence=Silence(**limits)), nodes=nodes)
+    return Story(settings(budget=level_only_budget(9), silence=SilenceLimits(**limits)), nodes=nodes)
 
 
 def silent(story: Story, *numbers: int) -> None:
@@ -88,8 +88,8 @@ def test_what_was_said_before_the_silence_takes_nobody_out_while_all_are_silent(
 @pytest.mark.parametrize("kind", ["rack", "switch"])
 def test_most_of_a_rack_or_a_switch_is_the_networks_fault_too(kind: str) -> None:
     story = story_with(nodes=200)
-    places = {f"n{n}": Places(**{kind: "x"}) for n in range(1, 6)} | {
-        f"n{n}": Places(**{kind: "y"}) for n in range(6, 20)
+    places = {f"n{n}": NodeLocation(**{kind: "x"}) for n in range(1, 6)} | {
+        f"n{n}": NodeLocation(**{kind: "y"}) for n in range(6, 20)
     }
     story.tell(TopologyObserved(at=story.now, source="file", places=places))
     silent(story, 1, 2, 3, 6, 7, 8)
@@ -102,11 +102,11 @@ def test_most_of_a_rack_or_a_switch_is_the_networks_fault_too(kind: str) -> None
 
 def stand(story: Story, **members: range) -> None:
     """``stand(story, rack_r1=range(1, 9))``"""
-    places: dict[str, Places] = {}
+    places: dict[str, NodeLocation] = {}
     for place, numbers in members.items():
         kind, name = place.split("_")
         for n in numbers:
-            places[f"n{n}"] = merged(places.get(f"n{n}", Places()), Places(**{kind: name}))
+            places[f"n{n}"] = merge_locations(places.get(f"n{n}", NodeLocation()), NodeLocation(**{kind: name}))
     story.tell(TopologyObserved(at=story.now, source="file", places=places))
 
 
@@ -161,38 +161,38 @@ def test_heard_again_is_only_said_of_what_is_heard() -> None:
 
 def test_nobody_wonders_at_the_silence_of_a_node_that_is_out() -> None:
     story = story_with()
-    story.hold("n1", owner=Owner.OPERATOR)
+    story.hold("n1", owner=HoldOwner.OPERATOR)
     silent(story, 1, 99)
     assert not said_of(story)
 
 
 def test_who_is_silent_is_told_by_the_roster_and_by_the_beginning_of_the_term() -> None:
-    roster = Roster()
+    roster = ReportRegistry()
     roster.take(REPORT, 1000.0)
     roster.take(replace(REPORT, node="n2", ttl_s=900.0), 1000.0)
-    assert silent_nodes(["n1", "n2", "n3"], roster, 900.0, 1200.0, 300.0) == {}
-    assert silent_nodes(["n1", "n2", "n3"], roster, 900.0, 1201.0, 300.0) == {"n3": 900.0}
-    assert silent_nodes(["n1", "n2", "n3"], roster, 900.0, 1301.0, 300.0) == {"n1": 1000.0, "n3": 900.0}
+    assert find_silent_nodes(["n1", "n2", "n3"], roster, 900.0, 1200.0, 300.0) == {}
+    assert find_silent_nodes(["n1", "n2", "n3"], roster, 900.0, 1201.0, 300.0) == {"n3": 900.0}
+    assert find_silent_nodes(["n1", "n2", "n3"], roster, 900.0, 1301.0, 300.0) == {"n1": 1000.0, "n3": 900.0}
 
 
 def test_who_was_silent_before_the_term_is_silent_until_it_is_heard() -> None:
     story = story_with(nodes=40)
     silent(story, 9)
-    known = told_silent(story.state.findings.values(), story.state.incidents.values())
+    known = reported_silent_nodes(story.state.findings.values(), story.state.incidents.values())
     assert known == {"n9": story.now - 400.0}
     silent(story, 1, 2, 3, 9)
-    known = told_silent(story.state.findings.values(), story.state.incidents.values())
+    known = reported_silent_nodes(story.state.findings.values(), story.state.incidents.values())
     assert known == dict.fromkeys(["n1", "n2", "n3", "n9"], story.now)
-    roster = Roster()
-    assert silent_nodes(["n1", "n5"], roster, 900.0, 901.0, 300.0, known) == {"n1": story.now}
+    roster = ReportRegistry()
+    assert find_silent_nodes(["n1", "n5"], roster, 900.0, 901.0, 300.0, known) == {"n1": story.now}
     roster.take(replace(REPORT, node="n1"), 901.0)
-    assert silent_nodes(["n1", "n5"], roster, 900.0, 902.0, 300.0, known) == {}
+    assert find_silent_nodes(["n1", "n5"], roster, 900.0, 902.0, 300.0, known) == {}
 
 
 def test_what_a_node_calls_silent_itself_is_no_silence() -> None:
     story = story_with(nodes=40)
     claimed = story.finding("node/silent", Severity.WARNING, component=Component(ComponentKind.HOST))
-    assert told_silent(story.state.findings.values(), story.state.incidents.values()) == {}
+    assert reported_silent_nodes(story.state.findings.values(), story.state.incidents.values()) == {}
     silent(story)
     assert story.state.findings[claimed.id].active, "its own, and the centre's look does not end it"
     silent(story, 2)
@@ -201,4 +201,4 @@ def test_what_a_node_calls_silent_itself_is_no_silence() -> None:
         FindingsReported(at=story.now, node="n2", boot_id="b", changes=(own.cleared(story.now, "me"),), active=())
     )
     assert story.kinds().count("finding_refused") == 1
-    assert told_silent(story.state.findings.values(), ()) == {"n2": story.now - 400.0}
+    assert reported_silent_nodes(story.state.findings.values(), ()) == {"n2": story.now - 400.0}

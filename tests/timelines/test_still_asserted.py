@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from remediator.model.inputs import IncidentWord, PersonSaid
-from remediator.model.records import IncidentState
-from remediator.playbook.load import load_policy
-from tests.timelines.story import Story, settings
+from remediator.model.journal_records import IncidentState
+from remediator.model.pipeline_inputs import IncidentCommand, IncidentCommandKind
+from remediator.playbook.playbook_loader import load_policy
+from tests.timelines.timeline import Story, settings
 from vocabulary.finding import Severity
 
 RULE = """
@@ -48,7 +48,9 @@ def test_a_person_may_say_that_it_is_over(tmp_path: Path) -> None:
     found = story(tmp_path, "{alert: look}")
     found.finding("fan/x", Severity.ERROR)
     (incident,) = found.state.incidents.values()
-    word = PersonSaid(at=found.now, node=incident.node, incident=incident.id, word=IncidentWord.RESOLVE, actor="ann")
+    word = IncidentCommand(
+        at=found.now, node=incident.node, incident=incident.id, word=IncidentCommandKind.RESOLVE, actor="ann"
+    )
     found.tell(word)
     found.after(10)
     assert not found.state.incidents

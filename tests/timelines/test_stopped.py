@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from remediator.engine import Snapshot
-from remediator.model.hold import Owner
-from remediator.model.inputs import PolicyChanged
-from remediator.model.plan import Mode
-from remediator.model.records import ActionState
-from tests.timelines.story import SHIPPED, Story, settings
+from remediator.engine.decision_engine import StateSnapshot
+from remediator.model.journal_records import ActionState
+from remediator.model.pipeline_inputs import PolicyChanged
+from remediator.model.plan_steps import Mode
+from remediator.model.scheduler_hold import HoldOwner
 from tests.timelines.test_by_hand import isolated, set_mode
+from tests.timelines.timeline import SHIPPED, Story, settings
 from vocabulary.finding import Severity
 from vocabulary.order import OrderKind
 
@@ -52,7 +52,9 @@ def test_a_persons_mode_stops_plans_under_way_before_their_next_step(mode: Mode)
 
 def handed_out(story: Story, known: tuple[str, ...] = ()) -> list[OrderKind]:
     ordered = {"n1": [a for a in story.state.actions.values() if a.node == "n1" and a.order and not a.state.final]}
-    snapshot = Snapshot({}, {}, {}, dict(story.state.actions), {}, ordered=ordered, standing=dict(story.state.standing))
+    snapshot = StateSnapshot(
+        {}, {}, {}, dict(story.state.actions), {}, ordered=ordered, standing=dict(story.state.standing)
+    )
     return [order.kind for order in snapshot.orders_for("n1", story.now, known)]
 
 
@@ -107,20 +109,20 @@ def test_under_a_stop_a_persons_drain_is_theirs_at_once_and_so_is_its_end(mode: 
     story = Story()
     story.finding("xid/62", Severity.FATAL)
     set_mode(story, mode)
-    story.after(1).hold(owner=Owner.OPERATOR)
+    story.after(1).hold(owner=HoldOwner.OPERATOR)
     assert story.node_state() == "operator-held"
-    story.after(60).hold(owner=Owner.NOBODY, schedulable=True)
+    story.after(60).hold(owner=HoldOwner.NOBODY, schedulable=True)
     assert story.node_state() == "probation"
     assert not story.open_actions("cordon")
     set_mode(story, None)
-    story.after(60).hold(owner=Owner.NOBODY, schedulable=True)
+    story.after(60).hold(owner=HoldOwner.NOBODY, schedulable=True)
     assert not story.open_actions("cordon"), "their word counts against what was known"
 
 
 def test_without_a_stop_whose_a_drain_is_is_heard_from_the_cordon_that_is_under_way() -> None:
     story = Story()
     story.finding("xid/62", Severity.FATAL)
-    story.after(1).hold(owner=Owner.OPERATOR)
+    story.after(1).hold(owner=HoldOwner.OPERATOR)
     assert story.node_state() != "operator-held"
     assert story.open_actions("cordon")
 
@@ -129,8 +131,8 @@ def test_a_cordon_that_was_begun_before_the_stop_and_carried_out_after_the_drain
     story = Story()
     story.finding("xid/62", Severity.FATAL)
     set_mode(story, Mode.OBSERVE)
-    story.after(1).hold(owner=Owner.OPERATOR)
+    story.after(1).hold(owner=HoldOwner.OPERATOR)
     story.after(1).scheduler_answers("cordon")
-    story.after(5).hold(owner=Owner.US)
+    story.after(5).hold(owner=HoldOwner.US)
     assert story.state.nodes["n1"].held
     assert story.node_state() == "quarantined"

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from remediator.model.inputs import Approved, PlacementChanged
-from remediator.model.plan import Mode
-from remediator.model.records import JobRef
-from remediator.playbook.load import load_policy
-from tests.timelines.story import Story, settings
+from remediator.model.journal_records import JobRef
+from remediator.model.pipeline_inputs import PlacementChanged, StepApproved
+from remediator.model.plan_steps import Mode
+from remediator.playbook.playbook_loader import load_policy
+from tests.timelines.timeline import Story, settings
 from vocabulary.finding import Severity
 from vocabulary.identity import Component, ComponentKind
 from vocabulary.order import Order, OrderKind, OrderState
@@ -98,7 +98,7 @@ def test_of_several_findings_the_earliest_step_counts(tmp_path: Path) -> None:
     found.finding("training/gradient_spike", Severity.WARNING, component=RANK, evidence={**TRAIN, "last_good_step": 38})
     (incident,) = found.state.incidents.values()
     assert orders(found) == []
-    found.tell(Approved(at=found.now, incident=incident.id, what=incident.decision, actor="ann"))
+    found.tell(StepApproved(at=found.now, incident=incident.id, what=incident.decision, actor="ann"))
 
     assert {o.before_step for o in orders(found)} == {38}
 

@@ -6,12 +6,12 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from remediator.model.hold import Owner
-from remediator.model.inputs import FindingsReported, IncidentWord, PersonSaid
-from remediator.model.records import Answer, IncidentState
-from remediator.model.rules import NodeState
-from remediator.playbook.load import load_policy
-from tests.timelines.story import Story, settings
+from remediator.model.journal_records import Answer, IncidentState
+from remediator.model.pipeline_inputs import FindingsReported, IncidentCommand, IncidentCommandKind
+from remediator.model.rule_conditions import NodeState
+from remediator.model.scheduler_hold import HoldOwner
+from remediator.playbook.playbook_loader import load_policy
+from tests.timelines.timeline import Story, settings
 from vocabulary.finding import Finding, Severity
 from vocabulary.order import OrderKind
 
@@ -38,12 +38,12 @@ def test_a_mild_fact_seen_later_does_not_derail_a_plan() -> None:
 
 def test_an_operator_who_gives_a_node_back_ends_its_incident_and_the_next_fault_is_seen() -> None:
     story = Story()
-    story.hold("n1", owner=Owner.OPERATOR)
+    story.hold("n1", owner=HoldOwner.OPERATOR)
     finding = story.finding("xid/79", Severity.FATAL)
     story.after(1)
     assert next(iter(story.state.incidents.values())).state is IncidentState.WAITING
     story.clear(finding)
-    story.after(1).hold("n1", owner=Owner.NOBODY, schedulable=True)
+    story.after(1).hold("n1", owner=HoldOwner.NOBODY, schedulable=True)
     assert not story.state.incidents
     story.finding("xid/79", Severity.FATAL)
     assert story.open_actions("cordon")
@@ -53,7 +53,7 @@ def test_an_operator_who_takes_over_our_hold_has_the_node() -> None:
     story = Story()
     story.finding("row_remap/pending", Severity.ERROR)
     story.scheduler_answers("cordon")
-    story.after(5).hold(owner=Owner.OPERATOR, drained=True)
+    story.after(5).hold(owner=HoldOwner.OPERATOR, drained=True)
     assert story.node_state() == "operator-held"
     story.after(5)
     assert not story.open_actions("reset_gpu")
@@ -106,7 +106,9 @@ def test_a_settled_warning_that_rises_acts() -> None:
     incident = story.state.incident_of("n1")
     assert incident is not None
     story.state.put_incident(replace(incident, state=IncidentState.WAITING))
-    story.tell(PersonSaid(at=story.now, incident=incident.id, node="n1", word=IncidentWord.RESOLVE, actor="ann"))
+    story.tell(
+        IncidentCommand(at=story.now, incident=incident.id, node="n1", word=IncidentCommandKind.RESOLVE, actor="ann")
+    )
     story.after(600)
     assert not story.state.incidents
     raised_to(story, mild, Severity.FATAL)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from remediator.model.concluded import CENTRE
-from remediator.model.inputs import FindingsReported, VerdictsReached
-from remediator.replay import replayed
-from tests.timelines.story import SHIPPED, Story, settings
+from remediator.model.detector_origin import CENTRE
+from remediator.model.pipeline_inputs import FindingsReported, VerdictsReached
+from remediator.replay.journal_replay import replay_decisions
+from tests.timelines.timeline import SHIPPED, Story, settings
 from vocabulary.finding import Finding, Severity, finding_id
 from vocabulary.identity import Component, ComponentKind
 
@@ -94,6 +94,6 @@ def test_the_record_replays_to_the_same_decisions() -> None:
     story.after(700)
     conclude(story, replace(slow(story.now), severity=Severity.ERROR))
     story.after(5)
-    again = replayed(story.inputs, settings(policy=SHIPPED))
+    again = replay_decisions(story.inputs, settings(policy=SHIPPED))
     assert [d.id for d in again] == [*story.decisions]
     assert {d.rule for d in again} == {"straggler-suspected", "straggler-confirmed"}

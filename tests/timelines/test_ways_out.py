@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from remediator.decide.budget import of_level_only
-from remediator.model.hold import Owner, Result
-from remediator.model.plan import Mode
-from remediator.model.records import Answer, IncidentState
-from tests.timelines.story import TOLD_AT_ONCE, Story, settings
+from remediator.decisions.isolation_budget import level_only_budget
+from remediator.model.journal_records import Answer, IncidentState
+from remediator.model.plan_steps import Mode
+from remediator.model.scheduler_hold import ActionResult, HoldOwner
+from tests.timelines.timeline import TOLD_AT_ONCE, Story, settings
 from vocabulary.finding import Finding, Severity
 from vocabulary.order import OrderKind, OrderState
 
@@ -66,7 +66,7 @@ def test_abort_quarantines_for_replacement() -> None:
     assert incident.state is IncidentState.WAITING
     story.after(30 * 86400)
     assert story.node_state() == "replacing", "no node comes back without proof"
-    story.hold(schedulable=True, owner=Owner.NOBODY)
+    story.hold(schedulable=True, owner=HoldOwner.NOBODY)
     assert story.node_state() == "probation", "the exit: a person gave it back"
     assert not story.state.incidents
 
@@ -148,7 +148,7 @@ def test_a_scheduler_that_is_away_is_asked_again_however_long_that_takes() -> No
     story = Story()
     story.finding("xid/79", Severity.FATAL)
     for _ in range(3):
-        story.scheduler_answers("cordon", Result.FAILED)
+        story.scheduler_answers("cordon", ActionResult.FAILED)
         story.after(31)
     (action,) = story.open_actions("cordon")
     assert action.attempts == 3
@@ -211,7 +211,7 @@ def test_the_next_drain_does_not_believe_what_the_scheduler_said_before_the_retu
 
 
 def test_the_budget_holds_a_node_back_and_lets_it_go_when_there_is_room() -> None:
-    story = Story(settings(budget=of_level_only(1)))
+    story = Story(settings(budget=level_only_budget(1)))
     story.finding("xid/79", Severity.FATAL, node="n1")
     story.finding("xid/79", Severity.FATAL, node="n2")
     assert not story.state.nodes["n2"].held
@@ -221,13 +221,13 @@ def test_the_budget_holds_a_node_back_and_lets_it_go_when_there_is_room() -> Non
     assert len([d for d in story.decisions.values() if d.answer is Answer.HOLD]) == 1, "the same answer is written once"
     story.scheduler_answers("cordon", node="n1")
     story.now += 1
-    story.hold("n1", schedulable=True, owner=Owner.NOBODY)
+    story.hold("n1", schedulable=True, owner=HoldOwner.NOBODY)
     story.after(1)
     assert story.state.nodes["n2"].held
 
 
 def test_the_rate_is_bounded_even_when_nodes_come_back_at_once() -> None:
-    story = Story(settings(budget=replace(of_level_only(9), isolations_per_hour_max=2)), nodes=5)
+    story = Story(settings(budget=replace(level_only_budget(9), isolations_per_hour_max=2)), nodes=5)
     for node in ("n1", "n2", "n3"):
         story.finding("xid/79", Severity.FATAL, node=node)
     assert [story.state.nodes[n].held for n in ("n1", "n2", "n3")] == [True, True, False]

@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from remediator.decide.budget import of_level_only
-from remediator.model.hold import NodeHold, Outcome, Owner, Result
-from remediator.model.inputs import ActionEnded, HoldsObserved
-from remediator.model.records import Action, ActionState, IncidentState, NodeRecord
-from remediator.model.rules import NodeState
-from remediator.playbook.load import load_policy
-from tests.timelines.story import Story, settings
+from remediator.decisions.isolation_budget import level_only_budget
+from remediator.model.journal_records import Action, ActionState, IncidentState, NodeRecord
+from remediator.model.pipeline_inputs import ActionEnded, HoldsObserved
+from remediator.model.rule_conditions import NodeState
+from remediator.model.scheduler_hold import ActionOutcome, ActionResult, HoldOwner, NodeHold
+from remediator.playbook.playbook_loader import load_policy
+from tests.timelines.timeline import Story, settings
 from vocabulary.finding import Finding, Severity
 from vocabulary.order import OrderKind, OrderState
 
@@ -24,7 +24,7 @@ _ORDERS = {"preflight": "run_preflight"}
 def one_rule(tmp_path: Path, steps: str) -> Story:
     path = tmp_path / "p.yaml"
     path.write_text(f"playbook: 1\nrules:\n  - {{name: r, why: x, steps: {steps}}}\n")
-    return Story(settings(policy=load_policy([path]), budget=of_level_only(1)))
+    return Story(settings(policy=load_policy([path]), budget=level_only_budget(1)))
 
 
 def changing(story: Story) -> list[Action]:
@@ -32,7 +32,7 @@ def changing(story: Story) -> list[Action]:
 
 
 def free(story: Story, node: str = "n1") -> None:
-    story.hold(node, schedulable=True, owner=Owner.NOBODY)
+    story.hold(node, schedulable=True, owner=HoldOwner.NOBODY)
 
 
 def about_to_return(story: Story) -> Finding:
@@ -49,7 +49,7 @@ def test_a_hold_that_an_operator_took_over_confirms_nothing_of_the_next() -> Non
     story = Story()
     story.finding("fan/slow", Severity.ERROR)
     story.scheduler_answers("cordon")
-    story.after(5).hold(owner=Owner.OPERATOR)
+    story.after(5).hold(owner=HoldOwner.OPERATOR)
     story.after(5)
     free(story)
     assert story.node_state() == "probation"
@@ -64,13 +64,13 @@ def test_a_cordon_that_was_refused_confirms_nothing_of_the_next() -> None:
     story = Story()
     story.finding("fan/slow", Severity.ERROR)
     story.hold()
-    story.scheduler_answers("cordon", Result.REFUSED)
+    story.scheduler_answers("cordon", ActionResult.REFUSED)
     assert story.node_state() == "operator-held"
     assert story.state.nodes["n1"].hold_confirmed_at is None
 
 
-@pytest.mark.parametrize("owner", [Owner.OPERATOR, Owner.SCHEDULER])
-def test_anothers_hold_does_not_confirm_ours(owner: Owner) -> None:
+@pytest.mark.parametrize("owner", [HoldOwner.OPERATOR, HoldOwner.SCHEDULER])
+def test_anothers_hold_does_not_confirm_ours(owner: HoldOwner) -> None:
     story = Story()
     story.finding("fan/slow", Severity.ERROR)
     story.after(1).hold(owner=owner)
@@ -138,7 +138,7 @@ def test_what_would_change_a_node_is_withdrawn_when_an_operator_takes_it(tmp_pat
     story.scheduler_answers("cordon")
     story.after(1).hold(drained=True)
     assert [a.verb for a in changing(story)] == [_ORDERS.get(repair, repair)]
-    story.after(1).hold(owner=Owner.OPERATOR, drained=True)
+    story.after(1).hold(owner=HoldOwner.OPERATOR, drained=True)
     assert story.node_state() == "operator-held"
     assert not changing(story)
     story.after(600)
@@ -150,14 +150,14 @@ def test_orders_to_the_ranks_outlive_the_takeover() -> None:
     story.job("j", "n1", "n2")
     story.finding("row_remap/pending", Severity.ERROR)
     story.scheduler_answers("cordon")
-    story.after(1).hold(owner=Owner.OPERATOR)
+    story.after(1).hold(owner=HoldOwner.OPERATOR)
     assert {a.node for a in story.open_actions(OrderKind.CHECKPOINT_THEN_EJECT.value)} == {"n1", "n2"}
 
 
 def test_a_drain_without_a_cordon_before_it_hears_a_refusal(tmp_path: Path) -> None:
     story = one_rule(tmp_path, DRAIN_ONLY)
     story.finding("fan/slow", Severity.ERROR)
-    story.scheduler_answers("cordon", Result.REFUSED)
+    story.scheduler_answers("cordon", ActionResult.REFUSED)
     assert story.node_state() == "operator-held"
     assert not story.state.nodes["n1"].held
     assert story.state.incident_of("n1").state is IncidentState.WAITING  # type: ignore[union-attr]  # it is there
@@ -179,7 +179,7 @@ def test_a_node_the_scheduler_does_not_know_is_nobodys_and_takes_no_place(tmp_pa
     story.finding("xid/79", Severity.FATAL)
     (action,) = story.open_actions("cordon")
     why = "Slurm knows no node n1; it must be named as in slurm.conf (NodeName)"
-    story.tell(ActionEnded(at=story.now, action=action.id, outcome=Outcome(Result.UNKNOWN, why)))
+    story.tell(ActionEnded(at=story.now, action=action.id, outcome=ActionOutcome(ActionResult.UNKNOWN, why)))
     assert story.actions[action.id].state is ActionState.FAILED
     assert story.node_state() == "suspect"
     assert not story.state.held
@@ -199,7 +199,7 @@ def test_a_node_the_scheduler_does_not_know_is_nobodys_and_takes_no_place(tmp_pa
 def test_a_retired_node_is_not_taken_for_an_operators() -> None:
     story = Story()
     story.state.put_node(NodeRecord(node="n1", state=NodeState.RETIRED))
-    story.hold(owner=Owner.OPERATOR)
+    story.hold(owner=HoldOwner.OPERATOR)
     assert story.node_state() == "retired"
     assert "bug" not in story.kinds()
 
@@ -210,7 +210,7 @@ def test_a_late_answer_to_a_withdrawn_order_changes_nothing() -> None:
     story.scheduler_answers("cordon")
     story.after(1).hold(drained=True)
     (action,) = story.open_actions("reset_gpu")
-    story.after(1).hold(owner=Owner.OPERATOR, drained=True)
+    story.after(1).hold(owner=HoldOwner.OPERATOR, drained=True)
     before = dict(story.state.actions)
     story.orders_end("reset_gpu", OrderState.SUCCEEDED)
     assert story.state.actions == before

@@ -5,9 +5,9 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterator, Sequence
 
-from healthd.trainer import page as beacon
-from healthd.trainer import ring
-from tools.reference.markdown import code, head, joined, table
+from healthd.trainer.beacons import beacon_page as beacon
+from healthd.trainer.beacons import step_ring
+from tools.reference.markdown import join_lines, render_code, render_head, render_table
 
 ABOUT = (
     (
@@ -21,16 +21,16 @@ _STATE = ("sequence", "step", "since, UTC s", "at, UTC s", "completed steps", "p
 _FRAME = ("sequence", "bytes of JSON", "CRC-32 of sequence, length and JSON")
 _ENTRY = (
     *("ordinal of the step", "step", "started at, UTC s", "seconds", "flags"),
-    *(f"seconds in {name}" for name in ring.SECTION_NAMES),
+    *(f"seconds in {name}" for name in step_ring.SECTION_NAMES),
     *("loss", "gradient norm", "tokens", "zero", "CRC-32 of what stands before"),
 )
-_FLAGS = (("LOSS", ring.LOSS), ("GRAD_NORM", ring.GRAD_NORM), ("TOKENS", ring.TOKENS))
-_MORE_FLAGS = (("ON_DEVICE", ring.ON_DEVICE), ("AWAITED", ring.AWAITED))
+_FLAGS = (("LOSS", step_ring.LOSS), ("GRAD_NORM", step_ring.GRAD_NORM), ("TOKENS", step_ring.TOKENS))
+_MORE_FLAGS = (("ON_DEVICE", step_ring.ON_DEVICE), ("AWAITED", step_ring.AWAITED))
 
 
-def page() -> str:
+def render_beacon_layout_page() -> str:
     """docs/reference/beacon-layout.md."""
-    lines = head(
+    lines = render_head(
         "Layout of the beacon page", *ABOUT, f"Version {beacon.VERSION}; a page has {beacon.PAGE_BYTES} bytes."
     )
     blocks = (
@@ -39,29 +39,33 @@ def page() -> str:
         ("state", beacon.STATE_AT, beacon.STATE_BYTES),
         ("acknowledgement, framed JSON", beacon.ACKNOWLEDGEMENT_AT, beacon.ACKNOWLEDGEMENT_BYTES),
         ("mailbox, framed JSON", beacon.MAILBOX_AT, beacon.MAILBOX_BYTES),
-        (f"ring of {ring.ENTRIES} entries", beacon.RING_AT, ring.ENTRIES * ring.ENTRY_BYTES),
+        (f"ring of {step_ring.ENTRIES} entries", beacon.RING_AT, step_ring.ENTRIES * step_ring.ENTRY_BYTES),
     )
-    lines += ["## Blocks", "", *table(["block", "at", "bytes"], [[n, str(at), str(size)] for n, at, size in blocks])]
+    lines += [
+        "## Blocks",
+        "",
+        *render_table(["block", "at", "bytes"], [[n, str(at), str(size)] for n, at, size in blocks]),
+    ]
     lines += _block("Header", beacon.pack_header(), "<8sIIIII", (*_HEADER, "CRC-32 of what stands before"))
     lines += _block("Frame of a JSON block", None, beacon.FRAME_HEAD.format, _FRAME)
     lines += _block("State", None, f"{beacon.STATE.format}I", (*_STATE, "CRC-32 of what stands before"))
-    lines += _block("Ring entry", None, ring.ENTRY.format, _ENTRY)
+    lines += _block("Ring entry", None, step_ring.ENTRY.format, _ENTRY)
     lines += ["## Numbers", ""]
     for title, rows in _numbers():
-        lines += [f"**{title}**: {', '.join(f'{number} {code(name)}' for name, number in rows)}.", ""]
+        lines += [f"**{title}**: {', '.join(f'{number} {render_code(name)}' for name, number in rows)}.", ""]
     for title, kind in (
         ("Identity", beacon.Identity),
         ("Mailbox", beacon.MailboxOrder),
         ("Acknowledgement", beacon.Acknowledgement),
     ):
-        lines += [f"**{title}** (members of its JSON): {', '.join(map(code, kind._fields))}.", ""]
-    return joined(lines)
+        lines += [f"**{title}** (members of its JSON): {', '.join(map(render_code, kind._fields))}.", ""]
+    return join_lines(lines)
 
 
 def _numbers() -> Iterator[tuple[str, list[tuple[str, int]]]]:
     yield "Phases", [(phase.name.lower(), int(phase)) for phase in beacon.Phase]
-    yield "Sections", [(section.name.lower(), int(section)) for section in ring.Section]
-    timed = [(f"{name} was timed", at) for at, name in enumerate(ring.SECTION_NAMES)]
+    yield "Sections", [(section.name.lower(), int(section)) for section in step_ring.StepSection]
+    timed = [(f"{name} was timed", at) for at, name in enumerate(step_ring.SECTION_NAMES)]
     flags = [(name.lower(), flag.bit_length() - 1) for name, flag in (*_FLAGS, *_MORE_FLAGS)]
     yield "Flags of a ring entry, by bit", [*timed, *flags]
 
@@ -71,7 +75,7 @@ def _block(title: str, example: bytes | None, layout: str, names: Sequence[str])
     assert example is None or struct.calcsize(layout) == len(example)  # noqa: S101 - a mistake of ours
     fields = list(_fields(layout))
     rows = [[str(at), kind, name] for (at, kind), name in zip(fields, names, strict=True)]
-    return [f"## {title}", "", f"{struct.calcsize(layout)} bytes.", "", *table(["at", "type", "field"], rows)]
+    return [f"## {title}", "", f"{struct.calcsize(layout)} bytes.", "", *render_table(["at", "type", "field"], rows)]
 
 
 def _fields(layout: str) -> Iterator[tuple[int, str]]:

@@ -13,7 +13,7 @@ from healthctl.main import cli
 from healthd.main import main as healthd
 from preflight.main import cli as preflight
 from remediator.main import main as remediator
-from tools.reference.markdown import code, head, joined, prose, table
+from tools.reference.markdown import join_lines, render_code, render_head, render_prose, render_table
 
 PROGRAMS: tuple[tuple[str, click.Command], ...] = (
     ("healthctl", cli),
@@ -34,28 +34,36 @@ ABOUT = (
 )
 
 
-def page() -> str:
+def render_commands_page() -> str:
     """docs/reference/cli.md."""
-    lines = head("Commands", *ABOUT)
+    lines = render_head("Commands", *ABOUT)
     for name, program in PROGRAMS:
-        found = [(path, each, context) for path, each, context in walk(name, program) if not _is_shown_elsewhere(path)]
-        often = Counter(record for _, each, context in found for record in records(each, context))
+        found = [
+            (path, each, context)
+            for path, each, context in walk_commands(name, program)
+            if not _is_shown_elsewhere(path)
+        ]
+        often = Counter(record for _, each, context in found for record in list_parameters(each, context))
         shared = frozenset(record for record, times in often.items() if times >= SHARED_BY_MIN)
         for path, each, context in found:
-            lines += [f"## {name}" if each is program else f"### `{path}`", "", *described(each, context, shared)]
+            lines += [
+                f"## {name}" if each is program else f"### `{path}`",
+                "",
+                *describe_command(each, context, shared),
+            ]
             if each is program and shared:
-                rows = [[code(names), prose(meaning)] for names, meaning in sorted(shared)]
-                lines += ["Options of many commands:", "", *table(["option", "meaning"], rows)]
+                rows = [[render_code(names), render_prose(meaning)] for names, meaning in sorted(shared)]
+                lines += ["Options of many commands:", "", *render_table(["option", "meaning"], rows)]
         if name == "healthctl":
             lines += ["### `healthctl preflight`", "", "The same as [preflight](#preflight).", ""]
-    return joined(lines)
+    return join_lines(lines)
 
 
 def _is_shown_elsewhere(path: str) -> bool:
     return path.startswith("healthctl preflight")
 
 
-def walk(
+def walk_commands(
     name: str, command: click.Command, parent: click.Context | None = None
 ) -> Iterator[tuple[str, click.Command, click.Context]]:
     """A command and all below it, each with the words it is called by."""
@@ -65,24 +73,26 @@ def walk(
         for below in command.list_commands(context):
             found = command.get_command(context, below)
             if found is not None and not found.hidden:
-                yield from walk(below, found, context)
+                yield from walk_commands(below, found, context)
 
 
-def described(command: click.Command, context: click.Context, shared: frozenset[Record] = frozenset()) -> list[str]:
+def describe_command(
+    command: click.Command, context: click.Context, shared: frozenset[Record] = frozenset()
+) -> list[str]:
     """What a command does, how it is called, what it takes; of shared options only the names."""
     usage = " ".join([context.command_path, *command.collect_usage_pieces(context)])
     lines = [*_help(command.help or ""), "```", usage, "```", ""]
-    found = records(command, context)
-    rows = [[code(names), prose(meaning)] for names, meaning in found if (names, meaning) not in shared]
+    found = list_parameters(command, context)
+    rows = [[render_code(names), render_prose(meaning)] for names, meaning in found if (names, meaning) not in shared]
     if rows:
-        lines += table(["option", "meaning"], rows)
-    also = [code(re.findall(r"--[\w-]+", names)[0]) for names, meaning in found if (names, meaning) in shared]
+        lines += render_table(["option", "meaning"], rows)
+    also = [render_code(re.findall(r"--[\w-]+", names)[0]) for names, meaning in found if (names, meaning) in shared]
     if also:
         lines += [f"Also {', '.join(also)}.", ""]
     return [*lines, *_help(command.epilog or "")]
 
 
-def records(command: click.Command, context: click.Context) -> list[Record]:
+def list_parameters(command: click.Command, context: click.Context) -> list[Record]:
     """Its options and arguments as the help names them, each with its meaning; an argument without one stands in the usage."""
     found = [
         parameter.get_help_record(context) or ("", "")
@@ -99,5 +109,5 @@ def _help(text: str) -> list[str]:
         if paragraph.startswith("\b"):
             lines += ["```text", *paragraph.lstrip("\b\n").split("\n"), "```", ""]
         elif paragraph:
-            lines += [prose(paragraph), ""]
+            lines += [render_prose(paragraph), ""]
     return lines

@@ -21,7 +21,7 @@ import msgspec
 
 import healthd.config
 import remediator.config
-from tools.reference.markdown import code, head, joined, prose, table
+from tools.reference.markdown import join_lines, render_code, render_head, render_prose, render_table
 
 ABOUT = (
     (
@@ -48,26 +48,28 @@ class Key(typing.NamedTuple):
     meaning: str
 
 
-def page() -> str:
+def render_configuration_page() -> str:
     """docs/reference/configuration.md."""
-    lines = head("Configuration", *ABOUT)
+    lines = render_head("Configuration", *ABOUT)
     for title, root in FILES:
         shown: set[type] = set()
-        for path, struct, keys in sections(root):
+        for path, struct, keys in iterate_sections(root):
             if struct in shown:
                 continue
             shown.add(struct)
             within = re.sub(r" \(\w+\)", "", f"{path}." if path else "")
-            lines += [f"### `{path}` of {title}" if path else f"## {title}", "", prose(_about(struct)), ""]
-            rows = [[code(within + key.name), key.kind, key.default, prose(key.meaning)] for key in keys]
-            lines += table(["key", "type", "default", "meaning"], rows)
-    return joined(lines)
+            lines += [f"### `{path}` of {title}" if path else f"## {title}", "", render_prose(_about(struct)), ""]
+            rows = [[render_code(within + key.name), key.kind, key.default, render_prose(key.meaning)] for key in keys]
+            lines += render_table(["key", "type", "default", "meaning"], rows)
+    return join_lines(lines)
 
 
-def sections(struct: type[msgspec.Struct], path: str = "") -> Iterator[tuple[str, type[msgspec.Struct], list[Key]]]:
+def iterate_sections(
+    struct: type[msgspec.Struct], path: str = ""
+) -> Iterator[tuple[str, type[msgspec.Struct], list[Key]]]:
     """A struct's keys, then those of the structs inside it, each with the path that leads there."""
     hints = typing.get_type_hints(struct, include_extras=True)
-    said = meanings(struct)
+    said = read_field_meanings(struct)
     inner: list[tuple[str, type[msgspec.Struct]]] = []
     keys = []
     for field in msgspec.structs.fields(struct):
@@ -79,13 +81,15 @@ def sections(struct: type[msgspec.Struct], path: str = "") -> Iterator[tuple[str
         keys.append(Key(field.encode_name, _kind(hint), default, meaning))
     tag = struct.__struct_config__.tag
     if tag is not None:
-        keys.insert(0, Key(str(struct.__struct_config__.tag_field), code(str(tag)), "*required*", "which kind it is"))
+        keys.insert(
+            0, Key(str(struct.__struct_config__.tag_field), render_code(str(tag)), "*required*", "which kind it is")
+        )
     yield path, struct, keys
     for below_path, below_struct in inner:
-        yield from sections(below_struct, below_path)
+        yield from iterate_sections(below_struct, below_path)
 
 
-def meanings(struct: type[msgspec.Struct]) -> dict[str, str]:
+def read_field_meanings(struct: type[msgspec.Struct]) -> dict[str, str]:
     """What the code says of each key of a struct, by field name."""
     found: dict[str, str] = {}
     for cls in reversed(struct.__mro__):
@@ -146,13 +150,13 @@ def _kind(hint: Any) -> str:
         rest = [one for one in args if one is not types.NoneType]
         return " or ".join(dict.fromkeys(_kind(one) for one in rest)) + (" or nothing" if len(rest) < len(args) else "")
     if origin is typing.Literal:
-        return ", ".join(code(str(one)) for one in args)
+        return ", ".join(render_code(str(one)) for one in args)
     if origin in {tuple, frozenset, list}:
         return f"list of {_kind(args[0])}"
     if origin in {dict, Mapping}:
         return f"mapping of {_kind(args[0])} to {_kind(args[1])}"
     if isinstance(hint, type) and issubclass(hint, enum.Enum):
-        return ", ".join(code(str(one.value)) for one in hint)
+        return ", ".join(render_code(str(one.value)) for one in hint)
     if isinstance(hint, type) and issubclass(hint, msgspec.Struct):
         return "section"
     return _WORDS[hint]
@@ -202,4 +206,4 @@ def _value(value: Any) -> str:
     if plain is None or plain in ("", (), [], {}):
         return "none"
     text = msgspec.json.encode(sorted(plain) if isinstance(value, frozenset) else plain).decode()
-    return code(text.strip('"').replace(sys.executable, "python"))
+    return render_code(text.strip('"').replace(sys.executable, "python"))

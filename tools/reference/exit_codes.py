@@ -7,13 +7,13 @@ import re
 from types import ModuleType
 
 import healthd.main
-from healthctl.exits import MEANINGS
-from healthctl.exits import Exit as Command
+from healthctl.exit_codes import MEANINGS
+from healthctl.exit_codes import Exit as Command
 from healthctl.main import cli
-from healthd.trainer import exits as ranks
+from healthd.trainer import exit_codes as ranks
 from preflight.results import Verdict
-from tools.reference.commands import walk
-from tools.reference.markdown import code, head, joined, prose, table
+from tools.reference.commands import walk_commands
+from tools.reference.markdown import join_lines, render_code, render_head, render_prose, render_table
 
 _ENDINGS = re.compile(r"Exit codes: [^.]+\.|Ends with [^.]+\.", re.DOTALL)
 _VERDICTS = {
@@ -41,35 +41,35 @@ _PREFLIGHT = (
 )
 
 
-def page() -> str:
+def render_exit_codes_page() -> str:
     """docs/reference/exit-codes.md."""
-    lines = head("Exit codes", "What a script may rely on. A signal ends a program with 128 and its number.")
+    lines = render_head("Exit codes", "What a script may rely on. A signal ends a program with 128 and its number.")
     lines += ["## healthctl", ""]
-    lines += table(["code", "meaning"], [[str(int(code)), MEANINGS[code]] for code in Command])
+    lines += render_table(["code", "meaning"], [[str(int(code)), MEANINGS[code]] for code in Command])
     lines += [
         (
             "Commands that only list end with 0 when they got an answer, whatever it says. `node check` ends as Nagios wants it: "
             "0 OK, 1 WARNING, 2 CRITICAL, 3 UNKNOWN (also wrong usage). What a code means for a command, in the words of its help:"
         ),
         "",
-        *table(["command", "how it ends"], _own_words()),
+        *render_table(["command", "how it ends"], _own_words()),
         "## preflight run",
         "",
     ]
-    lines += table(
+    lines += render_table(
         ["code", "verdict", "meaning"],
         [[str(v.exit_code), v.value, _VERDICTS[v]] for v in sorted(Verdict, key=lambda v: v.exit_code)],
     )
     lines += ["Only 0 says that the node is fit, and only 1, with the document, that it is not.", ""]
-    lines += ["## Other commands of preflight", "", *table(["command", "0", "1", "2", "3"], _PREFLIGHT)]
-    lines += ["## healthd", "", prose(_sentence(healthd.main)), ""]
+    lines += ["## Other commands of preflight", "", *render_table(["command", "0", "1", "2", "3"], _PREFLIGHT)]
+    lines += ["## healthd", "", render_prose(_sentence(healthd.main)), ""]
     lines += [
         "## A training rank",
         "",
         "What a rank tells its launcher by how it ends. What follows: [launching a job](../how-to/launch.md#how-ranks-end-and-what-follows).",
         "",
     ]
-    lines += table(["code", "meaning"], _listed(ranks))
+    lines += render_table(["code", "meaning"], _listed(ranks))
     lines += [
         (
             "`healthctl launch` itself ends with 0, 93, or the code of the ranks; with 1 where another try would not help; and with 75 "
@@ -77,7 +77,7 @@ def page() -> str:
         ),
         "",
     ]
-    return joined(lines)
+    return join_lines(lines)
 
 
 def _sentence(module: ModuleType) -> str:
@@ -88,15 +88,15 @@ def _sentence(module: ModuleType) -> str:
 
 def _listed(module: ModuleType) -> list[list[str]]:
     rows = re.findall(r"^ {4}(\d+) +(.+)$", inspect.getdoc(module) or "", re.MULTILINE)
-    assert [int(number) for number, _ in rows] == [int(code) for code in ranks.Exit]  # noqa: S101 - a mistake of ours
-    return [[number, prose(meaning)] for number, meaning in rows]
+    assert [int(number) for number, _ in rows] == [int(code) for code in ranks.ExitCode]  # noqa: S101 - a mistake of ours
+    return [[number, render_prose(meaning)] for number, meaning in rows]
 
 
 def _own_words() -> list[list[str]]:
     """What commands say themselves of how they end."""
     rows = []
-    for path, command, _ in walk("healthctl", cli):
+    for path, command, _ in walk_commands("healthctl", cli):
         said = _ENDINGS.findall(f"{inspect.cleandoc(command.help or '')} {command.epilog or ''}")
         if said and path != "healthctl" and not path.startswith("healthctl preflight"):
-            rows.append([code(path.removeprefix("healthctl ")), prose(" ".join(" ".join(said).split()))])
+            rows.append([render_code(path.removeprefix("healthctl ")), render_prose(" ".join(" ".join(said).split()))])
     return rows

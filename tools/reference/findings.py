@@ -12,14 +12,14 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from healthctl.known_kinds import known_kinds
-from healthd.grammar.families import FAMILIES
-from remediator.decide.match import FITS, misfit_of_finding, names
-from remediator.decide.policy import Policy, Rule
-from remediator.detect.stragglers.verdict import Kind as Straggler
-from remediator.playbook.load import SHIPPED, load_policy
-from tools.reference.markdown import code, head, joined, prose, table
-from vocabulary.catalogue_file import load_catalogue
+from healthctl.finding_kinds import known_kinds
+from healthd.kernel_log.message_patterns.pattern_families import FAMILIES
+from remediator.decisions.policy import Policy, PolicyRule
+from remediator.decisions.rule_matching import FITS, finding_misfit, rule_names_kind
+from remediator.detection.stragglers.straggler_verdict import SlowdownKind as Straggler
+from remediator.playbook.playbook_loader import SHIPPED, load_policy
+from tools.reference.markdown import join_lines, render_code, render_head, render_prose, render_table
+from vocabulary.fault_catalogue.catalogue_file import load_catalogue
 from vocabulary.finding import Finding, Severity
 from vocabulary.identity import Component, ComponentKind
 
@@ -52,28 +52,31 @@ class Kind(NamedTuple):
     meaning: str
 
 
-def page() -> str:
+def render_findings_page() -> str:
     """docs/reference/findings.md."""
     policy = load_policy([SHIPPED])
-    lines = [*head("Findings", *ABOUT), "## Kinds", ""]
-    rows = [[code(k.name), _words(k.severities), prose(k.meaning), _answer(policy, k)] for k in kinds()]
-    lines += table(["finding", "severity", "meaning", "rule"], rows)
+    lines = [*render_head("Findings", *ABOUT), "## Kinds", ""]
+    rows = [
+        [render_code(k.name), _words(k.severities), render_prose(k.meaning), _answer(policy, k)]
+        for k in list_finding_kinds()
+    ]
+    lines += render_table(["finding", "severity", "meaning", "rule"], rows)
     lines += ["## The driver's numbers", ""]
-    lines += table(["finding", "severity", "rule"], _numbers(policy))
+    lines += render_table(["finding", "severity", "rule"], _numbers(policy))
     lines += [
         "## What rules do",
         "",
         "In the order in which they are asked. `a + b` are begun together, `→` comes after.",
         "",
     ]
-    lines += table(
+    lines += render_table(
         ["rule", "why", "steps"],
-        [[code(rule.name), prose(rule.why), _plan(rule)] for rule in policy.rules],
+        [[render_code(rule.name), render_prose(rule.why), _plan(rule)] for rule in policy.rules],
     )
-    return joined(lines)
+    return join_lines(lines)
 
 
-def kinds() -> list[Kind]:
+def list_finding_kinds() -> list[Kind]:
     """All kinds but the driver's numbers, by name."""
     found = {kind.name: kind for kind in (*_of_checks(), *_of_grammar(), *_of_centre())}
     return [found[name] for name in sorted(found)]
@@ -162,7 +165,7 @@ def _numbers(policy: Policy) -> Iterator[list[str]]:
     for name, found in known_kinds(load_catalogue()).items():
         if name.startswith("xid/"):
             kind = Kind(name, tuple(each for each in Severity if each in found), "")
-            yield [code(name), _words(kind.severities), _answer(policy, kind)]
+            yield [render_code(name), _words(kind.severities), _answer(policy, kind)]
 
 
 def _words(severities: tuple[Severity, ...]) -> str:
@@ -181,16 +184,18 @@ def _answers(policy: Policy, kind: str, severity: Severity) -> str:
     """The rule that answers, after those that answer before it on a condition."""
     before: list[str] = []
     for rule in policy.rules:
-        if not names(rule.match, kind) or not any(_fits(rule, kind, severity, part) for part in ComponentKind):
+        if not rule_names_kind(rule.match, kind) or not any(
+            _fits(rule, kind, severity, part) for part in ComponentKind
+        ):
             continue
         if rule.match.unconditional and not rule.match.components:
-            shown = [code(rule.name), *([f"({', '.join(map(code, before))})"] if before else [])]
+            shown = [render_code(rule.name), *([f"({', '.join(map(render_code, before))})"] if before else [])]
             return " ".join(shown)
         before.append(rule.name)
-    return f"({', '.join(map(code, before))})" if before else ""
+    return f"({', '.join(map(render_code, before))})" if before else ""
 
 
-def _fits(rule: Rule, kind: str, severity: Severity, part: ComponentKind) -> bool:
+def _fits(rule: PolicyRule, kind: str, severity: Severity, part: ComponentKind) -> bool:
     """Whether the rule may answer such a finding, whatever evidence it asks for."""
     check, _, what = kind.partition("/")
     finding = Finding(
@@ -206,12 +211,12 @@ def _fits(rule: Rule, kind: str, severity: Severity, part: ComponentKind) -> boo
         origin="",
         evidence={name: values[0] for name, values in rule.match.evidence.items()},
     )
-    return misfit_of_finding(rule.match, finding) == FITS
+    return finding_misfit(rule.match, finding) == FITS
 
 
-def _plan(rule: Rule) -> str:
+def _plan(rule: PolicyRule) -> str:
     stages = (
         " + ".join(f"{step.verb.value} {step.how}".strip() if len(step.how) < 20 else step.verb.value for step in stage)
         for stage in rule.stages
     )
-    return prose(" → ".join(stages)) or "recorded, or kept in sight until it clears"
+    return render_prose(" → ".join(stages)) or "recorded, or kept in sight until it clears"

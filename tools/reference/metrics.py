@@ -8,7 +8,7 @@ from pathlib import Path
 from prometheus_client import Metric
 from prometheus_client.parser import text_string_to_metric_families
 
-from tools.reference.markdown import code, head, joined, prose, table
+from tools.reference.markdown import join_lines, render_code, render_head, render_prose, render_table
 
 GOLDEN = Path(__file__).parents[2] / "tests" / "golden"
 ABOUT = (
@@ -24,9 +24,9 @@ ABOUT = (
 _ABOUT_DCGM = "With `exporter.dcgm_names: true`, under the names and labels of dcgm-exporter."
 
 
-def page() -> str:
+def render_metrics_page() -> str:
     """docs/reference/metrics.md."""
-    lines = head("Metrics", *ABOUT)
+    lines = render_head("Metrics", *ABOUT)
     for title, name, prefix in (("healthd", "healthd", "healthd_"), ("remediator", "remediator", "remediator_")):
         lines += [f"## {title}", "", *_table(_families(name), prefix)]
     process = [family for family in _families("healthd") if family.name.startswith("process_")]
@@ -34,7 +34,7 @@ def page() -> str:
     rest = [family for family in _families("healthd") if family.name.startswith("DCGM_")]
     if rest:
         lines += ["## DCGM's names", "", _ABOUT_DCGM, "", *_table(rest, "DCGM_")]
-    return joined(lines)
+    return join_lines(lines)
 
 
 def _families(daemon: str) -> list[Metric]:
@@ -50,15 +50,15 @@ def _families(daemon: str) -> list[Metric]:
 def _table(families: Iterable[Metric], prefix: str) -> list[str]:
     rows = [
         [
-            code(_exported(family)),
+            render_code(_exported(family)),
             family.type,
-            ", ".join(code(label) for label in _labels(family)),
-            prose(family.documentation),
+            ", ".join(render_code(label) for label in _labels(family)),
+            render_prose(family.documentation),
         ]
         for family in families
         if family.name.startswith(prefix)
     ]
-    return table(["metric", "type", "labels", "meaning"], rows)
+    return render_table(["metric", "type", "labels", "meaning"], rows)
 
 
 def _exported(family: Metric) -> str:

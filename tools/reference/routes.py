@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from remediator.api.openapi import document
-from tools.reference.markdown import code, head, joined, prose, table
+from remediator.api.openapi_document import build_openapi_document
+from tools.reference.markdown import join_lines, render_code, render_head, render_prose, render_table
 
 ABOUT = (
     "What a running centre says at `GET /v1/openapi.json`, to read. Tokens, roles, limits and what the words mean: [API](api.md).",
@@ -15,34 +15,40 @@ ABOUT = (
 _REFERENCE = "#/components/schemas/"
 
 
-def page() -> str:
+def render_routes_page() -> str:
     """docs/reference/routes.md."""
-    whole = document()
+    whole = build_openapi_document()
     operations = list(_operations(whole["paths"]))
-    lines = head("Calls of the API", *ABOUT)
+    lines = render_head("Calls of the API", *ABOUT)
     lines += ["## Calls", ""]
     rows = [
         [
-            code(f"{method} {path}"),
+            render_code(f"{method} {path}"),
             op["description"].removeprefix("For: ").rstrip("."),
-            prose(op["summary"]),
+            render_prose(op["summary"]),
             *_inout(op),
         ]
         for method, path, op in operations
     ]
-    lines += table(["call", "for", "what it does", "takes", "answers"], rows)
+    lines += render_table(["call", "for", "what it does", "takes", "answers"], rows)
     lines += ["## Parameters", "", "Those in the path name what the call is about.", ""]
     rows = [
-        [code(f"{method} {path}"), code(one["name"]), one["in"], _kind(one["schema"]), prose(one["description"])]
+        [
+            render_code(f"{method} {path}"),
+            render_code(one["name"]),
+            one["in"],
+            _kind(one["schema"]),
+            render_prose(one["description"]),
+        ]
         for method, path, op in operations
         for one in op.get("parameters", ())
         if one["in"] != "path"
     ]
-    lines += table(["call", "parameter", "in", "type", "meaning"], rows)
+    lines += render_table(["call", "parameter", "in", "type", "meaning"], rows)
     lines += ["## Messages", ""]
     for name, schema in whole["components"]["schemas"].items():
         lines += _message(name, schema)
-    return joined(lines)
+    return join_lines(lines)
 
 
 def _operations(paths: Mapping[str, Any]) -> Iterator[tuple[str, str, Any]]:
@@ -57,7 +63,7 @@ def _inout(operation: Mapping[str, Any]) -> tuple[str, str]:
 
 
 def _content(content: Mapping[str, Any]) -> str:
-    return ", ".join(_kind(body["schema"]) if body else code(media) for media, body in content.items())
+    return ", ".join(_kind(body["schema"]) if body else render_code(media) for media, body in content.items())
 
 
 def _kind(schema: Mapping[str, Any]) -> str:
@@ -68,7 +74,7 @@ def _kind(schema: Mapping[str, Any]) -> str:
     if "anyOf" in schema:
         return " or ".join(_kind(one) for one in schema["anyOf"])
     if "enum" in schema:
-        return ", ".join(code(str(one)) for one in schema["enum"])
+        return ", ".join(render_code(str(one)) for one in schema["enum"])
     if schema.get("type") == "array":
         inner = [_kind(one) for one in schema.get("prefixItems", ())]
         items = schema.get("items")
@@ -82,12 +88,14 @@ def _kind(schema: Mapping[str, Any]) -> str:
 def _message(name: str, schema: Mapping[str, Any]) -> list[str]:
     lines = [f"### {name}", ""]
     if schema.get("description"):
-        lines += [prose(schema["description"].split("\n\n")[0]), ""]
+        lines += [render_prose(schema["description"].split("\n\n")[0]), ""]
     if "enum" in schema:
         return [*lines, "One of " + _kind(schema) + ".", ""]
     needed = set(schema.get("required", ()))
-    rows = [[code(key), _kind(one), "yes" if key in needed else "", _limits(one)] for key, one in _fields(schema)]
-    return [*lines, *(table(["field", "type", "always there", "limits"], rows) if rows else [])]
+    rows = [
+        [render_code(key), _kind(one), "yes" if key in needed else "", _limits(one)] for key, one in _fields(schema)
+    ]
+    return [*lines, *(render_table(["field", "type", "always there", "limits"], rows) if rows else [])]
 
 
 def _fields(schema: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:

@@ -16,12 +16,12 @@ from tools.reference import (
 )
 
 PAGES: Mapping[str, Callable[[], str]] = {
-    "cli.md": commands.page,
-    "configuration.md": configuration.page,
-    "routes.md": routes.page,
-    "metrics.md": metrics.page,
-    "beacon-layout.md": beacon_layout.page,
-    "findings.md": findings.page,
-    "xids.md": xids.page,
-    "exit-codes.md": exit_codes.page,
+    "cli.md": commands.render_commands_page,
+    "configuration.md": configuration.render_configuration_page,
+    "routes.md": routes.render_routes_page,
+    "metrics.md": metrics.render_metrics_page,
+    "beacon-layout.md": beacon_layout.render_beacon_layout_page,
+    "findings.md": findings.render_findings_page,
+    "xids.md": xids.render_xids_page,
+    "exit-codes.md": exit_codes.render_exit_codes_page,
 }

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from tools.reference.markdown import code, head, joined, prose, table
-from vocabulary.catalogue_file import load_catalogue
+from tools.reference.markdown import join_lines, render_code, render_head, render_prose, render_table
+from vocabulary.fault_catalogue.catalogue_file import load_catalogue
 
 ABOUT = (
     (
@@ -14,28 +14,32 @@ ABOUT = (
 )
 
 
-def page() -> str:
+def render_xids_page() -> str:
     """docs/reference/xids.md."""
     known = load_catalogue()
-    lines = head("XIDs and SXIDs", *ABOUT, f"Version of the catalogue: {known.version}.")
+    lines = render_head("XIDs and SXIDs", *ABOUT, f"Version of the catalogue: {known.version}.")
     rows = [
         [
             str(entry.code),
-            code(entry.mnemonic),
-            prose(entry.meaning),
+            render_code(entry.mnemonic),
+            render_prose(entry.meaning),
             entry.blame.value,
             entry.severity.value,
             entry.action.value,
         ]
         for entry in known.xids.values()
     ]
-    lines += ["## XIDs", "", *table(["XID", "name", "meaning", "likeliest cause", "severity", "advice"], rows)]
+    lines += ["## XIDs", "", *render_table(["XID", "name", "meaning", "likeliest cause", "severity", "advice"], rows)]
     lines += ["## XID 154: what the driver asks for", ""]
-    actions = [[str(n), prose(a.meaning), a.severity.value, a.action.value] for n, a in known.recovery_actions.items()]
-    lines += table(["value", "meaning", "severity", "advice"], actions)
+    actions = [
+        [str(n), render_prose(a.meaning), a.severity.value, a.action.value] for n, a in known.recovery_actions.items()
+    ]
+    lines += render_table(["value", "meaning", "severity", "advice"], actions)
     lines += ["## SXIDs", "", "Severity and advice count only where the line itself does not say how bad it is.", ""]
     switch = [
-        [str(e.code), code(e.mnemonic), prose(e.meaning), e.blame.value, e.severity.value, e.action.value]
+        [str(e.code), render_code(e.mnemonic), render_prose(e.meaning), e.blame.value, e.severity.value, e.action.value]
         for e in known.sxids.values()
     ]
-    return joined([*lines, *table(["SXID", "name", "meaning", "likeliest cause", "severity", "advice"], switch)])
+    return join_lines(
+        [*lines, *render_table(["SXID", "name", "meaning", "likeliest cause", "severity", "advice"], switch)]
+    )

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from tools.supply.locked import FOLDER, SHIPPED, packages
+from tools.supply.lock_files import FOLDER, SHIPPED, read_locked_packages
 
 OK, HOLES, NOT_ASKED = 0, 1, 2
 ASK_S = 300
@@ -42,7 +42,7 @@ def read_report(report: Mapping[str, Any], wanted: set[str]) -> Answer:
 
 
 def _asked(program: str, lock: str) -> Answer:
-    wanted = {package.name for package in packages(lock)}
+    wanted = {package.name for package in read_locked_packages(lock)}
     with tempfile.TemporaryDirectory(prefix="audit-") as place:
         report = Path(place) / "report.json"
         command = [program, "--disable-pip", "--require-hashes", "-r", str(FOLDER / f"{lock}.lock")]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from healthd.trainer.place import Gpu
+from healthd.trainer.beacons.rank_placement import RankGpu
 
 
 class Pinned:
@@ -27,15 +27,15 @@ class Cuda:
         self._events: list[torch.cuda.Event] = []
         self._slots: dict[torch.dtype, list[torch.Tensor]] = {}
 
-    def gpu(self) -> Gpu:
+    def gpu(self) -> RankGpu:
         """Which one it is; what this torch does not know stays empty."""
         properties = torch.cuda.get_device_properties(torch.cuda.current_device())
         uuid = str(getattr(properties, "uuid", ""))
         bus = getattr(properties, "pci_bus_id", None)
         if bus is None:
-            return Gpu(uuid and f"GPU-{uuid}")
+            return RankGpu(uuid and f"GPU-{uuid}")
         pci = f"{properties.pci_domain_id:04x}:{bus:02x}:{properties.pci_device_id:02x}.0"
-        return Gpu(uuid and f"GPU-{uuid}", pci)
+        return RankGpu(uuid and f"GPU-{uuid}", pci)
 
     def mark(self) -> torch.cuda.Event:
         """An event, recorded in the current stream."""

@@ -18,10 +18,15 @@ from typing import Any
 
 import torch.distributed as dist
 
-from healthd.trainer.abandoned import allowed, forget, go_back, marked
-from healthd.trainer.adapters.hooks import StepHooks
-from healthd.trainer.adapters.process_group import guard_of_group, on_every_rank
-from healthd.trainer.checkpoint_files import CheckpointError, sync_directory
+from healthd.trainer.adapters.process_group import guard_of_group, run_on_every_rank
+from healthd.trainer.adapters.step_hooks import StepHooks
+from healthd.trainer.checkpoint_storage.abandoned_checkpoints import (
+    go_back,
+    list_usable_checkpoints,
+    read_mark,
+    set_aside_marked,
+)
+from healthd.trainer.checkpoint_storage.checkpoint_files import CheckpointError, sync_directory
 from healthd.trainer.guard import Guard
 
 COMPLETE = "healthd-complete"
@@ -108,8 +113,10 @@ class GuardedEngine:
         """
         tag = f"{_PREFIX}{self._engine.global_steps}"
         directory, state = str(self._directory), self._client_state()
-        on_every_rank(lambda: self._engine.save_checkpoint(directory, tag=tag, client_state=state, save_latest=False))
-        on_every_rank(lambda: self._complete(tag) if dist.get_rank() == 0 else None)
+        run_on_every_rank(
+            lambda: self._engine.save_checkpoint(directory, tag=tag, client_state=state, save_latest=False)
+        )
+        run_on_every_rank(lambda: self._complete(tag) if dist.get_rank() == 0 else None)
         return str(self._directory / tag)
 
     def _complete(self, tag: str) -> None:
@@ -129,7 +136,7 @@ class GuardedEngine:
     def _go_back(self, before_step: int) -> None:
         """Rank 0 marks what is too new: the next `load_latest` sets it aside."""
         if dist.get_rank() == 0:
-            go_back(self._directory, _complete(self._directory), before_step)
+            go_back(self._directory, _list_complete_checkpoints(self._directory), before_step)
 
     def load_latest(self) -> dict[str, Any] | None:
         """Load the newest complete checkpoint. All ranks call it, before the first step.
@@ -140,7 +147,7 @@ class GuardedEngine:
         Raises:
             CheckpointError: after an order to go back: nothing to go back to, or from where cannot be read.
         """
-        found, *_ = on_every_rank(lambda: self._found() if dist.get_rank() == 0 else False)
+        found, *_ = run_on_every_rank(lambda: self._found() if dist.get_rank() == 0 else False)
         if not found:  # rank 0's word: on a shared file system another rank may see it later
             return None
         _, client_state = self._engine.load_checkpoint(str(self._directory))
@@ -150,19 +157,19 @@ class GuardedEngine:
         """Whether there is one to load; after going back it is one from before."""
         if not (self._directory / LATEST).exists():
             return False
-        if marked(self._directory) is not None:
-            complete = _complete(self._directory)
-            good = allowed(self._directory, complete)
+        if read_mark(self._directory) is not None:
+            complete = _list_complete_checkpoints(self._directory)
+            good = list_usable_checkpoints(self._directory, complete)
             if not good:
                 raise CheckpointError(
                     f"{self._directory}: none of its checkpoints is from before the step to go back to"
                 )
             self._name_latest(good[-1].name)
-            forget(self._directory, complete)
+            set_aside_marked(self._directory, complete)
         return True
 
 
-def _complete(directory: Path) -> dict[Path, int]:
+def _list_complete_checkpoints(directory: Path) -> dict[Path, int]:
     """The checkpoints that every rank had finished, and how many steps each holds."""
     paths = [path.parent for path in directory.glob(f"{_PREFIX}*/{COMPLETE}")]
     return {path: int(digits) for path in paths if (digits := path.name[len(_PREFIX) :]).isascii() and digits.isdigit()}

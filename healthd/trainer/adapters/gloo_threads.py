@@ -19,7 +19,7 @@ LOOKS = 3  # one thread that a look finds asleep may be waiting for the interpre
 MOST_SECONDS = 2.0
 
 
-def outlast_gloo_threads() -> None:
+def wait_at_exit_for_gloo() -> None:
     """From now on the end of this process waits until gloo's threads have let go; for who uses a gloo group."""
     atexit.unregister(wait_for_gloo_threads)
     atexit.register(wait_for_gloo_threads)
@@ -31,14 +31,14 @@ def wait_for_gloo_threads() -> None:
     asleep = 0
     while asleep < LOOKS and time.monotonic() < end:
         time.sleep(LOOK_SECONDS)
-        asleep = asleep + 1 if _all_asleep() else 0
+        asleep = asleep + 1 if _are_threads_asleep() else 0
 
 
-def _all_asleep() -> bool:
-    return all(state == "S" for name, state in map(_name_and_state, TASKS.glob("*/stat")) if name == NAME)
+def _are_threads_asleep() -> bool:
+    return all(state == "S" for name, state in map(_parse_name_and_state, TASKS.glob("*/stat")) if name == NAME)
 
 
-def _name_and_state(stat: Path) -> tuple[str, str]:
+def _parse_name_and_state(stat: Path) -> tuple[str, str]:
     """Both, of a line as in proc(5): `PID (NAME) STATE ...`; empty for a thread that has ended."""
     try:
         text = stat.read_text()

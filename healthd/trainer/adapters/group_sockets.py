@@ -17,7 +17,7 @@ from typing import NamedTuple
 _ESTABLISHED = "01"  # of include/net/tcp_states.h in the kernel
 
 
-class Connection(NamedTuple):
+class TcpConnection(NamedTuple):
     """One established TCP connection, as /proc/net/tcp has it."""
 
     inode: int
@@ -25,7 +25,7 @@ class Connection(NamedTuple):
     remote_host: str
 
 
-def open_sockets() -> dict[int, int]:
+def list_open_sockets() -> dict[int, int]:
     """This process' sockets: inode → descriptor."""
     found = {}
     for entry in Path("/proc/self/fd").iterdir():
@@ -36,7 +36,7 @@ def open_sockets() -> dict[int, int]:
     return found
 
 
-def shut_down(*, but: Collection[int], served_port: int, hosts: Collection[str]) -> int:
+def shut_down_connections(*, but: Collection[int], served_port: int, hosts: Collection[str]) -> int:
     """Shut down this process' connections with `hosts`; how many that were.
 
     Args:
@@ -45,16 +45,16 @@ def shut_down(*, but: Collection[int], served_port: int, hosts: Collection[str])
         hosts: addresses.
     """
     count = 0
-    sockets = open_sockets()
-    for each in connections():
+    sockets = list_open_sockets()
+    for each in list_connections():
         descriptor = sockets.get(each.inode)
         concerned = each.remote_host in hosts and each.local_port != served_port and each.inode not in but
-        if descriptor is not None and concerned and _shut_down(descriptor, each.inode):
+        if descriptor is not None and concerned and _shut_down_socket(descriptor, each.inode):
             count += 1
     return count
 
 
-def connections() -> list[Connection]:
+def list_connections() -> list[TcpConnection]:
     """Every established TCP connection of this network namespace."""
     found = []
     for table in ("/proc/self/net/tcp", "/proc/self/net/tcp6"):
@@ -64,11 +64,11 @@ def connections() -> list[Connection]:
                 words = line.split()
                 if words[3] == _ESTABLISHED:
                     local, remote = words[1].rpartition(":"), words[2].rpartition(":")
-                    found.append(Connection(int(words[9]), int(local[2], 16), _address(remote[0])))
+                    found.append(TcpConnection(int(words[9]), int(local[2], 16), _parse_address(remote[0])))
     return found
 
 
-def _address(text: str) -> str:
+def _parse_address(text: str) -> str:
     """An address as the kernel prints it: words of four bytes in the machine's order."""
     raw = bytes.fromhex(text)
     packed = b"".join(raw[at : at + 4][::-1] for at in range(0, len(raw), 4))
@@ -77,7 +77,7 @@ def _address(text: str) -> str:
     return str(mapped or address)
 
 
-def _shut_down(descriptor: int, inode: int) -> bool:
+def _shut_down_socket(descriptor: int, inode: int) -> bool:
     """The descriptor may have been closed and given to another file meanwhile, so a copy of it is looked at first."""
     with contextlib.suppress(OSError):
         copy = os.dup(descriptor)

@@ -18,10 +18,10 @@ import torch.distributed as dist
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 from transformers.trainer_utils import get_last_checkpoint
 
-from healthd.trainer.abandoned import allowed, forget, go_back
-from healthd.trainer.adapters.hooks import StepHooks
-from healthd.trainer.adapters.process_group import guard_of_group, on_every_rank
-from healthd.trainer.checkpoint_files import CheckpointError
+from healthd.trainer.adapters.process_group import guard_of_group, run_on_every_rank
+from healthd.trainer.adapters.step_hooks import StepHooks
+from healthd.trainer.checkpoint_storage.abandoned_checkpoints import go_back, list_usable_checkpoints, set_aside_marked
+from healthd.trainer.checkpoint_storage.checkpoint_files import CheckpointError
 from healthd.trainer.guard import Guard
 
 COMPLETE = "healthd-complete"
@@ -42,10 +42,12 @@ class GuardCallback(TrainerCallback):  # type: ignore[misc]  # transformers is n
             _log.warning("save_only_model: what is saved on an order has no optimizer, training cannot go on from it")
         guard, root = self._make_guard(), Path(args.output_dir)
         if not guard.can_go_back:
-            guard.on_revert(lambda before_step: _go_back(root, before_step) if state.is_world_process_zero else None)
+            guard.on_revert(
+                lambda before_step: _roll_back_checkpoints(root, before_step) if state.is_world_process_zero else None
+            )
         self._hooks = StepHooks(guard)  # making it was a collective: by now every rank has loaded
         if state.is_world_process_zero:
-            forget(root, _complete(root))
+            set_aside_marked(root, _list_complete_checkpoints(root))
 
     def on_step_begin(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
         """Called before the first micro-batch of an optimizer step."""
@@ -68,7 +70,7 @@ class GuardCallback(TrainerCallback):  # type: ignore[misc]  # transformers is n
         if dist.is_available() and dist.is_initialized():
             dist.barrier()
         try:
-            on_every_rank(lambda: (path / COMPLETE).touch() if args.should_save else None)
+            run_on_every_rank(lambda: (path / COMPLETE).touch() if args.should_save else None)
         except (
             OSError,
             CheckpointError,
@@ -97,18 +99,18 @@ def latest_checkpoint(output_dir: str | os.PathLike[str]) -> str | None:
         CheckpointError: from where to go back cannot be read.
     """
     root = Path(output_dir)
-    complete = _complete(root)
+    complete = _list_complete_checkpoints(root)
     if complete:
-        return next((str(path) for path in reversed(allowed(root, complete))), None)
+        return next((str(path) for path in reversed(list_usable_checkpoints(root, complete))), None)
     found: str | None = get_last_checkpoint(str(root)) if root.is_dir() else None
     return found
 
 
-def _complete(root: Path) -> dict[Path, int]:
+def _list_complete_checkpoints(root: Path) -> dict[Path, int]:
     """The checkpoints with our mark, and how many steps each holds."""
     paths = [path.parent for path in root.glob(f"{_PREFIX}*/{COMPLETE}")]
     return {path: int(digits) for path in paths if (digits := path.name[len(_PREFIX) :]).isascii() and digits.isdigit()}
 
 
-def _go_back(root: Path, before_step: int) -> None:
-    go_back(root, _complete(root), before_step)
+def _roll_back_checkpoints(root: Path, before_step: int) -> None:
+    go_back(root, _list_complete_checkpoints(root), before_step)

@@ -18,8 +18,8 @@ from typing import Any
 
 from lightning.pytorch import Callback, LightningModule, Trainer
 
-from healthd.trainer.adapters.hooks import StepHooks
-from healthd.trainer.adapters.process_group import guard_of_group, on_every_rank
+from healthd.trainer.adapters.process_group import guard_of_group, run_on_every_rank
+from healthd.trainer.adapters.step_hooks import StepHooks
 from healthd.trainer.guard import Guard
 
 _PATTERN = "step-*.ckpt"
@@ -38,7 +38,7 @@ class GuardCallback(Callback):  # type: ignore[misc]  # lightning is not among w
 
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """The guard begins: the process group exists, a checkpoint is loaded."""
-        _free_sigterm()
+        _release_sigterm()
         self._hooks = StepHooks(self._make_guard())
         self._next = trainer.global_step
 
@@ -77,23 +77,23 @@ class GuardCallback(Callback):  # type: ignore[misc]  # lightning is not among w
         final = self._directory / f"step-{trainer.global_step:09d}.ckpt"
         aside = self._directory / f".{final.name}.tmp"
         first = trainer.is_global_zero
-        on_every_rank(lambda: self._clear(aside) if first else None)
-        on_every_rank(lambda: trainer.save_checkpoint(aside))
-        on_every_rank(lambda: _take_place(aside, final) if first else None)
+        run_on_every_rank(lambda: self._clear(aside) if first else None)
+        run_on_every_rank(lambda: trainer.save_checkpoint(aside))
+        run_on_every_rank(lambda: _replace_checkpoint(aside, final) if first else None)
         return final
 
     def _clear(self, aside: Path) -> None:
         self._directory.mkdir(parents=True, exist_ok=True)
-        _remove(aside)
+        _remove_checkpoint(aside)
 
 
 def latest_checkpoint(directory: str | os.PathLike[str]) -> str | None:
     """The newest checkpoint that the callback has completed; None where there is none."""
-    found = [path for path in Path(directory).glob(_PATTERN) if _step(path) is not None]
-    return str(max(found, key=lambda path: _step(path) or 0)) if found else None
+    found = [path for path in Path(directory).glob(_PATTERN) if _parse_checkpoint_step(path) is not None]
+    return str(max(found, key=lambda path: _parse_checkpoint_step(path) or 0)) if found else None
 
 
-def _free_sigterm() -> None:
+def _release_sigterm() -> None:
     """Lightning's handler ends training without a checkpoint; the guard's makes an order of the signal.
 
     Lightning puts back what was there before it when it is done.
@@ -103,19 +103,19 @@ def _free_sigterm() -> None:
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
 
 
-def _step(path: Path) -> int | None:
+def _parse_checkpoint_step(path: Path) -> int | None:
     digits = path.name.removeprefix("step-").removesuffix(".ckpt")
     return int(digits) if digits.isascii() and digits.isdigit() else None
 
 
-def _take_place(aside: Path, final: Path) -> None:
+def _replace_checkpoint(aside: Path, final: Path) -> None:
     """One that is there already holds the same step; a file is replaced in one go."""
     if final.is_dir():
-        _remove(final)
+        _remove_checkpoint(final)
     aside.replace(final)
 
 
-def _remove(path: Path) -> None:
+def _remove_checkpoint(path: Path) -> None:
     """A file, or the directory that a sharded strategy makes."""
     if path.is_dir():
         shutil.rmtree(path)

@@ -13,15 +13,15 @@ from typing import Any, NamedTuple, TypeVar
 
 import torch.distributed as dist
 
-from healthd.trainer.adapters.gloo_threads import outlast_gloo_threads
-from healthd.trainer.checkpoint_files import CheckpointError
-from healthd.trainer.environment import read_environment
+from healthd.trainer.adapters.gloo_threads import wait_at_exit_for_gloo
+from healthd.trainer.beacons.rank_environment import read_environment
+from healthd.trainer.checkpoint_storage.checkpoint_files import CheckpointError
 from healthd.trainer.guard import Guard
 
 T = TypeVar("T")
 
 
-class Shared(NamedTuple):
+class SharedSettings(NamedTuple):
     """What the ranks of a job agree upon before the first step, for whatever is then made `from_env`.
 
     `store` is theirs under a name that is new each time: neither one that outlives its ranks nor one that serves several
@@ -42,7 +42,7 @@ def guard_of_group(environ: Mapping[str, str] | None = None) -> Guard:
     return Guard.from_env(store=shared.store, environ=shared.environ)
 
 
-def shared_by_group(environ: Mapping[str, str] | None = None) -> Shared:
+def shared_by_group(environ: Mapping[str, str] | None = None) -> SharedSettings:
     """What the guard and others of the default process group are made from. All ranks call it together; one collective.
 
     Raises:
@@ -50,20 +50,20 @@ def shared_by_group(environ: Mapping[str, str] | None = None) -> Shared:
     """
     environ = dict(os.environ if environ is None else environ)
     if not (dist.is_available() and dist.is_initialized()):
-        return Shared(None, environ, 1)
-    outlast_gloo_threads()
+        return SharedSettings(None, environ, 1)
+    wait_at_exit_for_gloo()
     rank, world = dist.get_rank(), dist.get_world_size()
-    place = {"RANK": str(rank), "WORLD_SIZE": str(world), "HEALTHD_ATTEMPT": str(_attempt(environ))}
-    mine = (_attempt(environ), secrets.token_hex(8), read_environment(environ | place).place.node)
+    place = {"RANK": str(rank), "WORLD_SIZE": str(world), "HEALTHD_ATTEMPT": str(_read_attempt(environ))}
+    mine = (_read_attempt(environ), secrets.token_hex(8), read_environment(environ | place).place.node)
     everyone: list[Any] = [None] * world
     dist.all_gather_object(everyone, mine)
     attempts, names, nodes = zip(*everyone, strict=True)
     place["HEALTHD_ATTEMPT"] = str(max(attempts))
     store = dist.PrefixStore(f"healthd/{names[0]}", dist.group.WORLD.get_group_store())
-    return Shared(store, environ | place, len(set(nodes)))
+    return SharedSettings(store, environ | place, len(set(nodes)))
 
 
-def on_every_rank(deed: Callable[[], T]) -> list[T]:
+def run_on_every_rank(deed: Callable[[], T]) -> list[T]:
     """Every rank of the default group does it, and all go on, or all raise: who raises alone leaves the others in a collective.
 
     Returns:
@@ -90,7 +90,7 @@ def on_every_rank(deed: Callable[[], T]) -> list[T]:
     return [result for result, _ in everyone]
 
 
-def _attempt(environ: Mapping[str, str]) -> int:
+def _read_attempt(environ: Mapping[str, str]) -> int:
     """An elastic agent counts the restarts it has seen itself: one that joined late counts fewer than its peers."""
     text = environ.get("HEALTHD_ATTEMPT") or environ.get("TORCHELASTIC_RESTART_COUNT") or "0"
     return int(text) if text.isascii() and text.isdigit() else 0

@@ -15,15 +15,29 @@ import torch
 import torch.distributed.checkpoint as dcp
 from torch.distributed.checkpoint.api import CheckpointException
 
-from healthd.trainer.adapters.pytorch_host import HostCopy
-from healthd.trainer.adapters.pytorch_peers import PeerCopies
-from healthd.trainer.adapters.pytorch_ranks import TIMEOUT_SECONDS, Ranks
-from healthd.trainer.adapters.pytorch_state import TrainingState, with_optimizer_state
-from healthd.trainer.adapters.pytorch_writer import MeasuredWriter
-from healthd.trainer.checkpoint import Checkpoint, Checkpoints, NotUsed, Saved, say_not_used, step_of
-from healthd.trainer.checkpoint_files import CheckpointError, FileEntry, FileWriter, Manifest, sync_directory, verify
-from healthd.trainer.in_flight import InFlight
-from healthd.trainer.rounds import OutcomeUnknownError
+from healthd.trainer.adapters.pytorch_file_writer import MeasuredWriter
+from healthd.trainer.adapters.pytorch_host_copy import HostCopy
+from healthd.trainer.adapters.pytorch_peer_copies import PeerCopies
+from healthd.trainer.adapters.pytorch_rank_channel import TIMEOUT_SECONDS, RankChannel
+from healthd.trainer.adapters.pytorch_state import TrainingState, list_parameters_with_state
+from healthd.trainer.checkpoint import (
+    Checkpoint,
+    Checkpoints,
+    CompletedSave,
+    SkippedCheckpoint,
+    log_skipped_checkpoint,
+    parse_checkpoint_step,
+)
+from healthd.trainer.checkpoint_storage.background_task import BackgroundTask
+from healthd.trainer.checkpoint_storage.checkpoint_files import (
+    CheckpointError,
+    FileEntry,
+    FileWriter,
+    Manifest,
+    sync_directory,
+    verify_checkpoint,
+)
+from healthd.trainer.checkpoint_storage.save_rounds import OutcomeUnknownError
 
 _NAMED = ("modules", "shared")
 _TRANSIENT = (OSError, MemoryError, torch.cuda.OutOfMemoryError)  # say nothing about the checkpoint that was read
@@ -66,11 +80,11 @@ class TrainingCheckpoints:
             state = TrainingState(state, () if optimizer is None else optimizer)
         self._state = state
         self._incremental = incremental
-        self._ranks = Ranks(timeout_seconds)
+        self._ranks = RankChannel(timeout_seconds)
         self._host = HostCopy()
-        self._flight: InFlight[Saved] = InFlight("healthd-checkpoint")
-        self._sweep: InFlight[None] = InFlight("healthd-retention")
-        self.last: Saved | None = None
+        self._flight: BackgroundTask[CompletedSave] = BackgroundTask("healthd-checkpoint")
+        self._sweep: BackgroundTask[None] = BackgroundTask("healthd-retention")
+        self.last: CompletedSave | None = None
 
     def save(self, step: int) -> str:
         """Save the state after step `step` and wait until it is complete: what an order to save needs.
@@ -191,24 +205,26 @@ class TrainingCheckpoints:
             if copies is not None:
                 copies.forget()
             self._ranks.from_first(self._checkpoints.gone_back)
-        if copies is not None and (begin := copies.load(newer_than=step_of(complete[0]) - 1 if complete else -1)):
+        if copies is not None and (
+            begin := copies.load(newer_than=parse_checkpoint_step(complete[0]) - 1 if complete else -1)
+        ):
             return begin
-        passed_over: list[NotUsed] = []
+        passed_over: list[SkippedCheckpoint] = []
         for path in complete:
             manifest, why = self._verified(path)
             if manifest is not None:
                 why = self._why_unfit(Checkpoint(path, manifest))
             if not why:
                 self._checkpoints.fallen_back(passed_over, path)
-                return step_of(path) + 1
-            say_not_used(why)
-            passed_over.append(NotUsed(path, why))
+                return parse_checkpoint_step(path) + 1
+            log_skipped_checkpoint(why)
+            passed_over.append(SkippedCheckpoint(path, why))
         self._checkpoints.fallen_back(passed_over, None)
         return 0
 
     def _verified(self, path: Path) -> tuple[Manifest | None, str]:
         """Its manifest, or what is wrong with its files: the same on every rank."""
-        share = functools.partial(verify, path, part=self._ranks.rank, parts=self._ranks.world)
+        share = functools.partial(verify_checkpoint, path, part=self._ranks.rank, parts=self._ranks.world)
         manifests, errors = self._ranks.from_each(share)
         return (None, errors[0]) if errors else (manifests[0], "")
 
@@ -227,7 +243,7 @@ class TrainingCheckpoints:
 
         def prepare() -> None:
             paths = (reader.read_metadata().planner_data or {}).values()
-            tree.update(self._state.collect_targets(with_optimizer_state(paths), with_rank=same_world))
+            tree.update(self._state.collect_targets(list_parameters_with_state(paths), with_rank=same_world))
             _require_names(tree, reader)
 
         try:
@@ -238,8 +254,8 @@ class TrainingCheckpoints:
         except CheckpointException as error:  # raised on every rank alike, with the failures of all
             causes = [failed[0] if isinstance(failed, tuple) else failed for failed in error.failures.values()]
             if not causes or any(isinstance(cause, _TRANSIENT) for cause in causes):
-                raise CheckpointError(f"{found.path}: cannot be read: {_root_of(error)}") from error
-            why = str(_root_of(error))
+                raise CheckpointError(f"{found.path}: cannot be read: {_find_root_cause(error)}") from error
+            why = str(_find_root_cause(error))
         return f"{found.path}: does not fit this state: {why}" if why else ""
 
     def _why_not(self, attempt: Callable[[], None]) -> str:
@@ -263,7 +279,7 @@ class TrainingCheckpoints:
             raise CheckpointError(errors[0])
         return next(filter(None, reasons), "")
 
-    def _write(self, step: int, state: dict[str, Any], began: float) -> Saved:
+    def _write(self, step: int, state: dict[str, Any], began: float) -> CompletedSave:
         files: list[FileWriter] = []
         try:
             path = self._ranks.concluded(
@@ -274,7 +290,7 @@ class TrainingCheckpoints:
                 f"step {step}: whether it was saved is not known, loading will tell: {error}"
             ) from error
         except (Exception, CheckpointException) as error:  # DCP's own is a BaseException
-            text = self._checkpoints.explain(step, _root_of(error))
+            text = self._checkpoints.explain(step, _find_root_cause(error))
             if self._ranks.rank == 0:
                 self._checkpoints.discard(step)
             raise CheckpointError(text) from error
@@ -282,7 +298,7 @@ class TrainingCheckpoints:
             self._sweep.wait()
             self._sweep.start(self._checkpoints.sweep)
         seconds = time.monotonic() - began
-        return Saved(step, path, 0.0, seconds, files[0].bytes_written, files[0].bytes_linked)
+        return CompletedSave(step, path, 0.0, seconds, files[0].bytes_written, files[0].bytes_linked)
 
     def _written(self, step: int, state: dict[str, Any], files: list[FileWriter]) -> dict[str, FileEntry]:
         """The files of all ranks, on disk; this rank's are left in `files`."""
@@ -297,7 +313,7 @@ class TrainingCheckpoints:
         files.append(FileWriter(directory, known))
         writer = MeasuredWriter(directory, files[0], file_per_tensor=self._incremental)
         dcp.save(state, storage_writer=writer, process_group=self._ranks.group)
-        parts, errors = self._ranks.from_each(lambda: _sealed(files[0]))
+        parts, errors = self._ranks.from_each(lambda: _sync_files(files[0]))
         if errors:
             raise CheckpointError(errors[0])
         return {name: entry for part in parts for name, entry in part.items()}
@@ -306,7 +322,7 @@ class TrainingCheckpoints:
         return str(self._checkpoints.complete(step, self._ranks.world, whole))
 
 
-def _sealed(files: FileWriter) -> dict[str, FileEntry]:
+def _sync_files(files: FileWriter) -> dict[str, FileEntry]:
     sync_directory(files.directory)
     return files.entries
 
@@ -322,7 +338,7 @@ def _require_names(state: dict[str, Any], reader: Any) -> None:
         _log.warning("the checkpoint also holds %s, which nothing here takes", ", ".join(unused))
 
 
-def _root_of(error: BaseException) -> BaseException:
+def _find_root_cause(error: BaseException) -> BaseException:
     """What a person needs of it: of many ranks' failures the first, without torch's tracebacks in the text."""
     if isinstance(error, CheckpointException) and error.failures:
         failed = error.failures[min(error.failures)]

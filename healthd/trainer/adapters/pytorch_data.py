@@ -60,14 +60,14 @@ def make_resumable_loader(
     return DataLoader(
         _SeededBatches(dataset, collate_fn),
         batch_size=None,  # an item of the data set below is a whole batch
-        sampler=_Places(sampler),
-        collate_fn=_as_it_is,
+        sampler=_PlaceSampler(sampler),
+        collate_fn=_identity_collate,
         generator=torch.Generator(),
         **options,
     )
 
 
-class _Places:
+class _PlaceSampler:
     """What the loader takes for a sampler."""
 
     def __init__(self, sampler: ResumableSampler) -> None:
@@ -84,7 +84,7 @@ class _SeededBatches(Dataset[Any]):  # type: ignore[misc]  # torch is untyped he
         self._dataset, self._collate = dataset, collate_fn
 
     def __getitem__(self, batch: PlacedBatch) -> Any:
-        with _seeded(batch.place):
+        with _seed_generators(batch.place):
             if hasattr(self._dataset, "__getitems__"):
                 samples = self._dataset.__getitems__(batch.indices)
             else:
@@ -93,7 +93,7 @@ class _SeededBatches(Dataset[Any]):  # type: ignore[misc]  # torch is untyped he
 
 
 @contextlib.contextmanager
-def _seeded(place: str) -> Iterator[None]:
+def _seed_generators(place: str) -> Iterator[None]:
     """Seed the random generators of this process by `place`, and put them back afterwards. GPUs' generators stay as they are."""
     seed = int.from_bytes(hashlib.blake2b(place.encode(), digest_size=8).digest(), "little")
     numpy = sys.modules.get("numpy")
@@ -111,5 +111,5 @@ def _seeded(place: str) -> Iterator[None]:
             numpy.random.set_state(before[2])
 
 
-def _as_it_is(batch: Any) -> Any:
+def _identity_collate(batch: Any) -> Any:
     return batch

@@ -35,16 +35,16 @@ import torch
 import torch.distributed as dist
 from torch.distributed.constants import default_pg_nccl_timeout, default_pg_timeout
 
-from healthd.trainer.adapters.group_sockets import open_sockets, shut_down
+from healthd.trainer.adapters.group_sockets import list_open_sockets, shut_down_connections
 from healthd.trainer.adapters.process_group import shared_by_group
 from healthd.trainer.adapters.pytorch import PyTorch
 from healthd.trainer.adapters.pytorch_job import GuardedJob, device_of_this_rank, guarded_job
-from healthd.trainer.checkpoint_files import CheckpointError
-from healthd.trainer.exits import Exit, Leave
+from healthd.trainer.checkpoint_storage.checkpoint_files import CheckpointError
+from healthd.trainer.exit_codes import ExitCode, Leave
 from healthd.trainer.guard import Guard
-from healthd.trainer.leaving import within
-from healthd.trainer.rendezvous import SPARE, Generation, Rendezvous, RendezvousError
-from healthd.trainer.swap import NextGeneration
+from healthd.trainer.process_exit import run_within
+from healthd.trainer.rank_replacement import NextGeneration
+from healthd.trainer.rendezvous_client import SPARE, Generation, RendezvousClient, RendezvousError
 
 # For the members of a new generation to connect. No shut-down frees who waits for a member that died before it could
 # connect, so this is well below the time that the launcher gives a generation to form.
@@ -74,12 +74,12 @@ def run_guarded_job(train: Callable[[GuardedJob], T], *, warm_up: Callable[[], o
         Exception: what `train` raised, where no spare can help.
     """
     with contextlib.closing(_ServedStore()) as served:
-        rendezvous = Rendezvous.from_env(served.port)
+        rendezvous = RendezvousClient.from_env(served.port)
         if rendezvous is None:
             with guarded_job() as job:
                 return train(job)
         if os.environ.get(SPARE):
-            _warm_up(warm_up)
+            _run_warm_up(warm_up)
         rendezvous.arrive()
         return _Generations(rendezvous, served.port).run(train)
 
@@ -103,11 +103,11 @@ class _ServedStore:
 
 
 class _GenerationSwap:
-    """The guard's `Swap`, in one generation."""
+    """The guard's `RankReplacer`, in one generation."""
 
     enabled = True
 
-    def __init__(self, rendezvous: Rendezvous, generation: Generation) -> None:
+    def __init__(self, rendezvous: RendezvousClient, generation: Generation) -> None:
         self._rendezvous, self._generation = rendezvous, generation
         self.evict = rendezvous.evict
         self.leave = functools.partial(rendezvous.leave, replace=True)
@@ -127,7 +127,7 @@ class _GenerationSwap:
 class _Generations:
     """Enters each generation in turn."""
 
-    def __init__(self, rendezvous: Rendezvous, served_port: int) -> None:
+    def __init__(self, rendezvous: RendezvousClient, served_port: int) -> None:
         self._rendezvous = rendezvous
         self._served_port = served_port
         self._entered: tuple[Generation, frozenset[int]] | None = None  # and the sockets that were there before
@@ -145,7 +145,7 @@ class _Generations:
                 self._rendezvous.send("done", generation=number)
                 done = True
             except NextGeneration:
-                self._must_go_on(number, Leave(Exit.RELAUNCH))  # its state is in the nodes' memory
+                self._must_go_on(number, Leave(ExitCode.RELAUNCH))  # its state is in the nodes' memory
             except SystemExit as leave:  # all ranks do, or the program has its own reasons
                 self._rendezvous.leave(_exit_code(leave), "it ends by itself")
                 raise
@@ -166,7 +166,7 @@ class _Generations:
         except RendezvousError as why:
             if not done and not os.environ.get(SPARE):
                 _log.warning("this rank has not begun: %s", why)
-                raise Leave(Exit.RELAUNCH) from why
+                raise Leave(ExitCode.RELAUNCH) from why
             _log.info("this process is not needed any more: %s", why)
             return None
 
@@ -174,7 +174,7 @@ class _Generations:
         rank = next(at for at, peer in enumerate(generation.peers) if peer.member == self._rendezvous.member)
         world = len(generation.peers)
         with self._lock:
-            self._entered = (generation, frozenset(open_sockets()))
+            self._entered = (generation, frozenset(list_open_sockets()))
         self._rendezvous.send("entering", generation=generation.number)
         os.environ.update({"RANK": str(rank), "WORLD_SIZE": str(world)})
         device = device_of_this_rank()
@@ -213,7 +213,7 @@ class _Generations:
 
     def _must_go_on(self, number: int, error: Exception | Leave) -> None:
         """Return once there is a newer generation; raise `error` where there will be none."""
-        ours = not isinstance(error, Leave) and not _is_communication(error)
+        ours = not isinstance(error, Leave) and not _is_communication_error(error)
         if ours and self._rendezvous.number <= number:
             self._rendezvous.leave(1, _first_line(error))
             raise error
@@ -234,20 +234,20 @@ class _Generations:
                 if generation.number >= self._rendezvous.number and not self._rendezvous.broken:
                     return
                 hosts = {peer.host for peer in generation.peers}
-                shut_down(but=before, served_port=self._served_port, hosts=hosts)
+                shut_down_connections(but=before, served_port=self._served_port, hosts=hosts)
                 if torch.cuda.is_initialized():
-                    within(TEARDOWN_SECONDS, "communicator abort", PyTorch().abort)
+                    run_within(TEARDOWN_SECONDS, "communicator abort", PyTorch().abort)
             time.sleep(_FREE_EVERY_SECONDS)  # what it connects meanwhile must fail, too
 
     def _end_group(self) -> None:
         with self._lock:
             self._entered = None
-        within(TEARDOWN_SECONDS, "teardown", PyTorch().teardown)
+        run_within(TEARDOWN_SECONDS, "teardown", PyTorch().teardown)
         # Torch names groups by counting them, in each process for itself. A group that could not be made was counted too.
         dist.distributed_c10d._world.group_count = 0  # noqa: SLF001 - as destroy_process_group does
 
 
-def _warm_up(deed: Callable[[], object] | None) -> None:
+def _run_warm_up(deed: Callable[[], object] | None) -> None:
     """What takes seconds the first time: an optimizer's first step, the CUDA context, what the job asks for."""
     parameter = torch.nn.Parameter(torch.zeros(1, device=device_of_this_rank()))
     parameter.grad = torch.zeros_like(parameter)
@@ -256,7 +256,7 @@ def _warm_up(deed: Callable[[], object] | None) -> None:
         deed()
 
 
-def _is_communication(error: Exception) -> bool:
+def _is_communication_error(error: Exception) -> bool:
     """Whether a lost peer may be the reason for it: then the launcher knows more."""
     if isinstance(error, (dist.DistError, CheckpointError, ConnectionError, RendezvousError, TimeoutError)):
         return True

@@ -24,18 +24,18 @@ from typing import NamedTuple
 import torch
 import torch.distributed as dist
 
-from healthd.trainer.adapters.process_group import Shared, on_every_rank, shared_by_group
-from healthd.trainer.adapters.pytorch_paced import RUN_ID, PacedCheckpoints, StepCopies
-from healthd.trainer.adapters.pytorch_peers import PeerCopies
+from healthd.trainer.adapters.process_group import SharedSettings, run_on_every_rank, shared_by_group
+from healthd.trainer.adapters.pytorch_checkpoint_schedule import RUN_ID, PacedCheckpoints, StepCopies
+from healthd.trainer.adapters.pytorch_peer_copies import PeerCopies
 from healthd.trainer.adapters.pytorch_state import TrainingState
-from healthd.trainer.environment import read_environment
+from healthd.trainer.beacons.rank_environment import read_environment
+from healthd.trainer.beacons.rank_placement import page_name
+from healthd.trainer.checkpoint_storage.state_copies import prepare_private_directory
 from healthd.trainer.guard import Guard
-from healthd.trainer.held_copies import prepare_private
 from healthd.trainer.interval import Bounds, CheckpointInterval
-from healthd.trainer.place import page_name
-from healthd.trainer.rendezvous import Rendezvous
+from healthd.trainer.rendezvous_client import RendezvousClient
 
-COPIES = "/dev/shm/gpu-healthd-copies"  # noqa: S108 - memory is the point; `prepare_private` refuses a folder of others
+COPIES = "/dev/shm/gpu-healthd-copies"  # noqa: S108 - memory is the point; `prepare_private_directory` refuses a folder of others
 _ALONE = {"RANK": "0", "WORLD_SIZE": "1", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "0"}
 
 
@@ -46,8 +46,8 @@ class GuardedJob(NamedTuple):
     rank: int
     world: int
     device: torch.device
-    shared: Shared
-    rendezvous: Rendezvous | None = None  # with a launcher that replaces ranks
+    shared: SharedSettings
+    rendezvous: RendezvousClient | None = None  # with a launcher that replaces ranks
     generation: int = 0  # of the process group
     copies_used: set[Path] | None = None  # folders of copies in memory that this process has used
 
@@ -80,10 +80,10 @@ class GuardedJob(NamedTuple):
             return None
 
         def prepare() -> str:
-            prepare_private(job_folder(environ).parent)
+            prepare_private_directory(job_folder(environ).parent)
             return run_id(root) if self.rank == 0 else ""
 
-        folder = job_folder(environ) / on_every_rank(prepare)[0] / read_environment(environ).place.node
+        folder = job_folder(environ) / run_on_every_rank(prepare)[0] / read_environment(environ).place.node
         if self.copies_used is not None:
             self.copies_used.add(folder)
         copies = PeerCopies(folder, state, distance=per_node)

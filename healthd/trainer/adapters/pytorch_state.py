@@ -70,40 +70,40 @@ class TrainingState:
         self._shared = {name: each for name, each in shared.items() if name not in self._modules}
         self._per_rank: dict[str, Stateful] = {"generators": Generators()}
         for name, each in (per_rank or {}).items():
-            self._per_rank[name] = _OneGenerator(each) if isinstance(each, torch.Generator) else each
+            self._per_rank[name] = _UserGenerator(each) if isinstance(each, torch.Generator) else each
 
     def collect(self) -> dict[str, Any]:
         """The state as a tree to be saved: tensors and a module's extra state are live, the rest is a copy.
 
         An optimizer that has made no step has no state, and neither has a parameter that never got a gradient. That is saved as it is.
         """
-        with _initialization_prevented(self._optimizers):
+        with _prevent_optimizer_step(self._optimizers):
             return self._tree(with_rank=True)
 
     def collect_targets(self, has_state: Collection[str], *, with_rank: bool = True) -> dict[str, Any]:
         """A tree of the same shape to load a checkpoint into. Where an optimizer lacks some of its state, all of it is made anew.
 
         Args:
-            has_state: names of the parameters for which the checkpoint holds optimizer state (`with_optimizer_state`).
+            has_state: names of the parameters for which the checkpoint holds optimizer state (`list_parameters_with_state`).
             with_rank: also what belongs to this rank alone.
         """
-        with _ready_to_initialize(self._optimizers):
+        with _prepare_empty_optimizers(self._optimizers):
             tree = self._tree(with_rank=with_rank)
         state = tree["optimizer"].get("state", {})
-        tree["optimizer"] = _with_state(
+        tree["optimizer"] = _attach_state(
             tree["optimizer"], {name: each for name, each in state.items() if name in has_state}
         )
         return tree
 
     def _tree(self, *, with_rank: bool) -> dict[str, Any]:
         model, optimizer = get_state_dict(self._model, self._optimizers)
-        tree: dict[str, Any] = {"model": model, "optimizer": _with_state(optimizer, optimizer.get("state", {}))}
+        tree: dict[str, Any] = {"model": model, "optimizer": _attach_state(optimizer, optimizer.get("state", {}))}
         if self._modules:
             tree["modules"] = {name: get_model_state_dict(module) for name, module in self._modules.items()}
         if self._shared:
-            tree["shared"] = {name: _packed(each) for name, each in self._shared.items()}
+            tree["shared"] = {name: _pickle_state(each) for name, each in self._shared.items()}
         if with_rank:
-            tree["ranks"] = {str(dist.get_rank()): {name: _packed(each) for name, each in self._per_rank.items()}}
+            tree["ranks"] = {str(dist.get_rank()): {name: _pickle_state(each) for name, each in self._per_rank.items()}}
         return tree
 
     def restore(self, tree: dict[str, Any]) -> None:
@@ -112,11 +112,11 @@ class TrainingState:
         for name, module in self._modules.items():
             set_model_state_dict(module, tree["modules"][name])
         for name, each in self._shared.items():
-            each.load_state_dict(_unpacked(tree["shared"][name]))
+            each.load_state_dict(_unpickle_state(tree["shared"][name]))
         own = tree.get("ranks", {}).get(str(dist.get_rank()), {})
         for name in reversed(self._per_rank):
             if name in own:
-                self._per_rank[name].load_state_dict(_unpacked(own[name]))
+                self._per_rank[name].load_state_dict(_unpickle_state(own[name]))
 
     def _restore_optimized(self, model: dict[str, Any], optimizer: dict[str, Any]) -> None:
         """Model and optimizers. A parameter whose state was not saved has none afterwards, as in the run that saved."""
@@ -137,19 +137,19 @@ class TrainingState:
                     owner.state.pop(parameter, None)
 
 
-def with_optimizer_state(paths: Collection[tuple[Any, ...]]) -> set[str]:
+def list_parameters_with_state(paths: Collection[tuple[Any, ...]]) -> set[str]:
     """Names of the parameters for which a saved tree with these paths of leaves holds optimizer state."""
     return {path[2] for path in paths if len(path) > 2 and path[:2] == ("optimizer", "state")}
 
 
-def _with_state(optimizer: Mapping[str, Any], state: dict[str, Any]) -> dict[str, Any]:
+def _attach_state(optimizer: Mapping[str, Any], state: dict[str, Any]) -> dict[str, Any]:
     """The same with this state. Where there is none the key is left out: an empty value would be asked for when loading."""
     rest = {key: value for key, value in optimizer.items() if key != "state"}
     return {**rest, "state": state} if state else rest
 
 
 @contextlib.contextmanager
-def _initialization_prevented(optimizers: tuple[torch.optim.Optimizer, ...]) -> Iterator[None]:
+def _prevent_optimizer_step(optimizers: tuple[torch.optim.Optimizer, ...]) -> Iterator[None]:
     """Keep torch from making a step with zero gradients, which it does where it finds neither state nor gradients.
 
     That step would stay in the running optimizer and in the checkpoint: Adam would count from 1. One gradient prevents it.
@@ -169,7 +169,7 @@ def _initialization_prevented(optimizers: tuple[torch.optim.Optimizer, ...]) -> 
 
 
 @contextlib.contextmanager
-def _ready_to_initialize(optimizers: tuple[torch.optim.Optimizer, ...]) -> Iterator[None]:
+def _prepare_empty_optimizers(optimizers: tuple[torch.optim.Optimizer, ...]) -> Iterator[None]:
     """Optimizers without gradients, and without a state that is only partly there.
 
     Only then does torch make the whole state that a checkpoint is read into. A state that is whole stays: Adagrad makes it
@@ -212,7 +212,7 @@ class Generators:
             torch.cuda.set_rng_state(states["cuda"])
 
 
-class _OneGenerator:
+class _UserGenerator:
     """A generator of the user's own."""
 
     def __init__(self, generator: torch.Generator) -> None:
@@ -225,9 +225,9 @@ class _OneGenerator:
         self._generator.set_state(state)
 
 
-def _packed(each: Stateful) -> bytes:
+def _pickle_state(each: Stateful) -> bytes:
     return pickle.dumps(each.state_dict())
 
 
-def _unpacked(data: bytes) -> Any:
+def _unpickle_state(data: bytes) -> Any:
     return pickle.loads(data)  # noqa: S301 - a job's own checkpoint; DCP's metadata beside it is a pickle as well

@@ -16,7 +16,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
-from healthd.trainer.exits import Exit, Leave
+from healthd.trainer.exit_codes import ExitCode, Leave
 
 _RUN = "TORCHELASTIC_RUN_ID"
 _log = logging.getLogger("healthd.trainer")
@@ -29,17 +29,17 @@ def agent_told(environ: Mapping[str, str] | None = None) -> Iterator[None]:
     Does nothing where no torchrun started this process.
     """
     environ = os.environ if environ is None else environ
-    agent = elastic_agent(environ)
+    agent = find_elastic_agent(environ)
     try:
         yield
     except Leave as leave:
         first = environ.get("LOCAL_RANK", "0") == "0"
-        if leave.code == Exit.CONDEMNED and first and agent is not None and agent == elastic_agent(environ):
-            _tell(agent)
+        if leave.code == ExitCode.CONDEMNED and first and agent is not None and agent == find_elastic_agent(environ):
+            _terminate_agent(agent)
         raise
 
 
-def elastic_agent(environ: Mapping[str, str], proc: Path = Path("/proc")) -> int | None:
+def find_elastic_agent(environ: Mapping[str, str], proc: Path = Path("/proc")) -> int | None:
     """The process id of the agent: the nearest ancestor that did not itself inherit the run's id.
 
     Shells and wrappers between the agent and this process did. None outside torchrun, or where an ancestor cannot be
@@ -49,18 +49,18 @@ def elastic_agent(environ: Mapping[str, str], proc: Path = Path("/proc")) -> int
     if not run:
         return None
     inherited = f"{_RUN}={run}".encode()
-    pid = _parent(proc / "self")
+    pid = _read_parent_pid(proc / "self")
     while pid is not None and pid > 0:
         try:
             if inherited not in (proc / str(pid) / "environ").read_bytes().split(b"\0"):
                 return pid
         except OSError:
             return None
-        pid = _parent(proc / str(pid))
+        pid = _read_parent_pid(proc / str(pid))
     return None
 
 
-def _parent(process: Path) -> int | None:
+def _read_parent_pid(process: Path) -> int | None:
     """Field 4 of /proc/PID/stat; the command before it is in brackets and may hold anything."""
     try:
         return int((process / "stat").read_text(errors="replace").rpartition(")")[2].split()[1])
@@ -68,7 +68,7 @@ def _parent(process: Path) -> int | None:
         return None
 
 
-def _tell(agent: int) -> None:
+def _terminate_agent(agent: int) -> None:
     try:
         os.kill(agent, signal.SIGTERM)
     except OSError as error:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from healthd.trainer.interval.schedule import Bounds, CheckpointInterval
+    from healthd.trainer.interval.checkpoint_schedule import Bounds, CheckpointInterval
 
 __all__ = ["Bounds", "CheckpointInterval"]
 
@@ -16,6 +16,6 @@ __all__ = ["Bounds", "CheckpointInterval"]
 def __getattr__(name: str) -> Any:
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from healthd.trainer.interval import schedule  # noqa: PLC0415 - see above
+    from healthd.trainer.interval import checkpoint_schedule  # noqa: PLC0415 - see above
 
-    return getattr(schedule, name)
+    return getattr(checkpoint_schedule, name)

@@ -8,7 +8,7 @@ import signal
 from tests.chaos.disasters.contract import Disaster, always, strike
 from tests.chaos.plan import Strike, World
 from tests.chaos.world.cluster import Cluster
-from tests.chaos.world.surroundings import BEACONS
+from tests.chaos.world.environment import BEACONS
 
 HOW = ("kill", "stop", "die_in_save", "garbage")
 

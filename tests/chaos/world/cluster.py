@@ -14,9 +14,10 @@ import requests
 from tests.chaos.commands import INCIDENT, WHO
 from tests.chaos.plan import GPUS, KernelLine, Plan
 from tests.chaos.world.balancer import Balancer
-from tests.chaos.world.configured import configure_centre, configure_node
+from tests.chaos.world.daemon_configuration import configure_centre, configure_node
 from tests.chaos.world.daemons import Daemon
 from tests.chaos.world.database import Postgresql, Sqlite
+from tests.chaos.world.environment import BEACONS, BIN, CENTRE_PORT, PORT, Surroundings
 from tests.chaos.world.holds_watch import HoldsWatch
 from tests.chaos.world.job import Job
 from tests.chaos.world.journal import Journal
@@ -24,7 +25,6 @@ from tests.chaos.world.kubernetes_holds import KubernetesHolds
 from tests.chaos.world.network import CENTRE, Network
 from tests.chaos.world.receiver import Receiver
 from tests.chaos.world.slurm_holds import SlurmHolds
-from tests.chaos.world.surroundings import BEACONS, BIN, CENTRE_PORT, PORT, Surroundings
 
 START_S = 90.0
 DISK_MIB = 24

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.chaos.world.daemons import Daemon
-from tests.chaos.world.surroundings import BEACONS, BIN, Surroundings
+from tests.chaos.world.environment import BEACONS, BIN, Surroundings
 
 STEP_S, EVERY = 0.1, 25
 QUEUE_S = 3.0  # how long the job waits in its queue

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from healthctl.demo.slurm_cluster import ClusterShape, SlurmCluster
-from healthctl.supervised.programs import Programs
+from healthctl.process_supervision.supervised_programs import SupervisedPrograms
 from tests.chaos.world.journal import Journal
 
 REASON = re.compile(r"\[(?P<at>\S+)\] update_node: node (?P<node>\S+) reason set to: (?P<reason>.*)")
@@ -27,7 +27,7 @@ class SlurmHolds:
 
     def __init__(self, place: Path, nodes: tuple[str, ...], journal: Journal) -> None:
         self._journal = journal
-        self._programs = Programs(place / "slurm-logs")
+        self._programs = SupervisedPrograms(place / "slurm-logs")
         self._cluster = SlurmCluster(place / "slurm", self._programs, ClusterShape(nodes=nodes, cpus=1))
         self._cluster.start()
         self.conf = self._cluster.conf

@@ -16,7 +16,7 @@ import time
 from pathlib import Path
 
 from healthd.trainer.guard import Guard
-from tests.chaos.world.meeting import Meeting, enter
+from tests.chaos.world.rank_rendezvous import Meeting, enter
 
 
 class FileStore:

@@ -5,14 +5,14 @@ from __future__ import annotations
 import json
 from zlib import crc32
 
-from healthd.trainer import page, ring
-from healthd.trainer.page import FieldError, unpack_frame, unpack_state
+from healthd.trainer.beacons import beacon_page, step_ring
+from healthd.trainer.beacons.beacon_page import FieldError, unpack_frame, unpack_state
 from tests.fuzz.target import Target
 
 _READERS = {
-    0: ("identity", page.identity_from),
-    1: ("mailbox", page.order_from),
-    2: ("acknowledgement", page.acknowledgement_from),
+    0: ("identity", beacon_page.identity_from),
+    1: ("mailbox", beacon_page.order_from),
+    2: ("acknowledgement", beacon_page.acknowledgement_from),
 }
 
 
@@ -23,20 +23,20 @@ def judge(data: bytes) -> None:
         if not which or which[0] % 6 < 3:
             _frame(which[0] % 6 if which else 0, content)
         elif which[0] % 6 == 3:
-            body = content[: page.STATE.size].ljust(page.STATE.size, b"\0")
-            unpack_state(page.pack_checked(body[:-8] + body[:8]))
+            body = content[: beacon_page.STATE.size].ljust(beacon_page.STATE.size, b"\0")
+            unpack_state(beacon_page.pack_checked(body[:-8] + body[:8]))
         elif which[0] % 6 == 4:
             _steps(content)
         else:
-            page.check_header(content)
-            unpack_frame("identity", content.ljust(page.FRAME_HEAD.size, b"\0"))
+            beacon_page.check_header(content)
+            unpack_frame("identity", content.ljust(beacon_page.FRAME_HEAD.size, b"\0"))
     except FieldError:
         return
 
 
 def _frame(which: int, content: bytes) -> None:
-    head = page.FRAME_HEAD.pack(1, len(content), 0)[:12]
-    block = head + page.CRC.pack(crc32(content, crc32(head))) + content
+    head = beacon_page.FRAME_HEAD.pack(1, len(content), 0)[:12]
+    block = head + beacon_page.CRC.pack(crc32(content, crc32(head))) + content
     field, read = _READERS[which]
     _, document = unpack_frame(field, block)
     if document is not None:
@@ -44,9 +44,9 @@ def _frame(which: int, content: bytes) -> None:
 
 
 def _steps(content: bytes) -> None:
-    body = content[: ring.BODY.size].ljust(ring.BODY.size, b"\0")
-    entry = (body + page.CRC.pack(crc32(body))).ljust(ring.ENTRY_BYTES, b"\0")
-    for record in ring.unpack(entry, 1, 1):
+    body = content[: step_ring.BODY.size].ljust(step_ring.BODY.size, b"\0")
+    entry = (body + beacon_page.CRC.pack(crc32(body))).ljust(step_ring.ENTRY_BYTES, b"\0")
+    for record in step_ring.unpack_entries(entry, 1, 1):
         json.dumps([record.step, record.started_at, record.seconds, record.sections], allow_nan=False)
 
 
@@ -65,7 +65,7 @@ TARGET = Target(
         ),
         b"\3" + bytes(52),
         b"\4" + bytes(64),
-        b"\5" + page.pack_header(),
+        b"\5" + beacon_page.pack_header(),
         b"\0" + b"[" * 1500,
     ),
     bytes_max=1600,

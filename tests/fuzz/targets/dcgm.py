@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 
-from healthd.collectors.dcgm import parse_health, parse_page, parse_table
+from healthd.collectors.dcgm import parse_dcgm_health, parse_dmon_table, parse_exporter_page
 from tests.fuzz.target import Target, text
 
 
@@ -12,8 +12,8 @@ def judge(data: bytes) -> None:
     """What is no number is unknown; only JSON that is none may raise."""
     said = text(data)
     with contextlib.suppress(ValueError):
-        parse_health(said)
-    for profile in (*parse_table(said), *parse_page(said)):
+        parse_dcgm_health(said)
+    for profile in (*parse_dmon_table(said), *parse_exporter_page(said)):
         if not all(value is None or 0 <= value < 1e15 for value in profile[1:]):
             raise AssertionError(f"no reading: {profile}")
 

@@ -7,11 +7,11 @@ import gzip
 from pathlib import Path
 
 from healthd.orders.evidence_files import EvidenceFiles
-from remediator.api.credentials import Refusal
-from remediator.api.evidence import inflated
+from remediator.api.evidence_handlers import decompress_bounded
+from remediator.api.token_handlers import Refusal
 from tests.fuzz.target import Target, text
-from vocabulary.evidence import EvidenceBundle
-from vocabulary.wire import WireError, decode
+from vocabulary.messages.evidence_bundle import EvidenceBundle
+from vocabulary.messages.wire import WireError, decode_message
 
 FOLDER = Path("/nowhere/evidence")
 BYTES_MAX = 1 << 16
@@ -20,13 +20,13 @@ BYTES_MAX = 1 << 16
 def judge(data: bytes) -> None:
     """Refused or read, never larger than the bound; no id of an order leads out of the folder."""
     try:
-        whole = inflated(data, BYTES_MAX)
+        whole = decompress_bounded(data, BYTES_MAX)
     except Refusal:
         whole = data
     if len(whole) > max(BYTES_MAX, len(data)):
         raise AssertionError("more came out than was allowed")
     with contextlib.suppress(WireError):
-        decode(whole, EvidenceBundle)
+        decode_message(whole, EvidenceBundle)
     path = EvidenceFiles(FOLDER).path(text(data))
     if path.parent != FOLDER or len(path.name) > 100:
         raise AssertionError(f"{path} is not in the folder")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from healthd.config import ConfigError, parse
+from healthd.config import ConfigError, parse_node_config
 from tests.fuzz.target import Target, text
 
 TRAPS = (  # what YAML makes of these ended in a traceback
@@ -20,7 +20,7 @@ TRAPS = (  # what YAML makes of these ended in a traceback
 def judge(data: bytes) -> None:
     """A configuration or its own error."""
     try:
-        parse(text(data), "healthd.yaml")
+        parse_node_config(text(data), "healthd.yaml")
     except ConfigError:
         return
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from remediator.act.slurm.hostlist import NAMES_MAX, expand_hostlist
+from remediator.schedulers.slurm.hostlist import NAMES_MAX, expand_hostlist
 from tests.fuzz.target import Target, text
 
 LOOK_AT = 100

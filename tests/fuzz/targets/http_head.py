@@ -8,9 +8,9 @@ from typing import Any
 
 import uvicorn
 
-from remediator.serving.http_protocol import HEAD_BYTES_MAX, Careful
+from remediator.serving.http_protocol import HEAD_BYTES_MAX, BoundedHttpProtocol
 from tests.fuzz.target import Target
-from tests.nodes.wire import Wire
+from tests.nodes.in_memory_connection import Wire
 
 SPLITS = 3
 
@@ -29,7 +29,7 @@ _LOOP = asyncio.new_event_loop()
 
 
 async def _connection(data: bytes) -> None:
-    protocol, wire = Careful(_CONFIG, _STATE, {}), Wire()
+    protocol, wire = BoundedHttpProtocol(_CONFIG, _STATE, {}), Wire()
     protocol.connection_made(wire)
     cut = data[0] % SPLITS + 1 if data else 1
     size = max(1, len(data) // cut)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from healthd.collectors.journal_entry import JournalError, parse_entry
+from healthd.kernel_log.journal_entry import JournalError, parse_entry
 from tests.fuzz.target import Target
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from healthctl.kernel_log.parse import parse_lines
+from healthctl.kernel_log.log_line_parser import parse_lines
 from tests.fuzz.target import Target, text
 
 

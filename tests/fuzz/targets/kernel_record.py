@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from healthd.checks.kernel_messages import KernelMessageCheck
-from healthd.checks.xid import XidCheck
-from healthd.collectors.log_line import parse_log_line
-from healthd.grammar.families import FAMILIES
-from healthd.samples.kernel import KernelRecord
-from healthd.witness import Witness
+from healthd.checks.kernel_message_checks import KernelMessageCheck
+from healthd.checks.xid_checks import XidCheck
+from healthd.kernel_log.log_line import parse_log_line
+from healthd.kernel_log.message_patterns.pattern_families import FAMILIES
+from healthd.kernel_log.record_authenticity import RecordAuthenticator
+from healthd.samples.kernel_record import KernelRecord
 from tests.fuzz.target import Target, text
-from vocabulary.catalogue_file import load_catalogue
+from vocabulary.fault_catalogue.catalogue_file import load_catalogue
 
-WITNESS = Witness("n1", accept_injected=True)
+WITNESS = RecordAuthenticator("n1", accept_injected=True)
 CHECKS = (XidCheck(WITNESS, load_catalogue()), KernelMessageCheck(WITNESS, FAMILIES))
 
 

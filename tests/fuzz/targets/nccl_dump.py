@@ -5,7 +5,7 @@ from __future__ import annotations
 import pickle
 from pathlib import Path
 
-from healthctl.hang.dumps import DumpError, read_dump
+from healthctl.flight_recorder.dumps import DumpError, read_dump
 from tests.fuzz.target import Target, scratch
 
 PLACE = scratch()

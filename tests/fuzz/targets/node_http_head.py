@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from healthd.http_message import HEAD_BYTES_MAX, LENGTH_DIGITS_MAX, BadRequest, Request, read_head
+from healthd.http_server.http_message import HEAD_BYTES_MAX, LENGTH_DIGITS_MAX, BadRequest, Request, read_head
 from tests.fuzz.target import Target
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from healthctl.nvhcd.message import MessageError, decode_arguments
+from healthctl.nvhcd.protobuf_messages import MessageError, decode_arguments
 from tests.fuzz.target import Target
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tests.fuzz.target import Target
-from vocabulary.wire import WireError, decode_orders
+from vocabulary.messages.wire import WireError, decode_orders
 
 
 def judge(data: bytes) -> None:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from remediator.playbook.errors import PolicyError
-from remediator.playbook.load import load_policy
+from remediator.playbook.playbook_errors import PolicyError
+from remediator.playbook.playbook_loader import load_policy
 from tests.fuzz.target import Target, scratch
 from tests.fuzz.targets.healthd_config import TRAPS
 

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from preflight.report.reading import DocumentError, group_in, read
+from preflight.report.document_reader import DocumentError, parse_document, parse_group_document
 from tests.fuzz.target import Target
 
 
 def judge(data: bytes) -> None:
     """A document or its own error."""
-    group_in(data)
+    parse_group_document(data)
     try:
-        read(data)
+        parse_document(data)
     except DocumentError:
         return
 

@@ -4,21 +4,20 @@ from __future__ import annotations
 
 import contextlib
 
-from healthd import mounts
-from healthd.collectors import fabric_manager, nvme, pressure, processes, services
+from healthd.collectors import fabric_manager, mount_table, nvme, pressure, processes, services
 from tests.fuzz.target import Target, text
 
 
 def judge(data: bytes) -> None:
     """Never an error, but of a health log that is too short."""
     said = text(data)
-    mounts.parse(said)
-    pressure.parse("io", said)
-    services.parse(said, frozenset({"nvidia-fabricmanager.service"}))
-    fabric_manager.parse(said)
-    processes.parse(said)
+    mount_table.parse_mount_table(said)
+    pressure.parse_pressure_file("io", said)
+    services.parse_systemctl_output(said, frozenset({"nvidia-fabricmanager.service"}))
+    fabric_manager.parse_fabric_manager_log(said)
+    processes.parse_stat_line(said)
     with contextlib.suppress(ValueError):
-        nvme.parse(data)
+        nvme.parse_health_log(data)
 
 
 TARGET = Target(

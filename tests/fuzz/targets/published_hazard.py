@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from healthd.trainer.interval.published import parse_hazard
+from healthd.trainer.interval.hazard_file import parse_hazard
 from tests.fuzz.target import Target
 
 

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from tests.fuzz.target import Target
-from vocabulary.wire import Report, WireError, decode, encode
+from vocabulary.messages.wire import Report, WireError, decode_message, encode_message
 
 
 def judge(data: bytes) -> None:
     """A report or its own error; a report that was read comes back as it was sent on."""
     try:
-        report = decode(data, Report)
+        report = decode_message(data, Report)
     except WireError:
         return
     report.versions.tidy()
-    if decode(encode(report), Report) != report:
+    if decode_message(encode_message(report), Report) != report:
         raise AssertionError("a report changes on its way")
 
 

@@ -4,7 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from remediator.act.slurm.document import DocumentError, parse_jobs, parse_nodes, parse_reservations
+from remediator.schedulers.slurm.json_documents import (
+    DocumentError,
+    parse_jobs_json,
+    parse_nodes_json,
+    parse_reservations_json,
+)
 from tests.fuzz.target import Target
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "slurm"
@@ -12,7 +17,7 @@ GOLDEN = Path(__file__).parents[2] / "golden" / "slurm"
 
 def judge(data: bytes) -> None:
     """Records, each with a name, or the declared error."""
-    for parse in (parse_nodes, parse_jobs, parse_reservations):
+    for parse in (parse_nodes_json, parse_jobs_json, parse_reservations_json):
         try:
             found = parse(data)
         except DocumentError:

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
-from remediator.act.slurm import text as slurm
+from remediator.schedulers.slurm import scontrol_text as slurm
 from tests.fuzz.target import Target, text
 
 
 def judge(data: bytes) -> None:
     """Never an error; every record has a name."""
     said = text(data)
-    named = [*slurm.parse_nodes(said), *slurm.parse_queue(said), *slurm.parse_reservations(said)]
+    named = [
+        *slurm.parse_scontrol_nodes(said),
+        *slurm.parse_squeue_lines(said),
+        *slurm.parse_scontrol_reservations(said),
+    ]
     if not all(record.name for record in named):
         raise AssertionError("a record without a name")
-    slurm.parse_job(said)
-    slurm.parse_topology(said)
-    slurm.parse_began(said)
+    slurm.parse_scontrol_job(said)
+    slurm.parse_scontrol_topology(said)
+    slurm.parse_slurmctld_start(said)
 
 
 TARGET = Target(

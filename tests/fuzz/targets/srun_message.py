@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from healthd.launcher.slurm import read_answers, read_message
+from healthd.launcher.backends.slurm_backend import parse_node_answers, parse_srun_message
 from tests.fuzz.target import Target, text
 
 WORLD = 64
@@ -12,9 +12,9 @@ def judge(data: bytes) -> None:
     """Never an error; only ranks of this world, and answers of these nodes."""
     said = text(data)
     for line in said.splitlines():
-        if not all(0 <= end.rank < WORLD for end in read_message(line, WORLD)):
+        if not all(0 <= end.rank < WORLD for end in parse_srun_message(line, WORLD)):
             raise AssertionError("the end of a rank that the job does not have")
-    if not read_answers(said, ("n1", "n2")).keys() <= {"n1", "n2"}:
+    if not parse_node_answers(said, ("n1", "n2")).keys() <= {"n1", "n2"}:
         raise AssertionError("the answer of a node that was not asked")
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from math import isfinite
 
 from tests.fuzz.target import Target
-from vocabulary.telemetry import TelemetryError, read_part
+from vocabulary.messages.telemetry_messages import TelemetryError, read_part
 
 
 def judge(data: bytes) -> None:

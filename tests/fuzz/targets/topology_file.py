@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from remediator.topology import TopologyError, load_topology
+from remediator.fleet.topology_file import TopologyError, load_topology
 from tests.fuzz.target import Target, scratch
 from tests.fuzz.targets.healthd_config import TRAPS
 

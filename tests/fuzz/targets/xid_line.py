@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from healthctl.kernel_log.offline_xid import find_offline_event, parse_offline_line
+from healthctl.kernel_log.offline_xid_grammar import find_offline_event, parse_offline_line
 from tests.fuzz.target import Target, text
-from vocabulary.catalogue_file import load_catalogue
-from vocabulary.xid import KernelEventKind, format_xid, parse_live_record
-from vocabulary.xid_detail import decode
+from vocabulary.driver_log.xid import KernelEventKind, format_xid, parse_live_record
+from vocabulary.driver_log.xid_detail import decode_xid_detail
+from vocabulary.fault_catalogue.catalogue_file import load_catalogue
 
 CATALOGUE = load_catalogue()
 
@@ -20,7 +20,7 @@ def judge(data: bytes) -> None:
     for found in (live, event):
         if found is None:
             continue
-        decode(found)
+        decode_xid_detail(found)
         CATALOGUE.reading(found)
         if found.kind is not KernelEventKind.XID or not found.pci or found.code is None:
             continue

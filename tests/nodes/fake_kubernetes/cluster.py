@@ -10,8 +10,8 @@ from typing import Any
 import yaml
 from kubernetes import client
 
-from remediator.act.kubernetes.options import KubernetesOptions
-from remediator.act.kubernetes.scheduler import KubernetesScheduler
+from remediator.schedulers.kubernetes.kubernetes_options import KubernetesOptions
+from remediator.schedulers.kubernetes.kubernetes_scheduler import KubernetesScheduler
 from tests.nodes.fake_kubernetes.admission import Policies, user_of, why_not
 from tests.nodes.fake_kubernetes.server import Server
 from tests.nodes.fake_kubernetes.store import now

@@ -18,7 +18,7 @@ from typing_extensions import Self
 
 from tests.nodes.fake_kubernetes import patches
 from tests.nodes.fake_kubernetes.admission import Policies
-from tests.nodes.fake_kubernetes.evicting import evict
+from tests.nodes.fake_kubernetes.eviction import evict
 from tests.nodes.fake_kubernetes.rights import Asked, allowed
 from tests.nodes.fake_kubernetes.selectors import fields_match, labels_match
 from tests.nodes.fake_kubernetes.store import KINDS, RefusedError, Store, Thing

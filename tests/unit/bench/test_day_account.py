@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from bench.day.account import Account, account
 from bench.day.records import Drain, Happened, Look, RankLine, Records, StepLine
+from bench.day.run_judgement import Account, judge_run
 
 OURS = "gpu-healthd: inc-1 gpu-lost"
 
@@ -37,7 +37,7 @@ def day(
 ) -> Account:
     """A day of 100 s."""
     told = [Happened(0, "begin", ""), *happened, Happened(100, "end", "")]
-    return account(Records(told, ranks or [], {"large": lines}, looks(100, held or {}), drains or []))
+    return judge_run(Records(told, ranks or [], {"large": lines}, looks(100, held or {}), drains or []))
 
 
 def strike(at: float, kind: str, node: str = "n1", number: int = 1) -> Happened:
@@ -107,7 +107,7 @@ def test_a_fault_from_before_its_node_came_back_excuses_nothing() -> None:
     merged = [b if b.at >= 60 else a for a, b in zip(once, again, strict=True)]
     told = [Happened(0, "begin", ""), *fault, Happened(100, "end", "")]
 
-    judged = account(Records(told, [], {"large": steps((0, 1, 400))}, merged, []))
+    judged = judge_run(Records(told, [], {"large": steps((0, 1, 400))}, merged, []))
 
     assert [hold.at for hold in judged.wrong] == [70]
 

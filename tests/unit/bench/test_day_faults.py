@@ -8,7 +8,7 @@ from collections import Counter
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bench.day.faults import KINDS, LEMON, draw
+from bench.day.faults import KINDS, LEMON, draw_faults
 
 NODES = [f"n{number:02}" for number in range(1, 33)]
 LLAMA_PER_DAY = (419 - 6) / 54  # silent corruption is left out; what stands for disks is 11 of theirs in 14
@@ -16,9 +16,9 @@ LLAMA_PER_DAY = (419 - 6) / 54  # silent corruption is left out; what stands for
 
 @given(seed=st.integers(0, 10_000), minutes=st.floats(1, 30), nodes=st.integers(1, 40))
 def test_the_same_seed_draws_the_same_day(seed: int, minutes: float, nodes: int) -> None:
-    day = draw(seed, minutes, NODES[:nodes])
+    day = draw_faults(seed, minutes, NODES[:nodes])
 
-    assert day == draw(seed, minutes, NODES[:nodes])
+    assert day == draw_faults(seed, minutes, NODES[:nodes])
     assert [fault.number for fault in day] == list(range(1, len(day) + 1))
     assert all(before.at <= after.at for before, after in itertools.pairwise(day))
     assert all(0 < fault.at < minutes * 60 and fault.node in NODES[:nodes] for fault in day)
@@ -26,7 +26,7 @@ def test_the_same_seed_draws_the_same_day(seed: int, minutes: float, nodes: int)
 
 def test_over_many_days_each_kind_comes_at_its_rate() -> None:
     days = 400
-    seen = Counter(fault.name for seed in range(days) for fault in draw(seed, 10, NODES))
+    seen = Counter(fault.name for seed in range(days) for fault in draw_faults(seed, 10, NODES))
 
     for kind in KINDS:
         expected = kind.per_day * days

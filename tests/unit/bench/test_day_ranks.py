@@ -12,13 +12,13 @@ import pytest
 from bench.day.collective import Collective, StuckError
 from bench.day.device import Device, State
 from bench.day.shared_store import SharedStore
-from healthctl.supervised.ports import free_ports
+from healthctl.process_supervision.port_allocation import find_free_ports
 
 PATIENCE_S = 30.0
 
 
 def test_every_rank_gets_the_sum_of_all() -> None:
-    address = ("127.0.0.1", free_ports(1)[0])
+    address = ("127.0.0.1", find_free_ports(1)[0])
 
     def rank(number: int) -> list[float]:
         with closing(Collective(address, number, 3, PATIENCE_S)) as together:
@@ -29,7 +29,7 @@ def test_every_rank_gets_the_sum_of_all() -> None:
 
 
 def test_a_rank_that_does_not_come_is_given_up() -> None:
-    address = ("127.0.0.1", free_ports(1)[0])
+    address = ("127.0.0.1", find_free_ports(1)[0])
     given_up = threading.Event()
 
     def rank(number: int) -> list[float]:

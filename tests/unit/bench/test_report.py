@@ -26,11 +26,11 @@ from bench.report.records import (
     Statistic,
     Unmeasured,
     at_most,
-    once,
-    outcome,
-    summary,
+    split_into_repeats,
+    summarise_outcome,
+    summarise_values,
 )
-from bench.report.render import Result, Run, number, page
+from bench.report.render import Result, Run, format_number, render_report
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "bench" / "report.md"
 VALUES = st.lists(st.floats(0, 1e6), min_size=1, max_size=300)
@@ -51,7 +51,7 @@ def budget(name: str, target: str) -> Budget:
 
 
 def latency(*repeats: tuple[float, ...], **more: float) -> Figure:
-    return Figure(named="latency", unit="ms", repeats=tuple(map(summary, repeats)), limits=at_most(**more))
+    return Figure(named="latency", unit="ms", repeats=tuple(map(summarise_values, repeats)), limits=at_most(**more))
 
 
 def said(name: str, target: str, answer: Answer) -> Result:
@@ -62,7 +62,7 @@ def test_the_page_reads_as_it_did() -> None:
     met = Figure(
         named="resident",
         unit="MiB",
-        repeats=once([61.0, 63.5, 62.25]),
+        repeats=split_into_repeats([61.0, 63.5, 62.25]),
         limits=at_most(p50=64.0),
         beside=Beside("three bare interpreters", 25.5),
     )
@@ -90,7 +90,7 @@ def test_the_page_reads_as_it_did() -> None:
             said("broken", "≤ 1 s", Failed("exit code 1\nOSError")),
         ),
     )
-    text = page(run)
+    text = render_report(run)
     if os.environ.get("GOLDEN") == "update":
         GOLDEN.write_text(text)
     assert text == GOLDEN.read_text()
@@ -98,7 +98,7 @@ def test_the_page_reads_as_it_did() -> None:
 
 @given(VALUES)
 def test_a_summary_keeps_the_order_of_its_numbers(values: list[float]) -> None:
-    found = summary(values)
+    found = summarise_values(values)
     assert min(values) <= found.median <= found.p99 <= found.most == max(values)
     assert found.n == len(values)
 
@@ -129,20 +129,20 @@ def test_every_limit_must_hold() -> None:
     ],
 )
 def test_one_missed_figure_misses_the_budget(answer: Answer, word: Outcome) -> None:
-    assert outcome(answer) is word
+    assert summarise_outcome(answer) is word
     assert msgspec.json.decode(msgspec.json.encode(answer), type=Answer) == answer  # as it comes from its process
 
 
 def test_nothing_measured_is_no_figure() -> None:
     with pytest.raises(ValueError, match="no values"):
-        summary([])
+        summarise_values([])
 
 
 @pytest.mark.parametrize(
     ("value", "text"), [(0.0, "0.00"), (1.234, "1.23"), (12.34, "12.3"), (123.4, "123"), (12345.6, "12,346")]
 )
 def test_three_digits_count(value: float, text: str) -> None:
-    assert number(value) == text
+    assert format_number(value) == text
 
 
 def test_names_of_budgets_are_told_apart() -> None:

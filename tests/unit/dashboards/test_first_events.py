@@ -13,20 +13,20 @@ from msgspec.structs import replace
 from prometheus_client import generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
-from healthd.event_counts import EventCounts
-from healthd.exporter.events import grave_xids
-from healthd.exporter.page import metrics_page
-from healthd.facts import Raise, gpu_component
-from healthd.preflights import Preflights
+from healthd.daemon_status import Status
+from healthd.exporter.event_metrics import list_critical_xids
+from healthd.exporter.metrics_page import make_page_renderer
+from healthd.findings.event_counters import EventCounters
+from healthd.findings.facts import Raise, make_gpu_component
+from healthd.preflight_reports.preflight_history import PreflightHistory
 from healthd.samples.preflight import PreflightSample
-from healthd.status import Status
-from remediator.model.records import Action, ActionState, Answer, AuditEvent, Decision
-from remediator.state import Changes
-from remediator.tally import Tally
+from remediator.engine.term_counters import TermCounters
+from remediator.model.journal_records import Action, ActionState, Answer, AuditEvent, Decision
+from remediator.state.cluster_state import StateChanges
 from tests.unit.dashboards.test_rules import run
-from vocabulary.catalogue_file import load_catalogue
+from vocabulary.fault_catalogue.catalogue_file import load_catalogue
 from vocabulary.finding import Severity
-from vocabulary.wire import Gpu
+from vocabulary.messages.wire import Gpu
 
 GRAFANA = Path(__file__).parents[3] / "dashboards/grafana"
 GPUS = tuple(Gpu(index=number, uuid=f"GPU-{number}", pci=f"0000:1{number}:00.0") for number in range(8))
@@ -39,12 +39,12 @@ def samples(page: str) -> Samples:
 
 
 def node_page(*, xid: str = "", preflight: bool = False) -> Samples:
-    events, preflights = EventCounts(), Preflights()
+    events, preflights = EventCounters(), PreflightHistory()
     if xid:
         fact = Raise(
             check="xid",
             code=xid,
-            component=gpu_component(GPUS[3]),
+            component=make_gpu_component(GPUS[3]),
             severity=Severity.FATAL,
             summary="",
             at=1.0,
@@ -54,18 +54,18 @@ def node_page(*, xid: str = "", preflight: bool = False) -> Samples:
     if preflight:
         preflights.told(PreflightSample(level="gate", verdict="fail", started_at=1.0), 2.0)
     status = replace(Status(node="n1", boot_id="b", at=1.0), gpus=GPUS, events=events.rows, preflights=preflights.seen)
-    codes = grave_xids(load_catalogue())
-    return samples(metrics_page(lambda: status, lambda: 0, grave_xids=codes)("")[1].decode())
+    codes = list_critical_xids(load_catalogue())
+    return samples(make_page_renderer(lambda: status, lambda: 0, grave_xids=codes)("")[1].decode())
 
 
 def centre_page(*, decided: bool = False) -> Samples:
-    tally = Tally()
+    tally = TermCounters()
     tally.expect(["gpu-lost", "row-remap"])
     if decided:
         opened = AuditEvent(at=1.0, kind="incident_opened", text="…")
         decision = Decision(id="d", incident="i", node="n", at=1.0, answer=Answer.ACT, rule="gpu-lost", reason="…", policy="p", findings=())  # fmt: skip
         action = Action(id="a", incident="i", decision="d", node="n", verb="cordon", planned_at=1.0, deadline=9.0, state=ActionState.SUCCEEDED, finished_at=2.0)  # fmt: skip
-        tally.count(Changes(audit=[opened], decisions={"d": decision}, actions={"a": action}))
+        tally.count(StateChanges(audit=[opened], decisions={"d": decision}, actions={"a": action}))
     return samples(generate_latest(tally.registry).decode())
 
 
@@ -130,8 +130,8 @@ def test_the_first_deed_of_the_centre_is_plotted(tmp_path: Path, board: str, met
 
 def test_a_counter_for_each_gpu_and_grave_code_is_all_that_this_costs() -> None:
     before = [name for name, _ in node_page() if name == "healthd_xids_total"]
-    assert len(before) == len(GPUS) * len(grave_xids(load_catalogue()))
-    assert len(grave_xids(load_catalogue())) < 60
+    assert len(before) == len(GPUS) * len(list_critical_xids(load_catalogue()))
+    assert len(list_critical_xids(load_catalogue())) < 60
 
 
 def test_what_was_counted_stands_beside_the_zeros() -> None:

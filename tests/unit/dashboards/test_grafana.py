@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 
-from healthd.sources import SOURCES
+from healthd.source_monitoring.source_registry import SOURCES
 
 pytest.importorskip("grafana_foundation_sdk")  # it needs Python 3.11
 
-from dashboards.__main__ import FOLDER, text_of  # after the line above
+from dashboards.__main__ import FOLDER, render_dashboard_json  # after the line above
+from dashboards.board_layout import Board
 from dashboards.boards import BOARDS
-from dashboards.frame import Board
 
 ROOT = Path(__file__).parents[3]
 RECORDING = (ROOT / "dashboards/prometheus/recording.yaml").read_text()
@@ -55,7 +55,7 @@ def exported() -> set[str]:
 @pytest.mark.parametrize("board", BOARDS, ids=lambda board: board.name)
 def test_a_file_is_what_the_generator_makes(board: Board) -> None:
     path = FOLDER / f"{board.name}.json"
-    assert path.read_text() == text_of(board), "write them anew: python -m dashboards"
+    assert path.read_text() == render_dashboard_json(board), "write them anew: python -m dashboards"
 
 
 def test_there_is_no_file_that_nothing_makes() -> None:

@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 import yaml
 
-from healthd.config import parse
+from healthd.config import parse_node_config
 from remediator.config import Config, load_config
-from remediator.playbook.load import load_policy
+from remediator.playbook.playbook_loader import load_policy
 from tests.conftest import skip_or_fail
 from tests.nodes.fake_kubernetes.schema import problems
 from tests.unit.deploy.chart import CHART, DEPLOY, documents, rendered
@@ -105,7 +105,7 @@ def test_without_being_asked_nobody_may_evict_pods_or_touch_nodes_beside_the_cen
 
 def test_what_a_site_says_reaches_both_configurations(tmp_path: Path) -> None:
     found = documents(EVERYTHING)
-    node = parse(found["ConfigMap", "healthd"]["data"]["healthd.yaml"], "healthd.yaml")
+    node = parse_node_config(found["ConfigMap", "healthd"]["data"]["healthd.yaml"], "healthd.yaml")
     assert (node.remediator.report_interval_s, node.remediator.url) == (5, "https://remediator.gpu-health.svc:15180")
     centre = centre_config(found, tmp_path)
     assert (centre.mode.value, centre.budget.isolated_max) == ("act", 4)

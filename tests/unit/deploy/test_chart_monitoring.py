@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import yaml
 
-from dashboards.chart import FILES, carried
+from dashboards.helm_chart import FILES, list_chart_files
 from tests.conftest import skip_or_fail
 from tests.unit.deploy.chart import DEPLOY, documents
 
@@ -42,7 +42,7 @@ def boards(found: dict[tuple[str, str], dict[str, Any]]) -> dict[str, dict[str, 
 
 def test_the_chart_carries_the_very_files() -> None:
     there = {str(file.relative_to(FILES)): file.read_bytes() for file in FILES.glob("**/*") if file.is_file()}
-    assert there == {name: source.read_bytes() for name, source in carried().items()}, "python -m dashboards"
+    assert there == {name: source.read_bytes() for name, source in list_chart_files().items()}, "python -m dashboards"
     assert len(there) == len(list((SOURCES / "grafana").glob("*.json"))) + 2
 
 

@@ -10,14 +10,14 @@ import msgspec
 import pytest
 import yaml
 
-from healthd.config import Config, load, parse
-from healthd.http_status import PAGES
-from remediator.api.access import Access
-from remediator.api.routes import ENDPOINTS
+from healthd.config import Config, load_node_config, parse_node_config
+from healthd.http_server.status_server import PAGES
+from remediator.api.access_control import Access
+from remediator.api.route_table import ENDPOINTS
 from remediator.config import Config as CentreConfig
 from remediator.config import load_config
 from remediator.serving.listener import FILES
-from remediator.store.database import parsed
+from remediator.store.database import parse_database_url
 from tests.conftest import skip_or_fail
 from tests.nodes.fake_kubernetes.schema import problems
 
@@ -44,7 +44,7 @@ def keys_of(section: msgspec.Struct, before: str = "") -> set[str]:
 
 
 def test_the_sample_configuration_shows_the_defaults() -> None:
-    assert load(DEPLOY / "healthd.yaml") == Config()
+    assert load_node_config(DEPLOY / "healthd.yaml") == Config()
 
 
 def test_the_sample_configuration_shows_every_key() -> None:
@@ -57,7 +57,7 @@ def mounted(pod: dict[str, Any]) -> set[str]:
 
 
 def test_the_daemon_set_gives_healthd_a_configuration_that_it_takes() -> None:
-    config = parse(manifest("ConfigMap")["data"]["healthd.yaml"], "healthd.yaml")
+    config = parse_node_config(manifest("ConfigMap")["data"]["healthd.yaml"], "healthd.yaml")
     pod = manifest("DaemonSet")["spec"]["template"]["spec"]
     assert config.listen_address[1] == pod["containers"][0]["ports"][0]["containerPort"]
     assert {str(config.state_dir), str(config.run_dir), str(config.kernel_log.path)} <= mounted(pod)
@@ -65,7 +65,7 @@ def test_the_daemon_set_gives_healthd_a_configuration_that_it_takes() -> None:
 
 
 def test_healthd_believes_one_authority_and_keeps_its_own_token() -> None:
-    config = parse(manifest("ConfigMap")["data"]["healthd.yaml"], "healthd.yaml").remediator
+    config = parse_node_config(manifest("ConfigMap")["data"]["healthd.yaml"], "healthd.yaml").remediator
     pod = manifest("DaemonSet")["spec"]["template"]["spec"]
     assert config.url.startswith("https://")
     for file in (config.ca_file, config.enrol_token_file, config.token_file):
@@ -85,13 +85,13 @@ def test_the_centre_takes_its_configuration_and_is_where_healthd_looks_for_it(tm
     pod = manifest("Deployment", "centre.yaml")["spec"]["template"]["spec"]
     assert config.tls is not None
     assert {str(Path(file).parent) for file in (config.tls.certificate, config.tls.key)} <= mounted(pod)
-    assert parsed(config.database).get_backend_name() == "postgresql"
-    assert parsed(config.database).password is None, "that is a secret"
+    assert parse_database_url(config.database).get_backend_name() == "postgresql"
+    assert parse_database_url(config.database).password is None, "that is a secret"
     assert config.scheduler.kind == "kubernetes"
     (port,) = pod["containers"][0]["ports"]
     assert config.address == ("0.0.0.0", port["containerPort"])
     service, account = manifest("Service", "centre.yaml"), manifest("ServiceAccount", "remediator.yaml")
-    url = parse(manifest("ConfigMap")["data"]["healthd.yaml"], "healthd.yaml").remediator.url
+    url = parse_node_config(manifest("ConfigMap")["data"]["healthd.yaml"], "healthd.yaml").remediator.url
     (entry,) = service["spec"]["ports"]
     assert url == f"https://{service['metadata']['name']}.{service['metadata']['namespace']}.svc:{entry['port']}"
     assert (pod["serviceAccountName"], service["metadata"]["namespace"]) == (
@@ -179,6 +179,6 @@ def test_the_centre_opens_as_many_files_as_it_may() -> None:
 
 def test_systemd_keeps_what_the_sample_of_the_centre_names() -> None:
     config = load_config(DEPLOY / "remediator.yaml")
-    kept = [Path(config.scheduler.state_file), Path(str(parsed(config.database).database))]
+    kept = [Path(config.scheduler.state_file), Path(str(parse_database_url(config.database).database))]
     assert {file.parent for file in kept} == {Path("/var/lib/gpu-healthd")}
     assert "StateDirectory=gpu-healthd\n" in CENTRE_UNIT.read_text()

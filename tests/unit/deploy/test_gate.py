@@ -14,8 +14,8 @@ import pytest
 import yaml
 from click.testing import CliRunner
 
-from preflight.group.command import group
-from preflight.group.launchers.found import find
+from preflight.group.group_command import group
+from preflight.group.launchers.launcher_detection import detect_placement
 from tests.nodes.fake_kubernetes.schema import problems
 
 DEPLOY = Path(__file__).parents[3] / "deploy"
@@ -31,7 +31,7 @@ def test_the_gated_job_has_the_published_shape() -> None:
 
 def test_its_pods_are_a_group_as_preflight_reads_it() -> None:
     environ = {each["name"]: each.get("value", "gpu-7") for each in GATE["env"]} | {"JOB_COMPLETION_INDEX": "1"}
-    place = find(environ, "pod")
+    place = detect_placement(environ, "pod")
     assert (place.launcher, place.world, place.node) == ("kubernetes", JOB["completions"], "gpu-7")
     assert place.world == JOB["parallelism"]
     service = DOCUMENTS["Service"]

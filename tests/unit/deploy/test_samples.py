@@ -7,11 +7,11 @@ from pathlib import Path
 from click.testing import CliRunner
 
 from healthctl.main import cli
-from healthd.config import load
+from healthd.config import load_node_config
 from remediator.config import load_config
-from remediator.model.plan import Mode
-from remediator.playbook.load import load_policy
-from remediator.topology import load_topology
+from remediator.fleet.topology_file import load_topology
+from remediator.model.plan_steps import Mode
+from remediator.playbook.playbook_loader import load_policy
 
 DEPLOY = Path(__file__).parents[3] / "deploy"
 SAMPLES = DEPLOY / "samples"
@@ -20,7 +20,7 @@ PLACES = "/etc/gpu-healthd/"
 
 def test_every_sample_is_read_here_or_beside() -> None:
     assert {file.name for file in DEPLOY.glob("*.yaml")} == {"healthd.yaml", "remediator.yaml"}
-    load(DEPLOY / "healthd.yaml")
+    load_node_config(DEPLOY / "healthd.yaml")
     load_config(DEPLOY / "remediator.yaml")
     assert {file.name for file in SAMPLES.iterdir()} == {"remediator-slurm.yaml", "site-playbook.yaml", "topology.yaml"}
 

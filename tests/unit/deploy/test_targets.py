@@ -15,7 +15,7 @@ import pytest
 from remediator.model.views import NodeList, NodeView
 from tests.conftest import skip_or_fail
 from tests.unit.deploy.chart import DEPLOY
-from tests.unit.healthctl.small_centre import SmallCentre
+from tests.unit.healthctl.stub_controller import SmallCentre
 
 PROGRAM = DEPLOY / "prometheus" / "targets.py"
 HEALTHCTL = Path(sys.executable).with_name("healthctl")

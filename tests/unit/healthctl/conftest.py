@@ -13,7 +13,7 @@ import msgspec
 import pytest
 
 from healthctl.main import cli
-from remediator.model.records import HandsOff
+from remediator.model.journal_records import HandsOff
 from remediator.model.views import (
     ActionView,
     Approval,
@@ -31,15 +31,15 @@ from remediator.model.views import (
     UncordonWish,
     Words,
 )
+from remediator.model.views_actions import ActionList, AwaitingList, AwaitingView, BreakerView
 from remediator.model.views_audit import AuditView
 from remediator.model.views_jobs import GpuList, GpuView, JobList, JobRank, JobView
 from remediator.model.views_overview import HeardView, NamedNodes, OverviewView, ToldIncident
-from remediator.model.views_work import ActionList, AwaitingList, AwaitingView, BreakerView
-from tests.unit.healthctl.small_centre import SmallCentre
+from tests.unit.healthctl.stub_controller import SmallCentre
 from vocabulary.finding import Finding, Severity
-from vocabulary.hazard import NodeRisk, Placement
 from vocabulary.identity import Component, ComponentKind
-from vocabulary.wire import Gpu, Problem, RankStatus, Versions
+from vocabulary.messages.job_hazard import NodeRisk, Placement
+from vocabulary.messages.wire import Gpu, Problem, RankStatus, Versions
 
 TOKEN = "an-operators-token"
 AT = 1_700_000_000.0

@@ -9,8 +9,8 @@ from click.testing import Result
 from hypothesis import given
 from hypothesis import strategies as st
 
-from healthctl.duration import duration_text, seconds_of
-from remediator.decide.spares import spares_wanted
+from healthctl.durations import format_duration_short, parse_duration
+from remediator.decisions.spare_nodes import spares_wanted
 
 Run = Callable[..., Result]
 ASKED = ("advise", "checkpoint", "--nodes", "512", "--mtbf", "50000h")
@@ -75,20 +75,20 @@ def test_bad_input_is_wrong_usage_and_says_what_is_wrong(
     ],
 )
 def test_durations_are_read_as_people_write_them(text: str, seconds: float) -> None:
-    assert seconds_of(text) == pytest.approx(seconds)
+    assert parse_duration(text) == pytest.approx(seconds)
 
 
 @given(st.text(max_size=20))
 def test_any_text_is_a_duration_or_refused(text: str) -> None:
     try:
-        assert seconds_of(text) >= 0
+        assert parse_duration(text) >= 0
     except ValueError as error:
         assert "duration" in str(error) or "longer" in str(error)  # noqa: PT017 - either way out is right
 
 
 @given(st.floats(1, 1e9))
 def test_what_is_printed_is_about_what_was_meant(seconds: float) -> None:
-    assert seconds_of(duration_text(seconds)) == pytest.approx(seconds, rel=0.05)
+    assert parse_duration(format_duration_short(seconds)) == pytest.approx(seconds, rel=0.05)
 
 
 def test_spares_cover_what_is_seldom_exceeded(healthctl: Run) -> None:

@@ -12,14 +12,16 @@ from pathlib import Path
 import pytest
 from click.testing import Result
 
-from healthd.trainer.beacon import Acknowledgement, Beacon, MailboxOrder, post_order
-from healthd.trainer.page import Outcome, Phase
-from healthd.trainer.place import Gpu, Groups, Place
-from healthd.trainer.ring import GRAD_NORM, LOSS, ON_DEVICE, TOKENS, Measured, Section
+from healthd.trainer.beacons.beacon import Acknowledgement, Beacon, MailboxOrder, post_order
+from healthd.trainer.beacons.beacon_page import OrderOutcome, Phase
+from healthd.trainer.beacons.rank_placement import RankGpu, RankGroups, RankPlacement
+from healthd.trainer.beacons.step_ring import GRAD_NORM, LOSS, ON_DEVICE, TOKENS, EntryMeasurements, StepSection
 from vocabulary.clock import ManualClock
 
 Run = Callable[..., Result]
-PLACE = Place("llm \x1b[2J", 2, 3, 8, 3, "n1", Groups("actor", 1, 0, 2), Gpu("GPU-3", "0000:3b:00.0", 3))
+PLACE = RankPlacement(
+    "llm \x1b[2J", 2, 3, 8, 3, "n1", RankGroups("actor", 1, 0, 2), RankGpu("GPU-3", "0000:3b:00.0", 3)
+)
 ORDER = MailboxOrder("o1", "checkpoint_then_eject", "row remap pending", ("n1",), 1_700_000_600.0, injected=True)
 
 
@@ -35,12 +37,12 @@ def directory(tmp_path: Path) -> Iterator[Path]:
     rank.begin_step(41)
     clock.advance(0.75)
     told = LOSS | GRAD_NORM | TOKENS | ON_DEVICE | 0b1010
-    rank.end_measured_step(Measured(told, (0.0, 0.0, 0.25, 0.0, 0.125, 0.0, 0.0, 0.0), math.nan, 1.5, 4096))
+    rank.end_measured_step(EntryMeasurements(told, (0.0, 0.0, 0.25, 0.0, 0.125, 0.0, 0.0, 0.0), math.nan, 1.5, 4096))
     rank.begin_step(42)
-    rank.section(Section.COMMUNICATION)
+    rank.section(StepSection.COMMUNICATION)
     post_order(rank.path, ORDER)
-    rank.acknowledge(Acknowledgement("o1", Outcome.AGREED, clock.wall(), 43, clock.wall()))
-    other = Beacon.create(str(tmp_path), Place("other", 0, 0, 1, 0, "n1"), clock)
+    rank.acknowledge(Acknowledgement("o1", OrderOutcome.AGREED, clock.wall(), 43, clock.wall()))
+    other = Beacon.create(str(tmp_path), RankPlacement("other", 0, 0, 1, 0, "n1"), clock)
     other.phase(Phase.DONE)
     yield tmp_path
     rank.close()
@@ -82,7 +84,7 @@ def test_a_program_gets_numbers(healthctl: Run, directory: Path) -> None:
 def test_a_dead_rank_is_shown_as_it_died(healthctl: Run, tmp_path: Path) -> None:
     tmp_path.chmod(0o700)
     code = (
-        "import os\nfrom healthd.trainer.beacon import Beacon, Place\n"
+        "import os\nfrom healthd.trainer.beacons.beacon import Beacon, Place\n"
         f"beacon = Beacon.create({str(tmp_path)!r}, Place('j', 0, 0, 2))\n"
         "beacon.begin_step(7); beacon.section(3); os._exit(9)"
     )

@@ -16,11 +16,11 @@ from click.testing import Result
 from hypothesis import given
 from hypothesis import strategies as st
 
-from healthctl import completing
-from healthctl.commands.completion import SHELLS
+from healthctl.cli import shell_completion
+from healthctl.commands.completion_command import SHELLS
 from healthctl.main import COMMANDS
 from remediator.model.views import IncidentList, IncidentView, NodeList, NodeView
-from tests.unit.healthctl.small_centre import SmallCentre
+from tests.unit.healthctl.stub_controller import SmallCentre
 
 Run = Callable[..., Result]
 HEAVY = {"torch", "requests", "sqlalchemy", "numpy", "rich", "yaml", "prometheus_client"}
@@ -162,7 +162,7 @@ def centre(monkeypatch: pytest.MonkeyPatch, token_file: Path) -> Iterator[SmallC
     found.close()
 
 
-def ask(incomplete: str, what: Callable[..., list[object]] = completing.node_names) -> list[object]:
+def ask(incomplete: str, what: Callable[..., list[object]] = shell_completion.node_names) -> list[object]:
     command = click.Command("show", params=[click.Argument(["name"])])
     return what(click.Context(command), command.params[0], incomplete)
 
@@ -174,7 +174,7 @@ def test_names_of_nodes_come_from_the_server(centre: SmallCentre) -> None:
 
 
 def test_incidents_come_with_their_titles_and_nothing_steers_the_terminal(centre: SmallCentre) -> None:
-    (only,) = ask("inc", completing.incident_ids)
+    (only,) = ask("inc", shell_completion.incident_ids)
     assert (only.value, only.help) == ("inc-1", "bad\\x1b[2J")
 
 
@@ -190,9 +190,9 @@ def test_a_token_never_follows_where_an_answer_leads(monkeypatch: pytest.MonkeyP
 
 
 def test_an_answer_without_an_end_is_not_read_to_its_end(centre: SmallCentre) -> None:
-    title = "x" * completing.ANSWER_BYTES_MAX
+    title = "x" * shell_completion.ANSWER_BYTES_MAX
     centre.answers["/v1/incidents"] = IncidentList((IncidentView("inc-1", "n", "open", title, 0.0),))
-    assert ask("inc", completing.incident_ids) == []
+    assert ask("inc", shell_completion.incident_ids) == []
 
 
 LETTERS = "-.0189AZ_az"
@@ -201,7 +201,7 @@ names = st.text(LETTERS, min_size=1, max_size=8)
 
 @given(names, st.text(LETTERS, max_size=4), names)
 def test_the_server_is_asked_from_just_before_the_first_name_that_fits(begin: str, rest: str, other: str) -> None:
-    before = unquote(completing._before(begin))
+    before = unquote(shell_completion._list_offset_before(begin))
     assert before < begin + rest, "every name that fits comes after it"
     assert other < before or other >= begin or other.startswith(begin), "and none that does not fit lies between"
 

@@ -13,10 +13,10 @@ import yaml
 from click.testing import Result
 
 from remediator.model.views import IncidentList, IncidentView, StatusView
+from remediator.model.views_actions import ActionList, AwaitingList, AwaitingView, BreakerView
 from remediator.model.views_alerts import AlertList, AlertTested, AlertView, SilenceList, SilenceView
-from remediator.model.views_watch import LemonList, LemonView, StragglerList, StragglerView
-from remediator.model.views_work import ActionList, AwaitingList, AwaitingView, BreakerView
-from tests.unit.healthctl.small_centre import SmallCentre
+from remediator.model.views_detectors import LemonList, LemonView, StragglerList, StragglerView
+from tests.unit.healthctl.stub_controller import SmallCentre
 
 Run = Callable[..., Result]
 AT = 1_700_000_000.0

@@ -8,12 +8,17 @@ from click.testing import Result
 from hypothesis import given
 from hypothesis import strategies as st
 
-from healthctl.doctor.advice import Advice, State
-from healthctl.doctor.torch_variables import Torch, installed_torch, names_in, torch_at
-from healthctl.doctor.trainer import NOBODY_READS, VARIABLES, trainer
+from healthctl.doctor.diagnosis import Diagnosis, DiagnosisState
+from healthctl.doctor.torch_variables import (
+    TorchInstallation,
+    installed_torch,
+    parse_variable_names,
+    read_torch_headers,
+)
+from healthctl.doctor.trainer_environment import NOBODY_READS, VARIABLES, check_trainer_environment
 
 Run = Callable[..., Result]
-TORCH = Torch(
+TORCH = TorchInstallation(
     "2.13.0",
     {
         "TORCH_NCCL_BLOCKING_WAIT": "TORCH_NCCL_BLOCKING_WAIT",
@@ -23,59 +28,59 @@ TORCH = Torch(
 )
 
 
-def of(environ: dict[str, str]) -> dict[str, Advice]:
-    return {each.part: each for each in trainer(environ, TORCH)}
+def of(environ: dict[str, str]) -> dict[str, Diagnosis]:
+    return {each.part: each for each in check_trainer_environment(environ, TORCH)}
 
 
 def test_an_environment_with_nothing_set_is_good() -> None:
     found = of({"PATH": "/bin"})
-    assert {each.state for each in found.values()} == {State.GOOD}
+    assert {each.state for each in found.values()} == {DiagnosisState.GOOD}
     assert set(found) == {"torch", *(variable.name for variable in VARIABLES)}
 
 
 @pytest.mark.parametrize(
     ("name", "value", "state"),
     [
-        ("TORCH_NCCL_ASYNC_ERROR_HANDLING", "0", State.BAD),
-        ("TORCH_NCCL_ASYNC_ERROR_HANDLING", "1", State.GOOD),
-        ("TORCH_NCCL_ASYNC_ERROR_HANDLING", "2", State.BAD),
-        ("TORCH_NCCL_ASYNC_ERROR_HANDLING", "three", State.BAD),
-        ("TORCH_NCCL_BLOCKING_WAIT", "1", State.BAD),
-        ("TORCH_NCCL_BLOCKING_WAIT", "False", State.GOOD),
-        ("TORCH_NCCL_ENABLE_MONITORING", "0", State.BAD),
-        ("TORCH_NCCL_HEARTBEAT_TIMEOUT_SEC", "300", State.GOOD),
-        ("TORCH_NCCL_HEARTBEAT_TIMEOUT_SEC", "1", State.BAD),
-        ("TORCH_NCCL_HEARTBEAT_TIMEOUT_SEC", "soon", State.BAD),
-        ("TORCH_NCCL_DUMP_ON_TIMEOUT", "n", State.BAD),
-        ("TORCH_FR_BUFFER_SIZE", "0", State.BAD),
-        ("TORCH_NCCL_TRACE_BUFFER_SIZE", "2000", State.GOOD),
-        ("TORCH_FR_DUMP_TEMP_FILE", "here", State.BAD),
-        ("TORCH_FR_DUMP_TEMP_FILE", "/shared/job-7/trace-", State.GOOD),
-        ("TORCH_NCCL_DESYNC_DEBUG", "1", State.ABSENT),
-        ("TORCH_NCCL_DESYNC_DEBUG", "perhaps", State.BAD),
-        ("CUDA_LAUNCH_BLOCKING", "1", State.BAD),
+        ("TORCH_NCCL_ASYNC_ERROR_HANDLING", "0", DiagnosisState.BAD),
+        ("TORCH_NCCL_ASYNC_ERROR_HANDLING", "1", DiagnosisState.GOOD),
+        ("TORCH_NCCL_ASYNC_ERROR_HANDLING", "2", DiagnosisState.BAD),
+        ("TORCH_NCCL_ASYNC_ERROR_HANDLING", "three", DiagnosisState.BAD),
+        ("TORCH_NCCL_BLOCKING_WAIT", "1", DiagnosisState.BAD),
+        ("TORCH_NCCL_BLOCKING_WAIT", "False", DiagnosisState.GOOD),
+        ("TORCH_NCCL_ENABLE_MONITORING", "0", DiagnosisState.BAD),
+        ("TORCH_NCCL_HEARTBEAT_TIMEOUT_SEC", "300", DiagnosisState.GOOD),
+        ("TORCH_NCCL_HEARTBEAT_TIMEOUT_SEC", "1", DiagnosisState.BAD),
+        ("TORCH_NCCL_HEARTBEAT_TIMEOUT_SEC", "soon", DiagnosisState.BAD),
+        ("TORCH_NCCL_DUMP_ON_TIMEOUT", "n", DiagnosisState.BAD),
+        ("TORCH_FR_BUFFER_SIZE", "0", DiagnosisState.BAD),
+        ("TORCH_NCCL_TRACE_BUFFER_SIZE", "2000", DiagnosisState.GOOD),
+        ("TORCH_FR_DUMP_TEMP_FILE", "here", DiagnosisState.BAD),
+        ("TORCH_FR_DUMP_TEMP_FILE", "/shared/job-7/trace-", DiagnosisState.GOOD),
+        ("TORCH_NCCL_DESYNC_DEBUG", "1", DiagnosisState.ABSENT),
+        ("TORCH_NCCL_DESYNC_DEBUG", "perhaps", DiagnosisState.BAD),
+        ("CUDA_LAUNCH_BLOCKING", "1", DiagnosisState.BAD),
     ],
 )
-def test_a_value_is_judged(name: str, value: str, state: State) -> None:
+def test_a_value_is_judged(name: str, value: str, state: DiagnosisState) -> None:
     advice = of({name: value})[name]
     assert advice.state is state
-    assert bool(advice.why and advice.todo) is (state is not State.GOOD)
+    assert bool(advice.why and advice.todo) is (state is not DiagnosisState.GOOD)
 
 
 def test_an_old_name_counts_as_the_new_one_unless_both_are_set() -> None:
     found = of({"NCCL_BLOCKING_WAIT": "1"})
     assert found["NCCL_BLOCKING_WAIT"].todo == "set TORCH_NCCL_BLOCKING_WAIT instead"
-    assert found["TORCH_NCCL_BLOCKING_WAIT"].state is State.BAD
+    assert found["TORCH_NCCL_BLOCKING_WAIT"].state is DiagnosisState.BAD
     both = of({"NCCL_BLOCKING_WAIT": "1", "TORCH_NCCL_BLOCKING_WAIT": "0"})
     assert "wins" in both["NCCL_BLOCKING_WAIT"].found
-    assert both["TORCH_NCCL_BLOCKING_WAIT"].state is State.GOOD
+    assert both["TORCH_NCCL_BLOCKING_WAIT"].state is DiagnosisState.GOOD
 
 
 def test_names_that_nobody_reads_are_said() -> None:
     found = of({"NCCL_TIMEOUT": "1800", "TORCH_NCCL_HEARTBEAT": "9", "TORCH_NCCL_HIGH_PRIORITY": "1"})
-    assert found["NCCL_TIMEOUT"].state is State.BAD
+    assert found["NCCL_TIMEOUT"].state is DiagnosisState.BAD
     assert "init_process_group" in found["NCCL_TIMEOUT"].todo
-    assert found["TORCH_NCCL_HEARTBEAT"].state is State.ABSENT
+    assert found["TORCH_NCCL_HEARTBEAT"].state is DiagnosisState.ABSENT
     assert "TORCH_NCCL_HIGH_PRIORITY" not in found
 
 
@@ -98,7 +103,7 @@ def test_a_name_that_is_first_somewhere_stays_itself() -> None:
         "NCCL_WAIT"};
     other = {"NOT_OURS", "NCCL_X"};
     """
-    assert names_in(header) == {
+    assert parse_variable_names(header) == {
         "TORCH_FR_SIZE": "TORCH_FR_SIZE",
         "TORCH_NCCL_SIZE": "TORCH_NCCL_SIZE",
         "TORCH_NCCL_WAIT": "TORCH_NCCL_WAIT",
@@ -108,11 +113,11 @@ def test_a_name_that_is_first_somewhere_stays_itself() -> None:
 
 @given(st.text(alphabet='{}",;= \nTORCH_NCCL_FR', max_size=200))
 def test_no_header_is_too_odd_to_read(header: str) -> None:
-    assert set(names_in(header).values()) <= set(names_in(header))
+    assert set(parse_variable_names(header).values()) <= set(parse_variable_names(header))
 
 
 def test_a_folder_without_headers_is_no_torch(tmp_path: Path) -> None:
-    assert torch_at(tmp_path) is None
+    assert read_torch_headers(tmp_path) is None
 
 
 def test_the_command(healthctl: Run, monkeypatch: pytest.MonkeyPatch) -> None:

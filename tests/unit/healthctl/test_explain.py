@@ -9,12 +9,12 @@ from click.testing import Result
 from hypothesis import given
 from hypothesis import strategies as st
 
-from healthctl.asked import understand
-from healthctl.explanation import explain
-from healthctl.explanation_page import page
-from vocabulary.catalogue_file import load_catalogue
-from vocabulary.injection import mark
-from vocabulary.xid import KernelEventKind
+from healthctl.xid_explanation.explanation import explain_xid
+from healthctl.xid_explanation.explanation_page import render_explanation
+from healthctl.xid_explanation.xid_query import parse_xid_query
+from vocabulary.driver_log.injected_line import mark_injected_line
+from vocabulary.driver_log.xid import KernelEventKind
+from vocabulary.fault_catalogue.catalogue_file import load_catalogue
 
 Run = Callable[..., Result]
 CATALOGUE = load_catalogue()
@@ -62,7 +62,7 @@ def test_what_is_explained(healthctl: Run, golden: Callable[[str, str], None], n
         ("Mar  4 12:00:00 node-1 kernel: [  117.984502] " + LINE, "xid", 79),
         ("2025-03-04T12:00:00+0000 node-1 kernel: " + LINE, "xid", 79),
         ("4,362,34101472,c;" + LINE, "xid", 79),
-        (mark("n1", LINE), "xid", 79),
+        (mark_injected_line("n1", LINE), "xid", 79),
         ("GPU worker[991]: " + LINE, "xid", 79),  # a program quoted it: no evidence, but worth explaining
         (f'the log said "{LINE}"', "xid", 79),
         (json.dumps({"_TRANSPORT": "kernel", "MESSAGE": LINE}), "xid", 79),
@@ -76,13 +76,13 @@ def test_what_is_explained(healthctl: Run, golden: Callable[[str, str], None], n
     ],
 )
 def test_what_may_be_asked(text: str, kind: str, code: int | None) -> None:
-    asked = understand(text)
+    asked = parse_xid_query(text)
     assert asked is not None
     assert (asked.event.kind.value, asked.event.code) == (kind, code)
 
 
 def test_the_line_of_the_fabric_manager_tells_word_place_and_port() -> None:
-    asked = understand(
+    asked = parse_xid_query(
         "detected NVSwitch fatal error 20034 on fid 0 on NVSwitch pci bus id 00000000:86:00.0 physical id 3 port 61"
     )
     assert asked is not None
@@ -134,17 +134,17 @@ def test_a_site_s_own_file_is_heard(healthctl: Run, tmp_path: Path) -> None:
 
 def test_every_number_has_a_page_that_argues_where_others_act_otherwise() -> None:
     for code in (*CATALOGUE.xids, *CATALOGUE.sxids):
-        found = explain(str(code), CATALOGUE)
+        found = explain_xid(str(code), CATALOGUE)
         assert found is not None
         assert found.known
-        shown = page(found)
+        shown = render_explanation(found)
         assert bool(found.others) <= ("\nwhy " in shown), code
         assert max(map(len, shown.splitlines())) < 130
 
 
 def test_a_line_and_its_reading_agree() -> None:
     for line in CORPUS:
-        found = explain(line, CATALOGUE)
+        found = explain_xid(line, CATALOGUE)
         if found is None:
             assert line.startswith("#")
             continue
@@ -155,15 +155,15 @@ def test_a_line_and_its_reading_agree() -> None:
 
 @given(st.text(max_size=200) | st.builds(lambda tail: LINE[:30] + tail, st.text(max_size=60)))
 def test_any_text_is_explained_or_not(text: str) -> None:
-    found = explain(text, CATALOGUE)
+    found = explain_xid(text, CATALOGUE)
     if found is not None:
-        assert all(line.isprintable() for line in page(found).splitlines())
+        assert all(line.isprintable() for line in render_explanation(found).splitlines())
 
 
 def test_a_number_alone_is_no_line() -> None:
-    asked = understand("45")
+    asked = parse_xid_query("45")
     assert asked is not None
     assert (asked.is_line, asked.event.kind) == (False, KernelEventKind.XID)
-    found = explain("45", CATALOGUE)
+    found = explain_xid("45", CATALOGUE)
     assert found is not None
     assert found.reading is None

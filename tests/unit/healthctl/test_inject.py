@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from click.testing import Result
 
-from vocabulary.injection import unmark
-from vocabulary.xid import parse_live_record
+from vocabulary.driver_log.injected_line import parse_injected_line
+from vocabulary.driver_log.xid import parse_live_record
 
 Run = Callable[..., Result]
 XID = ("inject", "xid", "--node", "n1", "--pci", "0000:3b:00.0")
@@ -20,7 +20,7 @@ def test_each_line_is_appended_to_a_followed_file_and_reads_back(healthctl: Run,
     log.touch()
     assert healthctl(*XID, "--code", "63", "--to", str(log)).exit_code == 0
     assert healthctl(*XID, "--code", "79", "--pid", "7", "--process", "py", "--to", str(log)).exit_code == 0
-    marked = [unmark(line) for line in log.read_text().splitlines()]
+    marked = [parse_injected_line(line) for line in log.read_text().splitlines()]
     assert [found.node for found in marked if found] == ["n1", "n1"]
     events = [parse_live_record(found.text) for found in marked if found]
     assert [(e.code, e.pci, e.pid, e.process) for e in events if e] == [

@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from healthctl.main import COMMANDS, ELSEWHERE
-from healthctl.output import clean, moment, table
+from healthctl.rendering.blocks import escape_control_chars, format_table, format_timestamp
 from tests.unit.healthctl.conftest import Remediator
 
 Run = Callable[..., Result]
@@ -165,16 +165,16 @@ def test_a_full_disk_behind_the_output_is_one_line_and_no_success() -> None:
 
 @given(st.text())
 def test_nothing_that_is_cleaned_can_steer_a_terminal(text: str) -> None:
-    assert clean(text).isprintable()
-    assert clean(text) == text or not text.isprintable()
+    assert escape_control_chars(text).isprintable()
+    assert escape_control_chars(text) == text or not text.isprintable()
 
 
 def test_columns_stand_under_each_other() -> None:
-    assert table(("A", "LONG"), [("aaa", "b"), ("c", "")]) == "A    LONG\naaa  b\nc"
+    assert format_table(("A", "LONG"), [("aaa", "b"), ("c", "")]) == "A    LONG\naaa  b\nc"
 
 
 @pytest.mark.parametrize(
     ("at", "text"), [(None, "-"), (0.0, "1970-01-01 00:00:00Z"), (1e30, "1e+30"), (float("nan"), "nan")]
 )
 def test_a_time_is_always_printable(at: float | None, text: str) -> None:
-    assert moment(at) == text
+    assert format_timestamp(at) == text

@@ -10,8 +10,8 @@ from click.testing import Result
 from hypothesis import given
 from hypothesis import strategies as st
 
+from healthctl.cli.man_pages import _escape_roff, render_man_page
 from healthctl.main import COMMANDS
-from healthctl.manual import _text, page
 from tests.conftest import skip_or_fail
 
 Run = Callable[..., Result]
@@ -49,7 +49,7 @@ def test_a_mistyped_command_is_told_the_nearest(healthctl: Run) -> None:
 
 @given(st.text())
 def test_no_text_is_a_request_or_breaks_its_line(text: str) -> None:
-    line = _text(text)
+    line = _escape_roff(text)
     assert line.isascii()
     assert "\n" not in line
     assert not line.startswith((".", "'"))
@@ -68,7 +68,7 @@ def test_what_help_says_stands_in_the_page_word_for_word() -> None:
         """
 
     with click.Context(run, info_name="run", parent=click.Context(click.Group("x"), info_name="x")) as ctx:
-        text = page(run, ctx, "1.2")
+        text = render_man_page(run, ctx, "1.2")
     assert "\\-\\-mode TEXT\nThe \\-fast one, or \\(aqslow\\(aq." in text
     assert ".nf\na  first\n\\&.b second\n.fi" in text
     assert "See .also" in text

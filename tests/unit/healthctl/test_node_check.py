@@ -13,9 +13,9 @@ from click.testing import Result
 from hypothesis import given
 from hypothesis import strategies as st
 
-from healthctl.commands.node import judge
-from healthctl.node_check.answer import HEALTHS, Answer
-from healthctl.node_check.forms import FORMS, NPD_BYTES_MAX, Judgement
+from healthctl.commands.node_command import judge_verdict
+from healthctl.node_check.output_formats import FORMS, NPD_BYTES_MAX, NodeJudgement
+from healthctl.node_check.verdict_client import HEALTHS, VerdictAnswer
 
 Run = Callable[..., Result]
 Answer_ = Callable[[bytes], Path]
@@ -124,7 +124,7 @@ def test_json_is_the_verdict_itself(healthctl: Run, answering: Answer_) -> None:
 
 @pytest.mark.parametrize(("health", "fit", "condemned"), list(itertools.product(HEALTHS, [True, False], [True, False])))
 def test_only_what_is_clearly_fit_is_ok_or_warning(health: str, *, fit: bool, condemned: bool) -> None:
-    code = judge(Answer("n1", health, fit=fit, condemned=condemned, reasons=(), at=0.0, raw=b""))
+    code = judge_verdict(VerdictAnswer("n1", health, fit=fit, condemned=condemned, reasons=(), at=0.0, raw=b""))
     good = fit and not condemned and health in ("healthy", "degraded")
     assert (code in (0, 1)) is good
 
@@ -150,7 +150,7 @@ def test_every_form_of_every_state(form: str, golden: Callable[[str, str], None]
     texts = ("n1 is healthy", "n1 is degraded: throttle/thermal (warning): GPU 3 is slowed for heat", BAD, "no verdict")
     lines = []
     for state, text in enumerate(texts):
-        reply = FORMS[form](Judgement(state, text, None if state == 3 else 0.5))
+        reply = FORMS[form](NodeJudgement(state, text, None if state == 3 else 0.5))
         lines.append(f"{reply.code} {reply.text!r}\n")
     golden(f"healthctl/node_check_{form}.txt", "".join(lines))
 
@@ -168,4 +168,4 @@ def test_what_is_not_known_passes_only_if_told(healthctl: Run, tmp_path: Path, f
 
 @given(st.text(max_size=300), st.integers(0, 3))
 def test_whatever_the_text_node_problem_detector_gets_a_short_line(text: str, state: int) -> None:
-    assert len(FORMS["npd"](Judgement(state, text)).text.encode()) <= NPD_BYTES_MAX
+    assert len(FORMS["npd"](NodeJudgement(state, text)).text.encode()) <= NPD_BYTES_MAX

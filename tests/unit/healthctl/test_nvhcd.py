@@ -15,18 +15,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from healthctl.node_check.forms import CRITICAL, OK, UNKNOWN, WARNING, Judgement
-from healthctl.nvhcd.message import MessageError, Response, decode_arguments, encode_response
-from healthctl.nvhcd.service import METHOD, SERVICE, Server, respond
+from healthctl.node_check.output_formats import CRITICAL, OK, UNKNOWN, WARNING, NodeJudgement
+from healthctl.nvhcd.grpc_service import METHOD, SERVICE, HealthCheckServer, build_response
+from healthctl.nvhcd.protobuf_messages import HealthCheckResponse, MessageError, decode_arguments, encode_response
 
 # As Google's own library writes (protobuf, looked at once) HealthCheckResponse(success=True, exit_code=2, output="{}", error="é").
 ENCODED = bytes.fromhex("080110021a027b7d2202c3a9")
 
 
 def test_the_response_is_encoded_as_the_specification_says() -> None:
-    assert encode_response(Response(True, 2, "{}", "é")) == ENCODED
-    assert encode_response(Response(False, 0, "", "")) == b""
-    assert encode_response(Response(False, -1, "", "")) == b"\x10" + b"\xff" * 9 + b"\x01"
+    assert encode_response(HealthCheckResponse(True, 2, "{}", "é")) == ENCODED
+    assert encode_response(HealthCheckResponse(False, 0, "", "")) == b""
+    assert encode_response(HealthCheckResponse(False, -1, "", "")) == b"\x10" + b"\xff" * 9 + b"\x01"
 
 
 @given(st.lists(st.text(max_size=300), max_size=5))
@@ -62,7 +62,7 @@ def test_fields_of_a_later_version_are_passed_over() -> None:
     ],
 )
 def test_what_is_not_known_fails_unless_told(state: int, *, pass_unknown: bool, success: bool, failed: int) -> None:
-    response = respond(Judgement(state, "n1 is …"), ("one", "two"), pass_unknown=pass_unknown)
+    response = build_response(NodeJudgement(state, "n1 is …"), ("one", "two"), pass_unknown=pass_unknown)
     assert (response.success, response.exit_code == 0, bool(response.error)) == (success, success, not success)
     output = json.loads(response.output)
     assert (output["fail_count"], len(output["failed_checks"])) == (failed, failed)
@@ -77,8 +77,8 @@ def ask(socket: Path) -> bytes:
 
 
 def test_a_real_client_gets_the_answer(tmp_path: Path) -> None:
-    response = Response(False, 2, "{}", "bad")
-    server = Server(tmp_path / "s", lambda: response)
+    response = HealthCheckResponse(False, 2, "{}", "bad")
+    server = HealthCheckServer(tmp_path / "s", lambda: response)
     server.start()
     try:
         assert ask(tmp_path / "s") == encode_response(response)

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from healthctl.commands.playbook import playbook
+from healthctl.commands.playbook_command import playbook
 from healthctl.main import cli
 
 SITE = "playbook: 1\ninclude: [shipped/default.yaml]\nrules:\n  - {name: ours, why: x, match: {findings: [xid/79]}, steps: [%s]}\n"

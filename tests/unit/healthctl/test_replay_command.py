@@ -13,17 +13,17 @@ import pytest
 from click.testing import Result
 from sqlalchemy import update
 
-import tests.timelines.story as stories
-from healthctl.policies import loaded, settings_of
+import tests.timelines.timeline as stories
+from healthctl.policy_replay.policy_files import build_settings, load_policy_files
 from remediator.config import load_config
-from remediator.model.inputs import PolicyChanged
-from remediator.model.plan import Mode
-from remediator.pipeline import handle
-from remediator.playbook.load import SHIPPED_FOLDER
-from remediator.store import schema
-from remediator.store.export import exported
+from remediator.model.pipeline_inputs import PolicyChanged
+from remediator.model.plan_steps import Mode
+from remediator.pipeline import apply_input
+from remediator.playbook.playbook_loader import SHIPPED_FOLDER
+from remediator.store import table_schema
 from remediator.store.journal import Journal
-from tests.timelines.story import Story
+from remediator.store.json_export import export_lines
+from tests.timelines.timeline import Story
 from vocabulary.finding import Severity
 
 Run = Callable[..., Result]
@@ -34,7 +34,7 @@ def config(tmp_path: Path) -> Path:
     """A remediator's configuration with a database behind it that holds two decisions."""
     path = tmp_path / "remediator.yaml"
     path.write_text(f"database: sqlite:///{tmp_path}/r.db\nmode: act\nbudget: {{isolated_max: 20}}\n")
-    story = Story(settings_of(load_config(path), loaded([])))
+    story = Story(build_settings(load_config(path), load_policy_files([])))
     story.job("train", "n1", "n2")
     story.finding("xid/79", Severity.FATAL)
     story.after(5).scheduler_answers("cordon")
@@ -44,7 +44,7 @@ def config(tmp_path: Path) -> Path:
         epoch, state = journal.lead(), journal.load()
         term = PolicyChanged(at=stories.START, digest=story.rules.policy.digest, source="p", mode=Mode.ACT)
         for item in [term, *story.inputs]:
-            handle(state, item, story.rules)
+            apply_input(state, item, story.rules)
             journal.commit([item], state.take_changes(), epoch)
     return path
 
@@ -65,7 +65,7 @@ def test_the_record_comes_out_the_same(healthctl: Run, config: Path) -> None:
 def test_an_export_replays_like_its_database(healthctl: Run, config: Path, tmp_path: Path) -> None:
     file = tmp_path / "r.jsonl"
     with journal_of(config) as journal:
-        file.write_bytes(b"".join(exported(journal.engine, 0.0)))
+        file.write_bytes(b"".join(export_lines(journal.engine, 0.0)))
     ours = healthctl("replay", str(file), "--config", str(config), "-o", "json")
     assert ours.exit_code == 0, ours.output
     assert ours.stdout == healthctl("replay", "--config", str(config), "-o", "json").stdout
@@ -73,12 +73,12 @@ def test_an_export_replays_like_its_database(healthctl: Run, config: Path, tmp_p
 
 def test_a_decision_that_was_changed_is_found_out(healthctl: Run, config: Path) -> None:
     with journal_of(config) as journal, journal.engine.begin() as db:
-        body = db.execute(schema.decisions.select()).first()
+        body = db.execute(table_schema.decisions.select()).first()
         assert body is not None
         document = json.loads(body.body)
         document["rule"] = "forged\x1b[2J"
         new = msgspec.json.encode(document)
-        db.execute(update(schema.decisions).where(schema.decisions.c.id == body.id).values(body=new))
+        db.execute(update(table_schema.decisions).where(table_schema.decisions.c.id == body.id).values(body=new))
     done = healthctl("replay", "--config", str(config))
     assert done.exit_code == 1
     assert "forged\\x1b[2J" in done.stdout
@@ -95,7 +95,7 @@ def test_another_policy_is_tried(healthctl: Run, config: Path) -> None:
 
 def test_a_record_whose_beginning_was_forgotten_says_so(healthctl: Run, config: Path) -> None:
     with journal_of(config) as journal, journal.engine.begin() as db:
-        db.execute(schema.inputs.delete().where(schema.inputs.c.seq == 1))
+        db.execute(table_schema.inputs.delete().where(table_schema.inputs.c.seq == 1))
     done = healthctl("replay", "--config", str(config))
     assert "does not begin at the beginning" in done.stdout
 

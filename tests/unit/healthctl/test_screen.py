@@ -21,16 +21,28 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from healthctl.exits import Exit
-from healthctl.output import Block, Cell, Column, Facts, Line, Rows, Tone, json_text, plain, state, yaml_text
-from healthctl.screen import Screen, in_place, view_options
-from healthctl.terminal import drawn
+from healthctl.cli.screen import Screen, overwrite_screen, view_options
+from healthctl.exit_codes import Exit
+from healthctl.rendering.blocks import (
+    Block,
+    Cell,
+    Column,
+    Facts,
+    Line,
+    Rows,
+    Tone,
+    format_json,
+    format_yaml,
+    render_plain,
+    state_cell,
+)
+from healthctl.rendering.terminal import render_terminal
 
 STYLE = re.compile(r"\x1b\[[0-9;]*m")
 Row = tuple[str, str, str]
 COLUMNS: list[Column[Row]] = [
     Column("NODE", lambda row: row[0]),
-    Column("STATE", lambda row: state(row[1])),
+    Column("STATE", lambda row: state_cell(row[1])),
     Column("SERIAL", lambda row: f"s-{row[0]}", wide=True),
     Column("WHY", lambda row: row[2], prose=True),
 ]
@@ -49,23 +61,23 @@ def page(rows: list[Row]) -> list[Block]:
 
 
 def test_a_pipe_gets_a_line_for_each_row_and_nothing_but_text(golden: Callable[[str, str], None]) -> None:
-    golden("healthctl/screen_pipe.txt", plain(page(ROWS)) + "\n")
-    assert "s-gpu-node-17" in plain(page(ROWS), wide=True)
-    assert "no node" in plain(page([]))
+    golden("healthctl/screen_pipe.txt", render_plain(page(ROWS)) + "\n")
+    assert "s-gpu-node-17" in render_plain(page(ROWS), wide=True)
+    assert "no node" in render_plain(page([]))
 
 
 def test_a_terminal_of_80_columns_shows_all_of_it(golden: Callable[[str, str], None]) -> None:
-    shown = drawn(page(ROWS), width=80, color=False)
+    shown = render_terminal(page(ROWS), width=80, color=False)
     lines = [line.rstrip() for line in STYLE.sub("", shown).splitlines()]
     golden("healthctl/screen_terminal.txt", "\n".join(lines) + "\n")
     assert max(map(len, lines)) <= 80
     assert "✗ quarantined" in shown
-    assert "\x1b[1;31m" in drawn(page(ROWS), width=80)
+    assert "\x1b[1;31m" in render_terminal(page(ROWS), width=80)
     assert not re.search(r"\x1b\[[0-9;]*3[0-7]m", shown), "no colour where none is wanted"
 
 
 def fitted(rows: list[Row], width: int) -> list[str]:
-    return STYLE.sub("", drawn([Rows(rows, COLUMNS)], width=width)).splitlines()
+    return STYLE.sub("", render_terminal([Rows(rows, COLUMNS)], width=width)).splitlines()
 
 
 def test_a_sentence_that_has_no_room_stands_below_its_row_whole() -> None:
@@ -94,20 +106,22 @@ def test_nothing_is_cut_off_at_any_width(node: str, word: str, why: str) -> None
 def test_nothing_from_outside_steers_a_terminal_or_reads_as_markup(one: str, two: str, three: str, width: int) -> None:
     blocks = page([(one, two, three)])
     blocks += [Facts([("name", one), ("toned", Cell(two, Tone.BAD))]), Line(three)]
-    left = STYLE.sub("", drawn(blocks, width=width))
+    left = STYLE.sub("", render_terminal(blocks, width=width))
     assert all(line.isprintable() for line in left.split("\n"))
-    assert all(line.isprintable() for line in plain(blocks).split("\n"))
+    assert all(line.isprintable() for line in render_plain(blocks).split("\n"))
 
 
 @pytest.mark.parametrize("evil", ["[red]x[/red]", "[/]", "[link=http://e]x[/link]", ":skull:", "[bold"])
 def test_markup_is_text(evil: str) -> None:
-    shown = drawn([Line(evil), Facts([("f", evil)]), Rows([(evil, evil, evil)], COLUMNS), Rows([], COLUMNS, evil)])
+    shown = render_terminal(
+        [Line(evil), Facts([("f", evil)]), Rows([(evil, evil, evil)], COLUMNS), Rows([], COLUMNS, evil)]
+    )
     assert STYLE.sub("", shown).count(evil) == 6
 
 
 @given(st.recursive(texts | st.integers(-(2**53), 2**53) | st.none(), lambda inner: st.dictionaries(texts, inner)))
 def test_documents_say_the_same_and_only_what_is_printable(document: object) -> None:
-    for text, read in ((json_text(document), json.loads), (yaml_text(document), yaml.safe_load)):
+    for text, read in ((format_json(document), json.loads), (format_yaml(document), yaml.safe_load)):
         assert read(text) == document
         assert all(line.isprintable() for line in text.split("\n"))
 
@@ -139,16 +153,16 @@ def command(screen: Screen, *, bad: bool) -> None:
 
 def test_what_does_not_fit_a_terminal_s_height_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LINES", "5")
-    assert "… 7 more lines" in in_place("\n".join("abcdefghij"))
-    assert in_place("a").startswith("\x1b[Ha\x1b[0m\x1b[K\n")
+    assert "… 7 more lines" in overwrite_screen("\n".join("abcdefghij"))
+    assert overwrite_screen("a").startswith("\x1b[Ha\x1b[0m\x1b[K\n")
 
 
 WATCHED = "import sys; sys.path.insert(0, {0!r}); from test_screen_command import count; count()"
 COUNTING = """
 import click
-from healthctl.output import Line
-from healthctl.screen import view_options
-from healthctl.server import Unreachable
+from healthctl.rendering.blocks import Line
+from healthctl.cli.screen import view_options
+from healthctl.api_client.remediator_client import Unreachable
 looks = iter(range(10**9))
 @click.command()
 @view_options
@@ -203,5 +217,5 @@ def test_watching_on_a_terminal_draws_in_place_and_ends_well(watched: list[str])
 
 def test_a_table_with_nothing_to_say_takes_no_lines_anywhere() -> None:
     blocks: list[Block] = [Line("before"), Rows((), COLUMNS), Line("after")]
-    assert plain(blocks).split() == ["before", "after"]
-    assert STYLE.sub("", drawn(blocks, width=80)).splitlines() == plain(blocks).splitlines()
+    assert render_plain(blocks).split() == ["before", "after"]
+    assert STYLE.sub("", render_terminal(blocks, width=80)).splitlines() == render_plain(blocks).splitlines()

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from click.testing import Result
 
-from remediator.simulate.summary import estimate
+from remediator.simulation.run_summary import estimate_mean
 
 Run = Callable[..., Result]
 SMALL = ("simulate", "--nodes", "64", "--days", "2")
@@ -71,6 +71,6 @@ def test_a_wrong_policy_a_missing_file_and_a_missing_playbook_are_told(healthctl
 
 
 def test_an_interval_needs_two_values() -> None:
-    assert estimate([1.0]).half_width is None
-    half = estimate([1.0, 2.0, 3.0]).half_width
+    assert estimate_mean([1.0]).half_width is None
+    half = estimate_mean([1.0, 2.0, 3.0]).half_width
     assert half == pytest.approx(4.303 / 3**0.5)

@@ -12,15 +12,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import asdict, replace
 
-from healthctl.incident_page import outcome
-from healthctl.output import moment, plain, state
-from healthctl.status_page import is_well, status_page
-from remediator.model.records import HandsOff
+from healthctl.pages.incident_page import action_outcome
+from healthctl.pages.status_page import is_well, render_status_page
+from healthctl.rendering.blocks import format_timestamp, render_plain, state_cell
+from remediator.model.journal_records import HandsOff
 from remediator.model.views import ActionView, Awaited, DecisionView, NodeView, StatusView, StepView
+from remediator.model.views_actions import AwaitingView
 from remediator.model.views_overview import HeardView, NamedNodes, OverviewView, SilencedView, ToldIncident
-from remediator.model.views_work import AwaitingView
 from tests.unit.healthctl.conftest import AT, STATUS
-from tests.unit.healthctl.small_centre import SmallCentre
+from tests.unit.healthctl.stub_controller import SmallCentre
 
 WELL = replace(
     STATUS,
@@ -54,7 +54,7 @@ def look(*told: ToldIncident, status: StatusView = WELL, **more: Any) -> Overvie
 )
 def test_well_is_only_what_is_known_to_be(status: StatusView, *, well: bool) -> None:
     assert is_well(status) is well
-    assert plain(status_page(look(status=status))).startswith(f"{status.cluster} is well") is well
+    assert render_plain(render_status_page(look(status=status))).startswith(f"{status.cluster} is well") is well
 
 
 def incident(number: int, **more: Any) -> ToldIncident:
@@ -64,7 +64,7 @@ def incident(number: int, **more: Any) -> ToldIncident:
 @given(st.integers(0, 40), st.integers(0, 3))
 def test_what_is_not_told_is_counted(open_count: int, told: int) -> None:
     found = [incident(number) for number in range(min(told, open_count))]
-    text = plain(status_page(look(*found, status=replace(WELL, incidents_open=open_count))))
+    text = render_plain(render_status_page(look(*found, status=replace(WELL, incidents_open=open_count))))
     left = open_count - min(told, open_count)
     assert (f"and {left} more open incident" in text) is bool(left)
 
@@ -74,7 +74,7 @@ def test_a_screen_is_not_filled_with_what_blocks_or_waits(count: int, most: int,
     waiting = [AwaitingView(f"inc-{n}", "n", f"inc-{n}.d1", "a plan", AT, "t") for n in range(count)]
     blocked = tuple(f"reason {n}" for n in range(count))
     view = look(status=replace(WELL, blocked=blocked), awaiting=tuple(waiting), awaiting_more=more)
-    text = plain(status_page(view, most))
+    text = render_plain(render_status_page(view, most))
     assert text.count("waits for you") == text.count("reason ") == min(count, most)
     assert (f"and {count - most} more: healthctl status -o wide" in text) is (count > most)
     left = count + more - most
@@ -83,7 +83,9 @@ def test_a_screen_is_not_filled_with_what_blocks_or_waits(count: int, most: int,
 
 def test_what_did_not_come_of_what_stands_still_is_counted() -> None:
     blocked = tuple(f"inc-{n} on n waits for a person: a fan" for n in range(1, 9))
-    text = plain(status_page(look(incident(1), status=replace(WELL, blocked=blocked), blocked_more=600), 6))
+    text = render_plain(
+        render_status_page(look(incident(1), status=replace(WELL, blocked=blocked), blocked_more=600), 6)
+    )
     assert "inc-1 on n" not in text, "it is told below"
     assert "inc-2 on n" in text
     assert "and 601 more: healthctl status -o wide" in text
@@ -100,7 +102,7 @@ def test_done_now_and_next_are_told_apart() -> None:
         actions=(deed("late", "failed", AT + 9), *deeds),
         steps=(StepView("drain", "succeeded"), StepView("reset", "running", "30 s"), StepView("preflight", "pending")),
     )
-    lines = [line.split(maxsplit=1) for line in plain(status_page(look(view))).splitlines() if line]
+    lines = [line.split(maxsplit=1) for line in render_plain(render_status_page(look(view))).splitlines() if line]
     assert [rest for name, rest in pairs(lines) if name == "now"] == ["reset: running (30 s)"]
     assert [rest for name, rest in pairs(lines) if name == "next"] == ["preflight"]
     done = [rest.partition(" ")[0] for name, rest in pairs(lines) if name == "done"]
@@ -116,7 +118,7 @@ def test_of_many_deeds_the_first_are_told_and_the_rest_is_counted() -> None:
     deeds = tuple(
         deed(verb, "succeeded", AT + n) for n, verb in enumerate(["cordon", "abort", "abort", "abort", "alert"])
     )
-    text = plain(status_page(look(incident(0, actions=deeds, actions_more=7))))
+    text = render_plain(render_status_page(look(incident(0, actions=deeds, actions_more=7))))
     assert "cordon n: succeeded" in text
     assert "alert n:" not in text
     assert "and 8 more: healthctl incidents show inc-0" in text
@@ -145,7 +147,7 @@ HELD = NodeView("n", "operator-held", "unhealthy", AT, "", AT, hands_off=HandsOf
     ],
 )  # fmt: skip
 def test_the_next_step_is_said_with_its_command(view: ToldIncident, node: NodeView | None, words: str) -> None:
-    text = plain(status_page(look(view, nodes=() if node is None else (node,))))
+    text = render_plain(render_status_page(look(view, nodes=() if node is None else (node,))))
     (line,) = [line for line in text.splitlines() if line.startswith("next ")]
     assert words in line
 
@@ -153,20 +155,20 @@ def test_the_next_step_is_said_with_its_command(view: ToldIncident, node: NodeVi
 def test_what_is_stopped_or_waits_for_a_part_is_not_to_be_stopped() -> None:
     waiting = incident(0, state="waiting", waits_for_part=True)
     for view, nodes in ((incident(0), (HELD,)), (waiting, ()), (incident(0, decisions=(decided("observe"),)), ())):
-        assert "stop it" not in plain(status_page(look(view, nodes=nodes)))
-    assert "stop it" in plain(status_page(look(incident(0))))
+        assert "stop it" not in render_plain(render_status_page(look(view, nodes=nodes)))
+    assert "stop it" in render_plain(render_status_page(look(incident(0))))
 
 
 def test_one_node_that_waits_for_a_part_does_not_keep_automation_from_acting() -> None:
     view = incident(0, state="waiting", waits_for_part=True)
     status = replace(WELL, incidents_open=1, blocked=("inc-0 on n waits for a person: waits for replacement",))
-    assert "kept from acting" not in plain(status_page(look(view, status=status)))
-    assert "inc-0 on n waits for a person" in plain(status_page(look(status=status)))
+    assert "kept from acting" not in render_plain(render_status_page(look(view, status=status)))
+    assert "inc-0 on n waits for a person" in render_plain(render_status_page(look(status=status)))
 
 
 def test_a_mode_that_a_person_set_is_given_back_to_the_configuration() -> None:
     stopped = replace(WELL, mode="observe", mode_by="ann", blocked=("mode is observe (set by ann)",))
-    text = plain(status_page(look(status=stopped)))
+    text = render_plain(render_status_page(look(status=stopped)))
     assert "healthctl mode config" in text
     assert "healthctl mode act" not in text
 
@@ -174,12 +176,12 @@ def test_a_mode_that_a_person_set_is_given_back_to_the_configuration() -> None:
 def test_what_people_hold_or_silenced_and_what_nobody_decided_upon_is_named() -> None:
     many = NamedNodes(12, tuple(f"n{number:02}" for number in range(12)))
     view = look(cordoned=NamedNodes(1, ("a",)), untended=many, silenced=SilencedView(2, AT + 60))
-    text = plain(status_page(view))
+    text = render_plain(render_status_page(view))
     assert "a: by people; lift it: healthctl nodes uncordon NODE" in text
     assert "2 silences, the first ends 2023-11-14 22:14:20Z" in text
     assert "n05 and 6 more: unhealthy all the same; see" in text
     assert not {"cordoned", "silenced", "no incident"} & {
-        line[:11].strip() for line in plain(status_page(look())).splitlines()
+        line[:11].strip() for line in render_plain(render_status_page(look())).splitlines()
     }
 
 
@@ -194,12 +196,16 @@ def test_what_people_hold_or_silenced_and_what_nobody_decided_upon_is_named() ->
     ],
 )  # fmt: skip
 def test_how_old_it_is_what_is_told(heard: HeardView, says: str) -> None:
-    lines = dict(line.split(maxsplit=1) for line in plain(status_page(look(heard=heard))).splitlines() if " " in line)
+    lines = dict(
+        line.split(maxsplit=1)
+        for line in render_plain(render_status_page(look(heard=heard))).splitlines()
+        if " " in line
+    )
     assert lines.get("heard", "") == says
 
 
 def test_what_could_not_be_asked_is_said() -> None:
-    text = plain(status_page(look(lacking=("the database does not answer",))))
+    text = render_plain(render_status_page(look(lacking=("the database does not answer",))))
     assert "not all of it could be asked:\n  the database does not answer" in text
 
 
@@ -223,5 +229,5 @@ def test_a_centre_without_the_route_may_be_older(
 
 def test_what_a_node_carries_out_is_running_since_when() -> None:
     began = ActionView("a", "reset_gpu", "n", "running", AT, AT + 60, began_at=AT + 1)
-    assert outcome(began) == f"running since {moment(AT + 1)}"
-    assert outcome(replace(began, state="succeeded", finished_at=AT + 2)) == state("succeeded")
+    assert action_outcome(began) == f"running since {format_timestamp(AT + 1)}"
+    assert action_outcome(replace(began, state="succeeded", finished_at=AT + 2)) == state_cell("succeeded")

@@ -14,9 +14,9 @@ from click.testing import Result
 
 from remediator.model.credentials import Role, TokenList, TokenView
 from remediator.store.journal import Journal
-from remediator.store.tokens import Tokens
-from tests.unit.healthctl.small_centre import SmallCentre
-from vocabulary.wire import NewToken
+from remediator.store.token_store import Tokens
+from tests.unit.healthctl.stub_controller import SmallCentre
+from vocabulary.messages.wire import NewToken
 
 Run = Callable[..., Result]
 

@@ -5,29 +5,31 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from healthctl.incident_page import incident_page, outcome, standing
-from healthctl.output import Cell, Tone, plain, text_of
-from remediator.act.deeds import Deeds
-from remediator.api.render import action_view, incident_view
-from remediator.model.delivery import Message
-from remediator.model.plan import Step, StepRun, StepState, Verb
-from remediator.model.records import FOR_REPLACEMENT, Action, ActionState, Incident, IncidentState
+from healthctl.pages.incident_page import action_outcome, incident_state_cell, render_incident_page
+from healthctl.rendering.blocks import Cell, Tone, render_plain, value_text
+from remediator.api.record_views import action_view, incident_view
+from remediator.model.delivery import NotificationMessage
+from remediator.model.journal_records import FOR_REPLACEMENT, Action, ActionState, Incident, IncidentState
+from remediator.model.plan_steps import Step, StepRun, StepState, Verb
 from remediator.model.views import IncidentView, Lack, StepView, WordView
+from remediator.notifications.action_dispatcher import ActionDispatcher
 
 ALERT = Action(id="a1", incident="i", decision="d", node="n1", verb="alert", planned_at=0.0, deadline=60.0)
 ENDED = replace(ALERT, state=ActionState.SUCCEEDED, finished_at=1.0)
 
 
 def test_an_alert_that_nobody_gets_is_shown_as_that() -> None:
-    done = Deeds({}).do(ALERT, Message("a1", "alert", "c", "n1", "i", "t", "r", "x", injected=False))
+    done = ActionDispatcher({}).do(
+        ALERT, NotificationMessage("a1", "alert", "c", "n1", "i", "t", "r", "x", injected=False)
+    )
     assert done.untold
-    assert outcome(action_view(replace(ENDED, untold=done.untold))) == Cell("told nobody", Tone.WARN)
+    assert action_outcome(action_view(replace(ENDED, untold=done.untold))) == Cell("told nobody", Tone.WARN)
 
 
 @pytest.mark.parametrize("state", [ActionState.SUCCEEDED, ActionState.FAILED])
 def test_every_other_action_keeps_its_word(state: ActionState) -> None:
     detail = "nobody is configured to be told"  # prose decides nothing
-    assert text_of(outcome(action_view(replace(ENDED, state=state, detail=detail)))) == state.value
+    assert value_text(action_outcome(action_view(replace(ENDED, state=state, detail=detail)))) == state.value
 
 
 def test_a_step_that_told_nobody_or_waits_for_a_part_is_no_success() -> None:
@@ -40,7 +42,7 @@ def test_a_step_that_told_nobody_or_waits_for_a_part_is_no_success() -> None:
     untold = replace(ENDED, untold=True)
 
     def shown(incident: Incident, *actions: Action) -> list[str]:
-        return [text_of(outcome(step)) for step in incident_view(incident, actions=actions).steps]
+        return [value_text(action_outcome(step)) for step in incident_view(incident, actions=actions).steps]
 
     assert shown(waiting, untold) == ["told nobody", "waits for the part", "succeeded"]
     assert shown(waiting, ENDED) == ["succeeded", "waits for the part", "succeeded"]
@@ -58,8 +60,8 @@ def test_only_what_waits_for_a_part_says_so() -> None:
 def test_a_list_says_so_beside_the_state() -> None:
     step = StepView("alert", "succeeded", lacks=Lack.TOLD_NOBODY)
     seen = IncidentView("i", "n1", "closed", "t", 0.0, steps=(step,))
-    assert standing(seen) == Cell("closed, told nobody", Tone.WARN)
-    assert text_of(standing(replace(seen, steps=()))) == "closed"
+    assert incident_state_cell(seen) == Cell("closed, told nobody", Tone.WARN)
+    assert value_text(incident_state_cell(replace(seen, steps=()))) == "closed"
 
 
 @pytest.mark.parametrize(
@@ -67,6 +69,8 @@ def test_a_list_says_so_beside_the_state() -> None:
 )
 def test_for_how_long_a_word_counts_is_said(until: float | None, says: str) -> None:
     seen = IncidentView("i", "n1", "closed", "t", 0.0, word=WordView("ann resolved it", 1_700_000_000.0, until))
-    (line,) = [line for line in plain(incident_page(seen)).splitlines() if line.startswith("a word on it")]
+    (line,) = [
+        line for line in render_plain(render_incident_page(seen)).splitlines() if line.startswith("a word on it")
+    ]
     assert "ann resolved it at 2023-11-14 22:13:20Z; " in line
     assert says in line

@@ -18,13 +18,13 @@ from click.testing import Result
 from hypothesis import given
 from hypothesis import strategies as st
 
-from healthctl.blast_radius import spans
-from healthctl.exits import Failure
-from healthctl.naming import near, whole_id
+from healthctl.api_client.resource_names import complete_incident_id, suggest_names
+from healthctl.exit_codes import Failure
+from healthctl.pages.blast_radius import format_ranges
 from remediator.model.views import EventList, IncidentList, IncidentView
 from remediator.model.views_audit import AuditView
 from tests.unit.healthctl.conftest import POSTED, POSTMORTEM, Remediator
-from tests.unit.healthctl.small_centre import SmallCentre
+from tests.unit.healthctl.stub_controller import SmallCentre
 
 Run = Callable[..., Result]
 
@@ -110,15 +110,15 @@ def listed(*ids: str) -> IncidentList:
 
 def test_what_fits_several_or_none_is_said() -> None:
     known = listed("inc-aa00000001", "inc-aa00000002", "inc-bb00000003")
-    assert whole_id("bb", known) == "inc-bb00000003"
-    assert whole_id("inc-aa00000001", known) == "inc-aa00000001"
-    assert whole_id("inc-old", known) == "inc-old", "the list need not reach so far"
+    assert complete_incident_id("bb", known) == "inc-bb00000003"
+    assert complete_incident_id("inc-aa00000001", known) == "inc-aa00000001"
+    assert complete_incident_id("inc-old", known) == "inc-old", "the list need not reach so far"
     with pytest.raises(Failure, match="may be inc-aa00000001, inc-aa00000002; write more of it") as several:
-        whole_id("inc-a", known)
+        complete_incident_id("inc-a", known)
     assert several.value.exit_code == 2
     with pytest.raises(Failure, match="did you mean inc-bb00000003"):
-        whole_id("inc-bb0000003", known)
-    assert whole_id("", known) == ""
+        complete_incident_id("inc-bb0000003", known)
+    assert complete_incident_id("", known) == ""
 
 
 def test_who_mistypes_a_name_is_told_the_nearest(asking: Run) -> None:
@@ -128,7 +128,7 @@ def test_who_mistypes_a_name_is_told_the_nearest(asking: Run) -> None:
         assert "did you mean node1" in done.stderr
     assert "did you mean llama/7" in asking("jobs", "show", "lama/7").stderr
     assert "did you mean inc-2.d1" in asking("actions", "approve", "inc-2.d2").stderr
-    assert near("gpu-1", ["cpu-77", "else"]) == ""
+    assert suggest_names("gpu-1", ["cpu-77", "else"]) == ""
 
 
 @pytest.mark.parametrize(
@@ -226,7 +226,7 @@ def test_the_server_looks_for_what_it_can_look_for(
 @given(st.sets(st.integers(0, 60)))
 def test_spans_name_each_number_once(numbers: set[int]) -> None:
     named: list[int] = []
-    for part in spans(numbers).split(", ") if numbers else []:
+    for part in format_ranges(numbers).split(", ") if numbers else []:
         low, _, high = part.partition("-")
         named += range(int(low), int(high or low) + 1)
     assert named == sorted(numbers)

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from click.testing import Result
 
-from vocabulary.injection import mark
+from vocabulary.driver_log.injected_line import mark_injected_line
 
 Run = Callable[..., Result]
 CORPUS = Path(__file__).parents[2] / "golden" / "xid"
@@ -76,7 +76,7 @@ def test_a_record_of_parse(healthctl: Run, tmp_path: Path) -> None:
     log.write_bytes(
         b"\xff\xfe garbage\r\n"
         b"[    1.500000] NVRM: Xid (PCI:0000:07:00): 13, pid=9, name=py\xff, Graphics \x1b Exception\r\n"
-        + mark("n1", "NVRM: Xid (PCI:0000:07:00): 79, GPU has fallen off the bus.").encode()
+        + mark_injected_line("n1", "NVRM: Xid (PCI:0000:07:00): 79, GPU has fallen off the bus.").encode()
     )
     done = healthctl("xid", "parse", str(log))
     assert done.exit_code == 0
@@ -109,7 +109,7 @@ def test_what_is_no_xid_is_explained_as_healthd_would(healthctl: Run) -> None:
 
 
 def test_a_marked_line_counts_behind_any_transport(healthctl: Run) -> None:
-    line = mark("n1", "NVRM: Xid (PCI:0000:07:00): 79, x")
+    line = mark_injected_line("n1", "NVRM: Xid (PCI:0000:07:00): 79, x")
     for prefix in ("12,5,1,-;", "[ 1.000000] ", "Mar  4 12:00:00 h kernel: ", "Mar  4 12:00:00 h healthctl[7]: "):
         done = healthctl("xid", "parse", "-", stdin=prefix + line)
         assert json.loads(done.stdout)["injected"] is True

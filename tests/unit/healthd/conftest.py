@@ -10,8 +10,8 @@ from types import ModuleType
 
 import pytest
 
-from healthd.http_responder import Limits
-from tests.unit.healthd.http_door import FOREVER, Door
+from healthd.http_server.http_responder import ConnectionLimits
+from tests.unit.healthd.http_server_fixture import FOREVER, Door
 from tests.unit.healthd.recording_node import LONG_S, Node
 
 BUILD = Path(__file__).parents[2] / "nodes" / "fake_nvml" / "build.py"
@@ -52,7 +52,7 @@ def make_door(tmp_path: Path) -> Iterator[Callable[..., Door]]:
     """Local doors, closed at the end of the test."""
     with contextlib.ExitStack() as made:
 
-        def make(limits: Limits = FOREVER, place: Path = tmp_path) -> Door:
+        def make(limits: ConnectionLimits = FOREVER, place: Path = tmp_path) -> Door:
             door = Door(place, limits)
             made.callback(door.server.close)
             return door

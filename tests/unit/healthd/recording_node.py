@@ -5,13 +5,13 @@ from __future__ import annotations
 import threading
 from pathlib import Path
 
-from healthd.committer import Committer
-from healthd.facts import Raise
-from healthd.ledger import Ledger
-from healthd.orders.store import OrderStore
-from healthd.outbox import Outbox
-from healthd.recorder import Recorder
-from healthd.waiting_changes import WaitingChanges
+from healthd.finding_recorder import FindingRecorder
+from healthd.findings.facts import Raise
+from healthd.findings.finding_ledger import FindingLedger
+from healthd.orders.order_store import OrderStore
+from healthd.storage.database_writer import DatabaseWriter
+from healthd.storage.outbox import Outbox
+from healthd.storage.pending_changes import PendingChanges
 from vocabulary.clock import ManualClock
 from vocabulary.finding import Finding, Severity
 from vocabulary.identity import Component, ComponentKind
@@ -26,12 +26,14 @@ class Node:
     def __init__(self, path: Path) -> None:
         self.clock = ManualClock()
         self.outbox = Outbox(path, NOW)
-        self.committer = Committer(self.outbox, self.clock)
-        self.waiting = WaitingChanges(self.committer)
+        self.committer = DatabaseWriter(self.outbox, self.clock)
+        self.waiting = PendingChanges(self.committer)
         self.orders = OrderStore(self.committer, "n1")
-        self.ledger = Ledger("n1", "boot", self.outbox.active())
+        self.ledger = FindingLedger("n1", "boot", self.outbox.active())
         self.woken = threading.Semaphore(0)
-        self.recorder = Recorder(self.ledger, self.committer, self.waiting, self.orders, NOW, wake=self.woken.release)
+        self.recorder = FindingRecorder(
+            self.ledger, self.committer, self.waiting, self.orders, NOW, wake=self.woken.release
+        )
         self._holds: list[threading.Event] = []
         self.committer.start()
 

@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from healthd.committer import OVERDUE_S, Committer
 from healthd.config import Config, OrdersConfig
 from healthd.host import Host
-from healthd.orders.performer import OUTBOX_PAUSE_S, Performer
-from healthd.orders.store import OrderStore
-from healthd.outbox import Outbox, OutboxFull
+from healthd.orders.order_executor import OUTBOX_PAUSE_S, OrderExecutor
+from healthd.orders.order_store import OrderStore
+from healthd.storage.database_writer import OVERDUE_S, DatabaseWriter
+from healthd.storage.outbox import Outbox, OutboxFull
 from vocabulary.clock import ManualClock
 from vocabulary.order import Order, OrderKind, OrderState
 
@@ -32,11 +32,11 @@ class Node:
         boot.write_text("first\n")
         self.clock = ManualClock(NOW)
         self.outbox = Outbox(directory / "healthd.db", NOW)
-        self.committer = Committer(self.outbox, self.clock)
+        self.committer = DatabaseWriter(self.outbox, self.clock)
         self.orders = OrderStore(self.committer, "n1")
         self.late = threading.Semaphore(0)
         commands = OrdersConfig(reboot_command=(NO_PROGRAM,), preflight_command=(NO_PROGRAM,))
-        self.performer = Performer(
+        self.performer = OrderExecutor(
             Config(node="n1", beacon_dir=directory, orders=commands),
             Host(clock=self.clock, proc=directory / "proc"),
             self.orders,

@@ -15,14 +15,14 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from healthd.collectors.beacons import SUMMARY_S, BeaconCollector
-from healthd.trainer import page, ring
-from healthd.trainer.beacon import Beacon
-from healthd.trainer.place import Gpu, Groups, Place
-from healthd.trainer.ring import Measured, Section
+from healthd.trainer.beacons import beacon_page, step_ring
+from healthd.trainer.beacons.beacon import Beacon
+from healthd.trainer.beacons.rank_placement import RankGpu, RankGroups, RankPlacement
+from healthd.trainer.beacons.step_ring import EntryMeasurements, StepSection
 from vocabulary.clock import ManualClock
-from vocabulary.wire import RankStatus, StepWindow, decode, encode
+from vocabulary.messages.wire import RankStatus, StepWindow, decode_message, encode_message
 
-PLACE = Place("job", 3, 5, 16, 5, "n1", Groups("actor", 2, 1, 4, 7), Gpu("GPU-5"))
+PLACE = RankPlacement("job", 3, 5, 16, 5, "n1", RankGroups("actor", 2, 1, 4, 7), RankGpu("GPU-5"))
 
 
 @pytest.fixture
@@ -41,7 +41,7 @@ def beacon(tmp_path: Path, clock: ManualClock) -> Iterator[Beacon]:
 def one_step(beacon: Beacon, clock: ManualClock, step: int, forward: float) -> None:
     beacon.begin_step(step)
     clock.advance(1.0)
-    beacon.end_measured_step(Measured(0b10, (0.0, 0.0, forward, *[0.0] * 5)))
+    beacon.end_measured_step(EntryMeasurements(0b10, (0.0, 0.0, forward, *[0.0] * 5)))
 
 
 def test_a_rank_tells_its_step_time_by_section_and_who_its_peers_are(
@@ -51,7 +51,7 @@ def test_a_rank_tells_its_step_time_by_section_and_who_its_peers_are(
         one_step(beacon, clock, step, 0.25 if step < 40 else 0.5)
     one_step(beacon, clock, 100, 0.75)
     beacon.begin_step(101)
-    beacon.section(Section.COMMUNICATION)
+    beacon.section(StepSection.COMMUNICATION)
 
     (rank,) = BeaconCollector(tmp_path).read(clock.wall()).ranks
     assert rank.windows[-1] == StepWindow(96, 4, 4, step_s=1.0, forward_s=0.5)
@@ -78,7 +78,7 @@ def test_a_rank_tells_its_step_time_by_section_and_who_its_peers_are(
         expert_group=7,
         gpu="GPU-5",
     )
-    assert decode(encode(rank), RankStatus) == rank
+    assert decode_message(encode_message(rank), RankStatus) == rank
 
 
 def test_a_summary_is_made_anew_only_now_and_then(beacon: Beacon, tmp_path: Path, clock: ManualClock) -> None:
@@ -100,7 +100,7 @@ def test_a_loop_that_tells_nothing_costs_a_report_nothing(beacon: Beacon, tmp_pa
 
     (rank,) = BeaconCollector(tmp_path).read(clock.wall()).ranks
 
-    assert b"section" not in encode(rank)
+    assert b"section" not in encode_message(rank)
 
 
 json_values = st.recursive(
@@ -115,15 +115,15 @@ numbers = st.floats() | st.just(math.inf)
 
 def framed(text: bytes) -> bytes:
     checksum = crc32(text, crc32(b"\1\0\0\0\0\0\0\0" + len(text).to_bytes(4, "little")))
-    return page.FRAME_HEAD.pack(1, len(text), checksum) + text
+    return beacon_page.FRAME_HEAD.pack(1, len(text), checksum) + text
 
 
 def document(field: str) -> st.SearchStrategy[bytes]:
     """A framed object, whole by its checksum, with a member or two of somebody's own making."""
     good = {
-        "identity": page.Identity("j", 1, 0, 2, 0, "n1", 99, 5, 1.5)._asdict(),
-        "acknowledgement": page.Acknowledgement("o1", page.Outcome.SEEN, 1.0)._asdict(),
-        "mailbox": page.MailboxOrder("o1", "abort", "", (), 1.0)._asdict(),
+        "identity": beacon_page.Identity("j", 1, 0, 2, 0, "n1", 99, 5, 1.5)._asdict(),
+        "acknowledgement": beacon_page.Acknowledgement("o1", beacon_page.OrderOutcome.SEEN, 1.0)._asdict(),
+        "mailbox": beacon_page.MailboxOrder("o1", "abort", "", (), 1.0)._asdict(),
     }[field]
     changes = st.dictionaries(st.sampled_from(sorted(good)), json_values, max_size=2)
     return changes.map(lambda change: framed(dumped({**good, **change})))
@@ -137,31 +137,36 @@ def dumped(value: object) -> bytes:
 
 rubbish = st.binary(max_size=200) | st.integers(1, 4000).map(lambda depth: framed(b"[" * depth))
 blocks = st.one_of(
-    st.tuples(st.just(page.IDENTITY_AT), document("identity") | rubbish),
-    st.tuples(st.just(page.ACKNOWLEDGEMENT_AT), document("acknowledgement") | rubbish),
-    st.tuples(st.just(page.MAILBOX_AT), document("mailbox") | rubbish),
+    st.tuples(st.just(beacon_page.IDENTITY_AT), document("identity") | rubbish),
+    st.tuples(st.just(beacon_page.ACKNOWLEDGEMENT_AT), document("acknowledgement") | rubbish),
+    st.tuples(st.just(beacon_page.MAILBOX_AT), document("mailbox") | rubbish),
     st.tuples(
-        st.just(page.STATE_AT),
-        st.builds(page.STATE.pack, st.just(1), i64, numbers, numbers, u64 | small, small, small, st.just(1)).map(
-            page.pack_checked
+        st.just(beacon_page.STATE_AT),
+        st.builds(beacon_page.STATE.pack, st.just(1), i64, numbers, numbers, u64 | small, small, small, st.just(1)).map(
+            beacon_page.pack_checked
         )
         | rubbish,
     ),
     st.tuples(
-        st.just(page.RING_AT),
+        st.just(beacon_page.RING_AT),
         st.builds(
-            ring.pack_entry,
+            step_ring.pack_entry,
             small,
             i64,
             numbers,
             numbers,
             st.builds(
-                Measured, u32, st.lists(st.floats(width=32), min_size=8, max_size=8), numbers, numbers, u64 | small
+                EntryMeasurements,
+                u32,
+                st.lists(st.floats(width=32), min_size=8, max_size=8),
+                numbers,
+                numbers,
+                u64 | small,
             ),
         )
         | rubbish,
     ),
-    st.tuples(st.integers(0, page.PAGE_BYTES - 200), st.binary(max_size=200)),
+    st.tuples(st.integers(0, beacon_page.PAGE_BYTES - 200), st.binary(max_size=200)),
 )
 
 
@@ -177,7 +182,7 @@ def test_whatever_a_user_writes_his_node_goes_on_reporting(
     directory = tmp_path / "pages"
     directory.mkdir(exist_ok=True)
     forged = directory / "forged.beacon"
-    forged.write_bytes(content[: page.PAGE_BYTES])
+    forged.write_bytes(content[: beacon_page.PAGE_BYTES])
     forged.chmod(0o600)
 
     sample = BeaconCollector(directory).read(clock.wall())
@@ -185,5 +190,5 @@ def test_whatever_a_user_writes_his_node_goes_on_reporting(
     assert len(sample.broken) <= 1
     assert all(str(forged) in problem for problem in sample.broken.values())
     for rank in sample.ranks:
-        assert decode(encode(rank), RankStatus) == rank
+        assert decode_message(encode_message(rank), RankStatus) == rank
     msgspec.json.encode(sample.broken)

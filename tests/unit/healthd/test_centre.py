@@ -11,34 +11,34 @@ from pathlib import Path
 
 import pytest
 
-from healthd.centre import (
+from healthd.config import RemediatorConfig
+from healthd.controller.controller_client import (
     BACKOFF_S_MIN,
     DENIED_S,
     RETRY_AFTER_S_MAX,
-    Backoff,
-    Centre,
-    CentreError,
-    Denied,
-    Rejected,
-    Unreachable,
-    enrol,
-    spread,
+    ControllerClient,
+    ControllerDenied,
+    ControllerError,
+    ControllerUnreachable,
+    RequestRejected,
+    RetryBackoff,
+    enrol_node,
+    jitter_delay,
 )
-from healthd.committer import Committer
-from healthd.config import RemediatorConfig
-from healthd.http_client import ANSWER_BYTES_MAX, HttpClient
-from healthd.orders.store import OrderStore
-from healthd.outbox import Outbox
-from healthd.status import Status
-from healthd.uplink import Uplink
-from healthd.waiting_changes import WaitingChanges
-from healthd.watched import Watched
+from healthd.controller.http_client import ANSWER_BYTES_MAX, HttpClient
+from healthd.daemon_status import Status
+from healthd.orders.order_store import OrderStore
+from healthd.reporting.report_uplink import ReportUplink
+from healthd.reporting.telemetry_subscription import TelemetrySubscription
+from healthd.storage.database_writer import DatabaseWriter
+from healthd.storage.outbox import Outbox
+from healthd.storage.pending_changes import PendingChanges
 from vocabulary.clock import ManualClock
 from vocabulary.finding import Finding, Severity
 from vocabulary.health import Health
 from vocabulary.identity import Component, ComponentKind
-from vocabulary.telemetry import TelemetryPart
-from vocabulary.wire import NewToken, Problem, Report, ReportReply, encode
+from vocabulary.messages.telemetry_messages import TelemetryPart
+from vocabulary.messages.wire import NewToken, Problem, Report, ReportReply, encode_message
 
 Serve = Callable[..., RemediatorConfig]
 
@@ -47,7 +47,7 @@ def http(body: bytes, status: str = "200 OK", headers: str = "") -> bytes:
     return f"HTTP/1.1 {status}\r\nContent-Length: {len(body)}\r\n{headers}\r\n".encode() + body
 
 
-REPLY = http(encode(ReportReply(7, 1)))
+REPLY = http(encode_message(ReportReply(7, 1)))
 
 
 def report() -> Report:
@@ -99,7 +99,7 @@ def read_request(connection: socket.socket) -> bytes:
 
 
 def test_one_connection_serves_many_calls(serve: Serve) -> None:
-    centre = Centre(serve([REPLY, REPLY, http(b'{"orders": []}')]), "n1")
+    centre = ControllerClient(serve([REPLY, REPLY, http(b'{"orders": []}')]), "n1")
     assert centre.report(report()).acked_seq == 7
     assert centre.report(report()).acked_seq == 7
     assert centre.orders([], 0.0).orders == ()
@@ -107,7 +107,7 @@ def test_one_connection_serves_many_calls(serve: Serve) -> None:
 
 
 def test_a_kept_connection_that_was_closed_is_opened_anew(serve: Serve) -> None:
-    centre = Centre(serve([REPLY], [REPLY], [REPLY]), "n1")
+    centre = ControllerClient(serve([REPLY], [REPLY], [REPLY]), "n1")
     assert [centre.report(report()).acked_seq for _ in range(3)] == [7, 7, 7]
     centre.close()
 
@@ -115,26 +115,32 @@ def test_a_kept_connection_that_was_closed_is_opened_anew(serve: Serve) -> None:
 @pytest.mark.parametrize(
     ("answer", "kind", "words"),
     [
-        (b"nonsense\r\n\r\n", Unreachable, "nonsense"),
-        (http(b"{}"), Unreachable, "is this a remediator"),
-        (http(b"x" * 900, "500 Oops"), Unreachable, "500: xxx"),
-        (http(encode(Problem(error="no such token", todo="issue one")), "401 Unauthorized"), Denied, "issue one"),
-        (http(b"", "403 Forbidden"), Denied, "403"),
-        (http(encode(Problem(error="bad field")), "400 Bad Request"), Rejected, "bad field"),
-        (http(b"", "408 Timeout"), Unreachable, "408"),
-        (http(b"", "425 Too Early"), Unreachable, "425"),
-        (http(b"", "429 Too Many"), Unreachable, "429"),
-        (http(b"", "302 Found", "Location: http://elsewhere/\r\n"), Rejected, "302"),
+        (b"nonsense\r\n\r\n", ControllerUnreachable, "nonsense"),
+        (http(b"{}"), ControllerUnreachable, "is this a remediator"),
+        (http(b"x" * 900, "500 Oops"), ControllerUnreachable, "500: xxx"),
+        (
+            http(encode_message(Problem(error="no such token", todo="issue one")), "401 Unauthorized"),
+            ControllerDenied,
+            "issue one",
+        ),
+        (http(b"", "403 Forbidden"), ControllerDenied, "403"),
+        (http(encode_message(Problem(error="bad field")), "400 Bad Request"), RequestRejected, "bad field"),
+        (http(b"", "408 Timeout"), ControllerUnreachable, "408"),
+        (http(b"", "425 Too Early"), ControllerUnreachable, "425"),
+        (http(b"", "429 Too Many"), ControllerUnreachable, "429"),
+        (http(b"", "302 Found", "Location: http://elsewhere/\r\n"), RequestRejected, "302"),
         (
             f"HTTP/1.1 200 OK\r\nContent-Length: {ANSWER_BYTES_MAX + 9}\r\n\r\n".encode() + b"x",
-            Unreachable,
+            ControllerUnreachable,
             "Incomplete",
         ),
-        (b"HTTP/1.1 200 OK\r\nContent-Length: 90\r\n\r\nshort", Unreachable, "Incomplete"),
+        (b"HTTP/1.1 200 OK\r\nContent-Length: 90\r\n\r\nshort", ControllerUnreachable, "Incomplete"),
     ],
 )
-def test_whatever_comes_is_told_by_what_helps(serve: Serve, answer: bytes, kind: type[CentreError], words: str) -> None:
-    centre = Centre(serve([answer]), "n1")
+def test_whatever_comes_is_told_by_what_helps(
+    serve: Serve, answer: bytes, kind: type[ControllerError], words: str
+) -> None:
+    centre = ControllerClient(serve([answer]), "n1")
     with pytest.raises(kind, match=words) as raised:
         centre.report(report())
     assert "secret" not in str(raised.value)
@@ -142,8 +148,8 @@ def test_whatever_comes_is_told_by_what_helps(serve: Serve, answer: bytes, kind:
 
 
 def test_a_fresh_connection_that_is_closed_is_trouble_and_no_reason_to_ask_twice(serve: Serve) -> None:
-    centre = Centre(serve([None], [REPLY]), "n1")
-    with pytest.raises(Unreachable):
+    centre = ControllerClient(serve([None], [REPLY]), "n1")
+    with pytest.raises(ControllerUnreachable):
         centre.report(report())
     assert centre.report(report()).acked_seq == 7
     centre.close()
@@ -151,41 +157,41 @@ def test_a_fresh_connection_that_is_closed_is_trouble_and_no_reason_to_ask_twice
 
 def test_nobody_there_is_unreachable(tmp_path: Path) -> None:
     (tmp_path / "token").write_text("t")
-    centre = Centre(RemediatorConfig(url="http://127.0.0.1:1", token_file=tmp_path / "token"), "n1")
-    with pytest.raises(Unreachable, match=r"127\.0\.0\.1:1/v1/nodes/n1/report: .*refused"):
+    centre = ControllerClient(RemediatorConfig(url="http://127.0.0.1:1", token_file=tmp_path / "token"), "n1")
+    with pytest.raises(ControllerUnreachable, match=r"127\.0\.0\.1:1/v1/nodes/n1/report: .*refused"):
         centre.report(report())
 
 
 def test_an_answer_without_end_is_not_read_to_its_end(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("healthd.http_client.ANSWER_BYTES_MAX", 1 << 20)
-    centre = Centre(serve([b"HTTP/1.1 200 OK\r\n\r\n" + bytes((1 << 20) + 1)]), "n1")
-    with pytest.raises(Unreachable, match="more than 1 MiB"):
+    monkeypatch.setattr("healthd.controller.http_client.ANSWER_BYTES_MAX", 1 << 20)
+    centre = ControllerClient(serve([b"HTTP/1.1 200 OK\r\n\r\n" + bytes((1 << 20) + 1)]), "n1")
+    with pytest.raises(ControllerUnreachable, match="more than 1 MiB"):
         centre.report(report())
     centre.close()
 
 
 def test_a_refusal_names_the_finding_that_is_not_wanted(serve: Serve) -> None:
-    centre = Centre(serve([http(encode(Problem(error="too long", finding="f7")), "422 No")]), "n1")
-    with pytest.raises(Rejected) as raised:
+    centre = ControllerClient(serve([http(encode_message(Problem(error="too long", finding="f7")), "422 No")]), "n1")
+    with pytest.raises(RequestRejected) as raised:
         centre.report(report())
     assert raised.value.finding == "f7"
     centre.close()
 
 
 def test_a_centre_cannot_ask_for_silence(serve: Serve) -> None:
-    centre = Centre(serve([http(b"", "503 Busy", "Retry-After: 99999999\r\n")]), "n1")
-    with pytest.raises(Unreachable) as raised:
+    centre = ControllerClient(serve([http(b"", "503 Busy", "Retry-After: 99999999\r\n")]), "n1")
+    with pytest.raises(ControllerUnreachable) as raised:
         centre.report(report())
     assert raised.value.retry_after_s == RETRY_AFTER_S_MAX
     centre.close()
 
 
 def test_a_centre_that_names_a_time_is_asked_again_no_sooner(serve: Serve) -> None:
-    centre = Centre(serve([http(b"", "503 Busy", "Retry-After: 17\r\n")]), "n1")
-    with pytest.raises(Unreachable) as raised:
+    centre = ControllerClient(serve([http(b"", "503 Busy", "Retry-After: 17\r\n")]), "n1")
+    with pytest.raises(ControllerUnreachable) as raised:
         centre.report(report())
-    assert 17 < Backoff().after(raised.value) <= 17 + BACKOFF_S_MIN
-    assert Backoff().after(Denied("no")) == DENIED_S
+    assert 17 < RetryBackoff().after(raised.value) <= 17 + BACKOFF_S_MIN
+    assert RetryBackoff().after(ControllerDenied("no")) == DENIED_S
     centre.close()
 
 
@@ -200,13 +206,13 @@ def test_the_token_is_our_own_or_that_of_a_centre_of_before(tmp_path: Path, made
             with listener.accept()[0] as connection:
                 while not asked.endswith(b"}"):
                     asked += connection.recv(65536)
-                connection.sendall(http(encode(NewToken(made_by_the_centre))))
+                connection.sendall(http(encode_message(NewToken(made_by_the_centre))))
 
         thread = threading.Thread(target=serve_one, daemon=True)
         thread.start()
         url = f"http://127.0.0.1:{listener.getsockname()[1]}"
         client = HttpClient(url)
-        enrol(client, url, "n1", tmp_path / "secret", token)
+        enrol_node(client, url, "n1", tmp_path / "secret", token)
         thread.join(60)
         client.close()
     assert b"Authorization: Bearer join" in asked
@@ -230,7 +236,7 @@ class PickyCentre:
     def report(self, report: Report) -> ReportReply:
         ids = [change.finding.id for change in report.changes]
         if self._nothing_wanted or self._unwanted & set(ids):
-            raise Rejected("422")
+            raise RequestRejected("422")
         self.taken += ids
         return ReportReply(report.changes[-1].seq if report.changes else 0, 1)
 
@@ -251,30 +257,30 @@ def finding(number: int) -> Finding:
 
 
 @pytest.fixture
-def uplink(tmp_path: Path) -> Iterator[tuple[Uplink, WaitingChanges]]:
+def uplink(tmp_path: Path) -> Iterator[tuple[ReportUplink, PendingChanges]]:
     outbox = Outbox(tmp_path / "db", 1.0)
     outbox.commit([finding(number) for number in range(20)])
     config = RemediatorConfig(url="http://x", token_file=tmp_path / "token")
     clock = ManualClock()
-    committer = Committer(outbox, clock)
-    waiting = WaitingChanges(committer)
+    committer = DatabaseWriter(outbox, clock)
+    waiting = PendingChanges(committer)
     status = Status(node="n1", boot_id="b", at=1.0, newest_change=waiting.newest)
     yield (
-        Uplink(
+        ReportUplink(
             config=config,
             agent="a",
             waiting=waiting,
             orders=OrderStore(committer, "n1"),
             status=lambda: status,
             clock=clock,
-            watched=Watched(lambda back_s: TelemetryPart(back_s, ()), clock),
+            watched=TelemetrySubscription(lambda back_s: TelemetryPart(back_s, ()), clock),
         ),
         waiting,
     )
     committer.close(30)
 
 
-def test_a_change_that_is_not_wanted_blocks_no_other(uplink: tuple[Uplink, WaitingChanges]) -> None:
+def test_a_change_that_is_not_wanted_blocks_no_other(uplink: tuple[ReportUplink, PendingChanges]) -> None:
     sender, waiting = uplink
     centre = PickyCentre({"f3", "f11"})
     sender.send(centre)  # type: ignore[arg-type]  # what a report needs of a centre
@@ -282,15 +288,15 @@ def test_a_change_that_is_not_wanted_blocks_no_other(uplink: tuple[Uplink, Waiti
     assert (waiting.count(), waiting.rejected) == (0, 2)
 
 
-def test_a_centre_that_wants_no_report_at_all_costs_no_change(uplink: tuple[Uplink, WaitingChanges]) -> None:
+def test_a_centre_that_wants_no_report_at_all_costs_no_change(uplink: tuple[ReportUplink, PendingChanges]) -> None:
     sender, waiting = uplink
-    with pytest.raises(Rejected):
+    with pytest.raises(RequestRejected):
         sender.send(PickyCentre(set(), nothing_wanted=True))  # type: ignore[arg-type]  # same
     assert (waiting.count(), waiting.rejected) == (20, 0)
 
 
 def test_who_may_have_come_with_a_whole_fleet_goes_apart_at_once_and_keeps_its_time_then() -> None:
-    first, later = ([spread(10.0, together=together) for _ in range(1000)] for together in (True, False))
+    first, later = ([jitter_delay(10.0, together=together) for _ in range(1000)] for together in (True, False))
     assert 0 <= min(first) < 2
     assert 8 < max(first) <= 10
     assert 9 <= min(later) < max(later) <= 11

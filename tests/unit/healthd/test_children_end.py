@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from healthd.collectors.kernel_log import KernelLog
 from healthd.config import LogSource
 from healthd.host import Host
-from healthd.keeper import END_S, close_together
-from healthd.prober import Plan, Prober
+from healthd.kernel_log.log_reader import KernelLogReader
 from healthd.samples.pressure import PressureSample
+from healthd.source_monitoring.source_prober import SourceProber, SourceSchedule
+from healthd.supervision.child_supervisor import END_S, close_all_children
 from vocabulary.clock import ManualClock
 
 
@@ -25,10 +25,13 @@ def test_children_of_different_parents_are_waited_for_as_long_as_one(
     monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
     clock, waited = ManualClock(), []
     clock.advance(100)
-    probers = [Prober(Host(clock=clock), {"pressure": Plan(60, PressureSample)}, deadline_s=60) for _ in range(2)]
+    probers = [
+        SourceProber(Host(clock=clock), {"pressure": SourceSchedule(60, PressureSample)}, deadline_s=60)
+        for _ in range(2)
+    ]
     for prober in probers:
         prober.poll()
-    log = KernelLog(tmp_path / "kmsg", "boot", None, clock, means=LogSource.JOURNAL)
+    log = KernelLogReader(tmp_path / "kmsg", "boot", None, clock, means=LogSource.JOURNAL)
     log.read(1)
     really_wait = subprocess.Popen.wait
 
@@ -40,5 +43,5 @@ def test_children_of_different_parents_are_waited_for_as_long_as_one(
         raise subprocess.TimeoutExpired(process.args, timeout)
 
     monkeypatch.setattr(subprocess.Popen, "wait", never_ends)
-    close_together([*probers, log], clock)
+    close_all_children([*probers, log], clock)
     assert waited == [END_S, 0.0, 0.0]

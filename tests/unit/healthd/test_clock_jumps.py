@@ -6,13 +6,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from healthd.checks.pressure import CHECK
-from healthd.facts import Moment
-from healthd.ledger import Ledger
-from healthd.samples.pressure import PressureSample, Stall
+from healthd.checks.pressure_checks import CHECK
+from healthd.findings.facts import Moment
+from healthd.findings.finding_ledger import FindingLedger
+from healthd.samples.pressure import PressureSample, PressureStall
 from healthd.samples.source import SourceReading, SourceState
-from healthd.source_watch import SourceWatch
-from healthd.sources import by_name
+from healthd.source_monitoring.source_monitor import SourceMonitor
+from healthd.source_monitoring.source_registry import map_sources_by_name
 from healthd.thresholds import load_thresholds
 
 DAY_S = 86_400.0
@@ -20,22 +20,22 @@ RAISED_AFTER_S = 120  # the shipped numbers of the pressure check
 CLEARED_AFTER_S = 60
 
 
-def active(steps: list[tuple[int, float]], percent: float, watch: SourceWatch, ledger: Ledger) -> list[bool]:
+def active(steps: list[tuple[int, float]], percent: float, watch: SourceMonitor, ledger: FindingLedger) -> list[bool]:
     """Whether the shortage is said after each look: (seconds on the steady clock, what the wall clock shows)."""
     said = []
     for monotonic, wall in steps:
-        sample = PressureSample((Stall("memory", percent, percent, 1, 1),))
+        sample = PressureSample((PressureStall("memory", percent, percent, 1, 1),))
         reading = SourceReading(source="pressure", state=SourceState.PRESENT, at=wall, sample=sample)
         watch.take(reading, Moment(wall, float(monotonic)))
         said.append(any(finding.check == CHECK for finding in ledger.active))
     return said
 
 
-def watched() -> tuple[SourceWatch, Ledger]:
+def watched() -> tuple[SourceMonitor, FindingLedger]:
     """The pressure source with its shipped numbers."""
-    ledger = Ledger("n1", "b")
-    source = by_name()["pressure"]
-    return SourceWatch(ledger, {"pressure": (source, source.make_check(load_thresholds()))}), ledger
+    ledger = FindingLedger("n1", "b")
+    source = map_sources_by_name()["pressure"]
+    return SourceMonitor(ledger, {"pressure": (source, source.make_check(load_thresholds()))}), ledger
 
 
 @pytest.mark.parametrize("jump_s", [-DAY_S, 0.0, DAY_S])

@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from healthd.committer import OVERDUE_S, LastCommit, OutboxOverdue
-from healthd.orders.task import Proof, says
-from healthd.outbox import Outbox, OutboxFull
-from healthd.recorder import HUNG_S, PROVE_WRITABLE_S, REPEATS_WAIT_S
-from healthd.samples.kernel import Cursor
+from healthd.finding_recorder import HUNG_S, PROVE_WRITABLE_S, REPEATS_WAIT_S
+from healthd.orders.order_task import HealthVerification, make_order_update
+from healthd.samples.kernel_record import Cursor
+from healthd.storage.database_writer import OVERDUE_S, CommitOverdue, LastCommit
+from healthd.storage.outbox import Outbox, OutboxFull
 from tests.unit.healthd.recording_node import LONG_S, NOW, Node, finding
 from vocabulary.finding import Severity
 from vocabulary.order import Order, OrderKind, OrderState
@@ -63,8 +63,8 @@ def test_that_a_test_passed_is_not_told_before_what_it_cleared(node: Node) -> No
     node.fault("79")
     node.settle_all()
     node.hold()
-    passed = says(order(OrderKind.RUN_PREFLIGHT), OrderState.SUCCEEDED, NOW + 1, "passed")
-    node.recorder.prove(Proof(passed, by="preflight o1", whole_node=True))
+    passed = make_order_update(order(OrderKind.RUN_PREFLIGHT), OrderState.SUCCEEDED, NOW + 1, "passed")
+    node.recorder.prove(HealthVerification(passed, by="preflight o1", whole_node=True))
     node.settle()
     node.let_go()
     assert node.orders.unsent(node.recorder.newest) == [], "it is durable, and others are still shown the finding"
@@ -121,7 +121,11 @@ def test_a_write_that_failed_is_written_with_what_came_after_it(node: Node, monk
 
     monkeypatch.setattr(node.outbox, "commit", full)
     node.fault("79")
-    node.recorder.prove(Proof(says(order(OrderKind.RESET_GPU), OrderState.SUCCEEDED, NOW, ""), by="x", gpu="GPU-9"))
+    node.recorder.prove(
+        HealthVerification(
+            make_order_update(order(OrderKind.RESET_GPU), OrderState.SUCCEEDED, NOW, ""), by="x", gpu="GPU-9"
+        )
+    )
     written = threading.Event()
     node.recorder.when_written(written.set)
     node.settle()
@@ -210,11 +214,11 @@ def test_a_program_waits_for_the_disk_and_a_trainers_order_does_not(node: Node) 
     node.orders.on_late = late.release
     node.hold()
     refused = once_it_hangs(lambda: node.orders.receive(order(OrderKind.REBOOT, "reboot"), NOW), node)
-    assert isinstance(refused, OutboxOverdue)
+    assert isinstance(refused, CommitOverdue)
     assert once_it_hangs(lambda: node.orders.receive(order(OrderKind.ABORT, "abort"), NOW), node) is True
     assert [each.id for each, _ in node.orders.open()] == ["abort"]
     assert node.orders.unsent(node.recorder.newest) == [], "nobody hears of what is not durable"
-    done = says(order(OrderKind.ABORT, "abort"), OrderState.SUCCEEDED, NOW + 1, "left")
+    done = make_order_update(order(OrderKind.ABORT, "abort"), OrderState.SUCCEEDED, NOW + 1, "left")
     node.orders.answer(done)
     assert node.orders.open() == [], "it is not done a second time"
     node.let_go()
@@ -226,7 +230,7 @@ def test_a_program_waits_for_the_disk_and_a_trainers_order_does_not(node: Node) 
 def test_an_order_whose_answer_is_late_does_not_go_on(node: Node) -> None:
     assert node.orders.receive(order(OrderKind.REBOOT), NOW)
     node.hold()
-    running = says(order(OrderKind.REBOOT), OrderState.RUNNING, NOW + 1, "shutdown")
+    running = make_order_update(order(OrderKind.REBOOT), OrderState.RUNNING, NOW + 1, "shutdown")
     once_it_hangs(lambda: node.orders.answer(running), node)
     assert node.orders.waits_for_disk("o1"), "a machine that went down now would go down again after it"
     node.let_go()
@@ -268,7 +272,7 @@ def test_nobody_waits_longer_than_until_the_oldest_write_is_overdue(node: Node) 
     node.clock.advance(OVERDUE_S - 0.5)
     future = Impatient()
     for _ in range(2):
-        with pytest.raises(OutboxOverdue):
+        with pytest.raises(CommitOverdue):
             node.committer.wait(future)
         node.clock.advance(1.0)
     assert future.waits == [0.5, 0.0]

@@ -4,12 +4,12 @@ from pathlib import Path
 
 import pytest
 
-from healthd.config import Config, ConfigError, load, parse
+from healthd.config import Config, ConfigError, load_node_config, parse_node_config
 from vocabulary.order import OrderKind
 
 
 def test_an_empty_file_means_the_defaults() -> None:
-    assert parse("", "c.yaml") == Config()
+    assert parse_node_config("", "c.yaml") == Config()
 
 
 def test_a_full_file() -> None:
@@ -25,7 +25,7 @@ def test_a_full_file() -> None:
     remediator: {url: "http://r:1", token_file: /t, report_interval_s: 3}
     orders: {allow: [abort], reset_gpu_command: [reset, "{gpu}"], preflight_command: [pf]}
     """
-    config = parse(text, "c.yaml")
+    config = parse_node_config(text, "c.yaml")
     assert config.listen_address == ("::1", 0)
     assert config.kernel_log.path == Path("/var/log/kern.log")
     assert config.orders.allow == {OrderKind.ABORT}
@@ -53,10 +53,10 @@ def test_a_full_file() -> None:
 )
 def test_a_mistake_is_named_with_file_key_and_nearest_word(text: str, words: str) -> None:
     with pytest.raises(ConfigError) as caught:
-        parse(text, "c.yaml")
+        parse_node_config(text, "c.yaml")
     assert words in str(caught.value)
 
 
 def test_a_missing_file_is_named(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"nowhere\.yaml: cannot be read: No such file"):
-        load(tmp_path / "nowhere.yaml")
+        load_node_config(tmp_path / "nowhere.yaml")

@@ -7,17 +7,17 @@ from pathlib import Path
 
 import pytest
 
-from healthd.check_names import CHECK_NAMES
-from healthd.grammar.families import FAMILIES
-from healthd.grammar.form import Family
-from healthd.sources import SOURCES
+from healthd.http_server.check_names import CHECK_NAMES
+from healthd.kernel_log.message_patterns.line_pattern import PatternFamily
+from healthd.kernel_log.message_patterns.pattern_families import FAMILIES
+from healthd.source_monitoring.source_registry import SOURCES
 
 DOCUMENT = (Path(__file__).parents[3] / "docs" / "reference" / "healthd.md").read_text()
 WORDS = set(re.findall(r"[a-z0-9_]+", DOCUMENT))
 
 
 @pytest.mark.parametrize("family", FAMILIES, ids=lambda family: family.check)
-def test_every_finding_of_the_kernel_log_is_documented(family: Family) -> None:
+def test_every_finding_of_the_kernel_log_is_documented(family: PatternFamily) -> None:
     missing = [form.code for form in family.forms if form.code not in WORDS]
     assert missing == []
 

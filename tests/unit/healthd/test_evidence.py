@@ -10,20 +10,20 @@ from zlib import crc32
 
 import pytest
 
-from healthd.evidence import STEPS_MIN, collect
-from healthd.gpus import GpuState
+from healthd.daemon_status import Status
+from healthd.findings.gpu_state import GpuState
 from healthd.samples.infiniband import IbPort, InfinibandSample
 from healthd.samples.nvml import GpuConstants, GpuReading, Inventory, Link
 from healthd.samples.pcie import PcieSample
 from healthd.samples.source import SourceReading, SourceState
 from healthd.samples.versions import VersionsSample
-from healthd.status import Status
-from healthd.telemetry_ring import Telemetry
-from healthd.trainer import page, ring
-from healthd.trainer.beacon import Beacon, Place
-from vocabulary.evidence import EvidenceBundle, KernelLine, Series
+from healthd.telemetry.evidence_bundle import STEPS_MIN, collect_evidence
+from healthd.telemetry.telemetry_ring import Telemetry
+from healthd.trainer.beacons import beacon_page, step_ring
+from healthd.trainer.beacons.beacon import Beacon, RankPlacement
+from vocabulary.messages.evidence_bundle import EvidenceBundle, KernelLine, Series
+from vocabulary.messages.wire import Gpu, decode_message, encode_message
 from vocabulary.order import Order, OrderKind
-from vocabulary.wire import Gpu, decode, encode
 
 NOW = 1_700_000_000.0
 GPU = Gpu(0, "GPU-0", "0000:3b:00.0")
@@ -54,11 +54,11 @@ def said_missing(bundle: EvidenceBundle) -> dict[str, str]:
 
 def test_a_bundle_answers_its_order(tmp_path: Path) -> None:
     series, line = Series("power", "W", "gpu:GPU-0", ((NOW, 1.0),)), KernelLine(NOW, "a line", 7)
-    bundle = collect(status(gpus=(GPU,)), Telemetry(NOW, NOW - 900, None, (series,), (line,)), tmp_path, ORDER)
+    bundle = collect_evidence(status(gpus=(GPU,)), Telemetry(NOW, NOW - 900, None, (series,), (line,)), tmp_path, ORDER)
     assert (bundle.order, bundle.incident, bundle.injected) == ("o1", "inc-1", True)
     assert (bundle.series, bundle.kernel_lines, bundle.gpus) == ((series,), (line,), (GPU,))
     assert (bundle.taken_at, bundle.from_at) == (NOW, NOW - 900)
-    assert decode(encode(bundle), EvidenceBundle) == bundle
+    assert decode_message(encode_message(bundle), EvidenceBundle) == bundle
 
 
 def test_versions_and_topology_come_from_what_was_sampled(tmp_path: Path) -> None:
@@ -72,7 +72,7 @@ def test_versions_and_topology_come_from_what_was_sampled(tmp_path: Path) -> Non
     latest = GpuReading(index=0, links=(Link(0, active=True, remote="0000:01:00.0", crc_errors=3), Link(1)))
     states = (GpuState(GPU, GpuConstants(index=0, vbios="96.00"), latest, latest),)
     inventory = Inventory("580.1", 1, (GPU,), cuda="13.0")
-    bundle = collect(status(sources=sources, states=states, inventory=inventory), QUIET, tmp_path)
+    bundle = collect_evidence(status(sources=sources, states=states, inventory=inventory), QUIET, tmp_path)
     wanted = {"kernel": "6.1", "os": "Debian", "driver": "580.1", "cuda": "13.0", "vbios of GPU 0": "96.00"}
     assert bundle.versions.items() >= wanted.items()
     assert "board" not in bundle.versions
@@ -86,7 +86,7 @@ def test_versions_and_topology_come_from_what_was_sampled(tmp_path: Path) -> Non
 def test_what_could_not_be_had_is_named_with_its_reason(tmp_path: Path) -> None:
     hung = SourceReading(source="nvml", state=SourceState.HUNG, at=NOW, reason="a call has not answered")
     sources = {"nvml": hung, "kernel_log": present("kernel_log")}
-    bundle = collect(status(sources=sources), Telemetry(NOW, NOW - 900, NOW - 30, (), ()), tmp_path)
+    bundle = collect_evidence(status(sources=sources), Telemetry(NOW, NOW - 900, NOW - 30, (), ()), tmp_path)
     missing = said_missing(bundle)
     assert missing["nvml"] == "hung: a call has not answered"
     assert missing["infiniband"] == "waiting"
@@ -96,57 +96,61 @@ def test_what_could_not_be_had_is_named_with_its_reason(tmp_path: Path) -> None:
 
 
 def test_ranks_tell_their_last_steps_also_after_their_end(tmp_path: Path) -> None:
-    beacon = Beacon.create(str(tmp_path), Place("job", 3, 5, 16, 5, "n1"))
+    beacon = Beacon.create(str(tmp_path), RankPlacement("job", 3, 5, 16, 5, "n1"))
     for step in range(100):
         beacon.begin_step(step)
         beacon.end_step()
-    (alive,) = collect(status(), QUIET, tmp_path).ranks
+    (alive,) = collect_evidence(status(), QUIET, tmp_path).ranks
     assert (alive.job, alive.attempt, alive.rank, alive.world, alive.alive) == ("job", 3, 5, 16, True)
     assert [step.step for step in alive.steps] == list(range(100))
     assert alive.steps[-1].seconds >= 0
     late = Telemetry(alive.at + 10_000, alive.at + 9_000, None, (), ())
-    assert len(collect(status(), late, tmp_path).ranks[0].steps) == STEPS_MIN, "of a rank that stopped long before"
+    assert len(collect_evidence(status(), late, tmp_path).ranks[0].steps) == STEPS_MIN, (
+        "of a rank that stopped long before"
+    )
     path = next(tmp_path.glob("*.beacon"))
     content = bytearray(path.read_bytes())
     rewrite_identity(content, pid=2**22 + 1)
     beacon.close()
     path.write_bytes(content)
-    (dead,) = collect(status(), QUIET, tmp_path).ranks
+    (dead,) = collect_evidence(status(), QUIET, tmp_path).ranks
     assert (dead.alive, len(dead.steps), dead.step) == (False, 100, 99)
 
 
 def test_a_damaged_page_is_named_and_hides_no_other(tmp_path: Path) -> None:
-    beacon = Beacon.create(str(tmp_path), Place("job", 1, 0, 1, 0, "n1"))
+    beacon = Beacon.create(str(tmp_path), RankPlacement("job", 1, 0, 1, 0, "n1"))
     (tmp_path / "bad\udcff.beacon").write_bytes(b"nonsense")
-    bundle = collect(status(), QUIET, tmp_path)
+    bundle = collect_evidence(status(), QUIET, tmp_path)
     assert len(bundle.ranks) == 1
     assert "has the size" in (why := said_missing(bundle)["page bad?.beacon"]) or "size" in why
-    encode(bundle)
+    encode_message(bundle)
     beacon.close()
 
 
 @pytest.mark.parametrize("number", [math.nan, math.inf])
 def test_a_loss_that_is_no_number_still_makes_a_bundle(tmp_path: Path, number: float) -> None:
-    beacon = Beacon.create(str(tmp_path), Place("job", 1, 0, 1, 0, "n1"))
-    told = ring.LOSS | ring.GRAD_NORM | ring.TOKENS | 0b10
+    beacon = Beacon.create(str(tmp_path), RankPlacement("job", 1, 0, 1, 0, "n1"))
+    told = step_ring.LOSS | step_ring.GRAD_NORM | step_ring.TOKENS | 0b10
     beacon.begin_step(0)
-    beacon.end_measured_step(ring.Measured(told, (0.0, 0.0, 0.25, 0.0, 0.0, 0.0, 0.0, 0.0), number, 2.0, 512))
+    beacon.end_measured_step(
+        step_ring.EntryMeasurements(told, (0.0, 0.0, 0.25, 0.0, 0.0, 0.0, 0.0, 0.0), number, 2.0, 512)
+    )
     beacon.begin_step(1)
-    beacon.section(ring.Section.BACKWARD)
-    bundle = collect(status(), QUIET, tmp_path)
+    beacon.section(step_ring.StepSection.BACKWARD)
+    bundle = collect_evidence(status(), QUIET, tmp_path)
     (rank,) = bundle.ranks
     (step,) = rank.steps
     assert (rank.phase, rank.section) == ("step", "backward")
     assert (step.sections, step.loss, step.grad_norm, step.tokens) == ({"forward": 0.25}, None, 2.0, 512)
     assert step.not_finite == ("loss",)
-    assert decode(encode(bundle), EvidenceBundle) == bundle
+    assert decode_message(encode_message(bundle), EvidenceBundle) == bundle
     beacon.close()
 
 
 @pytest.mark.parametrize("number", [math.nan, math.inf])
 def test_a_page_that_holds_no_number_and_no_text_still_makes_a_bundle(tmp_path: Path, number: float) -> None:
     for name in ("good", "text", "time"):
-        beacon = Beacon.create(str(tmp_path), Place(name, 1, 0, 1, 0, "n1"))
+        beacon = Beacon.create(str(tmp_path), RankPlacement(name, 1, 0, 1, 0, "n1"))
         beacon.begin_step(0)
         beacon.end_step()
         beacon.close()
@@ -154,14 +158,14 @@ def test_a_page_that_holds_no_number_and_no_text_still_makes_a_bundle(tmp_path: 
     content = bytearray(text.read_bytes())
     rewrite_identity(content, job="\ud800")
     text.write_bytes(content)
-    state = page.pack_checked(page.STATE.pack(9, 0, number, number, 1, 1, 0, 9))
-    rewrite(time, page.STATE_AT, state)
-    rewrite(good, page.RING_AT, ring.pack_entry(0, 0, number, 1.0, ring.Measured()))
-    bundle = collect(status(), QUIET, tmp_path)
+    state = beacon_page.pack_checked(beacon_page.STATE.pack(9, 0, number, number, 1, 1, 0, 9))
+    rewrite(time, beacon_page.STATE_AT, state)
+    rewrite(good, beacon_page.RING_AT, step_ring.pack_entry(0, 0, number, 1.0, step_ring.EntryMeasurements()))
+    bundle = collect_evidence(status(), QUIET, tmp_path)
     assert [(rank.job, rank.steps) for rank in bundle.ranks] == [("good", ())]
     assert "is no text" in said_missing(bundle)[f"page {text.name}"]
     assert "a time that is none" in said_missing(bundle)[f"page {time.name}"]
-    assert decode(encode(bundle), EvidenceBundle) == bundle
+    assert decode_message(encode_message(bundle), EvidenceBundle) == bundle
 
 
 def rewrite(path: Path, at: int, block: bytes) -> None:
@@ -172,10 +176,10 @@ def rewrite(path: Path, at: int, block: bytes) -> None:
 
 def rewrite_identity(content: bytearray, **changes: object) -> None:
     """What a user may do with his own page."""
-    at = page.IDENTITY_AT
-    sequence, document = page.unpack_frame("identity", bytes(content[at : at + page.IDENTITY_BYTES]))
+    at = beacon_page.IDENTITY_AT
+    sequence, document = beacon_page.unpack_frame("identity", bytes(content[at : at + beacon_page.IDENTITY_BYTES]))
     assert document is not None
     text = json.dumps(document | changes).encode()
     checksum = crc32(text, crc32(struct.pack("<QI", sequence, len(text))))
-    frame = page.FRAME_HEAD.pack(sequence, len(text), checksum) + text
+    frame = beacon_page.FRAME_HEAD.pack(sequence, len(text), checksum) + text
     content[at : at + len(frame)] = frame

@@ -10,13 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from healthd import centre
-from healthd.centre import CentreError, Rejected, Unreachable
-from healthd.orders.evidence import EvidenceTask
+from healthd.controller import controller_client
+from healthd.controller.controller_client import ControllerError, ControllerUnreachable, RequestRejected
 from healthd.orders.evidence_files import EvidenceFiles
-from vocabulary.evidence import EvidenceBundle
+from healthd.orders.evidence_order import EvidenceTask
+from vocabulary.messages.evidence_bundle import EvidenceBundle
+from vocabulary.messages.wire import decode_message
 from vocabulary.order import Order, OrderKind, OrderState, OrderUpdate
-from vocabulary.wire import decode
 
 NOW = 1_700_000_000.0
 DEADLINE_S = 90.0
@@ -34,7 +34,7 @@ def collected(each: Order) -> EvidenceBundle:
 class Scripted:
     """A centre that answers as told: with an error, or by taking the bundle."""
 
-    def __init__(self, *answers: CentreError | None) -> None:
+    def __init__(self, *answers: ControllerError | None) -> None:
         self.answers = list(answers)
         self.taken: list[bytes] = []
         self.closed = False
@@ -58,7 +58,7 @@ def files(tmp_path: Path) -> EvidenceFiles:
 @pytest.fixture
 def in_no_time(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("BACKOFF_S_MIN", "BACKOFF_S_MAX", "DENIED_S"):
-        monkeypatch.setattr(centre, name, 0.001)
+        monkeypatch.setattr(controller_client, name, 0.001)
 
 
 def perform(task: EvidenceTask, now: float = NOW) -> OrderUpdate:
@@ -77,20 +77,22 @@ def test_it_is_kept_on_the_node_and_taken_by_the_centre(files: EvidenceFiles) ->
     update = perform(EvidenceTask(order(), files, collected, lambda: receiver))
     assert update.state is OrderState.SUCCEEDED
     assert receiver.taken == [files.read("o1")]
-    assert decode(gzip.decompress(receiver.taken[0]), EvidenceBundle).order == "o1"
+    assert decode_message(gzip.decompress(receiver.taken[0]), EvidenceBundle).order == "o1"
     assert update.data["bytes"] == len(receiver.taken[0])
     assert update.data["file"] == str(files.path("o1"))
     assert receiver.closed
 
 
 def test_an_outage_is_waited_out(files: EvidenceFiles, in_no_time: None) -> None:
-    receiver = Scripted(Unreachable("down"), Unreachable("down"), centre.Denied("wrong token"))
+    receiver = Scripted(
+        ControllerUnreachable("down"), ControllerUnreachable("down"), controller_client.ControllerDenied("wrong token")
+    )
     assert perform(EvidenceTask(order(), files, collected, lambda: receiver)).state is OrderState.SUCCEEDED
     assert len(receiver.taken) == 1
 
 
 def test_what_the_centre_does_not_want_fails_with_its_words(files: EvidenceFiles) -> None:
-    update = perform(EvidenceTask(order(), files, collected, lambda: Scripted(Rejected("404: no such order"))))
+    update = perform(EvidenceTask(order(), files, collected, lambda: Scripted(RequestRejected("404: no such order"))))
     assert (update.state, "no such order" in update.detail) == (OrderState.FAILED, True)
     assert files.read("o1"), "a person can still have it"
 
@@ -98,7 +100,7 @@ def test_what_the_centre_does_not_want_fails_with_its_words(files: EvidenceFiles
 def test_it_is_given_up_when_the_order_expires_and_says_what_was_in_the_way(
     files: EvidenceFiles, in_no_time: None
 ) -> None:
-    receiver = Scripted(*[Unreachable("the centre is down")] * 1_000_000)
+    receiver = Scripted(*[ControllerUnreachable("the centre is down")] * 1_000_000)
     task = EvidenceTask(order(), files, collected, lambda: receiver)
     assert task.step(NOW) is not None
     deadline = time.monotonic() + DEADLINE_S
@@ -113,7 +115,7 @@ def test_it_is_given_up_when_the_order_expires_and_says_what_was_in_the_way(
 
 
 def test_a_restart_sends_what_was_collected_then(files: EvidenceFiles) -> None:
-    before = Scripted(*[Unreachable("down")] * 1000)
+    before = Scripted(*[ControllerUnreachable("down")] * 1000)
     task = EvidenceTask(order(), files, collected, lambda: before)
     task.step(NOW)
     deadline = time.monotonic() + DEADLINE_S

@@ -8,19 +8,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from healthd.checks.gpu_count import CHECK, GpuCountCheck, Limits
-from healthd.collectors.pcie import read
-from healthd.facts import Clear, Fact, Moment, Raise
-from healthd.gpu_watch import GpuWatch
-from healthd.ledger import Ledger
-from healthd.machine import Machine
-from healthd.pretended_gpus import PretendedGpus
+from healthd.checks.gpu_count_checks import CHECK, GpuCountCheck, Limits
+from healthd.collectors.machine_access import MachineAccess
+from healthd.collectors.pcie import read_pcie
+from healthd.findings.facts import Clear, Fact, Moment, Raise
+from healthd.findings.finding_ledger import FindingLedger
+from healthd.gpu_monitoring.gpu_monitor import GpuMonitor
+from healthd.gpu_monitoring.simulated_gpus import SimulatedGpus
 from healthd.samples.nvml import Inventory
-from healthd.samples.pcie import Hop, PcieSample
+from healthd.samples.pcie import PcieHop, PcieSample
 from healthd.thresholds import ThresholdsError, load_thresholds
 from tests.nodes.machines import dgx
 from vocabulary.finding import Severity
-from vocabulary.wire import Gpu
+from vocabulary.messages.wire import Gpu
 
 PRODUCT = "NVIDIA H100 80GB HBM3"
 NOW = Moment(1_700_000_000.0, 5.0)
@@ -35,10 +35,10 @@ def listed(*numbers: int, count: int | None = None, left_out: tuple[int, ...] = 
     return Inventory("d", len(gpus) if count is None else count, gpus, left_out=left_out)
 
 
-def bus(*numbers: int, **drivers: str) -> list[Hop]:
+def bus(*numbers: int, **drivers: str) -> list[PcieHop]:
     held = dict.fromkeys(map(str, numbers), "nvidia") | {name[1:]: driver for name, driver in drivers.items()}
-    nic = Hop("0000:90:00.0", "nic", *[None] * 7)
-    return [nic, *(Hop(pci(int(number)), "gpu", *[None] * 7, driver=driver) for number, driver in held.items())]
+    nic = PcieHop("0000:90:00.0", "nic", *[None] * 7)
+    return [nic, *(PcieHop(pci(int(number)), "gpu", *[None] * 7, driver=driver) for number, driver in held.items())]
 
 
 def check(configured: int | None = None, **products: int) -> GpuCountCheck:
@@ -51,7 +51,7 @@ def raised(facts: list[Fact] | tuple[Fact, ...]) -> dict[str, str]:
     return {fact.code: fact.summary for fact in facts if isinstance(fact, Raise)}
 
 
-def asked_twice(judge: GpuCountCheck, hops: list[Hop], inventory: Inventory) -> dict[str, str]:
+def asked_twice(judge: GpuCountCheck, hops: list[PcieHop], inventory: Inventory) -> dict[str, str]:
     """The first look asks the driver to enumerate anew; the second, of a new inventory, speaks."""
     judge.judge_bus(hops, inventory, (), 1.0)
     again = Inventory(inventory.driver, inventory.count, inventory.gpus, left_out=inventory.left_out)
@@ -87,14 +87,14 @@ def test_a_product_has_its_own_count() -> None:
 
 
 def test_a_passed_preflight_does_not_accept_fewer_than_configured() -> None:
-    ledger = Ledger("n1", "b")
-    watch = GpuWatch(ledger, (), {}, PretendedGpus(ledger, {}), check(8))
+    ledger = FindingLedger("n1", "b")
+    watch = GpuMonitor(ledger, (), {}, SimulatedGpus(ledger, {}), check(8))
     watch.take(listed(*range(8)), NOW)
     watch.take(listed(*range(7)), NOW)
     watch.accept_present(NOW.wall)
     assert len(watch.expected) == 8
     assert {f.kind for f in ledger.active} == {"gpu_presence/vanished", "gpu_count/below_configured"}
-    unconfigured = GpuWatch(ledger, (), {}, PretendedGpus(ledger, {}), check())
+    unconfigured = GpuMonitor(ledger, (), {}, SimulatedGpus(ledger, {}), check())
     unconfigured.take(listed(*range(8)), NOW)
     unconfigured.take(listed(*range(7)), NOW)
     unconfigured.accept_present(NOW.wall)
@@ -147,7 +147,7 @@ def test_a_difference_asks_for_a_new_inventory_once_and_speaks_only_of_that() ->
 
 
 def test_another_machines_bus_is_not_compared() -> None:
-    assert check().judge_bus([Hop("0000:99:00.0", "gpu", *[None] * 7)], listed(0, 1), (), 1.0) == ((), False)
+    assert check().judge_bus([PcieHop("0000:99:00.0", "gpu", *[None] * 7)], listed(0, 1), (), 1.0) == ((), False)
     assert asked_twice(check(), bus(0), listed()) != {}, "NVML lists none at all"
 
 
@@ -157,7 +157,7 @@ def test_another_machines_bus_is_not_compared() -> None:
     st.integers(0, 12),
 )
 def test_any_bus_can_be_judged(devices: list[tuple[int, str]], numbers: list[int], more: int) -> None:
-    hops = [Hop(pci(number), "gpu", *[None] * 7, driver=driver) for number, driver in dict(devices).items()]
+    hops = [PcieHop(pci(number), "gpu", *[None] * 7, driver=driver) for number, driver in dict(devices).items()]
     inventory = listed(*numbers, count=len(numbers) + more)
     for _ in range(3):
         judged = check().judge_bus(hops, inventory, (), 1.0)
@@ -171,15 +171,15 @@ def test_the_collector_tells_what_holds_each_gpu_and_passes_over_virtual_functio
     dgx.bind(root, f"/sys/bus/pci/devices/{given_away}", "vfio-pci")
     (devices / free / "driver").unlink()
     (devices / virtual / "physfn").symlink_to(devices / free)
-    sample = read(Machine(str(root)), {})
+    sample = read_pcie(MachineAccess(str(root)), {})
     held = {hop.pci: hop.driver for hop in sample.hops if hop.kind == "gpu"}
     assert (held[bound], held[given_away], held[free]) == ("nvidia", "vfio-pci", "")
     assert virtual not in held
 
 
 def test_the_watch_asks_for_a_new_inventory() -> None:
-    ledger = Ledger("n1", "b")
-    watch = GpuWatch(ledger, (), {}, PretendedGpus(ledger, {}), check())
+    ledger = FindingLedger("n1", "b")
+    watch = GpuMonitor(ledger, (), {}, SimulatedGpus(ledger, {}), check())
     watch.take(listed(*range(7)), NOW)
     watch.take_bus(PcieSample(tuple(bus(*range(8))), ()), NOW)
     assert (watch.take_renewal(), watch.take_renewal()) == (True, False)
@@ -192,8 +192,8 @@ def test_the_watch_asks_for_a_new_inventory() -> None:
 
 
 def test_the_watch_says_which_gpus_are_left_out() -> None:
-    ledger = Ledger("n1", "b")
-    watch = GpuWatch(ledger, (), {}, PretendedGpus(ledger, {}), check())
+    ledger = FindingLedger("n1", "b")
+    watch = GpuMonitor(ledger, (), {}, SimulatedGpus(ledger, {}), check())
     watch.take(listed(*range(8)), NOW)
     watch.take(listed(*range(7), count=8, left_out=(7,)), NOW)
     watch.take_bus(PcieSample(tuple(bus(*range(8))), ()), NOW)

@@ -6,11 +6,11 @@ from types import SimpleNamespace
 
 import pytest
 
-from healthd.centre import Rejected, Unreachable
-from healthd.hazards import Hazards
-from healthd.trainer.interval.published import hazard_path, read_hazard
+from healthd.controller.controller_client import ControllerUnreachable, RequestRejected
+from healthd.reporting.hazard_publisher import HazardPublisher
+from healthd.trainer.interval.hazard_file import hazard_path, read_hazard
 from vocabulary.clock import ManualClock
-from vocabulary.hazard import JobHazard
+from vocabulary.messages.job_hazard import JobHazard
 
 
 class Centre:
@@ -35,7 +35,7 @@ class Node:
     def __init__(self, place: Path) -> None:
         self.ranks: list[tuple[str, bool]] = []
         self.clock, self.centre, self.place = ManualClock(), Centre(), str(place)
-        self.hazards = Hazards(self.place, lambda: self.centre, self._status, self.clock)  # type: ignore[arg-type]  # only the ranks are looked at
+        self.hazards = HazardPublisher(self.place, lambda: self.centre, self._status, self.clock)  # type: ignore[arg-type]  # only the ranks are looked at
 
     def _status(self) -> SimpleNamespace:
         return SimpleNamespace(ranks=[SimpleNamespace(job=job, alive=alive) for job, alive in self.ranks])
@@ -68,7 +68,7 @@ def test_without_a_centre_old_numbers_are_true_until_they_say_and_it_is_said_onc
     node = Node(tmp_path)
     node.ranks = [("train", True)]
     node.look()
-    node.centre.error = Unreachable("no answer")
+    node.centre.error = ControllerUnreachable("no answer")
     with caplog.at_level(logging.WARNING):
         node.look()
         node.look()
@@ -83,7 +83,7 @@ def test_a_centre_that_does_not_know_the_job_yet_is_no_trouble(
 ) -> None:
     node = Node(tmp_path)
     node.ranks = [("train", True)]
-    node.centre.error = Rejected("404")
+    node.centre.error = RequestRejected("404")
     with caplog.at_level(logging.WARNING):
         node.look()
     assert caplog.records == []

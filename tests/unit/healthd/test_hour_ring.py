@@ -9,12 +9,12 @@ from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
-from healthd.facts import Moment
-from healthd.hour_ring import GPU_COLUMNS, HOST_COLUMNS, Column, Fold, Hour, HourRing
+from healthd.findings.facts import Moment
 from healthd.samples.nvml import GpuReading, Link, Sweep
-from healthd.samples.pressure import PressureSample, Stall
+from healthd.samples.pressure import PressureSample, PressureStall
 from healthd.samples.source import SourceReading, SourceState
-from vocabulary.telemetry import (
+from healthd.telemetry.hour_ring import GPU_COLUMNS, HOST_COLUMNS, BucketAggregation, HourBuckets, HourColumn, HourRing
+from vocabulary.messages.telemetry_messages import (
     BLOCKS_MAX,
     BUCKET_S,
     BUCKETS,
@@ -25,7 +25,7 @@ from vocabulary.telemetry import (
     TelemetryPart,
     read_part,
 )
-from vocabulary.wire import Gpu, encode
+from vocabulary.messages.wire import Gpu, encode_message
 
 WALL = 1_700_000_000.0
 HOUR_S = BUCKETS * BUCKET_S
@@ -47,7 +47,7 @@ def feed(ring: HourRing, seconds: float, *readings: GpuReading) -> None:
 
 def told(ring: HourRing, seconds: float, back_s: float = HOUR_S) -> dict[tuple[str, str], list[float | None]]:
     part = ring.part(at(seconds).monotonic, back_s)
-    assert read_part(encode(part)) == part, "the centre takes all of it"
+    assert read_part(encode_message(part)) == part, "the centre takes all of it"
     return {(block.gpu, name): list(values) for block in part.blocks for name, values in block.columns.items()}
 
 
@@ -67,7 +67,7 @@ def full(index: int, temperature_c: int = 60) -> GpuReading:
 def test_every_series_of_the_vocabulary_is_told_and_no_other() -> None:
     ring = HourRing()
     feed(ring, 0, full(3))
-    stalls = tuple(Stall(resource, 1.5, None, None, None) for resource in ("cpu", "io", "memory"))
+    stalls = tuple(PressureStall(resource, 1.5, None, None, None) for resource in ("cpu", "io", "memory"))
     sample = PressureSample(stalls)
     ring.take_source(SourceReading(source="pressure", state=SourceState.PRESENT, at=WALL, sample=sample), at(0))
     found = told(ring, 1)
@@ -129,21 +129,21 @@ READING = st.none() | st.integers(0, 2**31 - 1)
 @hypothesis_settings(max_examples=60, deadline=None)
 @given(
     st.lists(st.tuples(st.floats(0, 400), READING), min_size=1, max_size=60),
-    st.sampled_from(list(Fold)),
+    st.sampled_from(list(BucketAggregation)),
     st.floats(0, 4000),
 )
 def test_buckets_say_what_a_look_at_all_readings_would(
-    steps: list[tuple[float, int | None]], fold: Fold, back_s: float
+    steps: list[tuple[float, int | None]], fold: BucketAggregation, back_s: float
 ) -> None:
-    hour, now, readings = Hour([Column("x", "x", fold)]), 1e6, {}
+    hour, now, readings = HourBuckets([HourColumn("x", "x", fold)]), 1e6, {}
     for pause, value in steps:
         now += pause
         hour.add(int(now // BUCKET_S), [float("nan") if value is None else float(value)])
         if value is not None:
             readings.setdefault(int(now // BUCKET_S), []).append(value)
     of = {
-        Fold.MOST: max, Fold.LEAST: min, Fold.LAST: lambda some: some[-1],
-        Fold.MEAN: lambda some: sum(some) / len(some), Fold.ANY_BIT: any_bit,
+        BucketAggregation.MOST: max, BucketAggregation.LEAST: min, BucketAggregation.LAST: lambda some: some[-1],
+        BucketAggregation.MEAN: lambda some: sum(some) / len(some), BucketAggregation.ANY_BIT: any_bit,
     }  # fmt: skip
     newest = int(now // BUCKET_S)
     first = newest - min(int(back_s // BUCKET_S), BUCKETS - 1)
@@ -169,9 +169,9 @@ def test_eight_gpus_fit_whole_and_more_are_told_as_far_as_they_fit() -> None:
 
     eight, many = hour_of(8), hour_of(32)
     assert {len(values) for block in eight.blocks for values in block.columns.values()} == {BUCKETS}
-    assert len(encode(eight)) < TELEMETRY_BYTES_MAX
+    assert len(encode_message(eight)) < TELEMETRY_BYTES_MAX
     assert len(many.blocks) == 32
-    assert TELEMETRY_BYTES_MAX / 3 < len(encode(many)) <= TELEMETRY_BYTES_MAX
+    assert TELEMETRY_BYTES_MAX / 3 < len(encode_message(many)) <= TELEMETRY_BYTES_MAX
 
 
 def test_it_takes_little_memory_however_many_gpus_come_and_go() -> None:

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.unit.healthd.http_door import FOREVER, Door, all_of, ask, statuses, until
+from tests.unit.healthd.http_server_fixture import FOREVER, Door, all_of, ask, statuses, until
 
 A_STRANGER = (
     "setpriv",

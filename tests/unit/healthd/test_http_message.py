@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from healthd.http_message import HEAD_BYTES_MAX, HEADERS_MAX, BadRequest, Reply, read_head, render
+from healthd.http_server.http_message import HEAD_BYTES_MAX, HEADERS_MAX, BadRequest, Reply, read_head, render_reply
 
 GET = b"GET /v1/verdict?only=xid HTTP/1.1\r\nHost: x\r\nAccept: text/plain\r\n\r\n"
 
@@ -99,8 +99,8 @@ def test_how_the_bytes_arrive_changes_nothing(data: bytes, draw: st.DataObject) 
 
 @given(st.binary(max_size=100))
 def test_a_reply_is_one_whatever_its_body(body: bytes) -> None:
-    head, _, rest = render(Reply(200, "text/plain", body), 0.0, with_body=True).partition(b"\r\n\r\n")
+    head, _, rest = render_reply(Reply(200, "text/plain", body), 0.0, with_body=True).partition(b"\r\n\r\n")
     assert rest == body
     assert f"Content-Length: {len(body)}".encode() in head
     assert b"Date: Thu, 01 Jan 1970 00:00:00 GMT" in head
-    assert render(Reply(200, "text/plain", body), 0.0, with_body=False) == head + b"\r\n\r\n"
+    assert render_reply(Reply(200, "text/plain", body), 0.0, with_body=False) == head + b"\r\n\r\n"

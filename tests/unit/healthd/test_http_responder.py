@@ -13,13 +13,13 @@ from pathlib import Path
 
 import pytest
 
-from healthd.http_responder import Peer
-from healthd.http_status import PATTERNS_MAX
-from healthd.http_worker import LONG_ANSWERS_WAITING_MAX, Worker
-from healthd.preflight_door import BODY_BYTES_MAX
-from tests.unit.healthd.http_door import FOREVER, GET, Door, all_of, ask, statuses, until
+from healthd.http_server.http_responder import HttpPeer
+from healthd.http_server.http_worker import LONG_ANSWERS_WAITING_MAX, Worker
+from healthd.http_server.status_server import PATTERNS_MAX
+from healthd.preflight_reports.report_endpoint import BODY_BYTES_MAX
+from tests.unit.healthd.http_server_fixture import FOREVER, GET, Door, all_of, ask, statuses, until
 from tests.unit.healthd.test_shortages import descriptors_left
-from vocabulary.evidence import EvidenceBundle
+from vocabulary.messages.evidence_bundle import EvidenceBundle
 
 SHORT = FOREVER._replace(request_s=0.2, answer_s=0.2, drain_s=0.2)
 
@@ -171,7 +171,7 @@ def test_whatever_happens_as_one_comes_the_next_is_answered(
     door = make_door()
     accept, errors = door.server._responder._accept_one, [error]
 
-    def accept_one(listener: socket.socket) -> tuple[socket.socket, Peer]:
+    def accept_one(listener: socket.socket) -> tuple[socket.socket, HttpPeer]:
         if errors:
             raise errors.pop()
         return accept(listener)
@@ -220,7 +220,7 @@ def test_who_stays_with_the_rest_of_a_refused_request_is_cut_off(make_door: Call
 def test_who_sends_the_rest_of_a_refused_request_without_end_is_cut_off(
     make_door: Callable[..., Door], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("healthd.http_responder.DRAINED_BYTES_MAX", 1 << 20)
+    monkeypatch.setattr("healthd.http_server.http_responder.DRAINED_BYTES_MAX", 1 << 20)
     door = make_door()
     with door.tcp() as caller:
         caller.sendall(REFUSED)

@@ -10,14 +10,14 @@ from typing import Any
 
 import pytest
 
-from healthd.http_status import PAGES, STUCK_S, StatusServer
-from healthd.preflight_door import PreflightDoor
+from healthd.daemon_status import Status
+from healthd.http_server.status_server import PAGES, STUCK_S, StatusServer
+from healthd.preflight_reports.report_endpoint import PreflightEndpoint
 from healthd.samples.source import SourceReading, SourceState
-from healthd.status import Status
 from vocabulary.clock import ManualClock
-from vocabulary.evidence import EvidenceBundle
 from vocabulary.finding import Finding, Severity
 from vocabulary.identity import Component, ComponentKind
+from vocabulary.messages.evidence_bundle import EvidenceBundle
 
 BUNDLE = EvidenceBundle(version=1, node="n1", boot_id="b", taken_at=5.0, from_at=1.0)
 SOMEBODY = 65534
@@ -57,7 +57,7 @@ def clock() -> ManualClock:
 @pytest.fixture
 def answer(tmp_path: Path, clock: ManualClock) -> Iterator[Callable[..., tuple[int, Any]]]:
     """A GET, answered from memory; `uid` is who asks by the socket, None asks over TCP."""
-    door = PreflightDoor(lambda _: True, accept_injected=False)
+    door = PreflightEndpoint(lambda _: True, accept_injected=False)
     server = StatusServer(
         ("127.0.0.1", 0), tmp_path / "s", lambda: STATUS, lambda _: ("text/plain", b"{}"), clock, lambda: BUNDLE, door
     )
@@ -142,7 +142,7 @@ def test_who_hangs_up_before_the_answer_leaves_no_traceback(
         assert gone.wait(60)
         return STATUS
 
-    door = PreflightDoor(lambda _: True, accept_injected=False)
+    door = PreflightEndpoint(lambda _: True, accept_injected=False)
     page = ("text/plain", b"{}")
     server = StatusServer(("127.0.0.1", 0), tmp_path / "s", status, lambda _: page, clock, lambda: BUNDLE, door)
     before = set(threading.enumerate())

@@ -3,7 +3,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from healthd.hysteresis import POINTS, Dwell, Growth, band
+from healthd.findings.hysteresis import POINTS, Dwell, Growth, judge_band
 
 
 def test_nothing_is_known_until_it_has_lasted() -> None:
@@ -62,5 +62,12 @@ def test_readings_that_come_fast_take_no_more_room_and_lose_no_growth() -> None:
 
 
 def test_a_value_at_the_edge_is_neither() -> None:
-    assert [band(value, bad=3, good=8) for value in (2, 3, 5, 8, 9, None)] == [True, True, None, False, False, None]
-    assert [band(value, bad=80, good=70) for value in (81, 80, 75, 70, 10)] == [True, True, None, False, False]
+    assert [judge_band(value, bad=3, good=8) for value in (2, 3, 5, 8, 9, None)] == [
+        True,
+        True,
+        None,
+        False,
+        False,
+        None,
+    ]
+    assert [judge_band(value, bad=80, good=70) for value in (81, 80, 75, 70, 10)] == [True, True, None, False, False]

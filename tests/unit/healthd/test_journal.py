@@ -13,11 +13,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from healthd.collectors.journal import LINE_BYTES_MAX, Journal
-from healthd.collectors.journal_entry import JournalEntry, JournalError, parse_entry
-from healthd.collectors.kernel_log import KernelLog
 from healthd.config import LogSource
-from healthd.samples.kernel import Cursor, KernelRecord
+from healthd.kernel_log.journal_entry import JournalEntry, JournalError, parse_entry
+from healthd.kernel_log.log_reader import KernelLogReader
+from healthd.kernel_log.systemd_journal import LINE_BYTES_MAX, SystemdJournal
+from healthd.samples.kernel_record import Cursor, KernelRecord
 from vocabulary.clock import ManualClock
 
 XID = "NVRM: Xid (PCI:0000:13:00): 79, pid=42, name=python3, GPU has fallen off the bus."
@@ -80,13 +80,13 @@ def journalctl(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[...,
 
 
 @pytest.fixture
-def journal(journalctl: Callable[..., Path]) -> Iterator[Callable[..., Journal]]:
+def journal(journalctl: Callable[..., Path]) -> Iterator[Callable[..., SystemdJournal]]:
     """Opened journals; closed at the end."""
-    opened: list[Journal] = []
+    opened: list[SystemdJournal] = []
 
-    def make(*lines: str, cursor: Cursor | None = None) -> Journal:
+    def make(*lines: str, cursor: Cursor | None = None) -> SystemdJournal:
         journalctl(*lines)
-        opened.append(Journal(cursor))
+        opened.append(SystemdJournal(cursor))
         return opened[-1]
 
     yield make
@@ -94,7 +94,9 @@ def journal(journalctl: Callable[..., Path]) -> Iterator[Callable[..., Journal]]
         each.close(60)
 
 
-def read(source: Journal | KernelLog, count: int, garbage: int = 0) -> tuple[list[KernelRecord], list[str]]:
+def read(
+    source: SystemdJournal | KernelLogReader, count: int, garbage: int = 0
+) -> tuple[list[KernelRecord], list[str]]:
     """So many records and complaints, as they come."""
     records: list[KernelRecord] = []
     complaints: list[str] = []
@@ -107,7 +109,7 @@ def read(source: Journal | KernelLog, count: int, garbage: int = 0) -> tuple[lis
 
 
 def test_entries_become_records_in_order_and_go_on(
-    journal: Callable[..., Journal], journalctl: Callable[..., Path]
+    journal: Callable[..., SystemdJournal], journalctl: Callable[..., Path]
 ) -> None:
     source = journal(entry(1), entry(2, "second"), entry(3, "third"))
     records, _ = read(source, 3)
@@ -118,18 +120,18 @@ def test_entries_become_records_in_order_and_go_on(
     assert read(source, 1)[0][0].text == "later"
 
 
-def test_a_restart_goes_on_behind_what_was_read(journal: Callable[..., Journal]) -> None:
+def test_a_restart_goes_on_behind_what_was_read(journal: Callable[..., SystemdJournal]) -> None:
     lines = [entry(number, f"line {number}") for number in range(1, 6)]
     source = journal(*lines, cursor=Cursor("journal-0a1b", 3))
     assert [record.text for record in read(source, 2)[0]] == ["line 4", "line 5"]
 
 
-def test_another_journal_begins_anew(journal: Callable[..., Journal]) -> None:
+def test_another_journal_begins_anew(journal: Callable[..., SystemdJournal]) -> None:
     source = journal(entry(1, "one"), cursor=Cursor("journal-ffff", 3))
     assert [record.text for record in read(source, 1)[0]] == ["one"]
 
 
-def test_garbage_and_lines_without_end_are_said_and_passed_over(journal: Callable[..., Journal]) -> None:
+def test_garbage_and_lines_without_end_are_said_and_passed_over(journal: Callable[..., SystemdJournal]) -> None:
     source = journal("garbage", entry(1, "x" * 3 * LINE_BYTES_MAX), entry(2, "good"))
     records, complaints = read(source, 1, garbage=2)
     assert records[-1].text == "good"
@@ -140,7 +142,7 @@ def test_a_journal_that_ends_is_trouble_and_is_started_again(journalctl: Callabl
     journalctl(entry(1, "one"), then="exit 3")
     clock = ManualClock()
     clock.advance(100)
-    log = KernelLog(tmp_path / "kmsg", "boot", None, clock, means=LogSource.JOURNAL)
+    log = KernelLogReader(tmp_path / "kmsg", "boot", None, clock, means=LogSource.JOURNAL)
     deadline = time.monotonic() + 90
     texts: list[str] = []
     while time.monotonic() < deadline and not (texts and log.trouble):
@@ -158,7 +160,7 @@ def test_without_a_journal_it_is_trouble(tmp_path: Path, monkeypatch: pytest.Mon
     monkeypatch.setenv("PATH", str(tmp_path))
     clock = ManualClock()
     clock.advance(100)
-    log = KernelLog(tmp_path / "kmsg", "boot", None, clock, means=LogSource.JOURNAL)
+    log = KernelLogReader(tmp_path / "kmsg", "boot", None, clock, means=LogSource.JOURNAL)
     assert log.read(10).records == []
     assert "No such file" in log.trouble
 
@@ -167,7 +169,7 @@ def test_a_child_that_cannot_be_ended_is_not_waited_for(
     journalctl: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     journalctl(then="exec sleep 600")
-    source = Journal(None)
+    source = SystemdJournal(None)
     with monkeypatch.context() as patch:
         patch.setattr(subprocess.Popen, "kill", lambda _: None)  # as for one that reads a dead disk
         source.close(0.01)

@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from healthd.collectors.kernel_log import KernelLog
-from healthd.collectors.kmsg import Kmsg
-from healthd.collectors.log_file import LogFile
 from healthd.config import LogSource
-from healthd.samples.kernel import Cursor
+from healthd.kernel_log.kmsg_device import KmsgDevice
+from healthd.kernel_log.log_file import LogFile
+from healthd.kernel_log.log_reader import KernelLogReader
+from healthd.samples.kernel_record import Cursor
 from vocabulary.clock import ManualClock, SystemClock
 
 CLOCK = ManualClock()
@@ -115,7 +115,7 @@ def test_wherever_it_is_interrupted_every_line_is_read_once(
 @pytest.mark.kmsg
 @needs_kmsg[1]
 def test_the_kernels_own_log_is_read_from_its_start_and_resumed() -> None:
-    first = Kmsg(Path("/dev/kmsg"), "boot-1", None, SystemClock())
+    first = KmsgDevice(Path("/dev/kmsg"), "boot-1", None, SystemClock())
     batch = first.read(20)
     first.close()
     positions = [record.position for record in batch.records]
@@ -123,10 +123,10 @@ def test_the_kernels_own_log_is_read_from_its_start_and_resumed() -> None:
     assert len(positions) == 20
     assert all(record.source == "boot-1" and record.at <= SystemClock().wall() for record in batch.records)
     middle = Cursor("boot-1", positions[9])
-    second = Kmsg(Path("/dev/kmsg"), "boot-1", middle, SystemClock())
+    second = KmsgDevice(Path("/dev/kmsg"), "boot-1", middle, SystemClock())
     assert [record.position for record in second.read(20).records][:10] == positions[10:]
     second.close()
-    other_boot = Kmsg(Path("/dev/kmsg"), "boot-2", middle, SystemClock())
+    other_boot = KmsgDevice(Path("/dev/kmsg"), "boot-2", middle, SystemClock())
     assert other_boot.read(1).records[0].position == positions[0]
     other_boot.close()
 
@@ -134,11 +134,11 @@ def test_the_kernels_own_log_is_read_from_its_start_and_resumed() -> None:
 @pytest.mark.kmsg
 @needs_kmsg[1]
 def test_a_cursor_the_ring_has_left_behind_is_a_gap() -> None:
-    oldest = Kmsg(Path("/dev/kmsg"), "boot-1", None, SystemClock())
+    oldest = KmsgDevice(Path("/dev/kmsg"), "boot-1", None, SystemClock())
     first = oldest.read(1).records[0].position
     oldest.close()
     for lost in (0, 1, 5):
-        log = Kmsg(Path("/dev/kmsg"), "boot-1", Cursor("boot-1", first - 1 - lost), SystemClock())
+        log = KmsgDevice(Path("/dev/kmsg"), "boot-1", Cursor("boot-1", first - 1 - lost), SystemClock())
         batch = log.read(1)
         log.close()
         assert [gap.lost for gap in batch.gaps] == ([lost] if lost else [])
@@ -149,7 +149,7 @@ def test_a_log_that_cannot_be_opened_is_trouble_and_tried_again(tmp_path: Path) 
     clock.advance(100)
     path = tmp_path / "kern.log"
     path.mkdir()
-    log = KernelLog(path, "boot-1", None, clock)
+    log = KernelLogReader(path, "boot-1", None, clock)
     assert log.read(10).records == []
     assert "Is a directory" in log.trouble
     path.rmdir()
@@ -181,7 +181,7 @@ def test_a_device_that_cannot_be_opened_is_trouble_unless_there_is_a_journal(
     monkeypatch.setenv("PATH", str(tmp_path))
     clock = ManualClock()
     clock.advance(100)
-    log = KernelLog(tmp_path / "kmsg", "boot", None, clock, means=LogSource.KMSG)
+    log = KernelLogReader(tmp_path / "kmsg", "boot", None, clock, means=LogSource.KMSG)
     assert log.read(10).records == []
     assert "No such file" in log.trouble
     assert log.using == ""
@@ -191,7 +191,7 @@ def test_auto_takes_the_device_and_a_file_as_what_they_are(tmp_path: Path) -> No
     clock = ManualClock()
     clock.advance(100)
     (tmp_path / "kern.log").write_text("one\n")
-    log = KernelLog(tmp_path / "kern.log", "boot", None, clock)
+    log = KernelLogReader(tmp_path / "kern.log", "boot", None, clock)
     log.read(10)
     assert (log.using, log.source) == ("file", None)
     log.close()

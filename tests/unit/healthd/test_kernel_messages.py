@@ -7,16 +7,16 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from healthd.checks.kernel_messages import KernelMessageCheck
-from healthd.facts import Clear, Fact, Raise
-from healthd.grammar.families import FAMILIES
-from healthd.ledger import Ledger
-from healthd.samples.kernel import KernelRecord
-from healthd.witness import Witness
+from healthd.checks.kernel_message_checks import KernelMessageCheck
+from healthd.findings.facts import Clear, Fact, Raise
+from healthd.findings.finding_ledger import FindingLedger
+from healthd.kernel_log.message_patterns.pattern_families import FAMILIES
+from healthd.kernel_log.record_authenticity import RecordAuthenticator
+from healthd.samples.kernel_record import KernelRecord
+from vocabulary.driver_log.injected_line import mark_injected_line
 from vocabulary.finding import Severity
 from vocabulary.identity import ComponentKind
-from vocabulary.injection import mark
-from vocabulary.wire import Gpu
+from vocabulary.messages.wire import Gpu
 
 GPUS = {"0000:13:00.0": Gpu(3, "GPU-3", "0000:13:00.0")}
 CORPUS = Path(__file__).parents[2] / "golden" / "kernel" / "lines.log"
@@ -24,7 +24,7 @@ LINES = [line for line in CORPUS.read_text().splitlines() if not line.startswith
 
 
 def judge(text: str, *, facility: int = 0, accept: bool = True) -> Fact | None:
-    check = KernelMessageCheck(Witness("n1", accept_injected=accept), FAMILIES)
+    check = KernelMessageCheck(RecordAuthenticator("n1", accept_injected=accept), FAMILIES)
     return check.judge(KernelRecord("b", 7, 1.0, facility, text), GPUS)
 
 
@@ -62,23 +62,25 @@ def test_only_the_kernel_is_a_witness() -> None:
 
 @pytest.mark.parametrize("accept", [True, False])
 def test_a_marked_test_counts_only_where_it_may(accept: bool) -> None:  # noqa: FBT001 - a parameter of the test
-    fact = judge(mark("n1", "nvme nvme1: controller is down; will reset: CSTS=0xff"), facility=1, accept=accept)
+    fact = judge(
+        mark_injected_line("n1", "nvme nvme1: controller is down; will reset: CSTS=0xff"), facility=1, accept=accept
+    )
     assert (fact is not None) is accept
     assert fact is None or (isinstance(fact, Raise) and fact.injected)
-    assert judge(mark("n2", "nvme nvme1: controller is down; will reset: CSTS=0xff"), facility=1) is None
+    assert judge(mark_injected_line("n2", "nvme nvme1: controller is down; will reset: CSTS=0xff"), facility=1) is None
 
 
 def test_a_server_that_answers_again_ends_what_was_said_and_a_test_does_not() -> None:
-    ledger = Ledger("n1", "b")
+    ledger = FindingLedger("n1", "b")
     silent, ok = "nfs: server fs1 not responding, still trying", "nfs: server fs1 OK"
-    for text, active in ((silent, 1), (mark("n1", ok), 1), (ok, 0)):
+    for text, active in ((silent, 1), (mark_injected_line("n1", ok), 1), (ok, 0)):
         fact = judge(text)
         ledger.apply([fact] if fact is not None else [])
         assert len([finding for finding in ledger.active if not finding.injected]) == active
 
 
 def test_forms_of_info_never_make_a_node_worse() -> None:
-    ledger = Ledger("n1", "b")
+    ledger = FindingLedger("n1", "b")
     for line in LINES:
         fact = judge(line)
         if isinstance(fact, Raise) and fact.severity is Severity.INFO:

@@ -12,15 +12,15 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from healthd import outbox as outbox_module
-from healthd.committer import Committer
-from healthd.history_mark import Condemned, HistoryMark, read_mark, write_mark
-from healthd.ledger import Ledger
-from healthd.orders.store import OrderStore
-from healthd.orders.task import Proof, says
-from healthd.outbox import Outbox
-from healthd.recorder import Recorder
-from healthd.waiting_changes import WaitingChanges
+from healthd.finding_recorder import FindingRecorder
+from healthd.findings.finding_ledger import FindingLedger
+from healthd.orders.order_store import OrderStore
+from healthd.orders.order_task import HealthVerification, make_order_update
+from healthd.storage import outbox as outbox_module
+from healthd.storage.database_writer import DatabaseWriter
+from healthd.storage.history_marker import Condemnation, HistoryMarker, read_history_marker, write_history_marker
+from healthd.storage.outbox import Outbox
+from healthd.storage.pending_changes import PendingChanges
 from vocabulary.clock import ManualClock
 from vocabulary.order import Order, OrderKind, OrderState
 
@@ -29,7 +29,7 @@ ORDER = Order(
     id="o1", kind=OrderKind.RUN_PREFLIGHT, node="n1", incident="i", reason="r", issued_at=NOW, expires_at=NOW + 60,
     condemned=("n1",),
 )  # fmt: skip
-CONDEMNED = Condemned("o1", NOW, "r")
+CONDEMNED = Condemnation("o1", NOW, "r")
 
 
 class Node:
@@ -37,16 +37,18 @@ class Node:
 
     def __init__(self, path: Path) -> None:
         self.outbox = Outbox(path, NOW)
-        self.committer = committer = Committer(self.outbox, ManualClock())
+        self.committer = committer = DatabaseWriter(self.outbox, ManualClock())
         self.orders = OrderStore(committer, "n1")
-        self.ledger = Ledger("n1", "boot", self.outbox.active())
-        self.recorder = Recorder(self.ledger, committer, WaitingChanges(committer), self.orders, NOW)
+        self.ledger = FindingLedger("n1", "boot", self.outbox.active())
+        self.recorder = FindingRecorder(self.ledger, committer, PendingChanges(committer), self.orders, NOW)
 
     def settle(self) -> None:
         self.recorder.settle(NOW, 100.0)
 
     def passes(self) -> None:
-        proof = Proof(says(ORDER, OrderState.SUCCEEDED, NOW + 1, "passed"), by="preflight o1", whole_node=True)
+        proof = HealthVerification(
+            make_order_update(ORDER, OrderState.SUCCEEDED, NOW + 1, "passed"), by="preflight o1", whole_node=True
+        )
         self.recorder.prove(proof)
         self.settle()
 
@@ -89,8 +91,8 @@ def test_a_fresh_node_is_fresh(path: Path) -> None:
     assert node.outbox.problem == ""
     node.settle()
     assert node.ledger.active == ()
-    mark = read_mark(path.with_name("history.json"))
-    assert mark == HistoryMark(since=NOW)
+    mark = read_history_marker(path.with_name("history.json"))
+    assert mark == HistoryMarker(since=NOW)
     assert path.with_name("history.json").stat().st_mode & 0o777 == 0o600
     node.close()
 
@@ -160,7 +162,7 @@ def test_a_mark_that_cannot_be_read_still_says_that_there_was_a_history(path: Pa
     mark = path.with_name("history.json")
     mark.write_bytes(b"\xff")
     Node(path).close()
-    assert read_mark(mark) == HistoryMark(since=NOW), "with a sound database it is written anew"
+    assert read_history_marker(mark) == HistoryMarker(since=NOW), "with a sound database it is written anew"
     mark.write_bytes(b"")
     remove(path)
     assert "is missing" in Node(path).outbox.problem
@@ -201,7 +203,7 @@ def test_killed_beside_the_mark_both_still_agree(path: Path, when: str, what: st
     else:
         assert node.orders.receive(ORDER, NOW), "it was not kept, so it comes again"
         assert node.recorder.condemned == CONDEMNED
-    marked = read_mark(path.with_name("history.json"))
+    marked = read_history_marker(path.with_name("history.json"))
     assert marked is not None
     assert marked.condemned == node.recorder.condemned
     node.close()
@@ -209,15 +211,15 @@ def test_killed_beside_the_mark_both_still_agree(path: Path, when: str, what: st
 
 def test_a_mark_is_replaced_whole_or_not_at_all(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     mark = path.with_name("history.json")
-    write_mark(mark, HistoryMark(1.0, CONDEMNED))
+    write_history_marker(mark, HistoryMarker(1.0, CONDEMNED))
 
     def fail(_: int) -> None:
         raise OSError(5, "Input/output error")
 
     monkeypatch.setattr(os, "fsync", fail)
     with pytest.raises(OSError, match="Input/output"):
-        write_mark(mark, HistoryMark(2.0))
-    assert read_mark(mark) == HistoryMark(1.0, CONDEMNED)
+        write_history_marker(mark, HistoryMarker(2.0))
+    assert read_history_marker(mark) == HistoryMarker(1.0, CONDEMNED)
 
 
 def test_a_mark_is_on_the_disk_before_its_name_and_its_name_before_anything_follows(
@@ -229,15 +231,15 @@ def test_a_mark_is_on_the_disk_before_its_name_and_its_name_before_anything_foll
         synced.append(Path(f"/proc/self/fd/{descriptor}").readlink().name)
 
     monkeypatch.setattr(os, "fsync", fsync)
-    write_mark(path.with_name("history.json"), HistoryMark(1.0))
+    write_history_marker(path.with_name("history.json"), HistoryMarker(1.0))
     assert synced == ["history.json.new", path.parent.name]
 
 
 def test_a_mark_is_whole_although_an_earlier_one_was_cut_off_by_a_crash(path: Path) -> None:
     mark = path.with_name("history.json")
     path.with_name("history.json.new").write_text("x" * 4096)
-    write_mark(mark, HistoryMark(1.0, CONDEMNED))
-    assert read_mark(mark) == HistoryMark(1.0, CONDEMNED)
+    write_history_marker(mark, HistoryMarker(1.0, CONDEMNED))
+    assert read_history_marker(mark) == HistoryMarker(1.0, CONDEMNED)
 
 
 def test_an_order_that_cannot_be_marked_is_not_kept(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -246,7 +248,7 @@ def test_an_order_that_cannot_be_marked_is_not_kept(path: Path, monkeypatch: pyt
     def fail(*_: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(outbox_module, "write_mark", fail)
+    monkeypatch.setattr(outbox_module, "write_history_marker", fail)
     with pytest.raises(outbox_module.OutboxFull, match="No space left"):
         node.orders.receive(ORDER, NOW)
     assert node.orders.open() == []
@@ -269,10 +271,10 @@ def test_what_is_held_in_memory_survives_a_disk_that_fails_while_the_database_is
     def fail(*_: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(outbox_module, "write_mark", fail)
+    monkeypatch.setattr(outbox_module, "write_history_marker", fail)
     node.settle()
     other = msgspec.structs.replace(ORDER, id="o2", condemned=())
-    running = says(ORDER, OrderState.RUNNING, NOW, "")
+    running = make_order_update(ORDER, OrderState.RUNNING, NOW, "")
     for call in (
         lambda: node.orders.receive(other, NOW),
         lambda: node.orders.answer(running),

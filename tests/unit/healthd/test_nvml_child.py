@@ -13,17 +13,17 @@ from typing import Any
 
 import pytest
 
-from healthd.collectors.nvml import NvmlCollector
+from healthd.gpu_monitoring.nvml_collector import NvmlCollector
 from healthd.host import Host
 from healthd.samples.nvml import GpuConstants, GpuReading, Inventory, NvmlSample
-from healthd.slate import SLATE_BYTES, Slate
-from vocabulary.wire import Gpu
+from healthd.supervision.child_call_page import SLATE_BYTES, ChildCallPage
+from vocabulary.messages.wire import Gpu
 
 ENTRY = "import healthd.nvml.child, sys; print(*sorted(sys.modules))"
 
 PARENT = """
 import os, subprocess, sys, time
-from healthd.slate import SLATE_BYTES, Slate
+from healthd.supervision.child_call_page import SLATE_BYTES, Slate
 descriptor = os.memfd_create("slate")
 os.ftruncate(descriptor, SLATE_BYTES)
 command = [sys.executable, "-m", "healthd.nvml.child", str(descriptor), sys.argv[1], "1"]
@@ -43,7 +43,7 @@ class Child:
     def __init__(self, library: Path, scenario: Path, interval_s: float) -> None:
         descriptor = os.memfd_create("slate")
         os.ftruncate(descriptor, SLATE_BYTES)
-        self.slate = Slate(descriptor)
+        self.slate = ChildCallPage(descriptor)
         command = [sys.executable, "-m", "healthd.nvml.child", str(descriptor), str(library), str(interval_s)]
         self.process = subprocess.Popen(
             command,

@@ -11,7 +11,7 @@ from typing import TypeVar
 
 import pytest
 
-from healthd.collectors.nvml import NvmlCollector, Renewals
+from healthd.gpu_monitoring.nvml_collector import NvmlCollector, NvmlReinitPolicy
 from healthd.host import Host
 from healthd.samples.nvml import GpuReading, Inventory, NvmlHang, NvmlSample, NvmlUnavailable, Sweep
 from vocabulary.clock import Clock, SystemClock
@@ -159,7 +159,7 @@ def test_a_gpu_that_was_reset_elsewhere_is_found_by_initialising_anew(library: P
 
 
 def test_how_often_nvml_is_initialised_anew_for_a_lost_gpu() -> None:
-    renewals = Renewals(60.0)
+    renewals = NvmlReinitPolicy(60.0)
     good, lost = (Sweep(0.0, 0.1, (GpuReading(index=0, lost=bad),)) for bad in (False, True))
     assert [at for at in range(0, 1000, 10) if renewals.due(lost, at)] == [60, 180, 420, 900]
     assert not renewals.due(good, 1000)

@@ -13,23 +13,29 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from healthd.collectors.beacons import BeaconCollector
-from healthd.orders.ranks import Rank, Verdict, figures, of_all, verdict_of
-from healthd.orders.task import says
-from healthd.orders.trainer import TrainerTask
-from healthd.trainer import page, pages
-from healthd.trainer.beacon import Beacon, Place, post_order, read, read_all
-from healthd.trainer.page import Acknowledgement, BeaconError, MailboxOrder, Outcome
+from healthd.orders.order_task import make_order_update
+from healthd.orders.rank_answers import (
+    OrderedRank,
+    RankVerdict,
+    collect_all_figures,
+    combine_user_verdicts,
+    judge_user_ranks,
+)
+from healthd.orders.trainer_order import TrainerTask
+from healthd.trainer.beacons import beacon_page, page_reader
+from healthd.trainer.beacons.beacon import Beacon, RankPlacement, post_order, read_all_pages, read_page
+from healthd.trainer.beacons.beacon_page import Acknowledgement, BeaconError, MailboxOrder, OrderOutcome
 from vocabulary.order import Order, OrderKind, OrderState, OrderUpdate
 
 NOW = 1_700_000_000.0
 ORDER = MailboxOrder("o1", "checkpoint_then_eject", "r", (), NOW + 60)
-SAVED = Acknowledgement("o1", Outcome.LEFT, NOW, 7, NOW + 1, NOW + 2, "/c/7", NOW + 3)
+SAVED = Acknowledgement("o1", OrderOutcome.LEFT, NOW, 7, NOW + 1, NOW + 2, "/c/7", NOW + 3)
 
 
 @pytest.fixture
 def beacon(tmp_path: Path) -> Iterator[Beacon]:
     tmp_path.chmod(0o700)
-    made = Beacon.create(str(tmp_path), Place("j", 1, 0, 2, 0, "n1"))
+    made = Beacon.create(str(tmp_path), RankPlacement("j", 1, 0, 2, 0, "n1"))
     made.begin_step(3)
     yield made
     made.close()
@@ -41,7 +47,7 @@ def task(
     order = Order(
         id="o1", kind=kind, node="n1", issued_at=NOW, expires_at=NOW + 60, incident="i", reason="r", job="j", attempt=1
     )
-    return TrainerTask(order, before or says(order, OrderState.RECEIVED, NOW, ""), str(place))
+    return TrainerTask(order, before or make_order_update(order, OrderState.RECEIVED, NOW, ""), str(place))
 
 
 def step(each: TrainerTask, now: float = NOW) -> OrderUpdate:
@@ -88,7 +94,7 @@ def test_a_daemon_killed_while_it_wrote_an_order_orders_again(
     post_and_die(beacon.path, ORDER, monkeypatch)
     assert beacon.poll() is None
 
-    (view,), errors = read_all(str(tmp_path))
+    (view,), errors = read_all_pages(str(tmp_path))
     assert (view.alive, view.order, [error.field for error in errors]) == (True, None, ["mailbox"])
     sample = BeaconCollector(tmp_path).read(NOW)
     assert [rank.step for rank in sample.ranks] == [3]
@@ -97,7 +103,7 @@ def test_a_daemon_killed_while_it_wrote_an_order_orders_again(
     again = task(tmp_path)
     assert step(again).state is OrderState.RUNNING
     assert beacon.poll() == ORDER
-    assert read(beacon.path).damaged == {}
+    assert read_page(beacon.path).damaged == {}
     beacon.acknowledge(SAVED)
     assert step(again).state is OrderState.SUCCEEDED
 
@@ -110,9 +116,9 @@ def test_a_rank_whose_page_is_damaged_in_a_part_is_ordered_and_waited_for(
     post_order(beacon.path, ORDER._replace(id="o0"))
     collector = BeaconCollector(tmp_path)
     before = collector.read(NOW).ranks
-    damage(beacon.path, getattr(page, f"{block}_AT") + 16)
+    damage(beacon.path, getattr(beacon_page, f"{block}_AT") + 16)
 
-    assert list(read(beacon.path).damaged) == [block.lower()]
+    assert list(read_page(beacon.path).damaged) == [block.lower()]
     assert collector.read(NOW + 1).ranks == before, "shown as it was last read"
     each = task(tmp_path)
     assert step(each).state is OrderState.RUNNING
@@ -125,18 +131,18 @@ def test_a_rank_whose_page_is_damaged_in_a_part_is_ordered_and_waited_for(
 def test_a_mailbox_that_is_damaged_later_does_not_end_the_wait(beacon: Beacon, tmp_path: Path) -> None:
     each = task(tmp_path)
     step(each)
-    damage(beacon.path, page.MAILBOX_AT + 16)
+    damage(beacon.path, beacon_page.MAILBOX_AT + 16)
     assert each.step(NOW) is None
     beacon.acknowledge(SAVED)
-    damage(beacon.path, page.ACKNOWLEDGEMENT_AT + 16)
+    damage(beacon.path, beacon_page.ACKNOWLEDGEMENT_AT + 16)
     assert each.step(NOW) is None
-    damage(beacon.path, page.ACKNOWLEDGEMENT_AT + 16)  # whole again
+    damage(beacon.path, beacon_page.ACKNOWLEDGEMENT_AT + 16)  # whole again
     assert step(each).state is OrderState.SUCCEEDED
 
 
 @pytest.mark.parametrize("kind", [OrderKind.CHECKPOINT_THEN_EJECT, OrderKind.ABORT])
 def test_a_page_that_does_not_say_whose_it_is_is_never_nobodys(beacon: Beacon, tmp_path: Path, kind: OrderKind) -> None:
-    damage(beacon.path, page.IDENTITY_AT + 20)
+    damage(beacon.path, beacon_page.IDENTITY_AT + 20)
     end = step(task(tmp_path, kind))
     assert end.state is OrderState.FAILED
     assert f"{beacon.path}: identity: checksum" in end.detail
@@ -144,8 +150,8 @@ def test_a_page_that_does_not_say_whose_it_is_is_never_nobodys(beacon: Beacon, t
 
 @pytest.mark.parametrize("kind", [OrderKind.CHECKPOINT_THEN_EJECT, OrderKind.ABORT])
 def test_nor_is_it_forgotten_beside_others(beacon: Beacon, tmp_path: Path, kind: OrderKind) -> None:
-    other = Beacon.create(str(tmp_path), Place("j", 1, 1, 2, 1, "n1"))
-    damage(beacon.path, page.IDENTITY_AT + 20)
+    other = Beacon.create(str(tmp_path), RankPlacement("j", 1, 1, 2, 1, "n1"))
+    damage(beacon.path, beacon_page.IDENTITY_AT + 20)
     each = task(tmp_path, kind)
     assert step(each).state is OrderState.RUNNING
     other.acknowledge(SAVED)
@@ -157,7 +163,7 @@ def test_nor_is_it_forgotten_beside_others(beacon: Beacon, tmp_path: Path, kind:
 def test_rubbish_and_other_jobs_pages_do_not_keep_a_node_from_being_free(beacon: Beacon, tmp_path: Path) -> None:
     (tmp_path / "j.1.0.5.beacon").touch()
     os.rename(beacon.path, tmp_path / "j.1.1.0.beacon")  # noqa: PTH104 - as another job's, called j.1
-    damage(str(tmp_path / "j.1.1.0.beacon"), page.IDENTITY_AT + 20)
+    damage(str(tmp_path / "j.1.1.0.beacon"), beacon_page.IDENTITY_AT + 20)
     (tmp_path / "j.1.7.beacon").touch()
     (tmp_path / "j.1.8.beacon").symlink_to("/nowhere")
     end = step(task(tmp_path))
@@ -176,9 +182,7 @@ def test_a_page_that_is_gone_while_its_process_lives_is_waited_for(beacon: Beaco
 
 def test_a_page_made_anew_keeps_the_answer_of_the_process_before(tmp_path: Path) -> None:
     tmp_path.chmod(0o700)
-    make = (
-        "from healthd.trainer.beacon import *; b = Beacon.create({!r}, Place('j', 1, 0, 1)); print(flush=True); input()"
-    )
+    make = "from healthd.trainer.beacons.beacon import *; b = Beacon.create({!r}, Place('j', 1, 0, 1)); print(flush=True); input()"
     argv = [sys.executable, "-c", make.format(str(tmp_path))]
     with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as child:
         assert child.stdout is not None
@@ -186,7 +190,7 @@ def test_a_page_made_anew_keeps_the_answer_of_the_process_before(tmp_path: Path)
         each = task(tmp_path)
         step(each)
         child.communicate(b"\n")
-    again = Beacon.create(str(tmp_path), Place("j", 1, 0, 1))
+    again = Beacon.create(str(tmp_path), RankPlacement("j", 1, 0, 1))
     end = step(each)
     assert (end.state, end.detail) == (OrderState.FAILED, "rank 0 ended, and its page vanished")
     assert again.poll() is None
@@ -197,22 +201,22 @@ def test_what_a_rank_wrote_as_it_ended_is_read(beacon: Beacon, tmp_path: Path, m
     """Between the reading of a page and the look at its process, that answered and ended."""
     each = task(tmp_path)
     step(each)
-    really = pages.process_alive
+    really = page_reader.process_alive
 
     def ends(pid: int, started: int) -> bool:
         assert really(pid, started)
         beacon.acknowledge(SAVED)
         return False
 
-    monkeypatch.setattr(pages, "process_alive", ends)
+    monkeypatch.setattr(page_reader, "process_alive", ends)
     assert step(each).state is OrderState.SUCCEEDED
 
 
 def test_more_ranks_than_any_user_has_are_not_called_done(
     beacon: Beacon, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("healthd.orders.trainer.RANKS_PER_USER", 1)
-    other = Beacon.create(str(tmp_path), Place("j", 1, 1, 2, 1, "n1"))
+    monkeypatch.setattr("healthd.orders.trainer_order.RANKS_PER_USER", 1)
+    other = Beacon.create(str(tmp_path), RankPlacement("j", 1, 1, 2, 1, "n1"))
     each = task(tmp_path)
     assert step(each).data["ranks"] == 1
     for one in (beacon, other):
@@ -228,7 +232,7 @@ def test_more_ranks_than_any_user_has_are_not_called_done(
 def test_an_order_that_no_mailbox_takes_fails_and_one_that_one_refuses_is_tried_again(
     beacon: Beacon, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    other = Beacon.create(str(tmp_path), Place("j", 1, 1, 2, 1, "n1"))
+    other = Beacon.create(str(tmp_path), RankPlacement("j", 1, 1, 2, 1, "n1"))
     refused = {beacon.path, other.path}
 
     def post(path: str, order: MailboxOrder) -> int:
@@ -236,7 +240,7 @@ def test_an_order_that_no_mailbox_takes_fails_and_one_that_one_refuses_is_tried_
             raise BeaconError(path, "mailbox", "not now")
         return post_order(path, order)
 
-    monkeypatch.setattr("healthd.orders.trainer.post_order", post)
+    monkeypatch.setattr("healthd.orders.trainer_order.post_order", post)
     assert step(task(tmp_path)).state is OrderState.FAILED
     refused.remove(other.path)
     each = task(tmp_path)
@@ -248,12 +252,12 @@ def test_an_order_that_no_mailbox_takes_fails_and_one_that_one_refuses_is_tried_
     other.close()
 
 
-outcomes = st.sampled_from([*Outcome])
+outcomes = st.sampled_from([*OrderOutcome])
 answers = st.none() | st.builds(
     Acknowledgement, st.just("o1"), outcomes, st.just(NOW), st.integers(-1, 9), saved_at=st.sampled_from([0.0, NOW])
 )
 ranks = st.builds(
-    Rank,
+    OrderedRank,
     st.uuids().map(str),
     st.integers(1, 3),
     st.integers(-1, 9),
@@ -268,22 +272,22 @@ KINDS = [OrderKind.CHECKPOINT_THEN_EJECT, OrderKind.REVERT, OrderKind.ABORT]
 
 @given(st.lists(ranks, min_size=1), st.sampled_from(KINDS))
 @settings(deadline=None)
-def test_no_user_makes_good_what_another_did_not(found: list[Rank], kind: OrderKind) -> None:
-    by_user: dict[int, list[Rank]] = {}
+def test_no_user_makes_good_what_another_did_not(found: list[OrderedRank], kind: OrderKind) -> None:
+    by_user: dict[int, list[OrderedRank]] = {}
     for rank in found:
         by_user.setdefault(rank.uid, []).append(rank)
-    each = {uid: verdict_of(kind, of_user) for uid, of_user in by_user.items()}
-    together = of_all(each)
+    each = {uid: judge_user_ranks(kind, of_user) for uid, of_user in by_user.items()}
+    together = combine_user_verdicts(each)
     assert (together.state is OrderState.SUCCEEDED) == all(v.state is OrderState.SUCCEEDED for v in each.values())
     if len(each) > 1:
         assert all(f"user {uid}: {verdict.state.value}" in together.detail for uid, verdict in each.items())
-        assert not {"agreed_step", "path"} & figures(by_user, NOW).keys()
+        assert not {"agreed_step", "path"} & collect_all_figures(by_user, NOW).keys()
     assert all(
         v.state is not OrderState.SUCCEEDED for uid, v in each.items() if any(r.number < 0 for r in by_user[uid])
     )
 
 
 def test_of_very_many_users_the_first_are_told_and_the_others_counted() -> None:
-    together = of_all({uid: Verdict(OrderState.FAILED, "x" * 999) for uid in range(100)})
+    together = combine_user_verdicts({uid: RankVerdict(OrderState.FAILED, "x" * 999) for uid in range(100)})
     assert len(together.detail) <= 1000
     assert together.detail.endswith("and 92 users more")

@@ -11,13 +11,13 @@ from pathlib import Path
 
 import pytest
 
-from healthd.host import Finished, Host
-from healthd.orders.program import ProgramTask, filled, judge_preflight, judge_reset, last_object
-from healthd.orders.task import Proof, says
-from healthd.orders.trainer import TrainerTask
-from healthd.trainer.beacon import Beacon, Place
-from healthd.trainer.page import Acknowledgement, MailboxOrder, Outcome
-from healthd.trainer.pages import post_order
+from healthd.host import CommandResult, Host
+from healthd.orders.order_task import HealthVerification, make_order_update
+from healthd.orders.program_order import ProgramTask, fill_arguments, judge_preflight, judge_reset, parse_last_object
+from healthd.orders.trainer_order import TrainerTask
+from healthd.trainer.beacons.beacon import Beacon, RankPlacement
+from healthd.trainer.beacons.beacon_page import Acknowledgement, MailboxOrder, OrderOutcome
+from healthd.trainer.beacons.page_reader import post_order
 from vocabulary.order import Order, OrderKind, OrderState, OrderUpdate
 
 NOW = 1_700_000_000.0
@@ -29,7 +29,7 @@ def order(kind: OrderKind = OrderKind.CHECKPOINT_THEN_EJECT, **more: object) -> 
 
 
 def received(each: Order) -> OrderUpdate:
-    return says(each, OrderState.RECEIVED, NOW, "")
+    return make_order_update(each, OrderState.RECEIVED, NOW, "")
 
 
 class Ranks:
@@ -40,7 +40,7 @@ class Ranks:
         self.beacons: list[Beacon] = []
 
     def add(self, rank: int, job: str = "j", attempt: int = 1) -> Beacon:
-        beacon = Beacon.create(str(self.directory), Place(job, attempt, rank, 2, rank, "n1"))
+        beacon = Beacon.create(str(self.directory), RankPlacement(job, attempt, rank, 2, rank, "n1"))
         self.beacons.append(beacon)
         return beacon
 
@@ -56,7 +56,7 @@ def ranks(tmp_path: Path) -> Iterator[Ranks]:
         beacon.close()
 
 
-def left(order_id: str = "o1", *, saved: float = NOW + 2, outcome: Outcome = Outcome.LEFT) -> Acknowledgement:
+def left(order_id: str = "o1", *, saved: float = NOW + 2, outcome: OrderOutcome = OrderOutcome.LEFT) -> Acknowledgement:
     return Acknowledgement(order_id, outcome, NOW, 7, NOW + 1, saved, "/c/7", NOW + 3)
 
 
@@ -94,14 +94,14 @@ def test_a_relaunched_job_is_not_ordered_again_after_a_restart_of_the_daemon(ran
 @pytest.mark.parametrize(
     ("outcome", "saved", "state"),
     [
-        (Outcome.LEFT, NOW + 2, OrderState.SUCCEEDED),
-        (Outcome.FAILED, NOW + 2, OrderState.SUCCEEDED),  # saved, but its process group would not end
-        (Outcome.FAILED, 0.0, OrderState.FAILED),
-        (Outcome.CANCELLED, 0.0, OrderState.FAILED),
-        (Outcome.EXPIRED, 0.0, OrderState.EXPIRED),
+        (OrderOutcome.LEFT, NOW + 2, OrderState.SUCCEEDED),
+        (OrderOutcome.FAILED, NOW + 2, OrderState.SUCCEEDED),  # saved, but its process group would not end
+        (OrderOutcome.FAILED, 0.0, OrderState.FAILED),
+        (OrderOutcome.CANCELLED, 0.0, OrderState.FAILED),
+        (OrderOutcome.EXPIRED, 0.0, OrderState.EXPIRED),
     ],
 )
-def test_how_the_last_rank_left_decides(ranks: Ranks, outcome: Outcome, saved: float, state: OrderState) -> None:
+def test_how_the_last_rank_left_decides(ranks: Ranks, outcome: OrderOutcome, saved: float, state: OrderState) -> None:
     beacon = ranks.add(0)
     task = ranks.task(order())
     step(task)
@@ -110,8 +110,8 @@ def test_how_the_last_rank_left_decides(ranks: Ranks, outcome: Outcome, saved: f
     assert step(task).state is state
 
 
-@pytest.mark.parametrize(("outcome", "state"), [(Outcome.LEFT, "succeeded"), (Outcome.FAILED, "failed")])
-def test_to_go_back_all_must_have_left_and_none_have_saved(ranks: Ranks, outcome: Outcome, state: str) -> None:
+@pytest.mark.parametrize(("outcome", "state"), [(OrderOutcome.LEFT, "succeeded"), (OrderOutcome.FAILED, "failed")])
+def test_to_go_back_all_must_have_left_and_none_have_saved(ranks: Ranks, outcome: OrderOutcome, state: str) -> None:
     beacons = [ranks.add(rank) for rank in range(2)]
     task = ranks.task(order(OrderKind.REVERT, before_step=4))
     step(task)
@@ -126,7 +126,7 @@ def test_to_go_back_all_must_have_left_and_none_have_saved(ranks: Ranks, outcome
 def test_a_rank_that_dies_without_a_word_fails_the_save_but_not_the_abort(ranks: Ranks) -> None:
     child = os.fork()
     if child == 0:
-        Beacon.create(str(ranks.directory), Place("j", 1, 0, 1, 0, "n1"))
+        Beacon.create(str(ranks.directory), RankPlacement("j", 1, 0, 1, 0, "n1"))
         time.sleep(60)  # until it is killed
         os._exit(0)
     while not list(ranks.directory.glob("*.beacon")):
@@ -169,10 +169,10 @@ def test_a_broken_page_spares_the_others(ranks: Ranks) -> None:
     assert beacon.poll() is not None
 
 
-def run_to_end(task: ProgramTask) -> OrderUpdate | Proof:
+def run_to_end(task: ProgramTask) -> OrderUpdate | HealthVerification:
     while True:
         news = task.step(time.time())
-        if isinstance(news, Proof) or (news is not None and news.state.final):
+        if isinstance(news, HealthVerification) or (news is not None and news.state.final):
             return news
         time.sleep(0.01)  # the program is at work
 
@@ -184,7 +184,7 @@ def program(script: str, *, lasts_s: float = 60.0, judge: object = judge_reset) 
 
 def test_a_program_that_ends_well_is_a_proof() -> None:
     end = run_to_end(program("print('x' * 3_000_000)"))
-    assert isinstance(end, Proof)
+    assert isinstance(end, HealthVerification)
     assert (end.gpu, end.by, end.whole_node) == ("GPU-1", "reset o1", False)
     assert "pid" not in end.answer.data
 
@@ -242,9 +242,9 @@ def test_it_waits_until_all_is_ready_or_its_time_is_over() -> None:
     assert late.state is OrderState.EXPIRED
 
 
-def finished(document: object, code: int = 0) -> Finished:
+def finished(document: object, code: int = 0) -> CommandResult:
     text = document if isinstance(document, str) else json.dumps(document, indent=2)
-    return Finished(code, text, "words on standard error", overdue=False)
+    return CommandResult(code, text, "words on standard error", overdue=False)
 
 
 @pytest.mark.parametrize(
@@ -265,24 +265,24 @@ def finished(document: object, code: int = 0) -> Finished:
 def test_only_a_clear_and_whole_pass_passes(document: object, code: int, *, passes: bool) -> None:
     each = order(OrderKind.RUN_PREFLIGHT, level="gate")
     end = judge_preflight(each, finished(document, code), {}, NOW)
-    assert isinstance(end, Proof) is passes
+    assert isinstance(end, HealthVerification) is passes
     if isinstance(end, OrderUpdate):
         assert end.state is OrderState.FAILED
 
 
 def test_json_may_follow_other_output() -> None:
-    assert last_object('warming up\n{"verdict": "pass"}\n') == {"verdict": "pass"}
+    assert parse_last_object('warming up\n{"verdict": "pass"}\n') == {"verdict": "pass"}
 
 
 def test_words_are_put_in_whole_and_never_interpreted() -> None:
     words = {"gpu": "$(rm -rf /) {level}", "level": "gate"}
-    assert filled(["a", "{gpu}", "-l={level}", "{unknown}"], {"level": "gate", "gpu": "x;y"}) == [
+    assert fill_arguments(["a", "{gpu}", "-l={level}", "{unknown}"], {"level": "gate", "gpu": "x;y"}) == [
         "a",
         "x;y",
         "-l=gate",
         "{unknown}",
     ]
-    assert filled(["{gpu}"], {"gpu": words["gpu"]}) == ["$(rm -rf /) {level}"]
+    assert fill_arguments(["{gpu}"], {"gpu": words["gpu"]}) == ["$(rm -rf /) {level}"]
 
 
 def test_an_answer_carries_the_worst_of_each_figure() -> None:
@@ -303,7 +303,7 @@ def test_an_answer_carries_the_worst_of_each_figure() -> None:
     ]
     document = json.dumps({"verdict": "pass", "complete": True, "results": results})
     end = judge_preflight(order(OrderKind.RUN_PREFLIGHT), finished(document, 0), {}, NOW)
-    assert isinstance(end, Proof)
+    assert isinstance(end, HealthVerification)
     assert {name: value for name, value in end.answer.data.items() if name.startswith("figure")} == {
         "figure copy_rate GB/s s": 20.0,
         "figure temperature_max GB/s s": 90.0,

@@ -8,20 +8,20 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from healthd.committer import Committer
-from healthd.facts import Raise
-from healthd.ledger import Ledger
-from healthd.orders.store import ENDED_KEPT, OrderStore
-from healthd.orders.task import Proof, says
-from healthd.outbox import CHANGES_MAX, FINDINGS_KEPT, PRUNE_EVERY_COMMITS, Outbox, OutboxCorrupt, OutboxFull
-from healthd.recorder import CURSOR_WAIT_S, REPEATS_WAIT_S, Recorder
-from healthd.samples.kernel import Cursor
-from healthd.waiting_changes import WaitingChanges
+from healthd.finding_recorder import CURSOR_WAIT_S, REPEATS_WAIT_S, FindingRecorder
+from healthd.findings.facts import Raise
+from healthd.findings.finding_ledger import FindingLedger
+from healthd.orders.order_store import ENDED_KEPT, OrderStore
+from healthd.orders.order_task import HealthVerification, make_order_update
+from healthd.samples.kernel_record import Cursor
+from healthd.storage.database_writer import DatabaseWriter
+from healthd.storage.outbox import CHANGES_MAX, FINDINGS_KEPT, PRUNE_EVERY_COMMITS, Outbox, OutboxCorrupt, OutboxFull
+from healthd.storage.pending_changes import PendingChanges
 from vocabulary.clock import ManualClock
 from vocabulary.finding import Finding, Severity
 from vocabulary.identity import Component, ComponentKind
+from vocabulary.messages.wire import Gpu
 from vocabulary.order import Order, OrderKind, OrderState
-from vocabulary.wire import Gpu
 
 NOW = 1_700_000_000.0
 
@@ -167,7 +167,7 @@ def test_what_cannot_be_read_is_moved_aside(path: Path, damage: str) -> None:
 
 
 def test_an_order_is_kept_once_condemns_at_once_and_ends_once(outbox: Outbox) -> None:
-    orders = OrderStore(Committer(outbox, ManualClock()), "n1")
+    orders = OrderStore(DatabaseWriter(outbox, ManualClock()), "n1")
     condemning = order(condemned=("n1", "n9"))
     assert orders.receive(condemning, NOW)
     assert not orders.receive(condemning, NOW + 1)
@@ -178,9 +178,9 @@ def test_an_order_is_kept_once_condemns_at_once_and_ends_once(outbox: Outbox) ->
     assert received.state is OrderState.RECEIVED
     orders.mark_sent(received)
     assert orders.unsent(0) == []
-    done = says(condemning, OrderState.SUCCEEDED, NOW + 2, "passed")
+    done = make_order_update(condemning, OrderState.SUCCEEDED, NOW + 2, "passed")
     orders.answer(done)
-    orders.answer(says(condemning, OrderState.FAILED, NOW + 3, "too late"))
+    orders.answer(make_order_update(condemning, OrderState.FAILED, NOW + 3, "too late"))
     orders.mark_sent(received)
     assert orders.unsent(0) == [done], "an older answer marks nothing, a later one changes nothing"
     assert orders.open() == []
@@ -190,11 +190,11 @@ def test_an_order_is_kept_once_condemns_at_once_and_ends_once(outbox: Outbox) ->
 
 
 def test_ended_orders_are_forgotten_in_the_end(outbox: Outbox) -> None:
-    orders = OrderStore(Committer(outbox, ManualClock()), "n1")
+    orders = OrderStore(DatabaseWriter(outbox, ManualClock()), "n1")
     for number in range(ENDED_KEPT + 5):
         each = order(id=f"o{number}")
         orders.receive(each, NOW + number)
-        answer = says(each, OrderState.REFUSED, NOW + number, "no")
+        answer = make_order_update(each, OrderState.REFUSED, NOW + number, "no")
         orders.answer(answer)
         orders.mark_sent(answer)
     ((kept,),) = outbox.rows("select count(*) from orders")
@@ -205,10 +205,10 @@ class Node:
     """A recorder over a real outbox, and time by hand."""
 
     def __init__(self, outbox: Outbox) -> None:
-        self.ledger = Ledger("n1", "boot", outbox.active())
-        committer = Committer(outbox, ManualClock())
+        self.ledger = FindingLedger("n1", "boot", outbox.active())
+        committer = DatabaseWriter(outbox, ManualClock())
         self.orders = OrderStore(committer, "n1")
-        self.recorder = Recorder(self.ledger, committer, WaitingChanges(committer), self.orders, NOW)
+        self.recorder = FindingRecorder(self.ledger, committer, PendingChanges(committer), self.orders, NOW)
         self.monotonic = 100.0
 
     def fault(self, pci: int = 1) -> None:
@@ -296,8 +296,8 @@ def test_a_proof_ends_its_order_in_the_write_that_clears_the_node(outbox: Outbox
     node.fault()
     node.orders.receive(order(condemned=("n1",)), NOW)
     node.settle()
-    answer = says(order(), OrderState.SUCCEEDED, NOW + 1, "passed")
-    node.recorder.prove(Proof(answer, by="preflight o1", whole_node=True))
+    answer = make_order_update(order(), OrderState.SUCCEEDED, NOW + 1, "passed")
+    node.recorder.prove(HealthVerification(answer, by="preflight o1", whole_node=True))
     fill_the_disk(outbox)
     outbox.connection.execute("pragma query_only = on")
     assert node.settle()

@@ -10,16 +10,16 @@ from typing import Any
 import msgspec
 import pytest
 
-from healthd.checks.preflight import COMPONENTS_MAX, judge
-from healthd.facts import Clear, Raise
-from healthd.ledger import Ledger
-from healthd.preflight_door import PreflightDoor
+from healthd.checks.preflight_result_checks import COMPONENTS_MAX, judge_preflight_sample
+from healthd.findings.facts import Clear, Raise
+from healthd.findings.finding_ledger import FindingLedger
+from healthd.preflight_reports.report_endpoint import PreflightEndpoint
+from healthd.preflight_reports.report_queue import PreflightReportQueue
 from healthd.samples.preflight import LEVELS, VERDICTS, PreflightSample
-from healthd.told import Told
 from preflight.results import DOCUMENT_VERSION, Document, Location, Outcome, Result, Verdict
 from vocabulary.finding import Severity
 from vocabulary.identity import ComponentKind
-from vocabulary.wire import Gpu
+from vocabulary.messages.wire import Gpu
 
 GPUS = (Gpu(index=0, uuid="GPU-a", pci="0000:10:00.0"), Gpu(index=1, uuid="GPU-b", pci="0000:11:00.0"))
 SOMEBODY = 65534
@@ -49,7 +49,7 @@ def failed(*locations: Location, test: str = "matmul_repeat", outcome: Outcome =
 
 
 def raised(sample: PreflightSample) -> list[Raise]:
-    return [fact for fact in judge(sample, GPUS, (), 200.0) if isinstance(fact, Raise)]
+    return [fact for fact in judge_preflight_sample(sample, GPUS, (), 200.0) if isinstance(fact, Raise)]
 
 
 def test_verdicts_are_those_of_preflight() -> None:
@@ -94,8 +94,8 @@ def test_a_failure_without_a_result_is_still_one() -> None:
 
 @pytest.mark.parametrize("verdict", [Verdict.INCONCLUSIVE, Verdict.MISCONFIGURED])
 def test_no_conclusion_is_recorded_and_never_active(verdict: Verdict) -> None:
-    ledger = Ledger("n1", "boot")
-    ledger.apply(judge(document(verdict, failed(Location(gpu="GPU-a"))), GPUS, (), 200.0))
+    ledger = FindingLedger("n1", "boot")
+    ledger.apply(judge_preflight_sample(document(verdict, failed(Location(gpu="GPU-a"))), GPUS, (), 200.0))
     assert ledger.active == ()
     assert [(f.kind, f.severity) for f in ledger.changed.values()] == [(f"preflight/{verdict.value}", Severity.INFO)]
 
@@ -113,10 +113,12 @@ def test_no_conclusion_is_recorded_and_never_active(verdict: Verdict) -> None:
     ],
 )
 def test_a_whole_pass_of_the_same_or_a_deeper_level_disproves(level: str, more: dict[str, Any], clears: bool) -> None:  # noqa: FBT001 - the answer
-    ledger = Ledger("n1", "boot")
-    ledger.apply(judge(document(Verdict.FAIL, failed(Location(gpu="GPU-a")), level="standard"), GPUS, (), 200.0))
+    ledger = FindingLedger("n1", "boot")
+    ledger.apply(
+        judge_preflight_sample(document(Verdict.FAIL, failed(Location(gpu="GPU-a")), level="standard"), GPUS, (), 200.0)
+    )
     passed = document(Verdict.PASS, **({"level": level, "started_at": 250.0} | more))
-    facts = judge(passed, GPUS, ledger.active, 300.0)
+    facts = judge_preflight_sample(passed, GPUS, ledger.active, 300.0)
     assert [isinstance(fact, Clear) for fact in facts] == ([True] if clears else [])
     ledger.apply(facts)
     assert len(ledger.active) == (0 if clears else 1)
@@ -143,15 +145,17 @@ def test_of_two_failures_of_one_part_the_deeper_must_be_disproved(
     passes: str,
     clears: bool,  # noqa: FBT001 - the answer
 ) -> None:
-    ledger = Ledger("n1", "boot")
+    ledger = FindingLedger("n1", "boot")
     for at, level in ((200.0, first), (300.0, then)):
         sample = document(Verdict.FAIL, failed(Location(gpu="GPU-a")), level=level, started_at=at - 10)
-        ledger.apply(judge(sample, GPUS, ledger.active, at))
+        ledger.apply(judge_preflight_sample(sample, GPUS, ledger.active, at))
     (finding,) = ledger.active
     deeper = max(first, then, key=LEVELS.index)
     assert (finding.evidence["level"], finding.last_seen) == (deeper, 300.0)
     assert finding.summary.startswith(f"preflight {deeper}:")
-    ledger.apply(judge(document(Verdict.PASS, level=passes, started_at=350.0), GPUS, ledger.active, 400.0))
+    ledger.apply(
+        judge_preflight_sample(document(Verdict.PASS, level=passes, started_at=350.0), GPUS, ledger.active, 400.0)
+    )
     assert len(ledger.active) == (0 if clears else 1)
 
 
@@ -163,17 +167,19 @@ def test_so_many_parts_at_once_are_the_host() -> None:
 
 
 def test_a_group_s_failure_ends_by_a_standard_pass_and_by_no_gate() -> None:
-    ledger = Ledger("n1", "boot")
-    ledger.apply(judge(document(Verdict.FAIL, failed(), level="group"), GPUS, (), 200.0))
+    ledger = FindingLedger("n1", "boot")
+    ledger.apply(judge_preflight_sample(document(Verdict.FAIL, failed(), level="group"), GPUS, (), 200.0))
     for level, left in (("gate", 1), ("group", 1), ("standard", 0)):
-        ledger.apply(judge(document(Verdict.PASS, level=level, started_at=250.0), GPUS, ledger.active, 300.0))
+        ledger.apply(
+            judge_preflight_sample(document(Verdict.PASS, level=level, started_at=250.0), GPUS, ledger.active, 300.0)
+        )
         assert len(ledger.active) == left
 
 
 def test_a_new_boot_disproves_nothing_that_was_measured() -> None:
-    before = Ledger("n1", "boot")
-    before.apply(judge(document(Verdict.FAIL, failed()), GPUS, (), 200.0))
-    after = Ledger("n1", "next boot", before.active)
+    before = FindingLedger("n1", "boot")
+    before.apply(judge_preflight_sample(document(Verdict.FAIL, failed()), GPUS, (), 200.0))
+    after = FindingLedger("n1", "next boot", before.active)
     after.begin_boot(300.0)
     assert [finding.kind for finding in after.active] == ["preflight/failed"]
     after.prove(400.0, "preflight o1")
@@ -213,20 +219,20 @@ def body(**more: Any) -> bytes:
 )
 def test_only_root_is_heard_and_only_of_documents(uid: int | None, content: bytes, accept: bool, code: int) -> None:  # noqa: FBT001 - a case
     heard: list[PreflightSample] = []
-    door = PreflightDoor(lambda sample: heard.append(sample) is None, accept_injected=accept)
+    door = PreflightEndpoint(lambda sample: heard.append(sample) is None, accept_injected=accept)
     assert door.answer(content, uid)[0] == code
     assert len(heard) == (code == 200)
 
 
 def test_what_could_not_be_written_down_is_not_taken() -> None:
-    status, _, said = PreflightDoor(lambda _: False, accept_injected=False).answer(body(), 0)
+    status, _, said = PreflightEndpoint(lambda _: False, accept_injected=False).answer(body(), 0)
     assert status == 503
     assert "again" in json.loads(said)["todo"]
 
 
 def test_who_tells_waits_until_it_is_written() -> None:
     woken = threading.Event()
-    told = Told(woken.set)
+    told = PreflightReportQueue(woken.set)
     answers: list[bool] = []
     teller = threading.Thread(target=lambda: answers.append(told.tell(document(Verdict.FAIL))))
     teller.start()

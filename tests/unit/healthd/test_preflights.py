@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from healthd.preflights import FIGURES_MAX, Figure, LastPreflight, Preflights
+from healthd.preflight_reports.preflight_history import FIGURES_MAX, LastPreflight, PreflightFigure, PreflightHistory
 from healthd.samples.preflight import LEVELS, VERDICTS, PreflightSample
 from vocabulary.order import OrderState, OrderUpdate
 
@@ -18,7 +18,7 @@ def answer(state: OrderState, **data: str | float) -> OrderUpdate:
 
 
 def test_the_last_of_each_level_is_kept_and_all_are_counted() -> None:
-    seen = Preflights()
+    seen = PreflightHistory()
     seen.told(PreflightSample("fail", "gate", started_at=90.0), 95.0)
     seen.answered("gate", answer(OrderState.SUCCEEDED, verdict="pass", seconds=8.5))
     seen.answered("gate", answer(OrderState.SUCCEEDED, verdict="pass"))
@@ -37,19 +37,19 @@ def test_the_last_of_each_level_is_kept_and_all_are_counted() -> None:
     ],
 )
 def test_only_what_counts_as_a_pass_is_one(state: OrderState, word: str, verdict: str) -> None:
-    seen = Preflights()
+    seen = PreflightHistory()
     seen.answered("gate", answer(state, verdict=word))
     assert seen.seen.last[0].verdict == verdict
 
 
 def test_figures_are_named_with_unit_and_setting() -> None:
-    seen = Preflights()
+    seen = PreflightHistory()
     seen.answered(
         "gate", answer(OrderState.SUCCEEDED, **{"figure gemm TFLOP/s bf16 8192": 612.5, "figure copy GB/s": 12})
     )
     assert seen.seen.last[0].figures == (
-        Figure("gemm", "TFLOP/s", "bf16 8192", 612.5),
-        Figure("copy", "GB/s", "", 12.0),
+        PreflightFigure("gemm", "TFLOP/s", "bf16 8192", 612.5),
+        PreflightFigure("copy", "GB/s", "", 12.0),
     )
 
 
@@ -63,7 +63,7 @@ def test_figures_are_named_with_unit_and_setting() -> None:
 def test_whatever_a_program_answered_it_stays_within_the_known_words(
     state: OrderState, level: str, data: dict[str, str | float | bool]
 ) -> None:
-    seen = Preflights()
+    seen = PreflightHistory()
     seen.answered(level, OrderUpdate(id="o1", state=state, at=100.0, detail="", data=data))
     last = seen.seen.last[0]
     assert last.level in (*LEVELS, "other")

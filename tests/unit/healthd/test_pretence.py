@@ -9,15 +9,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from healthd.collectors.pretences import FILES_MAX, Pretences
-from healthd.facts import Held, Moment, Raise, gpu_component
-from healthd.gpus import GpuState
-from healthd.ledger import Ledger
-from healthd.pretence import Hang, Pretence, pretend
-from healthd.pretended_gpus import PretendedGpus
+from healthd.findings.facts import Held, Moment, Raise, make_gpu_component
+from healthd.findings.finding_ledger import FindingLedger
+from healthd.findings.gpu_state import GpuState
+from healthd.gpu_monitoring.simulated_fault_files import FILES_MAX, SimulatedFaultFolder
+from healthd.gpu_monitoring.simulated_faults import SimulatedFault, SimulatedHang, simulate_faults
+from healthd.gpu_monitoring.simulated_gpus import SimulatedGpus
 from healthd.samples.nvml import GpuConstants, GpuReading, Link
 from vocabulary.finding import Severity
-from vocabulary.wire import Gpu
+from vocabulary.messages.wire import Gpu
 
 
 def state(index: int, **values: object) -> GpuState:
@@ -36,7 +36,7 @@ class TooHot:
             Raise(
                 check="temperature",
                 code="hot",
-                component=gpu_component(gpu.gpu),
+                component=make_gpu_component(gpu.gpu),
                 severity=Severity.WARNING,
                 summary="hot",
                 at=now.wall,
@@ -47,7 +47,7 @@ class TooHot:
 
 
 def test_values_stand_in_counters_grow_masks_gain_and_links_go_down() -> None:
-    fault = Pretence(
+    fault = SimulatedFault(
         gpu=1,
         until=9.0,
         values={"temperature_c": 97},
@@ -55,7 +55,7 @@ def test_values_stand_in_counters_grow_masks_gain_and_links_go_down() -> None:
         bits={"throttle_mask": 8},
         links_down=(0, 5),
     )
-    real, pretended = pretend(STATES, [fault])
+    real, pretended = simulate_faults(STATES, [fault])
     assert real == STATES[0]
     assert (pretended.read.temperature_c, pretended.latest.ecc_uncorrected, pretended.latest.throttle_mask) == (
         97,
@@ -67,14 +67,14 @@ def test_values_stand_in_counters_grow_masks_gain_and_links_go_down() -> None:
 
 
 def test_a_gpu_that_is_not_there_is_left_alone() -> None:
-    assert pretend(STATES, [Pretence(gpu=7, until=9.0, values={"temperature_c": 97})]) == STATES
+    assert simulate_faults(STATES, [SimulatedFault(gpu=7, until=9.0, values={"temperature_c": 97})]) == STATES
 
 
 def test_only_the_pretended_gpu_is_spoken_of_and_all_is_marked_and_ends() -> None:
-    ledger = Ledger("n1", "b")
-    judge = PretendedGpus(ledger, {"temperature": TooHot()})
+    ledger = FindingLedger("n1", "b")
+    judge = SimulatedGpus(ledger, {"temperature": TooHot()})
     hot = [*STATES, state(2, temperature_c=99)]
-    fault = Pretence(gpu=1, until=9.0, values={"temperature_c": 97})
+    fault = SimulatedFault(gpu=1, until=9.0, values={"temperature_c": 97})
     judge.judge(hot, [fault], Moment(1, 1))
     assert [(f.component.index, f.injected) for f in ledger.active] == [(1, True)]
     judge.judge(hot, [], Moment(2, 2))
@@ -82,24 +82,24 @@ def test_only_the_pretended_gpu_is_spoken_of_and_all_is_marked_and_ends() -> Non
 
 
 def test_what_an_earlier_process_pretended_is_taken_back() -> None:
-    earlier = Ledger("n1", "b")
-    PretendedGpus(earlier, {"temperature": TooHot()}).judge(
-        STATES, [Pretence(gpu=0, until=9.0, values={"temperature_c": 97})], Moment(1, 1)
+    earlier = FindingLedger("n1", "b")
+    SimulatedGpus(earlier, {"temperature": TooHot()}).judge(
+        STATES, [SimulatedFault(gpu=0, until=9.0, values={"temperature_c": 97})], Moment(1, 1)
     )
-    ledger = Ledger("n1", "b", earlier.active)
-    PretendedGpus(ledger, {"temperature": TooHot()}).judge(STATES, [], Moment(2, 2))
+    ledger = FindingLedger("n1", "b", earlier.active)
+    SimulatedGpus(ledger, {"temperature": TooHot()}).judge(STATES, [], Moment(2, 2))
     assert ledger.active == ()
 
 
 def test_the_folder_is_read_and_what_is_over_or_was_a_hang_is_removed(tmp_path: Path) -> None:
     faults = {
-        "a": Pretence(gpu=0, until=50.0),
-        "b": Pretence(gpu=1, until=10.0),
-        "c": Hang(source="nvml", gpu=3),
+        "a": SimulatedFault(gpu=0, until=50.0),
+        "b": SimulatedFault(gpu=1, until=10.0),
+        "c": SimulatedHang(source="nvml", gpu=3),
     }
     for name, fault in faults.items():
         (tmp_path / f"{name}.json").write_bytes(msgspec.json.encode(fault))
-    box = Pretences(tmp_path)
+    box = SimulatedFaultFolder(tmp_path)
     assert box.read(20.0) == ([faults["a"]], [faults["c"]])
     assert box.read(20.0) == ([faults["a"]], [])
     assert box.read(60.0) == ([], [])
@@ -107,7 +107,7 @@ def test_the_folder_is_read_and_what_is_over_or_was_a_hang_is_removed(tmp_path: 
 
 
 def test_no_folder_is_nothing_to_pretend(tmp_path: Path) -> None:
-    assert Pretences(tmp_path / "none").read(1.0) == ([], [])
+    assert SimulatedFaultFolder(tmp_path / "none").read(1.0) == ([], [])
 
 
 @pytest.mark.parametrize(
@@ -118,7 +118,7 @@ def test_what_cannot_be_understood_is_removed_and_said(
     text: bytes, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     (tmp_path / "x.json").write_bytes(text)
-    assert Pretences(tmp_path).read(1.0) == ([], [])
+    assert SimulatedFaultFolder(tmp_path).read(1.0) == ([], [])
     assert list(tmp_path.iterdir()) == []
     assert "no fault that can be pretended" in caplog.text
 
@@ -127,14 +127,14 @@ def test_what_cannot_be_understood_is_removed_and_said(
 def test_any_value_is_pretended_or_refused(values: dict[str, int]) -> None:
     text = json.dumps({"gpu": 0, "until": 9.0, "values": values})
     try:
-        fault = msgspec.json.decode(text, type=Pretence)
+        fault = msgspec.json.decode(text, type=SimulatedFault)
     except msgspec.ValidationError:
         return
-    (found,) = pretend(STATES[:1], [fault])
+    (found,) = simulate_faults(STATES[:1], [fault])
     assert all(getattr(found.read, name) == value for name, value in values.items())
 
 
 def test_a_flood_of_faults_is_bounded(tmp_path: Path) -> None:
     for number in range(FILES_MAX + 5):
-        (tmp_path / f"{number:04}.json").write_bytes(msgspec.json.encode(Pretence(gpu=0, until=9.0)))
-    assert len(Pretences(tmp_path).read(1.0)[0]) == FILES_MAX
+        (tmp_path / f"{number:04}.json").write_bytes(msgspec.json.encode(SimulatedFault(gpu=0, until=9.0)))
+    assert len(SimulatedFaultFolder(tmp_path).read(1.0)[0]) == FILES_MAX

@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from healthd.facts import Moment
+from healthd.findings.facts import Moment
+from healthd.findings.finding_ledger import FindingLedger
 from healthd.host import Host
-from healthd.ledger import Ledger
-from healthd.prober import Plan, Prober
 from healthd.samples.pressure import PressureSample
 from healthd.samples.source import SourceReading, SourceState
-from healthd.source_watch import SourceWatch
+from healthd.source_monitoring.source_monitor import SourceMonitor
+from healthd.source_monitoring.source_prober import SourceProber, SourceSchedule
 
 PSI = "some avg10=0.00 avg60=1.50 avg300=0.00 total=900\n"
 
@@ -28,14 +28,14 @@ def root(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def probers() -> Iterator[list[Prober]]:
-    made: list[Prober] = []
+def probers() -> Iterator[list[SourceProber]]:
+    made: list[SourceProber] = []
     yield made
     for prober in made:
         prober.close()
 
 
-def heard(prober: Prober, that: Callable[[SourceReading], bool]) -> SourceReading:
+def heard(prober: SourceProber, that: Callable[[SourceReading], bool]) -> SourceReading:
     deadline = time.monotonic() + 60
     while time.monotonic() < deadline:
         for reading in prober.poll():
@@ -45,8 +45,8 @@ def heard(prober: Prober, that: Callable[[SourceReading], bool]) -> SourceReadin
     raise AssertionError("nothing of that kind was heard")
 
 
-def test_samples_arrive_whole_and_again(root: Path, probers: list[Prober]) -> None:
-    prober = Prober(Host(root=root), {"pressure": Plan(0.05, PressureSample)}, deadline_s=5)
+def test_samples_arrive_whole_and_again(root: Path, probers: list[SourceProber]) -> None:
+    prober = SourceProber(Host(root=root), {"pressure": SourceSchedule(0.05, PressureSample)}, deadline_s=5)
     probers.append(prober)
     reading = heard(prober, lambda _: True)
     assert (reading.source, reading.state) == ("pressure", SourceState.PRESENT)
@@ -56,9 +56,9 @@ def test_samples_arrive_whole_and_again(root: Path, probers: list[Prober]) -> No
     heard(prober, lambda reading: reading.sample.stalls[0].some_us == 901)
 
 
-def test_what_is_absent_or_broken_is_a_state_and_spares_the_others(root: Path, probers: list[Prober]) -> None:
-    plans = {"pressure": Plan(0.05, PressureSample), "nonsense": Plan(0.05, PressureSample)}
-    prober = Prober(Host(root=root), plans, deadline_s=5)
+def test_what_is_absent_or_broken_is_a_state_and_spares_the_others(root: Path, probers: list[SourceProber]) -> None:
+    plans = {"pressure": SourceSchedule(0.05, PressureSample), "nonsense": SourceSchedule(0.05, PressureSample)}
+    prober = SourceProber(Host(root=root), plans, deadline_s=5)
     probers.append(prober)
     failing = heard(prober, lambda reading: reading.source == "nonsense")
     assert failing.state is SourceState.FAILING
@@ -68,9 +68,11 @@ def test_what_is_absent_or_broken_is_a_state_and_spares_the_others(root: Path, p
     assert "psi=1" in heard(prober, lambda reading: reading.state is SourceState.ABSENT).reason
 
 
-def test_a_source_that_hangs_is_named_and_left_out_while_the_others_go_on(root: Path, probers: list[Prober]) -> None:
-    plans = {"pressure": Plan(0.05, PressureSample), "kernel_log": Plan(0.05, PressureSample)}
-    prober = Prober(Host(root=root), plans, deadline_s=0.5)
+def test_a_source_that_hangs_is_named_and_left_out_while_the_others_go_on(
+    root: Path, probers: list[SourceProber]
+) -> None:
+    plans = {"pressure": SourceSchedule(0.05, PressureSample), "kernel_log": SourceSchedule(0.05, PressureSample)}
+    prober = SourceProber(Host(root=root), plans, deadline_s=0.5)
     probers.append(prober)
     heard(prober, lambda reading: reading.source == "pressure")
     (pid,) = prober.pids()
@@ -83,8 +85,8 @@ def test_a_source_that_hangs_is_named_and_left_out_while_the_others_go_on(root: 
     assert prober._running == {"pressure"}
 
 
-def test_a_child_that_is_killed_is_replaced(root: Path, probers: list[Prober]) -> None:
-    prober = Prober(Host(root=root), {"pressure": Plan(0.05, PressureSample)}, deadline_s=5)
+def test_a_child_that_is_killed_is_replaced(root: Path, probers: list[SourceProber]) -> None:
+    prober = SourceProber(Host(root=root), {"pressure": SourceSchedule(0.05, PressureSample)}, deadline_s=5)
     probers.append(prober)
     heard(prober, lambda _: True)
     (pid,) = prober.pids()
@@ -95,15 +97,15 @@ def test_a_child_that_is_killed_is_replaced(root: Path, probers: list[Prober]) -
 
 
 def test_garbage_is_a_failing_source(root: Path) -> None:
-    prober = Prober(Host(root=root), {"pressure": Plan(1, PressureSample)}, deadline_s=5)
+    prober = SourceProber(Host(root=root), {"pressure": SourceSchedule(1, PressureSample)}, deadline_s=5)
     assert prober._reading(b"hello").state is SourceState.FAILING
     wrong = b'{"source":"pressure","state":"present","at":1,"seconds":0,"sample":[["io"]]}'
     assert "wrong shape" in prober._reading(wrong).reason
 
 
 def test_trouble_of_a_source_is_a_finding_until_it_is_read_again() -> None:
-    ledger = Ledger("n1", "b1")
-    watch = SourceWatch(ledger, {})
+    ledger = FindingLedger("n1", "b1")
+    watch = SourceMonitor(ledger, {})
 
     def take(source: str, state: SourceState) -> set[str]:
         watch.take(SourceReading(source=source, state=state, at=1.0, reason="why"), Moment(1.0, 1.0))
@@ -126,5 +128,5 @@ def test_trouble_of_a_source_is_a_finding_until_it_is_read_again() -> None:
     ],
 )
 def test_bytes_of_the_child_that_are_no_text_are_a_failing_source(line: bytes) -> None:
-    prober = Prober(Host(), {"pressure": Plan(0.05, PressureSample)}, deadline_s=5)
+    prober = SourceProber(Host(), {"pressure": SourceSchedule(0.05, PressureSample)}, deadline_s=5)
     assert prober._reading(line).state is SourceState.FAILING

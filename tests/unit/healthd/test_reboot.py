@@ -9,13 +9,13 @@ from pathlib import Path
 import pytest
 
 from healthd.host import Host
-from healthd.orders.reboot import RebootTask
-from healthd.orders.task import says
+from healthd.orders.order_task import make_order_update
+from healthd.orders.reboot_order import RebootTask
 from vocabulary.order import Order, OrderKind, OrderState, OrderUpdate
 
 NOW = 1_700_000_000.0
 ORDER = Order(id="o1", kind=OrderKind.REBOOT, node="n1", issued_at=NOW, expires_at=NOW + 60, incident="i", reason="r")
-FRESH = says(ORDER, OrderState.RECEIVED, NOW, "")
+FRESH = make_order_update(ORDER, OrderState.RECEIVED, NOW, "")
 
 
 @pytest.fixture

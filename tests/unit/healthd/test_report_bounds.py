@@ -11,29 +11,38 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from healthd.centre import Rejected
-from healthd.committer import Committer
-from healthd.config import TTL_INTERVALS, ConfigError, RemediatorConfig, parse
-from healthd.orders.store import OrderStore
-from healthd.outbox import Outbox
-from healthd.status import Status
-from healthd.trainer import page
-from healthd.trainer.beacon import Beacon
-from healthd.trainer.page import BeaconError
-from healthd.trainer.place import Place
-from healthd.uplink import Uplink
-from healthd.waiting_changes import WaitingChanges
-from healthd.watched import Watched
-from remediator.api.nodes import _decode_report, _hold_in_bounds
-from remediator.api.service import Refusal
-from vocabulary import bounds
+from healthd.config import TTL_INTERVALS, ConfigError, RemediatorConfig, parse_node_config
+from healthd.controller.controller_client import RequestRejected
+from healthd.daemon_status import Status
+from healthd.orders.order_store import OrderStore
+from healthd.reporting.report_uplink import ReportUplink
+from healthd.reporting.telemetry_subscription import TelemetrySubscription
+from healthd.storage.database_writer import DatabaseWriter
+from healthd.storage.outbox import Outbox
+from healthd.storage.pending_changes import PendingChanges
+from healthd.trainer.beacons import beacon_page
+from healthd.trainer.beacons.beacon import Beacon
+from healthd.trainer.beacons.beacon_page import BeaconError
+from healthd.trainer.beacons.rank_placement import RankPlacement
+from remediator.api.handler_context import Refusal
+from remediator.api.report_handlers import _check_update_bounds, _decode_report
 from vocabulary.clock import ManualClock
 from vocabulary.finding import Finding, Severity
-from vocabulary.fitting import CUT
 from vocabulary.identity import Component, ComponentKind
+from vocabulary.messages import message_bounds
+from vocabulary.messages.message_truncation import CUT
+from vocabulary.messages.telemetry_messages import TelemetryPart
+from vocabulary.messages.wire import (
+    REPORT_BYTES_MAX,
+    Gpu,
+    RankStatus,
+    Report,
+    ReportReply,
+    StepWindow,
+    Versions,
+    encode_message,
+)
 from vocabulary.order import Order, OrderKind, OrderState, OrderUpdate
-from vocabulary.telemetry import TelemetryPart
-from vocabulary.wire import REPORT_BYTES_MAX, Gpu, RankStatus, Report, ReportReply, StepWindow, Versions, encode
 
 ODD = st.one_of(
     st.text(max_size=8), st.sampled_from(["x" * 5000, "a\0b", "\ud800", "\\u0000", "💥" * 3000, "\x01" * 400])
@@ -55,18 +64,18 @@ class Door:
     def report(self, report: Report) -> ReportReply:
         self.calls += 1
         if unwanted := self._refuses(report):
-            raise Rejected("400: not this one", unwanted)
-        body = encode(report)
+            raise RequestRejected("400: not this one", unwanted)
+        body = encode_message(report)
         assert len(body) <= REPORT_BYTES_MAX
         try:
             self.taken.append(_decode_report(body, "n1"))
         except Refusal as error:
-            raise Rejected(str(error), error.problem.finding) from error
+            raise RequestRejected(str(error), error.problem.finding) from error
         return ReportReply(report.changes[-1].seq if report.changes else 0, 1)
 
     def answer(self, update: OrderUpdate) -> None:
-        encode(update)
-        _hold_in_bounds(update)
+        encode_message(update)
+        _check_update_bounds(update)
         self.answers.append(update)
 
 
@@ -81,15 +90,15 @@ def finding(name: str, **more: Any) -> Finding:
 class Node:
     def __init__(self, place: Path) -> None:
         self.outbox = Outbox(place / "db", 1.0)
-        committer = Committer(self.outbox, ManualClock())
-        self.waiting = WaitingChanges(committer)
+        committer = DatabaseWriter(self.outbox, ManualClock())
+        self.waiting = PendingChanges(committer)
         self.orders = OrderStore(committer, "n1")
         self.status = Status(node="n1", boot_id="b", at=1.0)
         clock = ManualClock()
-        self.uplink = Uplink(
+        self.uplink = ReportUplink(
             config=RemediatorConfig(url="http://x", token_file=place / "t"), agent="a", waiting=self.waiting,
             orders=self.orders, status=lambda: self.status, clock=clock,
-            watched=Watched(lambda back_s: TelemetryPart(back_s, ()), clock),
+            watched=TelemetrySubscription(lambda back_s: TelemetryPart(back_s, ()), clock),
         )  # fmt: skip
 
     def commit(self, findings: list[Finding]) -> None:
@@ -131,15 +140,15 @@ def test_the_centre_takes_whatever_a_node_says(node: Node, text: str, number: in
     node.send(door)
     (taken,) = door.taken
     assert [f.id for f in taken.active] == ["f1"]
-    assert (len(taken.ranks), len(taken.gpus)) == (1, bounds.GPUS_MAX)
-    assert CUT in taken.active[0].summary or len(text) <= bounds.TEXT_CHARS_MAX
+    assert (len(taken.ranks), len(taken.gpus)) == (1, message_bounds.GPUS_MAX)
+    assert CUT in taken.active[0].summary or len(text) <= message_bounds.TEXT_CHARS_MAX
 
 
 def test_what_was_stored_by_an_earlier_release_is_told_too(node: Node) -> None:
     node.commit([finding("f1", summary="x" * 5000)])
     door = Door()
     node.send(door)
-    assert door.taken[0].changes[0].finding.summary == "x" * (bounds.TEXT_CHARS_MAX - len(CUT)) + CUT
+    assert door.taken[0].changes[0].finding.summary == "x" * (message_bounds.TEXT_CHARS_MAX - len(CUT)) + CUT
     assert (node.waiting.count(), node.waiting.rejected) == (0, 0)
 
 
@@ -158,7 +167,7 @@ def test_more_than_fits_one_message_is_shortened_and_no_finding_is_left_out(node
     node.send(door)
     (taken,) = door.taken
     assert [f.id for f in taken.active] == [f.id for f in many]
-    assert len(taken.ranks) == bounds.RANKS_MAX
+    assert len(taken.ranks) == message_bounds.RANKS_MAX
 
 
 def test_one_finding_that_is_refused_keeps_nothing_else_back(node: Node) -> None:
@@ -182,7 +191,7 @@ def test_one_finding_that_is_refused_keeps_nothing_else_back(node: Node) -> None
 
 def test_a_centre_that_refuses_what_was_not_sent_is_not_asked_for_ever(node: Node) -> None:
     door = Door(lambda _report: "nobody")
-    with pytest.raises(Rejected):
+    with pytest.raises(RequestRejected):
         node.send(door)
     assert door.calls == 1
 
@@ -204,17 +213,17 @@ def test_an_answer_to_an_order_is_cut_too(node: Node) -> None:
 
 def test_a_report_interval_keeps_the_time_to_live_within_its_bounds() -> None:
     config = "remediator: {{url: 'http://x', token_file: /t, report_interval_s: {}}}"
-    longest = parse(config.format(1200), "h.yaml").remediator.report_interval_s
-    assert longest * TTL_INTERVALS == bounds.TTL_S_MAX
-    assert bounds.TTL_S_MIN <= 0.1 * TTL_INTERVALS
+    longest = parse_node_config(config.format(1200), "h.yaml").remediator.report_interval_s
+    assert longest * TTL_INTERVALS == message_bounds.TTL_S_MAX
+    assert message_bounds.TTL_S_MIN <= 0.1 * TTL_INTERVALS
     for wrong in ("1201", "0.01"):
         with pytest.raises(ConfigError, match="report_interval_s"):
-            parse(config.format(wrong), "h.yaml")
+            parse_node_config(config.format(wrong), "h.yaml")
 
 
 def test_a_page_holds_no_name_that_a_report_could_not_carry(tmp_path: Path) -> None:
-    assert page.NAME_CHARS_MAX == bounds.NAME_CHARS_MAX
-    longest = Beacon.create(str(tmp_path), Place("x" * 255, 0, 0, 1))
+    assert beacon_page.NAME_CHARS_MAX == message_bounds.NAME_CHARS_MAX
+    longest = Beacon.create(str(tmp_path), RankPlacement("x" * 255, 0, 0, 1))
     longest.close()
     with pytest.raises(BeaconError, match=r"identity\.job: has 256 characters, 255 are allowed.*HEALTHD_JOB"):
-        Beacon.create(str(tmp_path), Place("x" * 256, 0, 0, 1))
+        Beacon.create(str(tmp_path), RankPlacement("x" * 256, 0, 0, 1))

@@ -4,11 +4,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from healthd.checks.xid import XidCheck
-from healthd.facts import Moment, Raise, gpu_component
-from healthd.samples.kernel import KernelRecord
-from healthd.samples.nvml import XidEvent
-from healthd.second_witness import (
+from healthd.checks.xid_checks import XidCheck
+from healthd.findings.facts import Moment, Raise, make_gpu_component
+from healthd.kernel_log.record_authenticity import RecordAuthenticator
+from healthd.kernel_log.xid_corroboration import (
     CONFIRM_WITHIN_S,
     DETAIL,
     MEMORY_S,
@@ -16,19 +15,20 @@ from healthd.second_witness import (
     WAIT_S,
     WAITING_MAX,
     NodeDevices,
-    SecondWitness,
+    XidCorroborator,
 )
-from healthd.witness import Witness
-from vocabulary.catalogue_file import load_catalogue
+from healthd.samples.kernel_record import KernelRecord
+from healthd.samples.nvml import XidEvent
+from vocabulary.driver_log.injected_line import mark_injected_line
+from vocabulary.driver_log.xid import format_xid
+from vocabulary.fault_catalogue.catalogue_file import load_catalogue
 from vocabulary.finding import Severity
-from vocabulary.injection import mark
-from vocabulary.wire import Gpu
-from vocabulary.xid import format_xid
+from vocabulary.messages.wire import Gpu
 
 GPU = Gpu(3, "GPU-3", "0000:3b:00.0")
 OURS = NodeDevices(known={GPU.pci})
 ELSEWHERE = "0000:99:00.0"
-CHECK = XidCheck(Witness("n1", accept_injected=True), load_catalogue())
+CHECK = XidCheck(RecordAuthenticator("n1", accept_injected=True), load_catalogue())
 
 
 def moment(at: float) -> Moment:
@@ -41,7 +41,7 @@ def line(code: int, pci: str = GPU.pci) -> Raise:
     return fact
 
 
-def take_line(witness: SecondWitness, code: int, at: float) -> None:
+def take_line(witness: XidCorroborator, code: int, at: float) -> None:
     """A line about this node's GPU, as the kernel wrote it, acts by itself."""
     fact = line(code)
     assert witness.weigh_line(fact, OURS, moment(at), attested=True) is fact
@@ -52,7 +52,7 @@ def event(code: int, at: float, index: int | None = 3) -> XidEvent:
 
 
 def test_an_event_that_follows_its_line_adds_nothing() -> None:
-    witness = SecondWitness("b")
+    witness = XidCorroborator("b")
     take_line(witness, 79, 5.0)
     witness.heard_event(event(79, 5.02), {3: GPU}, OURS, moment(5.02))
     assert witness.records_due(moment(60)) == []
@@ -60,7 +60,7 @@ def test_an_event_that_follows_its_line_adds_nothing() -> None:
 
 
 def test_an_event_whose_line_comes_a_little_later_adds_nothing() -> None:
-    witness = SecondWitness("b")
+    witness = XidCorroborator("b")
     witness.heard_event(event(79, 5.0), {3: GPU}, OURS, moment(5.0))
     assert witness.records_due(moment(5.0 + WAIT_S / 2)) == []
     take_line(witness, 79, 5.0 + WAIT_S / 2)
@@ -68,7 +68,7 @@ def test_an_event_whose_line_comes_a_little_later_adds_nothing() -> None:
 
 
 def test_an_event_without_a_line_is_evidence_by_itself() -> None:
-    witness = SecondWitness("b")
+    witness = XidCorroborator("b")
     take_line(witness, 31, 5.0)
     witness.heard_event(event(79, 5.0), {3: GPU}, OURS, moment(5.0))
     (record,) = witness.records_due(moment(7.0))
@@ -80,7 +80,7 @@ def test_an_event_without_a_line_is_evidence_by_itself() -> None:
 
 
 def test_a_test_fault_in_the_log_is_no_line_of_the_driver() -> None:
-    witness = SecondWitness("b")
+    witness = XidCorroborator("b")
     marked = KernelRecord("b", 7, 1.0, 1, f"gpu-healthd-inject node=n1: {format_xid(79, GPU.pci)}")
     injected = CHECK.judge(marked, {GPU.pci: GPU})
     assert injected is not None
@@ -90,7 +90,7 @@ def test_a_test_fault_in_the_log_is_no_line_of_the_driver() -> None:
 
 
 def test_an_event_of_a_gpu_nobody_knows_is_only_counted() -> None:
-    witness = SecondWitness("b")
+    witness = XidCorroborator("b")
     witness.heard_event(event(79, 5.0, index=None), {3: GPU}, OURS, moment(5.0))
     assert witness.records_due(moment(60)) == []
     assert witness.heard == 1
@@ -98,7 +98,7 @@ def test_an_event_of_a_gpu_nobody_knows_is_only_counted() -> None:
 
 @given(st.lists(st.tuples(st.booleans(), st.sampled_from([31, 79]), st.floats(0, 5)), max_size=60))
 def test_in_any_order_each_event_is_met_by_a_line_or_told_once(story: list[tuple[bool, int, float]]) -> None:
-    witness = SecondWitness("b")
+    witness = XidCorroborator("b")
     at, told = 0.0, 0
     for is_line, code, pause in story:
         at += pause
@@ -112,7 +112,7 @@ def test_in_any_order_each_event_is_met_by_a_line_or_told_once(story: list[tuple
 
 
 def test_a_storm_of_events_is_bounded() -> None:
-    witness = SecondWitness("b")
+    witness = XidCorroborator("b")
     for number in range(2 * WAITING_MAX):
         witness.heard_event(event(number, 1.0), {3: GPU}, OURS, moment(1.0))
         take_line(witness, number, 1.0)
@@ -120,13 +120,13 @@ def test_a_storm_of_events_is_bounded() -> None:
     assert len(witness.records_due(moment(60))) <= WAITING_MAX
 
 
-def weigh(witness: SecondWitness, fact: Raise, devices: NodeDevices = OURS, *, attested: bool = True) -> Raise:
+def weigh(witness: XidCorroborator, fact: Raise, devices: NodeDevices = OURS, *, attested: bool = True) -> Raise:
     return witness.weigh_line(fact, devices, moment(5.0), attested=attested)
 
 
 @pytest.mark.parametrize(("pci", "attested"), [(ELSEWHERE, True), (GPU.pci, False)])
 def test_a_line_that_does_not_prove_itself_is_recorded_and_does_not_act(pci: str, *, attested: bool) -> None:
-    witness = SecondWitness("b")
+    witness = XidCorroborator("b")
     fact = weigh(witness, line(79, pci), attested=attested)
     assert (fact.severity, fact.event, fact.code) == (Severity.INFO, True, "79")
     assert fact.evidence["unconfirmed"]
@@ -135,18 +135,18 @@ def test_a_line_that_does_not_prove_itself_is_recorded_and_does_not_act(pci: str
 
 
 def test_the_drivers_event_confirms_it_once_and_about_the_gpu_that_it_names() -> None:
-    witness, pci = SecondWitness("b"), ELSEWHERE
+    witness, pci = XidCorroborator("b"), ELSEWHERE
     weigh(witness, line(79, pci))
     assert witness.heard_event(event(31, 5.1), {3: GPU}, OURS, moment(5.1)) == [], "another Xid says nothing of it"
     (fact,) = witness.heard_event(event(79, 5.2), {3: GPU}, OURS, moment(5.2))
-    assert (fact.severity, fact.component, fact.event) == (Severity.FATAL, gpu_component(GPU), False)
+    assert (fact.severity, fact.component, fact.event) == (Severity.FATAL, make_gpu_component(GPU), False)
     assert fact.origin != line(79, pci).origin
     assert witness.heard_event(event(79, 5.3), {3: GPU}, OURS, moment(5.3)) == []
     assert [record.text for record in witness.records_due(moment(60))] == [format_xid(31, GPU.pci, detail=DETAIL)]
 
 
 def test_an_event_just_before_the_line_confirms_it_too() -> None:
-    witness = SecondWitness("b")
+    witness = XidCorroborator("b")
     witness.heard_event(event(79, 4.9), {3: GPU}, OURS, moment(4.9))
     assert weigh(witness, line(79, ELSEWHERE)).severity is Severity.FATAL
     assert weigh(witness, line(31, ELSEWHERE)).severity is Severity.INFO
@@ -155,7 +155,7 @@ def test_an_event_just_before_the_line_confirms_it_too() -> None:
 @pytest.mark.parametrize("event_at", [4.9, 5.2])
 def test_an_event_does_not_confirm_a_line_that_is_not_attested(event_at: float) -> None:
     """It proves the code and not the text; it speaks for itself."""
-    witness, heard = SecondWitness("b"), event(79, event_at)
+    witness, heard = XidCorroborator("b"), event(79, event_at)
     if event_at < 5.0:
         witness.heard_event(heard, {3: GPU}, OURS, moment(event_at))
     assert weigh(witness, line(79), attested=False).severity is Severity.INFO
@@ -165,14 +165,14 @@ def test_an_event_does_not_confirm_a_line_that_is_not_attested(event_at: float) 
 
 
 def test_an_event_of_one_gpu_does_not_confirm_a_line_of_another_that_became_known_meanwhile() -> None:
-    witness = SecondWitness("b")
+    witness = XidCorroborator("b")
     assert weigh(witness, line(79, ELSEWHERE)).severity is Severity.INFO
     both = NodeDevices(known={GPU.pci, ELSEWHERE})
     assert witness.heard_event(event(79, 5.2), {3: GPU}, both, moment(5.2)) == []
 
 
 def test_an_event_counts_for_a_line_only_a_moment_later_and_from_the_last_time_on() -> None:
-    witness = SecondWitness("b")
+    witness = XidCorroborator("b")
     witness.heard_event(event(79, 5.0 - MEMORY_S - 1), {3: GPU}, OURS, moment(5.0 - MEMORY_S - 1))
     assert weigh(witness, line(79, ELSEWHERE)).severity is Severity.INFO
     witness.heard_event(event(79, 4.9), {3: GPU}, OURS, moment(4.9))
@@ -180,7 +180,7 @@ def test_an_event_counts_for_a_line_only_a_moment_later_and_from_the_last_time_o
 
 
 def test_a_line_of_long_ago_is_none_of_an_event() -> None:
-    witness = SecondWitness("b")
+    witness = XidCorroborator("b")
     take_line(witness, 79, 5.0)
     witness.heard_event(event(79, 6.0 + MEMORY_S), {3: GPU}, OURS, moment(6.0 + MEMORY_S))
     assert len(witness.records_due(moment(60))) == 1
@@ -194,7 +194,7 @@ def test_a_line_of_long_ago_is_none_of_an_event() -> None:
     ],
 )
 def test_a_gpu_in_trouble_confirms_it_before_or_after(devices: NodeDevices) -> None:
-    witness = SecondWitness("b")
+    witness = XidCorroborator("b")
     assert weigh(witness, line(79, ELSEWHERE), devices).severity is Severity.FATAL
     assert weigh(witness, line(79, ELSEWHERE)).severity is Severity.INFO
     (fact,) = witness.confirm_by_state(devices, moment(40.0))
@@ -203,7 +203,7 @@ def test_a_gpu_in_trouble_confirms_it_before_or_after(devices: NodeDevices) -> N
 
 
 def test_a_gpu_fell_off_the_bus_and_the_line_does_not_say_which() -> None:
-    witness = SecondWitness("b")
+    witness = XidCorroborator("b")
     record = KernelRecord("b", 7, 1.0, 0, "NVRM: GPU has fallen off the bus.")
     fact = CHECK.judge(record, {GPU.pci: GPU})
     assert fact is not None
@@ -212,12 +212,12 @@ def test_a_gpu_fell_off_the_bus_and_the_line_does_not_say_which() -> None:
     assert (confirmed.code, confirmed.severity, confirmed.component) == (
         "fallen_off_bus",
         Severity.FATAL,
-        gpu_component(GPU),
+        make_gpu_component(GPU),
     )
 
 
 def test_trouble_of_another_gpu_and_a_node_without_gpus_confirm_nothing() -> None:
-    witness = SecondWitness("b")
+    witness = XidCorroborator("b")
     assert weigh(witness, line(79), NodeDevices({GPU.pci, ELSEWHERE}, {ELSEWHERE}), attested=False).severity is (
         Severity.INFO
     )
@@ -225,14 +225,14 @@ def test_trouble_of_another_gpu_and_a_node_without_gpus_confirm_nothing() -> Non
 
 
 def test_a_device_that_is_found_later_confirms_an_attested_line_only() -> None:
-    witness, found = SecondWitness("b"), NodeDevices(known={GPU.pci, ELSEWHERE})
+    witness, found = XidCorroborator("b"), NodeDevices(known={GPU.pci, ELSEWHERE})
     weigh(witness, line(79, ELSEWHERE), attested=True)
     weigh(witness, line(62, ELSEWHERE), attested=False)
     assert [fact.code for fact in witness.confirm_by_state(found, moment(7.0))] == ["79"]
 
 
 def test_what_nothing_confirms_is_forgotten_in_time_and_in_number() -> None:
-    witness = SecondWitness("b")
+    witness = XidCorroborator("b")
     for _ in range(2 * UNCONFIRMED_MAX):
         weigh(witness, line(79, ELSEWHERE))
     late = NodeDevices(known={GPU.pci}, driver_silent=True)
@@ -243,14 +243,14 @@ def test_what_nothing_confirms_is_forgotten_in_time_and_in_number() -> None:
 
 
 def test_a_drill_needs_no_second_witness() -> None:
-    marked = KernelRecord("b", 7, 1.0, 1, mark("n1", format_xid(79, ELSEWHERE)))
+    marked = KernelRecord("b", 7, 1.0, 1, mark_injected_line("n1", format_xid(79, ELSEWHERE)))
     fact = CHECK.judge(marked, {GPU.pci: GPU})
     assert fact is not None
-    assert weigh(SecondWitness("b"), fact, attested=False) == fact
+    assert weigh(XidCorroborator("b"), fact, attested=False) == fact
 
 
 def test_lines_that_are_only_recorded_silence_no_event() -> None:
-    witness = SecondWitness("b")
+    witness = XidCorroborator("b")
     weigh(witness, line(79), attested=False)
     for _ in range(UNCONFIRMED_MAX):  # they drive the first one out
         weigh(witness, line(62), attested=False)
@@ -259,7 +259,7 @@ def test_lines_that_are_only_recorded_silence_no_event() -> None:
 
 
 def test_a_fall_off_the_bus_and_its_event_are_one_fault() -> None:
-    witness = SecondWitness("b")
+    witness = XidCorroborator("b")
     record = KernelRecord("b", 7, 1.0, 0, f"NVRM: GPU {GPU.pci}: GPU has fallen off the bus.")
     fact = CHECK.judge(record, {GPU.pci: GPU})
     assert fact is not None

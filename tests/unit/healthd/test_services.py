@@ -9,20 +9,20 @@ from pathlib import Path
 
 import pytest
 
-from healthd.committer import OVERDUE_S, Committer
 from healthd.config import Config
+from healthd.daemon_status import Status
 from healthd.host import Host
-from healthd.orders.store import OrderStore
-from healthd.orders.task import Proof
-from healthd.outbox import Outbox, OutboxFull
-from healthd.preflights import Preflights
-from healthd.services import Services
-from healthd.status import Status
-from healthd.waiting_changes import WaitingChanges
+from healthd.orders.order_store import OrderStore
+from healthd.orders.order_task import HealthVerification
+from healthd.preflight_reports.preflight_history import PreflightHistory
+from healthd.service_threads import ServiceThreads
+from healthd.storage.database_writer import OVERDUE_S, DatabaseWriter
+from healthd.storage.outbox import Outbox, OutboxFull
+from healthd.storage.pending_changes import PendingChanges
 from vocabulary.clock import ManualClock
-from vocabulary.evidence import EvidenceBundle
+from vocabulary.messages.evidence_bundle import EvidenceBundle
+from vocabulary.messages.telemetry_messages import TelemetryPart
 from vocabulary.order import Order, OrderKind, OrderState
-from vocabulary.telemetry import TelemetryPart
 
 NOW = 1_700_000_000.0
 # it names no GPU, so the performer refuses it at its first look
@@ -35,7 +35,7 @@ class Loop:
     """A main loop at rest."""
 
     def __init__(self) -> None:
-        self.preflights = Preflights()
+        self.preflights = PreflightHistory()
         self.status = Status(node="n1", boot_id="b", at=NOW)
 
     def wake(self) -> None:
@@ -47,7 +47,7 @@ class Loop:
     def telemetry(self, back_s: float) -> TelemetryPart:
         return TelemetryPart(back_s, ())
 
-    def take_proof(self, proof: Proof) -> None:
+    def take_proof(self, proof: HealthVerification) -> None:
         raise NotImplementedError
 
     def rest_nvml(self, wanted: bool) -> bool:  # noqa: FBT001 - as the protocol has it
@@ -60,11 +60,11 @@ class Node:
     def __init__(self, directory: Path) -> None:
         self.clock = ManualClock(NOW)
         self.outbox = Outbox(directory / "healthd.db", NOW)
-        self.committer = Committer(self.outbox, self.clock)
+        self.committer = DatabaseWriter(self.outbox, self.clock)
         self.orders = OrderStore(self.committer, "n1")
         config = Config(node="n1", beacon_dir=directory, state_dir=directory)
-        host, waiting = Host(clock=self.clock), WaitingChanges(self.committer)
-        self.services = Services(config, host, waiting, self.orders, Loop())
+        host, waiting = Host(clock=self.clock), PendingChanges(self.committer)
+        self.services = ServiceThreads(config, host, waiting, self.orders, Loop())
 
     def perform(self) -> None:
         """One look of the performer; a disk that does not take an answer is no end of it."""

@@ -12,20 +12,20 @@ from pathlib import Path
 
 import pytest
 
-from healthd.checks import process_start
+from healthd.checks import process_start_checks
 from healthd.collectors.beacons import BeaconCollector
-from healthd.committer import Committer
 from healthd.config import Config
 from healthd.host import Host
-from healthd.keeper import PAUSE_S_MIN, Keeper
-from healthd.orders.performer import Performer
-from healthd.orders.program import ProgramTask, judge_reset
-from healthd.orders.store import OrderStore
-from healthd.orders.task import says
-from healthd.outbox import Outbox
+from healthd.orders.order_executor import OrderExecutor
+from healthd.orders.order_store import OrderStore
+from healthd.orders.order_task import make_order_update
+from healthd.orders.program_order import ProgramTask, judge_reset
 from healthd.samples.start_failure import StartFailure
-from healthd.service_manager import ServiceManager
-from healthd.trainer.beacon import Beacon, Place
+from healthd.storage.database_writer import DatabaseWriter
+from healthd.storage.outbox import Outbox
+from healthd.supervision.child_supervisor import PAUSE_S_MIN, ChildSupervisor
+from healthd.supervision.systemd_notifier import ServiceManager
+from healthd.trainer.beacons.beacon import Beacon, RankPlacement
 from vocabulary.clock import ManualClock
 from vocabulary.finding import Severity
 from vocabulary.order import Order, OrderKind, OrderState
@@ -61,7 +61,7 @@ def make_order(kind: OrderKind) -> Order:
 def test_a_start_without_descriptors_is_postponed_and_leaves_none_open(left: int) -> None:
     clock = ManualClock()
     host = Host(clock=clock)
-    keeper = Keeper(host, "healthd.source_child", lambda: ["/", "{}"])
+    keeper = ChildSupervisor(host, "healthd.source_child", lambda: ["/", "{}"])
     before = open_descriptors()
     with descriptors_left(left):
         assert [keeper.start_if_due() for _ in range(3)] == [False] * 3
@@ -80,7 +80,7 @@ def test_a_start_without_descriptors_is_postponed_and_leaves_none_open(left: int
 
 def test_starts_that_fail_again_and_again_are_tried_ever_more_rarely() -> None:
     clock = ManualClock()
-    keeper = Keeper(Host(clock=clock), "healthd.source_child", lambda: ["/", "{}"])
+    keeper = ChildSupervisor(Host(clock=clock), "healthd.source_child", lambda: ["/", "{}"])
     tried_at: list[float] = []
     keeper._arguments = lambda: tried_at.append(clock.monotonic()) or ["/", "{}"]  # type: ignore[func-returns-value]  # to note the time
     with descriptors_left(3):
@@ -102,7 +102,9 @@ def test_starts_that_fail_again_and_again_are_tried_ever_more_rarely() -> None:
     ],
 )
 def test_the_finding_names_the_limit_and_how_to_raise_it(errno: int, limit: int | None, words: str) -> None:
-    (fact,) = process_start.judge([StartFailure("healthd.nvml.child", errno, os.strerror(errno), limit)], NOW)
+    (fact,) = process_start_checks.judge_start_failures(
+        [StartFailure("healthd.nvml.child", errno, os.strerror(errno), limit)], NOW
+    )
     assert fact.severity is Severity.WARNING  # type: ignore[union-attr]  # it is there, and of that kind
     assert fact.summary.startswith(f"healthd cannot start healthd.nvml.child: {os.strerror(errno)}. ")  # type: ignore[union-attr]  # it is there, and of that kind
     assert words in fact.summary  # type: ignore[union-attr]  # it is there, and of that kind
@@ -112,7 +114,9 @@ def test_an_order_waits_for_descriptors_and_then_runs() -> None:
     clock = ManualClock()
     host = Host(clock=clock)
     order = make_order(OrderKind.RESET_GPU)
-    task = ProgramTask(order, says(order, OrderState.RECEIVED, NOW, ""), [sys.executable, "-c", ""], host, judge_reset)
+    task = ProgramTask(
+        order, make_order_update(order, OrderState.RECEIVED, NOW, ""), [sys.executable, "-c", ""], host, judge_reset
+    )
     before = open_descriptors()
     with descriptors_left(2):
         assert task.step(NOW) is None
@@ -129,7 +133,7 @@ def test_an_order_waits_for_descriptors_and_then_runs() -> None:
 def test_an_order_that_never_got_descriptors_expires_with_the_reason() -> None:
     host = Host(clock=ManualClock())
     order = make_order(OrderKind.RESET_GPU)
-    task = ProgramTask(order, says(order, OrderState.RECEIVED, NOW, ""), ["true"], host, judge_reset)
+    task = ProgramTask(order, make_order_update(order, OrderState.RECEIVED, NOW, ""), ["true"], host, judge_reset)
     with descriptors_left(0):
         assert task.step(NOW) is None
         end = task.step(NOW + 60)
@@ -141,7 +145,7 @@ def test_an_order_that_never_got_descriptors_expires_with_the_reason() -> None:
 
 @pytest.mark.parametrize("left", [0, 1])  # none for the directory; one for the page, and none for /proc
 def test_ranks_are_not_dead_because_they_cannot_be_read(tmp_path: Path, left: int) -> None:
-    beacon = Beacon.create(str(tmp_path), Place("j", 1, 0, 2, 0, "n1"))
+    beacon = Beacon.create(str(tmp_path), RankPlacement("j", 1, 0, 2, 0, "n1"))
     collector = BeaconCollector(tmp_path)
     (rank,) = collector.read(NOW).ranks
     assert rank.alive
@@ -159,12 +163,12 @@ def test_ranks_are_not_dead_because_they_cannot_be_read(tmp_path: Path, left: in
 def test_a_rank_is_ordered_once_its_page_can_be_opened(tmp_path: Path) -> None:
     beacons = tmp_path / "beacons"
     beacons.mkdir(mode=0o700)
-    beacon = Beacon.create(str(beacons), Place("j", 1, 0, 2, 0, "n1"))
+    beacon = Beacon.create(str(beacons), RankPlacement("j", 1, 0, 2, 0, "n1"))
     clock = ManualClock(NOW)
     outbox = Outbox(tmp_path / "db", NOW)
-    orders = OrderStore(Committer(outbox, clock), "n1")
+    orders = OrderStore(DatabaseWriter(outbox, clock), "n1")
     orders.receive(make_order(OrderKind.CHECKPOINT_THEN_EJECT), NOW)
-    performer = Performer(
+    performer = OrderExecutor(
         Config(node="n1", beacon_dir=beacons),
         Host(clock=clock),
         orders,

@@ -12,19 +12,19 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from healthd.committer import Committer
 from healthd.config import RemediatorConfig
-from healthd.http_client import HttpClient, HttpError
-from healthd.orders.store import OrderStore
-from healthd.outbox import Outbox
-from healthd.status import Status
-from healthd.uplink import FIRST_BYTE_S, Uplink
-from healthd.waiting_changes import WaitingChanges
-from healthd.watched import Watched
+from healthd.controller.http_client import HttpClient, HttpError
+from healthd.daemon_status import Status
+from healthd.orders.order_store import OrderStore
+from healthd.reporting.report_uplink import FIRST_BYTE_S, ReportUplink
+from healthd.reporting.telemetry_subscription import TelemetrySubscription
+from healthd.storage.database_writer import DatabaseWriter
+from healthd.storage.outbox import Outbox
+from healthd.storage.pending_changes import PendingChanges
 from tests.unit.healthd.test_centre import finding, http, read_request
 from vocabulary.clock import ManualClock
-from vocabulary.telemetry import TelemetryPart
-from vocabulary.wire import Report, ReportReply, decode, encode
+from vocabulary.messages.telemetry_messages import TelemetryPart
+from vocabulary.messages.wire import Report, ReportReply, decode_message, encode_message
 
 
 class SilentOnce:
@@ -62,9 +62,9 @@ class SilentOnce:
         head, _, body = read_request(connection).partition(b"\r\n\r\n")
         if not head:
             return False
-        self.taken.append(decode(body, Report))
+        self.taken.append(decode_message(body, Report))
         last = self.taken[-1].changes[-1].seq if self.taken[-1].changes else 0
-        connection.sendall(http(encode(ReportReply(last, 1))))
+        connection.sendall(http(encode_message(ReportReply(last, 1))))
         return True
 
     def close(self) -> None:
@@ -80,17 +80,17 @@ class Reporting:
         self.outbox = Outbox(place / "db", 1.0)
         self.status = Status(node="n1", boot_id="b", at=1.0)
         clock = ManualClock()
-        committer = Committer(self.outbox, clock)
-        self._waiting = WaitingChanges(committer)
+        committer = DatabaseWriter(self.outbox, clock)
+        self._waiting = PendingChanges(committer)
         config = RemediatorConfig(url=url, token_file=place / "token", report_interval_s=600)
-        self.uplink = Uplink(
+        self.uplink = ReportUplink(
             config=config,
             agent="a",
             waiting=self._waiting,
             orders=OrderStore(committer, "n1"),
             status=lambda: self.status,
             clock=clock,
-            watched=Watched(lambda back_s: TelemetryPart(back_s, ()), clock),
+            watched=TelemetrySubscription(lambda back_s: TelemetryPart(back_s, ()), clock),
         )
         self._thread = threading.Thread(target=self.uplink.run)
         self._thread.start()

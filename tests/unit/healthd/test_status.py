@@ -3,8 +3,8 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from healthd.outbox import Condemned
-from healthd.status import Status
+from healthd.daemon_status import Status
+from healthd.storage.outbox import Condemnation
 from vocabulary.finding import Finding, Severity
 from vocabulary.health import Health
 from vocabulary.identity import Component, ComponentKind
@@ -25,7 +25,7 @@ def finding(severity: Severity) -> Finding:
     )
 
 
-CONDEMNED = Condemned("o1", 1.0, "XID 79")
+CONDEMNED = Condemnation("o1", 1.0, "XID 79")
 WARNING, FATAL = finding(Severity.WARNING), finding(Severity.FATAL)
 
 
@@ -44,7 +44,7 @@ WARNING, FATAL = finding(Severity.WARNING), finding(Severity.FATAL)
     ],
 )
 def test_every_combination_of_facts_silence_and_condemnation(
-    findings: tuple[Finding, ...], silent: tuple[str, ...], condemned: Condemned | None, health: Health, *, fit: bool
+    findings: tuple[Finding, ...], silent: tuple[str, ...], condemned: Condemnation | None, health: Health, *, fit: bool
 ) -> None:
     status = Status(node="n1", boot_id="b", at=5.0, findings=findings, silent=silent, condemned=condemned)
     verdict = status.verdict()

@@ -1,10 +1,10 @@
 from __future__ import annotations
 
-from healthd.checks.xid import XidCheck
-from healthd.samples.kernel import KernelRecord
-from healthd.switch_words import SAME_EVENT_S, SwitchWords
-from healthd.witness import Witness
-from vocabulary.catalogue_file import load_catalogue
+from healthd.checks.xid_checks import XidCheck
+from healthd.kernel_log.nvswitch_severity import SAME_EVENT_S, SwitchSeverityTracker
+from healthd.kernel_log.record_authenticity import RecordAuthenticator
+from healthd.samples.kernel_record import KernelRecord
+from vocabulary.fault_catalogue.catalogue_file import load_catalogue
 from vocabulary.finding import Severity
 
 HEAD = "nvidia-nvswitch0: SXid (PCI:0000:86:00.0): 20034, Non-fatal, Link 30 LTSSM Fault Up"
@@ -12,7 +12,7 @@ DATA = "nvidia-nvswitch0: SXid (PCI:0000:86:00.0): 20034, Data {0x80000000, 0x00
 
 
 def severities(*lines: tuple[float, str]) -> list[Severity]:
-    check = XidCheck(Witness("n1", accept_injected=False), load_catalogue())
+    check = XidCheck(RecordAuthenticator("n1", accept_injected=False), load_catalogue())
     found = [
         check.judge(KernelRecord(source="b", position=i, at=at, facility=0, text=text), {})
         for i, (at, text) in enumerate(lines)
@@ -30,7 +30,7 @@ def test_data_lines_without_a_head_are_judged_by_the_table() -> None:
 
 
 def test_words_are_kept_apart_by_switch_and_code() -> None:
-    words = SwitchWords()
+    words = SwitchSeverityTracker()
     assert words.severity("a", 1, Severity.FATAL, 0.0) is Severity.FATAL
     assert words.severity("b", 1, None, 0.0) is None
     assert words.severity("a", 2, None, 0.0) is None

@@ -8,14 +8,14 @@ import tracemalloc
 from hypothesis import given
 from hypothesis import strategies as st
 
-from healthd.facts import Moment
-from healthd.samples.ethernet import EthernetSample, Interface
+from healthd.findings.facts import Moment
+from healthd.samples.ethernet import EthernetInterface, EthernetSample
 from healthd.samples.infiniband import IbPort, InfinibandSample
-from healthd.samples.kernel import KernelRecord
+from healthd.samples.kernel_record import KernelRecord
 from healthd.samples.nvml import GpuReading, Link, Sweep
 from healthd.samples.source import SourceReading, SourceState
-from healthd.telemetry_ring import EVERY_SWEEP, LINES_MAX, SPAN_S, TRACKS_MAX, TelemetryRing, Track
-from vocabulary.wire import Gpu
+from healthd.telemetry.telemetry_ring import EVERY_SWEEP, LINES_MAX, SPAN_S, TRACKS_MAX, TelemetryRing, Track
+from vocabulary.messages.wire import Gpu
 
 WALL = 1_700_000_000.0
 GPUS = {index: Gpu(index, f"GPU-{index}", f"0000:{0x10 + index:02x}:00.0") for index in range(8)}
@@ -70,7 +70,7 @@ def test_error_counters_of_links_are_summed_and_keep_every_digit() -> None:
 def test_fabric_ports_are_kept_and_other_sources_are_not() -> None:
     ring = TelemetryRing()
     ring.take_source(port_reading(ib_port("mlx5_0", 9)), moment(0))
-    interface = Interface("eth0", "", "up", 100_000, 3, None, 0, 0, 0)
+    interface = EthernetInterface("eth0", "", "up", 100_000, 3, None, 0, 0, 0)
     ethernet = SourceReading(source="ethernet", state=SourceState.PRESENT, at=WALL, sample=EthernetSample((interface,)))
     ring.take_source(ethernet, moment(1))
     ring.take_source(SourceReading(source="clock", state=SourceState.PRESENT, at=WALL, sample=object()), moment(1))

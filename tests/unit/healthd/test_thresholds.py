@@ -4,8 +4,8 @@ import msgspec
 import pytest
 import yaml
 
-from healthd.gpu_checks import make_checks
-from healthd.sources import SOURCES
+from healthd.gpu_monitoring.gpu_check_registry import make_gpu_checks
+from healthd.source_monitoring.source_registry import SOURCES
 from healthd.thresholds import SHIPPED, ThresholdsError, load_thresholds
 
 
@@ -19,7 +19,7 @@ class Pressure(msgspec.Struct, forbid_unknown_fields=True):
 def test_every_check_finds_its_numbers_in_the_shipped_file() -> None:
     thresholds = load_thresholds()
     assert [source.make_check(thresholds) for source in SOURCES]
-    assert make_checks(thresholds)
+    assert make_gpu_checks(thresholds)
 
 
 def test_every_number_has_its_reason() -> None:

@@ -14,22 +14,22 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from healthd import own_sources
-from healthd.collectors.nvml import NvmlCollector
-from healthd.facts import Moment
-from healthd.gpu_checks import make_checks
-from healthd.gpu_watch import GpuWatch
+from healthd.findings.facts import Moment
+from healthd.findings.finding_ledger import FindingLedger
+from healthd.gpu_monitoring.gpu_check_registry import make_gpu_checks
+from healthd.gpu_monitoring.gpu_monitor import GpuMonitor
+from healthd.gpu_monitoring.nvml_collector import NvmlCollector
+from healthd.gpu_monitoring.simulated_gpus import SimulatedGpus
+from healthd.gpu_monitoring.unresponsive_gpus import UnresponsiveGpus
 from healthd.host import Host
-from healthd.keeper import close_together
-from healthd.ledger import Ledger
-from healthd.pretended_gpus import PretendedGpus
 from healthd.samples.nvml import GpuReading, Inventory, NvmlHang, Sweep, XidEvent
 from healthd.samples.source import SourceReading, SourceState
+from healthd.source_monitoring import daemon_sources
+from healthd.supervision.child_supervisor import close_all_children
 from healthd.thresholds import load_thresholds
-from healthd.unresponsive_gpus import UnresponsiveGpus
 from vocabulary.finding import Severity
 from vocabulary.health import Health, health_of
-from vocabulary.wire import Gpu
+from vocabulary.messages.wire import Gpu
 
 PATIENCE_S = 120.0
 NOW = Moment(1_700_000_000.0, 5.0)
@@ -42,8 +42,8 @@ class Node:
     def __init__(self, library: Path, expected: tuple[Gpu, ...] = ()) -> None:
         self.host = Host(nvml_library=library)
         self.collector = NvmlCollector(self.host, 0.1, 1.0, start_deadline_s=5.0, restart_deadline_s=3.0)
-        self.ledger = Ledger("unresponsive", "boot")
-        self.watch = GpuWatch(self.ledger, expected, {}, PretendedGpus(self.ledger, {}))
+        self.ledger = FindingLedger("unresponsive", "boot")
+        self.watch = GpuMonitor(self.ledger, expected, {}, SimulatedGpus(self.ledger, {}))
 
     def run_until(self, that: Callable[[], bool], what: str) -> None:
         deadline = time.monotonic() + PATIENCE_S
@@ -69,7 +69,9 @@ class Node:
         return {f"{f.kind} {f.component.index}": f.severity for f in self.ledger.active}
 
     def silent(self) -> tuple[str, ...]:
-        return own_sources.silence(KERNEL_LOG, own_sources.nvml(self.watch, 60.0, self.now()))
+        return daemon_sources.list_silent_sources(
+            KERNEL_LOG, daemon_sources.make_nvml_reading(self.watch, 60.0, self.now())
+        )
 
     def health(self) -> Health:
         return health_of(self.ledger.active, sources_known=not self.silent())
@@ -182,7 +184,7 @@ def renumbered(gpus: tuple[Gpu, ...]) -> tuple[Gpu, ...]:
     return tuple(replace(gpu, index=index) for index, gpu in enumerate(gpus))
 
 
-def hang_twice(watch: GpuWatch, index: int) -> None:
+def hang_twice(watch: GpuMonitor, index: int) -> None:
     for at in (1.0, 2.0):
         watch.take(NvmlHang(NOW.wall + at, index, "temperature", 5.0, trial=at > 1.0), NOW)
 
@@ -190,8 +192,8 @@ def hang_twice(watch: GpuWatch, index: int) -> None:
 @pytest.mark.parametrize("hung", range(4))
 @pytest.mark.parametrize("named", [True, False])
 def test_what_was_found_about_a_gpu_ends_when_a_preflight_passes_without_it(hung: int, *, named: bool) -> None:
-    ledger = Ledger("unresponsive", "boot")
-    watch = GpuWatch(ledger, (), {}, PretendedGpus(ledger, {}))
+    ledger = FindingLedger("unresponsive", "boot")
+    watch = GpuMonitor(ledger, (), {}, SimulatedGpus(ledger, {}))
     rest = tuple(gpu for gpu in FOUR if gpu.index != hung)
     watch.take(Inventory("d", 4, FOUR if named else rest), NOW)
     lost = tuple(GpuReading(index=gpu.index, lost=gpu.index == hung, temperature_c=40) for gpu in FOUR)
@@ -208,8 +210,8 @@ def test_what_was_found_about_a_gpu_ends_when_a_preflight_passes_without_it(hung
 
 
 def test_a_preflight_ends_nothing_about_a_gpu_that_is_there() -> None:
-    ledger = Ledger("unresponsive", "boot")
-    watch = GpuWatch(ledger, (), {}, PretendedGpus(ledger, {}))
+    ledger = FindingLedger("unresponsive", "boot")
+    watch = GpuMonitor(ledger, (), {}, SimulatedGpus(ledger, {}))
     watch.take(Inventory("d", 4, FOUR), NOW)
     watch.take(Sweep(NOW.wall, 0.1, (GpuReading(index=1, lost=True),)), NOW)
     hang_twice(watch, 2)
@@ -219,8 +221,8 @@ def test_a_preflight_ends_nothing_about_a_gpu_that_is_there() -> None:
 
 
 def test_a_hang_is_not_laid_to_the_gpu_that_has_the_index_now() -> None:
-    ledger = Ledger("unresponsive", "boot")
-    watch = GpuWatch(ledger, (), {}, PretendedGpus(ledger, {}))
+    ledger = FindingLedger("unresponsive", "boot")
+    watch = GpuMonitor(ledger, (), {}, SimulatedGpus(ledger, {}))
     watch.take(Inventory("d", 4, FOUR), NOW)
     hang_twice(watch, 2)
     watch.take(Inventory("d", 3, renumbered((*FOUR[:2], FOUR[3]))), NOW)
@@ -265,15 +267,15 @@ def test_only_its_own_word_is_an_answer_of_a_trial(tmp_path: Path, monkeypatch: 
     while (trial := left_out.poll()) is None:
         assert time.monotonic() < deadline, "the trial never ends"
         time.sleep(0.01)  # it is at work
-    close_together(left_out.keepers, host.clock)
+    close_all_children(left_out.keepers, host.clock)
     assert not trial.answered
     assert trial.seconds > 1.0
     assert left_out.left_out == (1,)
 
 
 def test_what_was_found_about_a_gpu_stays_while_it_is_left_out() -> None:
-    ledger = Ledger("unresponsive", "boot")
-    watch = GpuWatch(ledger, (), make_checks(load_thresholds()), PretendedGpus(ledger, {}))
+    ledger = FindingLedger("unresponsive", "boot")
+    watch = GpuMonitor(ledger, (), make_gpu_checks(load_thresholds()), SimulatedGpus(ledger, {}))
     gpus = tuple(Gpu(index, f"GPU-{index}", f"0000:1{index}:00.0") for index in range(2))
     pending = GpuReading(index=1, temperature_c=40, remap_pending=True, rows_remapped_uncorrected=1)
     watch.take(Inventory("d", 2, gpus), NOW)

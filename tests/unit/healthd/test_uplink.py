@@ -8,20 +8,26 @@ from pathlib import Path
 
 import pytest
 
-from healthd.centre import Centre, CentreError, Denied, Rejected, Unreachable
-from healthd.committer import Committer
 from healthd.config import RemediatorConfig
-from healthd.orders.store import OrderStore
-from healthd.outbox import Outbox
-from healthd.status import Status
-from healthd.uplink import URGENT_PAUSE_S_MAX, Uplink
-from healthd.waiting_changes import WaitingChanges
-from healthd.watched import Watched
+from healthd.controller.controller_client import (
+    ControllerClient,
+    ControllerDenied,
+    ControllerError,
+    ControllerUnreachable,
+    RequestRejected,
+)
+from healthd.daemon_status import Status
+from healthd.orders.order_store import OrderStore
+from healthd.reporting.report_uplink import URGENT_PAUSE_S_MAX, ReportUplink
+from healthd.reporting.telemetry_subscription import TelemetrySubscription
+from healthd.storage.database_writer import DatabaseWriter
+from healthd.storage.outbox import Outbox
+from healthd.storage.pending_changes import PendingChanges
 from tests.unit.healthd.test_centre import finding
 from vocabulary.clock import ManualClock
+from vocabulary.messages.telemetry_messages import TelemetryPart
+from vocabulary.messages.wire import Report, ReportReply
 from vocabulary.order import Order, OrderKind, OrderUpdate
-from vocabulary.telemetry import TelemetryPart
-from vocabulary.wire import Report, ReportReply
 
 
 class Node:
@@ -31,17 +37,17 @@ class Node:
         self.outbox = Outbox(place / "db", 1.0)
         findings = [finding(number) for number in range(5)]
         self.outbox.commit(findings)
-        clock, committer = ManualClock(), Committer(self.outbox, ManualClock())
-        self.waiting, self.orders = WaitingChanges(committer), OrderStore(committer, "n1")
+        clock, committer = ManualClock(), DatabaseWriter(self.outbox, ManualClock())
+        self.waiting, self.orders = PendingChanges(committer), OrderStore(committer, "n1")
         status = Status(node="n1", boot_id="b", at=1.0, newest_change=self.waiting.newest, findings=tuple(findings))
-        self.uplink = Uplink(
+        self.uplink = ReportUplink(
             config=RemediatorConfig(url="http://x", token_file=place / "token"),
             agent="a",
             waiting=self.waiting,
             orders=self.orders,
             status=lambda: status,
             clock=clock,
-            watched=Watched(lambda back_s: TelemetryPart(back_s, ()), clock),
+            watched=TelemetrySubscription(lambda back_s: TelemetryPart(back_s, ()), clock),
         )
 
     def is_urgent(self) -> bool:
@@ -51,7 +57,7 @@ class Node:
         return self.uplink._hurry.is_set()
 
 
-class Heard(Centre):
+class Heard(ControllerClient):
     """Takes what it is told, up to a number of changes; wants no answer to some orders."""
 
     def __init__(self, acknowledges: int = 10**18, unwanted: str = "") -> None:
@@ -65,7 +71,7 @@ class Heard(Centre):
 
     def answer(self, update: OrderUpdate) -> None:
         if update.id == self.unwanted:
-            raise Rejected("404")
+            raise RequestRejected("404")
         self.answers.append(update.id)
 
     def cut_if_silent(self, patience_s: float) -> bool:
@@ -132,14 +138,14 @@ class Recorded(threading.Event):
 @pytest.mark.parametrize(
     ("error", "always_s", "unless_urgent_s"),
     [
-        (Unreachable("no answer"), URGENT_PAUSE_S_MAX, 30.0 - URGENT_PAUSE_S_MAX),
-        (Unreachable("busy", retry_after_s=20.0), 30.0, None),
-        (Denied("no token"), 30.0, None),
-        (Rejected("bad"), 30.0, None),
+        (ControllerUnreachable("no answer"), URGENT_PAUSE_S_MAX, 30.0 - URGENT_PAUSE_S_MAX),
+        (ControllerUnreachable("busy", retry_after_s=20.0), 30.0, None),
+        (ControllerDenied("no token"), 30.0, None),
+        (RequestRejected("bad"), 30.0, None),
     ],
 )
 def test_what_is_urgent_shortens_no_pause_that_the_centre_or_a_person_must_end(
-    node: Node, error: CentreError, always_s: float, unless_urgent_s: float | None
+    node: Node, error: ControllerError, always_s: float, unless_urgent_s: float | None
 ) -> None:
     stop, hurry = node.uplink._stop, node.uplink._hurry = Recorded(), Recorded()
     node.uplink._pause(30.0, error)

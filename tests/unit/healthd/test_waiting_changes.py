@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from healthd.outbox import Outbox, Stored
-from healthd.waiting_changes import HELD_MAX, WaitingChanges
+from healthd.storage.outbox import CommitResult, Outbox
+from healthd.storage.pending_changes import HELD_MAX, PendingChanges
 from tests.unit.healthd.recording_node import LONG_S, NOW, Node, finding
 
 
@@ -46,21 +46,21 @@ def test_more_than_is_held_comes_as_it_goes_and_nothing_is_missed(tmp_path: Path
     node.committer.close(LONG_S)
 
 
-@pytest.mark.parametrize("settle", [WaitingChanges.acknowledge, WaitingChanges.set_aside])
+@pytest.mark.parametrize("settle", [PendingChanges.acknowledge, PendingChanges.set_aside])
 def test_what_the_centre_took_or_refused_does_not_come_back_before_the_disk_forgets_it(
-    node: Node, settle: Callable[[WaitingChanges, int], None]
+    node: Node, settle: Callable[[PendingChanges, int], None]
 ) -> None:
     node.fault("79")
     node.settle_all()
     node.hold()
-    pruned = Stored((), 0, pruned=True)  # all that waits is then read again
+    pruned = CommitResult((), 0, pruned=True)  # all that waits is then read again
     node.committer.submit(lambda outbox: node.waiting.add(pruned, outbox))
     settle(node.waiting, node.recorder.newest)
     node.waiting.acknowledge(node.recorder.newest - 1)  # an answer that was overtaken takes nothing back
     node.let_go()
     assert (node.waiting.count(), node.waiting.changes(9, node.recorder.newest)) == (0, ())
     assert node.outbox.waiting() == 0
-    assert node.waiting.rejected == (settle is WaitingChanges.set_aside)
+    assert node.waiting.rejected == (settle is PendingChanges.set_aside)
 
 
 def test_changes_that_were_given_up_for_lack_of_room_do_not_wait_any_more(node: Node) -> None:
@@ -71,7 +71,7 @@ def test_changes_that_were_given_up_for_lack_of_room_do_not_wait_any_more(node: 
 
     def prune(outbox: Outbox) -> None:
         outbox.set_aside(oldest.seq)
-        node.waiting.add(Stored((), 0, pruned=True), outbox)
+        node.waiting.add(CommitResult((), 0, pruned=True), outbox)
 
     node.committer.submit(prune).result(LONG_S)
     assert (node.waiting.count(), node.waiting.changes(9, newest.seq)) == (1, (newest,))

@@ -6,41 +6,41 @@ from pathlib import Path
 
 import pytest
 
-from healthd.checks.kernel_messages import KernelMessageCheck
-from healthd.checks.training import Limits, TrainingCheck
-from healthd.checks.xid import XidCheck
+from healthd.checks.kernel_message_checks import KernelMessageCheck
+from healthd.checks.training_checks import Limits, TrainingCheck
+from healthd.checks.xid_checks import XidCheck
 from healthd.collectors.beacons import BeaconCollector
-from healthd.facts import Moment
-from healthd.gpu_watch import GpuWatch
-from healthd.grammar.families import FAMILIES
-from healthd.ledger import Ledger
-from healthd.pretended_gpus import PretendedGpus
+from healthd.findings.facts import Moment
+from healthd.findings.finding_ledger import FindingLedger
+from healthd.gpu_monitoring.gpu_monitor import GpuMonitor
+from healthd.gpu_monitoring.simulated_gpus import SimulatedGpus
+from healthd.kernel_log.message_patterns.pattern_families import FAMILIES
+from healthd.kernel_log.record_authenticity import RecordAuthenticator
+from healthd.kernel_log.xid_corroboration import XidCorroborator
+from healthd.node_monitor import NodeMonitor
 from healthd.samples.beacons import Beacons
-from healthd.samples.kernel import KernelRecord
+from healthd.samples.kernel_record import KernelRecord
 from healthd.samples.nvml import GpuReading, Inventory, NvmlUnavailable, Sweep, XidEvent
-from healthd.samples.pcie import Hop, PcieSample
+from healthd.samples.pcie import PcieHop, PcieSample
 from healthd.samples.rank_steps import RankSteps, StepFacts
 from healthd.samples.source import SourceReading, SourceState
-from healthd.second_witness import SecondWitness
 from healthd.thresholds import load_thresholds
-from healthd.watch import Watch
-from healthd.witness import Witness
-from vocabulary.catalogue_file import load_catalogue
+from vocabulary.fault_catalogue.catalogue_file import load_catalogue
 from vocabulary.finding import Finding, Severity
-from vocabulary.wire import Gpu, decode, encode
+from vocabulary.messages.wire import Gpu, decode_message, encode_message
 
 NOW = Moment(1_700_000_000.0, 5.0)
 
 
-def make_watch(findings: Iterable[Finding] = ()) -> Watch:
-    ledger, witness = Ledger("n1", "b", findings), Witness("n1", accept_injected=False)
-    gpus = GpuWatch(ledger, [Gpu(3, "GPU-3", "0000:13:00.0")], {}, PretendedGpus(ledger, {}))
+def make_watch(findings: Iterable[Finding] = ()) -> NodeMonitor:
+    ledger, witness = FindingLedger("n1", "b", findings), RecordAuthenticator("n1", accept_injected=False)
+    gpus = GpuMonitor(ledger, [Gpu(3, "GPU-3", "0000:13:00.0")], {}, SimulatedGpus(ledger, {}))
     xids, messages = XidCheck(witness, load_catalogue()), KernelMessageCheck(witness, FAMILIES)
     trainings = TrainingCheck(load_thresholds().section("training", Limits))
-    return Watch(ledger, xids, messages, gpus, SecondWitness("b"), {}, trainings)
+    return NodeMonitor(ledger, xids, messages, gpus, XidCorroborator("b"), {}, trainings)
 
 
-def hear(watch: Watch, *lines: str) -> bool:
+def hear(watch: NodeMonitor, *lines: str) -> bool:
     records = [KernelRecord("b", number, NOW.wall, 0, line) for number, line in enumerate(lines)]
     return watch.take_kernel(records, [], NOW)
 
@@ -70,11 +70,11 @@ def test_a_line_is_judged_by_one_check_and_those_about_gpus_call_for_a_look(
     assert [f"{finding.check}/{finding.code}" for finding in watch.ledger.active] == found
 
 
-def hear_record(watch: Watch, text: str, *, attested: bool = True, now: Moment = NOW) -> None:
+def hear_record(watch: NodeMonitor, text: str, *, attested: bool = True, now: Moment = NOW) -> None:
     watch.take_kernel([KernelRecord("b", 1, now.wall, 0, text, attested=attested)], [], now)
 
 
-def kinds(watch: Watch) -> list[str]:
+def kinds(watch: NodeMonitor) -> list[str]:
     return [f"{finding.check}/{finding.code}" for finding in watch.ledger.active]
 
 
@@ -148,7 +148,7 @@ def test_gpus_that_are_all_left_out_and_never_told_their_address_make_it_act() -
 def test_a_gpu_on_the_bus_is_this_nodes_although_the_driver_never_came_up() -> None:
     watch = make_watch()
     hear_record(watch, ELSEWHERE)
-    hop = Hop("0000:99:00.0", "gpu", 16, 16, 32.0, 32.0, 0, 0, 0)
+    hop = PcieHop("0000:99:00.0", "gpu", 16, 16, 32.0, 32.0, 0, 0, 0)
     reading = SourceReading(
         source="pcie", state=SourceState.PRESENT, at=NOW.wall, sample=PcieSample((hop,), (("0000:99:00.0",),))
     )
@@ -215,7 +215,7 @@ def test_a_page_whose_name_is_no_text_is_one_finding_until_it_is_gone(
     (finding,) = watch.ledger.active
     assert (finding.kind, finding.component.name) == ("beacon/corrupt", shown or name.decode())
     assert finding.component.name in finding.summary
-    assert decode(encode(finding), Finding) == finding
+    assert decode_message(encode_message(finding), Finding) == finding
     again = make_watch(watch.ledger.active)
     again.take_beacons(BeaconCollector(tmp_path).read(NOW.wall), NOW)
     assert again.ledger.active == (finding,), "a restart finds the same"

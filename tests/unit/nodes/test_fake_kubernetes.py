@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.nodes.fake_kubernetes import patches
-from tests.nodes.fake_kubernetes.evicting import evict
+from tests.nodes.fake_kubernetes.eviction import evict
 from tests.nodes.fake_kubernetes.rights import Asked, allowed
 from tests.nodes.fake_kubernetes.schema import problems
 from tests.nodes.fake_kubernetes.selectors import fields_match, labels_match

@@ -5,12 +5,12 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from healthctl.known_kinds import known_kinds
-from healthd.checks.training import CODES, SPIKES
-from remediator.decide.trouble import NAMES_A_STEP
-from remediator.playbook.lint import lint
-from remediator.playbook.load import load_policy
-from vocabulary.catalogue_file import load_catalogue
+from healthctl.finding_kinds import known_kinds
+from healthd.checks.training_checks import CODES, SPIKES
+from remediator.decisions.trainer_orders import NAMES_A_STEP
+from remediator.playbook.playbook_loader import load_policy
+from remediator.playbook.policy_linter import lint_policy
+from vocabulary.fault_catalogue.catalogue_file import load_catalogue
 
 DOCUMENT = (Path(__file__).parents[3] / "docs" / "reference" / "watchdogs.md").read_text()
 
@@ -20,7 +20,7 @@ def test_the_playbook_in_the_document_has_no_mistake(tmp_path: Path) -> None:
     assert len(blocks) == 1
     path = tmp_path / "site.yaml"
     path.write_text(blocks[0])
-    assert [str(problem) for problem in lint(load_policy([path]), known_kinds(load_catalogue()))] == []
+    assert [str(problem) for problem in lint_policy(load_policy([path]), known_kinds(load_catalogue()))] == []
 
 
 def test_the_findings_that_a_job_may_go_back_from_are_those_that_name_a_step() -> None:

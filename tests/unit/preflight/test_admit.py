@@ -13,9 +13,16 @@ import pytest
 import yaml
 from click.testing import CliRunner
 
-from preflight import startup_taint
-from preflight.commands import admit as command
-from preflight.startup_taint import KEY, Api, TaintError, in_cluster, is_there, lift
+from preflight.commands import admit_command as command
+from preflight.integrations import kubernetes_taint
+from preflight.integrations.kubernetes_taint import (
+    KEY,
+    ClusterApi,
+    TaintError,
+    has_taint,
+    read_cluster_api,
+    remove_taint,
+)
 from tests.nodes.fake_kubernetes.admission import user_of
 from tests.nodes.fake_kubernetes.cluster import enforce
 from tests.nodes.fake_kubernetes.schema import problems
@@ -31,7 +38,7 @@ PASS = json.loads((ROOT / "tests/golden/preflight/pass.json").read_text())
 @dataclasses.dataclass
 class Land:
     server: Server
-    api: Api
+    api: ClusterApi
 
     def node(self, *taints: dict[str, Any]) -> None:
         spec = {"taints": [*taints]} if taints else {}
@@ -47,7 +54,7 @@ def land() -> Iterator[Land]:
     with Server({"pod": DOCUMENTS["ClusterRole"]["rules"], "reader": [_reads()]}) as server:
         enforce(server)
         server.users["pod"] = user_of("healthd", "gpu-1")
-        yield Land(server, Api(server.url, "pod", ""))
+        yield Land(server, ClusterApi(server.url, "pod", ""))
 
 
 def _reads() -> dict[str, Any]:
@@ -59,15 +66,15 @@ UNTESTED = {"key": KEY, "effect": "NoSchedule"}
 
 def test_only_our_taint_goes(land: Land) -> None:
     land.node(OTHER, UNTESTED)
-    assert is_there(land.api, "gpu-1", 10)
-    assert lift(land.api, "gpu-1", 10)
+    assert has_taint(land.api, "gpu-1", 10)
+    assert remove_taint(land.api, "gpu-1", 10)
     assert land.taints() == [OTHER]
-    assert not is_there(land.api, "gpu-1", 10)
+    assert not has_taint(land.api, "gpu-1", 10)
 
 
 def test_a_node_without_it_is_not_written_to(land: Land) -> None:
     land.node(OTHER)
-    assert not lift(land.api, "gpu-1", 10)
+    assert not remove_taint(land.api, "gpu-1", 10)
     assert {asked.verb for _, asked in land.server.asked} == {"get"}
 
 
@@ -79,14 +86,14 @@ def test_somebody_else_may_be_quicker(land: Land) -> None:
         land.server.store.change("nodes", "", "gpu-1", change, "merge", "kubectl", "")
 
     land.server.before_write.append(somebody)
-    assert lift(land.api, "gpu-1", 10)
+    assert remove_taint(land.api, "gpu-1", 10)
     assert land.taints() == [OTHER]
 
 
 def test_a_busy_server_is_asked_again(land: Land) -> None:
     land.node(UNTESTED)
     land.server.busy = 2
-    assert lift(land.api, "gpu-1", 10)
+    assert remove_taint(land.api, "gpu-1", 10)
 
 
 @pytest.mark.parametrize(
@@ -95,24 +102,24 @@ def test_a_busy_server_is_asked_again(land: Land) -> None:
 def test_a_refusal_is_told_at_once(land: Land, token: str, why: str) -> None:
     land.node(UNTESTED)
     with pytest.raises(TaintError, match=why):
-        lift(land.api._replace(token=token), "gpu-1", 600)
+        remove_taint(land.api._replace(token=token), "gpu-1", 600)
     assert land.taints() == [UNTESTED]
 
 
 def test_a_server_that_is_away_is_named_in_the_end(land: Land) -> None:
     land.server.dark.set()
     with pytest.raises(TaintError, match="nothing done within 1 s, last: no answer"):
-        lift(land.api, "gpu-1", 1)
+        remove_taint(land.api, "gpu-1", 1)
 
 
 def test_outside_a_pod_it_says_what_is_missing(tmp_path: Path) -> None:
     with pytest.raises(TaintError, match="no pod of Kubernetes"):
-        in_cluster({})
+        read_cluster_api({})
     with pytest.raises(TaintError, match="serviceAccountName"):
-        in_cluster({"KUBERNETES_SERVICE_HOST": "::1"}, tmp_path)
+        read_cluster_api({"KUBERNETES_SERVICE_HOST": "::1"}, tmp_path)
     (tmp_path / "token").write_text("t\n")
-    api = in_cluster({"KUBERNETES_SERVICE_HOST": "::1", "KUBERNETES_SERVICE_PORT": "6443"}, tmp_path)
-    assert api == Api("https://[::1]:6443", "t", str(tmp_path / "ca.crt"))
+    api = read_cluster_api({"KUBERNETES_SERVICE_HOST": "::1", "KUBERNETES_SERVICE_PORT": "6443"}, tmp_path)
+    assert api == ClusterApi("https://[::1]:6443", "t", str(tmp_path / "ca.crt"))
 
 
 @pytest.mark.parametrize(
@@ -133,7 +140,7 @@ def test_only_a_whole_fresh_pass_of_this_node_admits(
 ) -> None:
     land.node(OTHER, UNTESTED)
     monkeypatch.setenv("HEALTHD_NODE", "gpu-1")
-    monkeypatch.setattr(command, "in_cluster", lambda _: land.api)
+    monkeypatch.setattr(command, "read_cluster_api", lambda _: land.api)
     whole = {"node": "gpu-1", "complete": True, "injected": [], "started_at": time.time() - 60, "seconds": 9.0}
     file = tmp_path / "node.json"
     file.write_text(json.dumps(PASS | whole | changes))
@@ -149,7 +156,7 @@ def test_without_a_document_it_only_looks(
 ) -> None:
     land.node(*taints)
     monkeypatch.setenv("HEALTHD_NODE", "gpu-1")
-    monkeypatch.setattr(command, "in_cluster", lambda _: land.api)
+    monkeypatch.setattr(command, "read_cluster_api", lambda _: land.api)
     assert CliRunner().invoke(command.admit, []).exit_code == code
     assert land.taints() == [*taints]
 
@@ -161,10 +168,10 @@ def test_the_manifest_has_the_published_shape() -> None:
 
 def test_the_test_tolerates_the_very_taint_and_its_account_is_the_one_the_policy_watches() -> None:
     pod = DOCUMENTS["DaemonSet"]["spec"]["template"]["spec"]
-    assert [toleration["key"] for toleration in pod["tolerations"]] == [startup_taint.KEY]
+    assert [toleration["key"] for toleration in pod["tolerations"]] == [kubernetes_taint.KEY]
     policies = (ROOT / "deploy/kubernetes/admission.yaml").read_text()
     assert f"serviceaccount:{pod_namespace()}:{pod['serviceAccountName']}'" in policies
-    assert startup_taint.KEY in policies
+    assert kubernetes_taint.KEY in policies
 
 
 def pod_namespace() -> str:

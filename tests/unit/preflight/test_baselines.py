@@ -13,23 +13,23 @@ from typing import Any
 import msgspec
 import pytest
 
-from preflight import baselines
-from preflight.baselines import (
+from preflight import baseline_files
+from preflight.baseline_files import (
     BASELINE,
     HISTORY,
     LOCK,
     PRODUCTS,
     BaselineError,
-    knowledge,
+    append_history,
+    load_knowledge,
     read_baseline,
     read_history,
-    remember,
-    taught,
-    write,
+    update_baseline,
+    write_baseline_file,
 )
-from preflight.expect.fleet import Baseline
-from preflight.expect.learning import learn
-from preflight.expect.products import product_of
+from preflight.expectations.baseline_learning import learn_baseline
+from preflight.expectations.fleet_baseline import Baseline
+from preflight.expectations.product_table import find_product
 from preflight.results import Verdict
 from tests.unit.preflight.expect.runs import document, rate
 
@@ -47,15 +47,15 @@ products:
 
 
 def test_an_empty_folder_is_no_fault(tmp_path: Path) -> None:
-    known = knowledge(tmp_path / "none", "n1", {})
+    known = load_knowledge(tmp_path / "none", "n1", {})
     assert known.remarks == ()
     assert known.table.products
     assert not (tmp_path / "none").exists()
 
 
 def test_what_is_written_is_read_again(tmp_path: Path) -> None:
-    learned = learn(document(f"n{i}", [790.0, 791.5]) for i in range(4))
-    write(tmp_path / "deep" / BASELINE, learned)
+    learned = learn_baseline(document(f"n{i}", [790.0, 791.5]) for i in range(4))
+    write_baseline_file(tmp_path / "deep" / BASELINE, learned)
     assert read_baseline(tmp_path / "deep" / BASELINE) == learned
     assert [path.name for path in (tmp_path / "deep").iterdir()] == [BASELINE]
 
@@ -77,7 +77,7 @@ def test_a_bad_file_is_told_of_and_the_run_goes_on(tmp_path: Path, text: str, sa
     path.write_bytes(text.encode(errors="surrogateescape"))
     with pytest.raises(BaselineError, match=says):
         read_baseline(path)
-    known = knowledge(tmp_path, "n1", {})
+    known = load_knowledge(tmp_path, "n1", {})
     assert str(path) in known.remarks[0]
     assert "goes on without the fleet" in known.remarks[0]
     assert path.exists()
@@ -85,28 +85,28 @@ def test_a_bad_file_is_told_of_and_the_run_goes_on(tmp_path: Path, text: str, sa
 
 def test_files_that_cannot_be_reached_are_told_of(tmp_path: Path) -> None:
     """Root may enter everywhere, so a name that no file can have stands for the folder that others may not enter."""
-    remarks = knowledge(tmp_path / ("x" * 300), "n1", {}).remarks
+    remarks = load_knowledge(tmp_path / ("x" * 300), "n1", {}).remarks
     assert ["cannot be read: File name too long" in remark for remark in remarks] == [True] * 3
 
 
 @pytest.mark.parametrize("name", [BASELINE, HISTORY, PRODUCTS])
 def test_a_pipe_in_the_place_of_a_file_is_not_waited_for(tmp_path: Path, name: str) -> None:
     os.mkfifo(tmp_path / name)
-    assert f"{name}: not a plain file; move it away" in knowledge(tmp_path, "n1", {}).remarks[0]
+    assert f"{name}: not a plain file; move it away" in load_knowledge(tmp_path, "n1", {}).remarks[0]
 
 
 def test_a_folder_in_the_place_of_a_file_is_told_of(tmp_path: Path) -> None:
     (tmp_path / HISTORY).mkdir()
-    assert "Is a directory" in knowledge(tmp_path, "n1", {}).remarks[0]
+    assert "Is a directory" in load_knowledge(tmp_path, "n1", {}).remarks[0]
 
 
 def test_a_sites_products_come_first(tmp_path: Path) -> None:
     (tmp_path / PRODUCTS).write_text(SITE)
-    table = knowledge(tmp_path, "n1", {}).table
-    mine = product_of(table, "NVIDIA H200")
+    table = load_knowledge(tmp_path, "n1", {}).table
+    mine = find_product(table, "NVIDIA H200")
     assert mine
     assert mine.product == "H200 of ours"
-    other = product_of(table, "NVIDIA B200")
+    other = find_product(table, "NVIDIA B200")
     assert other
     assert other.product == "B200"
 
@@ -130,70 +130,70 @@ def test_a_sites_products_come_first(tmp_path: Path) -> None:
 )
 def test_a_bad_table_leaves_the_shipped_one(tmp_path: Path, text: str, says: str) -> None:
     (tmp_path / PRODUCTS).write_text(text)
-    known = knowledge(tmp_path, "n1", {})
+    known = load_knowledge(tmp_path, "n1", {})
     assert says in known.remarks[0]
-    assert product_of(known.table, "NVIDIA H200")
+    assert find_product(known.table, "NVIDIA H200")
 
 
 def test_history_grows_run_by_run(tmp_path: Path) -> None:
     for run in range(3):
-        remember(tmp_path, document("n1", [790.0], float(run + 1)))
+        append_history(tmp_path, document("n1", [790.0], float(run + 1)))
     (past,) = read_history(tmp_path / HISTORY).pasts
     assert past.first == (790.0, 790.0, 790.0)
 
 
 @pytest.mark.parametrize("spoilt", [{"verdict": Verdict.FAIL}, {"injected": ("matmul_repeat:nan",)}])
 def test_only_a_clean_pass_is_remembered(tmp_path: Path, spoilt: dict[str, Any]) -> None:
-    remember(tmp_path, document("n1", [790.0], **spoilt))
+    append_history(tmp_path, document("n1", [790.0], **spoilt))
     assert not (tmp_path / HISTORY).exists()
 
 
 def test_a_bad_history_is_not_written_over(tmp_path: Path) -> None:
     (tmp_path / HISTORY).write_text("{")
     with pytest.raises(BaselineError, match="move it away"):
-        remember(tmp_path, document("n1", [790.0]))
+        append_history(tmp_path, document("n1", [790.0]))
     assert (tmp_path / HISTORY).read_text() == "{"
 
 
 def test_a_write_that_fails_leaves_the_old_file(tmp_path: Path) -> None:
-    write(tmp_path / BASELINE, learn([document("n1", [1.0])]))
+    write_baseline_file(tmp_path / BASELINE, learn_baseline([document("n1", [1.0])]))
     before = (tmp_path / BASELINE).read_bytes()
     (tmp_path / "file").write_text("")
     with pytest.raises(BaselineError, match="cannot be written"):
-        write(tmp_path / "file" / BASELINE, learn([]))
+        write_baseline_file(tmp_path / "file" / BASELINE, learn_baseline([]))
     assert (tmp_path / BASELINE).read_bytes() == before
 
 
 def test_the_usual_folder_is_made_only_where_healthd_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     usual = tmp_path / "gpu-healthd" / "preflight"
-    monkeypatch.setattr(baselines, "FOLDER", usual)
-    remember(usual, document("n1", [790.0]))
+    monkeypatch.setattr(baseline_files, "FOLDER", usual)
+    append_history(usual, document("n1", [790.0]))
     assert not usual.parent.exists()
     usual.parent.mkdir()
-    remember(usual, document("n1", [790.0]))
+    append_history(usual, document("n1", [790.0]))
     assert (usual / HISTORY).exists()
 
 
 def test_the_environment_names_the_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(baselines.VARIABLE, str(tmp_path))
-    assert baselines.folder() == tmp_path
-    assert baselines.folder("elsewhere") == Path("elsewhere")
-    monkeypatch.delenv(baselines.VARIABLE)
-    assert baselines.folder() == baselines.FOLDER
+    monkeypatch.setenv(baseline_files.VARIABLE, str(tmp_path))
+    assert baseline_files.resolve_baseline_folder() == tmp_path
+    assert baseline_files.resolve_baseline_folder("elsewhere") == Path("elsewhere")
+    monkeypatch.delenv(baseline_files.VARIABLE)
+    assert baseline_files.resolve_baseline_folder() == baseline_files.FOLDER
 
 
 def test_a_file_is_readable_by_others(tmp_path: Path) -> None:
-    write(tmp_path / BASELINE, learn([document("n1", [1.0])]))
+    write_baseline_file(tmp_path / BASELINE, learn_baseline([document("n1", [1.0])]))
     assert os.stat(tmp_path / BASELINE).st_mode & 0o777 == 0o644  # noqa: PTH116 - the mode is what is asked for
     assert msgspec.json.decode((tmp_path / BASELINE).read_bytes())["version"] == 1
 
 
 def _remembers(at: Path, run: int) -> None:
-    remember(at, document("n1", [790.0], float(run), figure=rate(1.0, setting=f"type {run}")))
+    append_history(at, document("n1", [790.0], float(run), figure=rate(1.0, setting=f"type {run}")))
 
 
 def _teaches(at: Path, node: int) -> None:
-    taught(at, lambda old: learn([document(f"n{node}", [790.0])], old))
+    update_baseline(at, lambda old: learn_baseline([document(f"n{node}", [790.0])], old))
 
 
 @pytest.mark.parametrize("change", [_remembers, _teaches])
@@ -205,15 +205,15 @@ def test_who_changes_a_file_at_once_loses_nothing(tmp_path: Path, change: Callab
 
 
 def test_a_folder_that_another_holds_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(baselines, "LOCK_WAIT_S", 0.0)
+    monkeypatch.setattr(baseline_files, "LOCK_WAIT_S", 0.0)
     with (tmp_path / LOCK).open("w") as held:
         fcntl.flock(held, fcntl.LOCK_EX)
         with pytest.raises(BaselineError, match="held by another program"):
-            remember(tmp_path, document("n1", [790.0]))
-    remember(tmp_path, document("n1", [790.0]))
+            append_history(tmp_path, document("n1", [790.0]))
+    append_history(tmp_path, document("n1", [790.0]))
     assert (tmp_path / HISTORY).exists()
 
 
 def test_what_changes_nothing_writes_nothing(tmp_path: Path) -> None:
-    assert taught(tmp_path, lambda old: old) == (Baseline(), Baseline())
+    assert update_baseline(tmp_path, lambda old: old) == (Baseline(), Baseline())
     assert not (tmp_path / BASELINE).exists()

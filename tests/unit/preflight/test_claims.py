@@ -9,19 +9,19 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from preflight.claims import Claims
+from preflight.execution.device_assignment import DeviceAssignments, assign_host_devices
+from preflight.execution.gpu_locks import GpuLocks
+from preflight.execution.progress_output import SilentProgress
+from preflight.execution.qualification import qualify_node
 from preflight.plan import Plan, Scope, Spec
-from preflight.progress import Silence
-from preflight.proof import prove
 from preflight.results import Verdict
-from preflight.seats import Seating, host_seats
 from vocabulary.clock import SystemClock
 
 GPU = f"GPU-{os.getpid()}"  # tests beside this one claim others
 
 
 def test_a_gpu_is_claimed_once_and_the_holder_is_named() -> None:
-    first, second = Claims(), Claims()
+    first, second = GpuLocks(), GpuLocks()
     assert first.hold([GPU, f"{GPU}b"]) == ""
     assert second.hold([f"{GPU}c", f"{GPU}b"]) == (
         f"another preflight, process {os.getpid()}, has {GPU}b: wait for its end"
@@ -35,10 +35,10 @@ def test_a_gpu_is_claimed_once_and_the_holder_is_named() -> None:
 
 def test_a_claim_ends_with_its_process_however_that_ends() -> None:
     code = (
-        "import sys, time\nfrom preflight.claims import Claims\n"
+        "import sys, time\nfrom preflight.execution.gpu_locks import Claims\n"
         f"claims = Claims()\nprint(repr(claims.hold([{GPU!r}])), flush=True)\ntime.sleep(600)\n"
     )
-    claims = Claims()
+    claims = GpuLocks()
     with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True) as other:
         assert other.stdout is not None
         assert other.stdout.readline() == "''\n"
@@ -50,7 +50,7 @@ def test_a_claim_ends_with_its_process_however_that_ends() -> None:
 
 
 def test_a_holder_that_answers_nobody_is_not_waited_for() -> None:
-    claims, other = Claims(), Claims()
+    claims, other = GpuLocks(), GpuLocks()
     assert claims.hold([GPU]) == ""
     waiting = []
     for _ in range(socket.SOMAXCONN + 8):
@@ -66,12 +66,12 @@ def test_a_holder_that_answers_nobody_is_not_waited_for() -> None:
 
 
 def test_two_preflights_do_not_test_one_gpu_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    seats = tuple(msgspec.structs.replace(seat, uuid=f"{GPU}-{seat.index}") for seat in host_seats(2))
-    monkeypatch.setattr("preflight.crew.seating", lambda *_: Seating(seats=seats))
-    claims = Claims()
+    seats = tuple(msgspec.structs.replace(seat, uuid=f"{GPU}-{seat.index}") for seat in assign_host_devices(2))
+    monkeypatch.setattr("preflight.execution.worker_pool.seating", lambda *_: DeviceAssignments(seats=seats))
+    claims = GpuLocks()
     claims.hold([f"{GPU}-1"])
     plan = Plan("gate", (Spec("memory_pattern", Scope.DEVICE, 60.0, (), {"gate": 1.0}),), {})
-    document = prove(plan, "n1", (), tmp_path, SystemClock(), Silence())
+    document = qualify_node(plan, "n1", (), tmp_path, SystemClock(), SilentProgress())
     claims.close()
     assert document.verdict is Verdict.MISCONFIGURED
     assert f"another preflight, process {os.getpid()}, has {GPU}-1" in document.reason

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from preflight.driver import gpus_here
-from preflight.plan import plan
-from preflight.progress import Silence
-from preflight.proof import prove
+from preflight.execution.progress_output import SilentProgress
+from preflight.execution.qualification import qualify_node
+from preflight.host.nvml_library import count_gpus
+from preflight.plan import build_plan
 from preflight.results import Verdict
 from vocabulary.clock import SystemClock
 
@@ -33,7 +33,7 @@ CORE = ("--only", "gpu_state", "--only", "memory_pattern")
 
 
 @pytest.mark.torch
-@pytest.mark.skipif(gpus_here() > 0, reason="there is a GPU")
+@pytest.mark.skipif(count_gpus() > 0, reason="there is a GPU")
 def test_a_healthy_machine_passes_the_gate_and_prints_one_document() -> None:
     done = preflight("-o", "json")
     assert done.returncode == 0, done.stdout + done.stderr
@@ -135,13 +135,13 @@ def test_a_driver_that_does_not_say_which_gpus_are_here_fails_the_devices(
     (tmp_path / "scenario").write_text(f"{scenario}\n")
     monkeypatch.setenv("HEALTHD_NVML_LIBRARY", fake_nvml)
     monkeypatch.setenv("FAKE_NVML_SCENARIO", str(tmp_path / "scenario"))
-    monkeypatch.setattr("preflight.crew.LOOK_WATCHDOG_S", 2.0)
-    document = prove(plan("gate", ["memory_pattern"]), "n1", (), tmp_path, SystemClock(), Silence())
+    monkeypatch.setattr("preflight.execution.worker_pool.LOOK_WATCHDOG_S", 2.0)
+    document = qualify_node(build_plan("gate", ["memory_pattern"]), "n1", (), tmp_path, SystemClock(), SilentProgress())
     assert document.verdict is Verdict.FAIL
     assert "the driver does not say which GPUs are here: no end within 2 s; last seen at: " in document.reason
 
 
-@pytest.mark.skipif(gpus_here() > 0, reason="there is a GPU")
+@pytest.mark.skipif(count_gpus() > 0, reason="there is a GPU")
 def test_a_machine_where_nothing_applies_is_no_pass() -> None:
     done = preflight("--only", "gpu_state")
     assert done.returncode == 3

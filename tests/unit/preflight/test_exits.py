@@ -13,8 +13,8 @@ from pathlib import Path
 import click
 import pytest
 
-from preflight.driver import gpus_here
-from preflight.exits import answering
+from preflight.exit_codes import guard_exit_code
+from preflight.host.nvml_library import count_gpus
 
 FAILS = (sys.executable, "-m", "preflight", "run", "-o", "json", "--only", "gpu_state", "--inject", "gpu_state:lost")
 ENVIRON = os.environ | {"HEALTHD_NVML_LIBRARY": "", "HEALTHD_PREFLIGHT_BASELINE": "/nowhere"}
@@ -79,7 +79,7 @@ def test_a_signal_ends_with_its_own_code(number: signal.Signals) -> None:
 
 
 @pytest.mark.torch
-@pytest.mark.skipif(gpus_here() > 0, reason="there is a GPU")
+@pytest.mark.skipif(count_gpus() > 0, reason="there is a GPU")
 def test_a_run_that_is_ended_leaves_no_folder_behind(tmp_path: Path) -> None:
     command = [*FAILS[:6], "--only", "collectives", "--inject", "collectives:hang"]
     place = tmp_path / "tmp"
@@ -119,7 +119,7 @@ def test_what_cannot_be_imported_says_nothing_of_the_machine(tmp_path: Path) -> 
 def test_only_an_exit_that_is_asked_for_ends_with_1(error: BaseException, code: int | None) -> None:
     ended: object = None
     try:
-        with answering():
+        with guard_exit_code():
             raise error
     except SystemExit as end:
         ended = end.code
@@ -128,6 +128,6 @@ def test_only_an_exit_that_is_asked_for_ends_with_1(error: BaseException, code: 
 
 def test_handlers_of_signals_are_as_before() -> None:
     before = signal.getsignal(signal.SIGTERM)
-    with answering():
+    with guard_exit_code():
         assert signal.getsignal(signal.SIGTERM) != before
     assert signal.getsignal(signal.SIGTERM) == before

@@ -5,8 +5,14 @@ from typing import Any
 
 import pytest
 
-from preflight.checks.gpu_state import GpuState, faults_of, judge_count, judge_state
-from preflight.driver import device_files, gpus_of_ours, gpus_on_bus, no_library, on_the_machine
+from preflight.checks.gpu_state import GpuState, judge_count, judge_state, list_gpu_faults
+from preflight.host.nvml_library import (
+    build_no_library_error,
+    count_device_files,
+    count_gpus_on_bus,
+    count_own_gpus,
+    runs_outside_container,
+)
 from preflight.results import Outcome
 
 
@@ -40,7 +46,7 @@ def test_what_could_not_be_read_is_not_good_and_a_fault_outweighs_it() -> None:
 
 
 def test_all_faults_of_a_gpu_are_listed() -> None:
-    assert len(faults_of(GpuState(index=0, remap_pending=True, remap_failed=True, recovery_action=4))) == 3
+    assert len(list_gpu_faults(GpuState(index=0, remap_pending=True, remap_failed=True, recovery_action=4))) == 3
 
 
 def test_gpus_are_counted_on_the_pci_bus(tmp_path: Path) -> None:
@@ -54,20 +60,20 @@ def test_gpus_are_counted_on_the_pci_bus(tmp_path: Path) -> None:
         (tmp_path / name / "vendor").write_text(f"{vendor}\n")
         (tmp_path / name / "class").write_text(f"{kind}\n")
     (tmp_path / "0000:3f:00.0").mkdir()  # gone while we looked
-    assert gpus_on_bus(tmp_path) == 2
-    assert gpus_on_bus(tmp_path / "none") == 0
+    assert count_gpus_on_bus(tmp_path) == 2
+    assert count_gpus_on_bus(tmp_path / "none") == 0
 
 
 def test_without_a_library_only_a_bus_without_gpus_excuses() -> None:
-    assert no_library(0).outcome is Outcome.NOT_APPLICABLE
-    assert no_library(8).outcome is Outcome.ERROR
+    assert build_no_library_error(0).outcome is Outcome.NOT_APPLICABLE
+    assert build_no_library_error(8).outcome is Outcome.ERROR
 
 
 def test_a_container_may_show_gpus_by_their_device_files_alone(tmp_path: Path) -> None:
     for name in ("nvidia0", "nvidia11", "nvidiactl", "nvidia-uvm", "null"):
         (tmp_path / name).touch()
-    assert device_files(tmp_path) == 2
-    assert device_files(tmp_path / "none") == 0
+    assert count_device_files(tmp_path) == 2
+    assert count_device_files(tmp_path / "none") == 0
 
 
 def machine(root: Path, *, bus: int, files: int, denied: int = 0, init: str = "systemd", handed_on: int = 0) -> int:
@@ -85,7 +91,7 @@ def machine(root: Path, *, bus: int, files: int, denied: int = 0, init: str = "s
         (root / "dev" / f"nvidia{number}").symlink_to("nowhere")  # there, and cannot be opened
     (root / "proc" / "1").mkdir(parents=True)
     (root / "proc" / "1" / "comm").write_text(f"{init}\n")
-    return gpus_of_ours(root / "bus", root / "dev", root / "proc")
+    return count_own_gpus(root / "bus", root / "dev", root / "proc")
 
 
 @pytest.mark.parametrize(
@@ -106,17 +112,17 @@ def test_how_many_gpus_the_driver_should_show(tmp_path: Path, facts: dict[str, A
 
 def test_a_container_with_an_init_of_its_own_is_none_of_the_machine(tmp_path: Path) -> None:
     machine(tmp_path, bus=0, files=0)
-    assert on_the_machine(tmp_path / "proc")
+    assert runs_outside_container(tmp_path / "proc")
     for who, files in (("1", "mnt:[1]"), ("self", "mnt:[2]")):
         (tmp_path / "proc" / who / "ns").mkdir(parents=True)
         (tmp_path / "proc" / who / "ns" / "mnt").symlink_to(files)
-    assert not on_the_machine(tmp_path / "proc")
+    assert not runs_outside_container(tmp_path / "proc")
     (tmp_path / "proc" / "self" / "ns" / "mnt").unlink()
-    assert on_the_machine(tmp_path / "proc")  # who is not root may not know
+    assert runs_outside_container(tmp_path / "proc")  # who is not root may not know
     (tmp_path / "run" / "systemd").mkdir(parents=True)
     (tmp_path / "run" / "systemd" / "container").write_text("lxc")
-    assert not on_the_machine(tmp_path / "proc")
-    assert not on_the_machine(tmp_path / "none")
+    assert not runs_outside_container(tmp_path / "proc")
+    assert not runs_outside_container(tmp_path / "none")
 
 
 @pytest.mark.parametrize(("shown", "ours", "open_"), [(8, 8, False), (7, 8, True), (8, 0, False), (0, 8, False)])

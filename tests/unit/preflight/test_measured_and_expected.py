@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from preflight.baselines import BASELINE, HISTORY, BaselineError, read_history, remember
+from preflight.baseline_files import BASELINE, HISTORY, BaselineError, append_history, read_history
+from preflight.execution.progress_output import SilentProgress
+from preflight.execution.qualification import qualify_node
 from preflight.plan import Plan, Scope, Spec
-from preflight.progress import Silence
-from preflight.proof import prove
 from preflight.results import Document, Verdict
 from vocabulary.clock import SystemClock
 
@@ -39,7 +39,7 @@ def measure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Measure:
 
     def run(rate: float, injected: tuple[str, ...] = ()) -> Document:
         monkeypatch.setenv("RATE", str(rate))
-        return prove(PLAN, "n1", injected, tmp_path, SystemClock(), Silence())
+        return qualify_node(PLAN, "n1", injected, tmp_path, SystemClock(), SilentProgress())
 
     return run
 
@@ -48,11 +48,11 @@ def test_a_node_is_compared_with_its_own_passes(measure: Measure, tmp_path: Path
     for _ in range(3):
         document = measure(100.0)
         assert (document.verdict, document.results[0].remarks) == (Verdict.PASS, ())
-        remember(tmp_path, document)
+        append_history(tmp_path, document)
     document = measure(80.0, ("tells:slow",))
     assert document.verdict is Verdict.PASS
     assert "20.0% worse than this device's own 3 earlier passes" in document.results[0].remarks[0]
-    remember(tmp_path, document)
+    append_history(tmp_path, document)
     (past,) = read_history(tmp_path / HISTORY).pasts
     assert past.first == (100.0, 100.0, 100.0)
 
@@ -67,4 +67,4 @@ def test_what_measures_nothing_is_no_pass_and_a_bad_file_stops_no_run(measure: M
     good = measure(100.0)
     assert good.verdict is Verdict.PASS
     with pytest.raises(BaselineError, match="move it away"):
-        remember(tmp_path, good)
+        append_history(tmp_path, good)

@@ -10,20 +10,25 @@ import msgspec
 import pytest
 import torch
 
+from preflight.check_context import Context, Device
 from preflight.checks import cache_pattern, memory_bandwidth, memory_pattern, memory_retention, memory_traffic
-from preflight.checks.cache_sizes import host_cache_bytes
-from preflight.checks.context import Context, Device
-from preflight.checks.memory_room import disagreement, enter
-from preflight.kernels.patterns import FULL, GATE, Pattern
+from preflight.checks.cache_sizes import read_host_cache_bytes
+from preflight.checks.memory_allocation import allocate_test_memory, count_disagreements
+from preflight.kernels.memory_errors import Piece
+from preflight.kernels.memory_patterns import FULL, GATE, Pattern
 from preflight.kernels.torch_memory import TorchWay
-from preflight.kernels.wrong_words import Piece
 from preflight.results import Figure, Outcome, Result
 
 pytestmark = pytest.mark.torch
 HOST = "torch, 1 thread of the host"
 DEVICES = 64  # so many share the cache, that little of it is each one's
 Run = Callable[[Context], Iterator[Result]]
-EVERY: tuple[Run, ...] = (memory_pattern.run, memory_retention.run, memory_bandwidth.run, cache_pattern.run)
+EVERY: tuple[Run, ...] = (
+    memory_pattern.check_memory_pattern,
+    memory_retention.check_memory_retention,
+    memory_bandwidth.check_memory_bandwidth,
+    cache_pattern.check_cache_pattern,
+)
 
 
 @pytest.fixture(autouse=True)
@@ -72,7 +77,7 @@ def test_a_test_of_a_device_says_nothing_of_a_node(run: Run) -> None:
 
 
 def test_a_pattern_test_says_how_much_it_went_over_how_often_and_how_fast() -> None:
-    gate, full = one(memory_pattern.run), one(memory_pattern.run, level="burn-in")
+    gate, full = one(memory_pattern.check_memory_pattern), one(memory_pattern.check_memory_pattern, level="burn-in")
     assert (gate.evidence["patterns"], full.evidence["patterns"]) == (len(GATE), len(FULL))
     assert (1 << 20) - 32 <= int(gate.evidence["bytes"]) <= 1 << 20
     rates = figures(gate)
@@ -86,7 +91,7 @@ def test_a_pattern_test_says_how_much_it_went_over_how_often_and_how_fast() -> N
 
 def test_rounds_go_on_for_as_long_as_the_level_says() -> None:
     told: list[str] = []
-    result = one(memory_pattern.run, told=told, seconds=0.3)
+    result = one(memory_pattern.check_memory_pattern, told=told, seconds=0.3)
     assert int(result.evidence["rounds"]) >= 1
     assert f"cpu:1: round {result.evidence['rounds']}, walking ones" in told
 
@@ -105,7 +110,7 @@ def test_rounds_go_on_for_as_long_as_the_level_says() -> None:
     ],
 )
 def test_each_fault_of_memory_is_found_named_and_placed(fault: str, kind: str, says: str) -> None:
-    result = one(memory_pattern.run, fault)
+    result = one(memory_pattern.check_memory_pattern, fault)
     assert (result.outcome, result.evidence["kind"]) == (Outcome.FAIL, kind)
     assert says in result.reason
     assert result.locations
@@ -115,7 +120,7 @@ def test_each_fault_of_memory_is_found_named_and_placed(fault: str, kind: str, s
 def test_a_flipped_bit_is_placed_to_the_byte() -> None:
     words = (1 << 20) // 8
     first, second = words * 2 // 3 | 1, words // 3 - 2 | 1
-    result = one(memory_pattern.run, "bit_flip")
+    result = one(memory_pattern.check_memory_pattern, "bit_flip")
     offset = second * 2 // 3 * 8
     assert [each.address for each in result.locations] == [f"{first * 8 + offset:#x}"]
     assert result.locations[0].page == f"allocation 1, virtual page {offset >> 16} of 64 KiB, 0 of 2 MiB"
@@ -137,28 +142,28 @@ class HitOnce(TorchWay):
 
 
 def test_an_error_met_while_rates_are_taken_counts() -> None:
-    room = enter(device(), lambda _: None)._replace(way=HitOnce())
-    result = memory_pattern.over(context(), room)
+    room = allocate_test_memory(device(), lambda _: None)._replace(way=HitOnce())
+    result = memory_pattern.verify_test_memory(context(), room)
     assert (result.outcome, result.evidence["kind"], result.evidence["rounds"]) == (Outcome.FAIL, "changed_once", 0)
     assert [each.address for each in result.locations] == ["0x0"]
 
 
 def test_an_error_met_while_the_cache_is_made_ready_counts(monkeypatch: pytest.MonkeyPatch) -> None:
-    room, windows = cache_pattern._enter(context(), device())
-    monkeypatch.setattr(cache_pattern, "_enter", lambda *_: (room._replace(way=HitOnce()), windows))
-    result = one(cache_pattern.run)
+    room, windows = cache_pattern._allocate_windows(context(), device())
+    monkeypatch.setattr(cache_pattern, "_allocate_windows", lambda *_: (room._replace(way=HitOnce()), windows))
+    result = one(cache_pattern.check_cache_pattern)
     assert (result.outcome, result.evidence["kind"], result.evidence["rounds"]) == (Outcome.FAIL, "changed_once", 0)
     assert [each.address for each in result.locations] == ["0x0"]
 
 
 def test_two_ways_that_disagree_on_a_device_are_told() -> None:
-    assert disagreement(TorchWay(), device()) == 0
-    assert disagreement(HitOnce(), device()) == 1
+    assert count_disagreements(TorchWay(), device()) == 0
+    assert count_disagreements(HitOnce(), device()) == 1
 
 
 def test_charge_that_cells_lose_while_they_are_held_is_told_from_a_broken_cell() -> None:
     told: list[str] = []
-    result = one(memory_retention.run, "decay", told=told)
+    result = one(memory_retention.check_memory_retention, "decay", told=told)
     assert (result.outcome, result.evidence["kind"]) == (Outcome.FAIL, "decayed")
     assert "right when read at once" in result.reason
     assert result.evidence["bit_histogram"] == "30: 32"
@@ -175,13 +180,13 @@ def test_charge_that_cells_lose_while_they_are_held_is_told_from_a_broken_cell()
     ],
 )
 def test_traffic_that_lies_is_found_however_fast_it_was(fault: str, traffic: str, kind: str, says: str) -> None:
-    result = one(memory_bandwidth.run, fault)
+    result = one(memory_bandwidth.check_memory_bandwidth, fault)
     assert (result.outcome, result.evidence["traffic"], result.evidence["kind"]) == (Outcome.FAIL, traffic, kind)
     assert says in result.reason
 
 
 def test_rates_are_medians_of_three_rounds_at_least_and_say_what_they_depend_on() -> None:
-    result = one(memory_bandwidth.run)
+    result = one(memory_bandwidth.check_memory_bandwidth)
     assert result.evidence["rounds"] == 3
     assert set(figures(result)) == {"copy_rate", "write_rate", "read_rate"}
     assert all(figure.setting == HOST for figure in result.figures)
@@ -190,16 +195,16 @@ def test_rates_are_medians_of_three_rounds_at_least_and_say_what_they_depend_on(
 
 
 def test_a_buffer_that_a_cache_holds_is_remarked_on() -> None:
-    held = one(memory_bandwidth.run).remarks
-    assert bool(held) == (2 * host_cache_bytes() > 1 << 20)
+    held = one(memory_bandwidth.check_memory_bandwidth).remarks
+    assert bool(held) == (2 * read_host_cache_bytes() > 1 << 20)
     assert all("partly the cache's" in remark for remark in held)
 
 
 def test_a_slow_copy_moves_all_words_as_often_as_it_says_and_they_are_right() -> None:
-    room = enter(device(), lambda _: None)
+    room = allocate_test_memory(device(), lambda _: None)
     calls: list[int] = []
 
-    class Counted(memory_traffic.Traffic):
+    class Counted(memory_traffic.MemoryTraffic):
         def _copy(self) -> None:
             before = self._targets[0].memory._version
             super()._copy()
@@ -212,15 +217,15 @@ def test_a_slow_copy_moves_all_words_as_often_as_it_says_and_they_are_right() ->
 
 def test_the_whole_window_of_a_cache_is_read_many_times() -> None:
     told: list[str] = []
-    result = one(cache_pattern.run, told=told)
-    assert result.evidence["window_bytes"] == cache_pattern.window_bytes(device(), DEVICES)
+    result = one(cache_pattern.check_cache_pattern, told=told)
+    assert result.evidence["window_bytes"] == cache_pattern.choose_window_bytes(device(), DEVICES)
     assert f"each read {cache_pattern.REPEATS} times" in told[-1]
     assert figures(result)["cache_rate"].setting.endswith(f"KiB verified, {HOST}")
 
 
 @pytest.mark.parametrize(("fault", "kind"), [("bit_flip", "changed_once"), ("stuck_bit", "stuck_bit")])
 def test_a_fault_of_a_cache_is_found_in_every_reading(fault: str, kind: str) -> None:
-    result = one(cache_pattern.run, fault)
+    result = one(cache_pattern.check_cache_pattern, fault)
     assert (result.outcome, result.evidence["kind"]) == (Outcome.FAIL, kind)
     assert int(result.evidence["wrong_reads"]) % cache_pattern.REPEATS == 0
     assert result.evidence["wrong_words"] == 1
@@ -230,14 +235,14 @@ def test_the_size_of_a_cache_is_the_largest_that_the_kernel_tells(tmp_path: Path
     for index, size in enumerate(("48K", "2048K", "1G\n", "?")):
         (tmp_path / f"index{index}").mkdir()
         (tmp_path / f"index{index}" / "size").write_text(size)
-    assert host_cache_bytes(tmp_path) == 1 << 30
-    assert host_cache_bytes(tmp_path / "none") == 0
+    assert read_host_cache_bytes(tmp_path) == 1 << 30
+    assert read_host_cache_bytes(tmp_path / "none") == 0
 
 
 @pytest.mark.skipif(bool(importlib.util.find_spec("triton")), reason="there is a Triton here")
 def test_where_triton_is_wanted_and_missing_torch_does_it_and_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TRITON_INTERPRET", "1")
-    result = one(memory_pattern.run)
+    result = one(memory_pattern.check_memory_pattern)
     assert (result.outcome, result.evidence["way"]) == (Outcome.PASS, "torch")
     (remark,) = result.remarks
     assert "Triton does not work here (No module named 'triton'): torch wrote and verified" in remark

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from preflight.judge import judge
-from preflight.plan import LEVELS, SPECS, Injection, PlanError, Scope, check_devices, plan, watchdog_s
+from preflight.plan import LEVELS, SPECS, Injection, PlanError, Scope, build_plan, check_devices, compute_watchdog_s
 from preflight.results import Outcome, Result, Verdict
+from preflight.run_verdict import judge_run
 
 TESTS = ("gpu_state", "memory_pattern", "matmul_repeat")
 
@@ -22,7 +22,7 @@ def result(test: str, outcome: Outcome, reason: str = "", *, misconfigured: bool
 
 
 def test_a_level_runs_its_tests_in_order() -> None:
-    assert tuple(spec.test for spec in plan("gate").specs) == LEVELS["gate"]
+    assert tuple(spec.test for spec in build_plan("gate").specs) == LEVELS["gate"]
     assert tuple(test for test in LEVELS["gate"] if test in TESTS) == TESTS
 
 
@@ -33,15 +33,15 @@ def test_every_test_of_every_level_exists_and_can_be_made_to_fail() -> None:
 
 
 def test_only_leaves_the_others_out_and_keeps_the_order() -> None:
-    chosen = plan("gate", only=["matmul_repeat", "gpu_state"])
+    chosen = build_plan("gate", only=["matmul_repeat", "gpu_state"])
     assert [spec.test for spec in chosen.specs] == ["gpu_state", "matmul_repeat"]
 
 
 def test_a_watchdog_can_be_set_for_one_test() -> None:
-    limits = {spec.test: spec.watchdog_s for spec in plan("gate", watchdogs={"gpu_state": 2.5}).specs}
+    limits = {spec.test: spec.watchdog_s for spec in build_plan("gate", watchdogs={"gpu_state": 2.5}).specs}
     assert limits["gpu_state"] == 2.5
     assert limits["matmul_repeat"] == 30
-    assert plan("gate", watchdogs={"peer_links": 500}).specs[-2].watchdog_s == 500
+    assert build_plan("gate", watchdogs={"peer_links": 500}).specs[-2].watchdog_s == 500
 
 
 @pytest.mark.parametrize(
@@ -60,7 +60,7 @@ def test_a_senseless_request_is_refused_with_the_valid_words(
     level: str, only: list[str], inject: list[str], says: str
 ) -> None:
     with pytest.raises(PlanError, match=says):
-        plan(level, only, inject)
+        build_plan(level, only, inject)
 
 
 GOOD = (Outcome.PASS, Outcome.NOT_APPLICABLE)
@@ -78,26 +78,26 @@ def expected(outcomes: tuple[Outcome, ...]) -> Verdict:
 
 @pytest.mark.parametrize("outcomes", list(itertools.product(Outcome, repeat=3)))
 def test_every_combination_of_outcomes(outcomes: tuple[Outcome, ...]) -> None:
-    verdict, reasons = judge(TESTS, [result(t, o) for t, o in zip(TESTS, outcomes, strict=True)])
+    verdict, reasons = judge_run(TESTS, [result(t, o) for t, o in zip(TESTS, outcomes, strict=True)])
     assert verdict is expected(outcomes)
     assert bool(reasons) is (verdict is not Verdict.PASS)
 
 
 def test_a_test_without_a_result_never_passes() -> None:
-    verdict, reasons = judge(TESTS, [result("gpu_state", Outcome.PASS)])
+    verdict, reasons = judge_run(TESTS, [result("gpu_state", Outcome.PASS)])
     assert verdict is Verdict.INCONCLUSIVE
     assert reasons == ("memory_pattern: no result", "matmul_repeat: no result")
 
 
 def test_nothing_at_all_proves_nothing() -> None:
-    assert judge((), ())[0] is Verdict.INCONCLUSIVE
+    assert judge_run((), ())[0] is Verdict.INCONCLUSIVE
 
 
 def test_what_a_person_must_put_right_outweighs_what_is_open_but_not_a_failure() -> None:
     missing = result("matmul_repeat", Outcome.NOT_RUN, "no torch", misconfigured=True)
     open_ = result("memory_pattern", Outcome.ERROR, "busy")
-    assert judge(TESTS, [missing, open_]) == (Verdict.MISCONFIGURED, ("matmul_repeat: no torch",))
-    assert judge(TESTS, [missing, result("gpu_state", Outcome.FAIL, "lost")])[0] is Verdict.FAIL
+    assert judge_run(TESTS, [missing, open_]) == (Verdict.MISCONFIGURED, ("matmul_repeat: no torch",))
+    assert judge_run(TESTS, [missing, result("gpu_state", Outcome.FAIL, "lost")])[0] is Verdict.FAIL
 
 
 def test_exit_codes() -> None:
@@ -128,18 +128,18 @@ ORDER = (Verdict.PASS, Verdict.INCONCLUSIVE, Verdict.MISCONFIGURED, Verdict.FAIL
 def test_a_verdict_depends_on_neither_order_nor_remarks_and_has_reasons_unless_it_is_a_pass(
     results: list[Result], random: Random
 ) -> None:
-    verdict, reasons = judge(TESTS, results)
+    verdict, reasons = judge_run(TESTS, results)
     bare = [msgspec.structs.replace(r, remarks=()) for r in random.sample(results, len(results))]
-    assert judge(TESTS, bare)[0] is verdict
+    assert judge_run(TESTS, bare)[0] is verdict
     assert bool(reasons) is (verdict is not Verdict.PASS)
     assert len(set(reasons)) == len(reasons)
 
 
 @given(results_of_tests, st.sampled_from(TESTS))
 def test_a_further_bad_result_never_makes_a_verdict_better(results: list[Result], test: str) -> None:
-    before, _ = judge(TESTS, results)
+    before, _ = judge_run(TESTS, results)
     for outcome in (*BAD, *OPEN):
-        after, _ = judge(TESTS, [*results, result(test, outcome)])
+        after, _ = judge_run(TESTS, [*results, result(test, outcome)])
         assert after is not Verdict.PASS
         assert ORDER.index(after) >= ORDER.index(before) or before is Verdict.INCONCLUSIVE
 
@@ -147,7 +147,7 @@ def test_a_further_bad_result_never_makes_a_verdict_better(results: list[Result]
 @given(results_of_tests)
 def test_a_device_without_a_result_never_passes(results: list[Result]) -> None:
     on_first = [msgspec.structs.replace(r, device="cuda:0", outcome=Outcome.PASS) for r in results]
-    verdict, reasons = judge((), on_first, {"memory_pattern": ("cuda:0", "cuda:7")})
+    verdict, reasons = judge_run((), on_first, {"memory_pattern": ("cuda:0", "cuda:7")})
     assert verdict is not Verdict.PASS
     assert verdict is Verdict.MISCONFIGURED or "memory_pattern on cuda:7: no result" in reasons
 
@@ -156,11 +156,11 @@ def test_tests_that_say_the_same_of_a_device_share_a_sentence() -> None:
     busy = [
         Result(test=test, outcome=Outcome.NOT_RUN, reason="GPU 0 is busy", misconfigured=True) for test in TESTS[1:]
     ]
-    assert judge(TESTS, busy)[1] == ("memory_pattern, matmul_repeat: GPU 0 is busy",)
+    assert judge_run(TESTS, busy)[1] == ("memory_pattern, matmul_repeat: GPU 0 is busy",)
 
 
 def test_a_fault_is_committed_where_it_is_asked_for() -> None:
-    chosen = plan("gate", inject=["memory_pattern:bit_flip@cuda:3", "matmul_repeat:nan", "gpu_state:crash"])
+    chosen = build_plan("gate", inject=["memory_pattern:bit_flip@cuda:3", "matmul_repeat:nan", "gpu_state:crash"])
     assert chosen.faults == {
         "memory_pattern": Injection("bit_flip", "cuda:3"),
         "matmul_repeat": Injection("nan"),
@@ -182,7 +182,7 @@ def test_a_hang_is_known_at_gate_while_a_prolog_still_waits_and_elsewhere_later(
     (slurm_waits_s,) = re.findall(
         r"^PrologEpilogTimeout=(\d+)", (root / "deploy/slurm/slurm.conf.sample").read_text(), re.MULTILINE
     )
-    gate = [spec for spec in plan("gate").specs if spec.scope is not Scope.NODE]
+    gate = [spec for spec in build_plan("gate").specs if spec.scope is not Scope.NODE]
     others_s = sum(spec.seconds["gate"] for spec in gate)
     assert len(waits_s) == 1
     assert (
@@ -190,8 +190,10 @@ def test_a_hang_is_known_at_gate_while_a_prolog_still_waits_and_elsewhere_later(
     )  # to start, to end
     assert all(spec.watchdog_s >= 15 * spec.seconds["gate"] for spec in gate)
     for name in ("gpu_state", "software"):
-        assert watchdog_s(SPECS[name], "gate") == SPECS[name].watchdog_s
-    assert [spec.watchdog_s for spec in plan("standard").specs] == [SPECS[t].watchdog_s for t in LEVELS["standard"]]
+        assert compute_watchdog_s(SPECS[name], "gate") == SPECS[name].watchdog_s
+    assert [spec.watchdog_s for spec in build_plan("standard").specs] == [
+        SPECS[t].watchdog_s for t in LEVELS["standard"]
+    ]
 
 
 @pytest.mark.parametrize("level", LEVELS)
@@ -199,4 +201,4 @@ def test_a_level_takes_about_what_it_promises(level: str) -> None:
     seconds = sum(SPECS[test].seconds[level] for test in LEVELS[level])
     assert seconds <= {"gate": 10, "standard": 125, "burn-in": 1800}[level]
     for test in LEVELS[level]:
-        assert SPECS[test].seconds[level] < watchdog_s(SPECS[test], level), test
+        assert SPECS[test].seconds[level] < compute_watchdog_s(SPECS[test], level), test

@@ -10,14 +10,14 @@ from pathlib import Path
 
 import pytest
 
-from preflight.endings import Ending, How, results_of
-from preflight.lockstep import Turn, ending, hear_out
-from preflight.messages import Do
+from preflight.execution.plan_runner import run_plan
+from preflight.execution.progress_output import SilentProgress
+from preflight.execution.worker_outcomes import WorkerExit, WorkerOutcome, build_worker_results
+from preflight.execution.worker_process import TestProcess, end_processes
+from preflight.execution.worker_requests import WorkerRequest, await_answers, conclude_request
 from preflight.plan import Plan, Scope, Spec
-from preflight.process import TestProcess, end
-from preflight.progress import Silence
 from preflight.results import Outcome, Result
-from preflight.runner import run
+from preflight.worker_messages import RunRequest
 from vocabulary.clock import SystemClock
 
 CLOCK = SystemClock()
@@ -38,7 +38,7 @@ def told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Told:
         source = "import os, signal\nfrom preflight.results import Figure, Outcome, Result\ndef run(context):\n"
         (tmp_path / "tells.py").write_text(source + "".join(f"    {line}\n" for line in lines))
         spec = Spec("tells", Scope.NODE, watchdog_s, (), {"gate": 1.0})
-        return run(Plan("gate", (spec,) * times, {}), CLOCK, Silence())
+        return run_plan(Plan("gate", (spec,) * times, {}), CLOCK, SilentProgress())
 
     return results
 
@@ -47,7 +47,7 @@ def told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Told:
 def process() -> Iterator[TestProcess]:
     started = TestProcess("cpu:0", 1)
     yield started
-    end([started], CLOCK)
+    end_processes([started], CLOCK)
 
 
 def outcomes(results: tuple[Result, ...]) -> list[Outcome]:
@@ -100,10 +100,10 @@ def test_much_that_was_said_just_before_the_end_is_heard(told: Told) -> None:
 
 
 def test_a_signal_without_a_name_is_a_result(process: TestProcess) -> None:
-    turn = Turn(process, Do(test="gpu_state", level="gate", seconds=1.0, fault="hang"), 60.0, CLOCK)
+    turn = WorkerRequest(process, RunRequest(test="gpu_state", level="gate", seconds=1.0, fault="hang"), 60.0, CLOCK)
     os.kill(process.pid, signal.SIGRTMIN + 6)
-    hear_out([turn], CLOCK)
-    (result,) = results_of("gpu_state", ending(turn, CLOCK))
+    await_answers([turn], CLOCK)
+    (result,) = build_worker_results("gpu_state", conclude_request(turn, CLOCK))
     assert result.outcome is Outcome.ERROR
     assert f"was killed by signal {signal.SIGRTMIN + 6}" in result.reason
 
@@ -122,9 +122,9 @@ class StandsStill(SystemClock):
 @pytest.mark.parametrize("at", range(2, 9))
 def test_a_machine_that_stood_still_accuses_nobody(process: TestProcess, at: int) -> None:
     clock = StandsStill(at)
-    turn = Turn(process, Do(test="software", level="gate", seconds=1.0), 60.0, clock)
-    hear_out([turn], clock)
-    assert ending(turn, clock).how is How.DONE
+    turn = WorkerRequest(process, RunRequest(test="software", level="gate", seconds=1.0), 60.0, clock)
+    await_answers([turn], clock)
+    assert conclude_request(turn, clock).how is WorkerExit.DONE
 
 
 def test_modules_are_not_looked_for_where_a_person_stands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -134,11 +134,11 @@ def test_modules_are_not_looked_for_where_a_person_stands(tmp_path: Path, monkey
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("PYTHONPATH", raising=False)
     started = TestProcess("", 1)
-    turn = Turn(started, Do(test="gpu_state", level="gate", seconds=1.0), 60.0, CLOCK)
-    hear_out([turn], CLOCK)
-    found: Ending = ending(turn, CLOCK)
-    end([started], CLOCK)
-    assert found.how is How.DONE
+    turn = WorkerRequest(started, RunRequest(test="gpu_state", level="gate", seconds=1.0), 60.0, CLOCK)
+    await_answers([turn], CLOCK)
+    found: WorkerOutcome = conclude_request(turn, CLOCK)
+    end_processes([started], CLOCK)
+    assert found.how is WorkerExit.DONE
 
 
 def test_settings_of_a_job_do_not_change_what_is_tested(told: Told, monkeypatch: pytest.MonkeyPatch) -> None:

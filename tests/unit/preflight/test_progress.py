@@ -5,13 +5,13 @@ import sys
 
 import pytest
 
-from preflight.progress import Lines, line
+from preflight.execution.progress_output import LineProgress, format_result_line
 from preflight.results import Outcome, Result
 
 
 def test_progress_is_lines_on_standard_error_where_nobody_looks_on(capsys: pytest.CaptureFixture[str]) -> None:
-    Lines().begins("gpu_state")
-    Lines().ended((Result(test="gpu_state", outcome=Outcome.FAIL, device="GPU 1", reason="lost"),))
+    LineProgress().begins("gpu_state")
+    LineProgress().ended((Result(test="gpu_state", outcome=Outcome.FAIL, device="GPU 1", reason="lost"),))
     said = capsys.readouterr()
     assert said.out == ""
     assert [text.split() for text in said.err.splitlines()] == [
@@ -21,7 +21,7 @@ def test_progress_is_lines_on_standard_error_where_nobody_looks_on(capsys: pytes
 
 
 def test_a_library_s_words_cannot_steer_a_terminal() -> None:
-    assert "\x1b" not in line(Result(test="t", outcome=Outcome.ERROR, reason="\x1b[2J gone\r\n"))
+    assert "\x1b" not in format_result_line(Result(test="t", outcome=Outcome.ERROR, reason="\x1b[2J gone\r\n"))
 
 
 @pytest.mark.parametrize(("only", "news"), [("gpu_state", "names a library that cannot be loaded"), ("software", "")])

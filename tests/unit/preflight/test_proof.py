@@ -7,17 +7,17 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from preflight.driver import gpus_here
+from preflight.execution.device_assignment import DeviceAssignments, assign_host_devices
+from preflight.execution.progress_output import SilentProgress
+from preflight.execution.qualification import qualify_node
+from preflight.host.nvml_library import count_gpus
 from preflight.plan import LASTS_S, LEVELS, Injection, Plan, Scope, Spec
-from preflight.progress import Silence
-from preflight.proof import prove
 from preflight.results import Document, Verdict
-from preflight.seats import Seating, host_seats
 from vocabulary.clock import SystemClock
 
 pytestmark = [
     pytest.mark.torch,
-    pytest.mark.skipif(gpus_here() > 0, reason="the devices here are those of a machine without a GPU"),
+    pytest.mark.skipif(count_gpus() > 0, reason="the devices here are those of a machine without a GPU"),
 ]
 
 
@@ -48,14 +48,16 @@ def test_a_level_goes_on_until_a_round_is_no_pass_and_its_document_holds_all_tha
 ) -> None:
     monkeypatch.setitem(LASTS_S, "standard", 1e9)
     inject = (f"measures:{fault}",) if fault else ()
-    document = prove(planned(level, fault), "this-node", inject, tmp_path, SystemClock(), Silence())
+    document = qualify_node(planned(level, fault), "this-node", inject, tmp_path, SystemClock(), SilentProgress())
     assert document.rounds == rounds
     assert document.verdict is (Verdict.FAIL if fault else Verdict.PASS)
     golden(f"preflight/{fault or 'pass'}.json", stable(document))
 
 
 def test_a_fault_that_was_committed_and_not_found_is_no_pass(more_tests: None, tmp_path: Path) -> None:
-    document = prove(planned("gate", "nothing"), "n1", ("measures:nothing",), tmp_path, SystemClock(), Silence())
+    document = qualify_node(
+        planned("gate", "nothing"), "n1", ("measures:nothing",), tmp_path, SystemClock(), SilentProgress()
+    )
     assert document.verdict is Verdict.INCONCLUSIVE
     assert document.reasons == ("measures: the fault nothing was committed and not found",)
 
@@ -63,9 +65,9 @@ def test_a_fault_that_was_committed_and_not_found_is_no_pass(more_tests: None, t
 def test_a_node_whose_gpus_are_hidden_in_part_is_not_proved_whole(
     more_tests: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    found = msgspec.structs.replace(Seating(seats=host_seats(2)), left_out="leaves out GPU 1")
-    monkeypatch.setattr("preflight.crew.seating", lambda *_: found)
+    found = msgspec.structs.replace(DeviceAssignments(seats=assign_host_devices(2)), left_out="leaves out GPU 1")
+    monkeypatch.setattr("preflight.execution.worker_pool.seating", lambda *_: found)
     monkeypatch.setitem(LEVELS, "gate", ("measures",))
-    document = prove(planned("gate"), "n1", (), tmp_path, SystemClock(), Silence())
+    document = qualify_node(planned("gate"), "n1", (), tmp_path, SystemClock(), SilentProgress())
     assert (document.verdict, document.complete) == (Verdict.PASS, False)
     assert ["leaves out GPU 1" in result.remarks for result in document.results] == [True, False]

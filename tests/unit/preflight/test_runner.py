@@ -10,19 +10,28 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from preflight.child import of_exception
-from preflight.endings import results_of
-from preflight.lockstep import Turn, ending, hear_out
-from preflight.messages import Answer, Do, Done, Look, Now, Refused, Seat, Take
+from preflight.execution.plan_runner import PlanRunner, run_plan
+from preflight.execution.progress_output import SilentProgress
+from preflight.execution.worker import build_exception_result
+from preflight.execution.worker_outcomes import build_worker_results
+from preflight.execution.worker_process import TestProcess, end_processes
+from preflight.execution.worker_requests import WorkerRequest, await_answers, conclude_request
 from preflight.plan import Injection, Plan, PlanError, Scope, Spec
-from preflight.process import TestProcess, end
-from preflight.progress import Silence
 from preflight.results import Outcome, Result
-from preflight.runner import Runner, run
+from preflight.worker_messages import (
+    Answer,
+    AssignRequest,
+    DeviceAssignment,
+    DeviceRefused,
+    InventoryRequest,
+    ProgressUpdate,
+    ResultMessage,
+    RunRequest,
+)
 from vocabulary.clock import SystemClock
 
 CLOCK = SystemClock()
-DO = Do(test="gpu_state", level="gate", seconds=1.0)
+DO = RunRequest(test="gpu_state", level="gate", seconds=1.0)
 
 
 @pytest.fixture
@@ -34,7 +43,7 @@ def processes() -> Iterator[Callable[[], TestProcess]]:
         return started[-1]
 
     yield start
-    end(started, CLOCK)
+    end_processes(started, CLOCK)
 
 
 def planned(*tests: tuple[str, Scope], watchdog_s: float = 60.0, **faults: str) -> Plan:
@@ -48,12 +57,12 @@ def told(results: tuple[Result, ...]) -> list[tuple[str, str, str]]:
 
 def test_a_hang_is_a_result_that_says_where_and_its_process_is_gone(processes: Callable[[], TestProcess]) -> None:
     process = processes()
-    turn = Turn(process, msgspec.structs.replace(DO, fault="hang"), 0.3, CLOCK)
-    hear_out([turn], CLOCK)
-    (result,) = results_of("gpu_state", ending(turn, CLOCK))
+    turn = WorkerRequest(process, msgspec.structs.replace(DO, fault="hang"), 0.3, CLOCK)
+    await_answers([turn], CLOCK)
+    (result,) = build_worker_results("gpu_state", conclude_request(turn, CLOCK))
     assert (result.outcome, result.device) == (Outcome.HANG, "cpu:0")
     assert result.reason == "no end within 0.3 s; last seen at: an injected hang"
-    end([process], CLOCK)
+    end_processes([process], CLOCK)
     with pytest.raises(ProcessLookupError):
         os.kill(process.pid, 0)
 
@@ -64,10 +73,10 @@ def test_a_hang_is_a_result_that_says_where_and_its_process_is_gone(processes: C
 )
 def test_a_crash_is_a_result(processes: Callable[[], TestProcess], fatal: signal.Signals, outcome: Outcome) -> None:
     process = processes()
-    turn = Turn(process, msgspec.structs.replace(DO, fault="hang"), 60.0, CLOCK)
+    turn = WorkerRequest(process, msgspec.structs.replace(DO, fault="hang"), 60.0, CLOCK)
     os.kill(process.pid, fatal)
-    hear_out([turn], CLOCK)
-    (result,) = results_of("gpu_state", ending(turn, CLOCK))
+    await_answers([turn], CLOCK)
+    (result,) = build_worker_results("gpu_state", conclude_request(turn, CLOCK))
     assert result.outcome is outcome
     assert f"was killed by {fatal.name} at: starting" in result.reason
 
@@ -76,18 +85,18 @@ def test_a_process_that_is_gone_already_is_heard_out_at_once(processes: Callable
     process = processes()
     os.kill(process.pid, signal.SIGKILL)
     for _ in range(2):
-        turn = Turn(process, Look(), 60.0, CLOCK)
-        hear_out([turn], CLOCK)
+        turn = WorkerRequest(process, InventoryRequest(), 60.0, CLOCK)
+        await_answers([turn], CLOCK)
         assert turn.gone
 
 
 def test_a_stopped_process_can_be_ended(processes: Callable[[], TestProcess]) -> None:
     process = processes()
     os.kill(process.pid, signal.SIGSTOP)
-    turn = Turn(process, Look(), 0.2, CLOCK)
-    hear_out([turn], CLOCK)
+    turn = WorkerRequest(process, InventoryRequest(), 0.2, CLOCK)
+    await_answers([turn], CLOCK)
     assert turn.hung
-    end([process], CLOCK)
+    end_processes([process], CLOCK)
     with pytest.raises(ProcessLookupError):
         os.kill(process.pid, 0)
 
@@ -101,9 +110,9 @@ def test_what_cannot_die_is_given_up(processes: Callable[[], TestProcess]) -> No
 
 
 def test_a_test_that_does_not_exist_is_no_pass(processes: Callable[[], TestProcess]) -> None:
-    turn = Turn(processes(), msgspec.structs.replace(DO, test="nonsense"), 60.0, CLOCK)
-    hear_out([turn], CLOCK)
-    (result,) = results_of("nonsense", ending(turn, CLOCK))
+    turn = WorkerRequest(processes(), msgspec.structs.replace(DO, test="nonsense"), 60.0, CLOCK)
+    await_answers([turn], CLOCK)
+    (result,) = build_worker_results("nonsense", conclude_request(turn, CLOCK))
     assert (result.outcome, result.misconfigured) == (Outcome.NOT_RUN, True)
 
 
@@ -117,13 +126,13 @@ def test_a_test_that_does_not_exist_is_no_pass(processes: Callable[[], TestProce
     ],
 )
 def test_what_an_exception_says_of_the_machine(error: Exception, outcome: Outcome) -> None:
-    assert of_exception("matmul_repeat", error, "cuda:3").outcome is outcome
+    assert build_exception_result("matmul_repeat", error, "cuda:3").outcome is outcome
 
 
 def test_messages_survive_the_pipe_whatever_they_hold() -> None:
     messages: list[Answer] = [
-        Now("b\n\x00ü", 3),
-        Done(Result(test="t", outcome=Outcome.FAIL, reason="x\ny"), last=True),
+        ProgressUpdate("b\n\x00ü", 3),
+        ResultMessage(Result(test="t", outcome=Outcome.FAIL, reason="x\ny"), last=True),
     ]
     decoder: msgspec.json.Decoder[Answer] = msgspec.json.Decoder(Answer)
     for message in messages:
@@ -134,7 +143,9 @@ def test_messages_survive_the_pipe_whatever_they_hold() -> None:
 
 @pytest.mark.torch
 def test_each_device_has_one_process_for_the_whole_run_and_only_the_last_gets_the_fault(more_tests: None) -> None:
-    with Runner(planned(("speaks", Scope.DEVICE), ("meets", Scope.PEERS), speaks="slow"), CLOCK, Silence()) as runner:
+    with PlanRunner(
+        planned(("speaks", Scope.DEVICE), ("meets", Scope.PEERS), speaks="slow"), CLOCK, SilentProgress()
+    ) as runner:
         first, second = runner.round(), runner.round()
         assert [device.name for device in runner.devices] == ["cpu:0", "cpu:1"]
     pids = [result.evidence["pid"] for result in first]
@@ -146,7 +157,7 @@ def test_each_device_has_one_process_for_the_whole_run_and_only_the_last_gets_th
 
 @pytest.mark.torch
 def test_of_devices_that_wait_for_each_other_the_one_that_hangs_is_named(more_tests: None) -> None:
-    results = run(planned(("meets", Scope.PEERS), watchdog_s=10.0, meets="late@cpu:0"), CLOCK, Silence())
+    results = run_plan(planned(("meets", Scope.PEERS), watchdog_s=10.0, meets="late@cpu:0"), CLOCK, SilentProgress())
     assert told(results) == [("meets", "cpu:0", "hang"), ("meets", "cpu:1", "not_run")]
     assert "last seen at: going to meeting 1, while cpu:1 waited at: at meeting 1" in results[0].reason
     assert "it waited for cpu:0, last seen at: going to meeting 1" in results[1].reason
@@ -156,8 +167,10 @@ def test_of_devices_that_wait_for_each_other_the_one_that_hangs_is_named(more_te
 def test_who_only_waited_for_another_is_not_accused_and_goes_on_in_a_new_process(
     more_tests: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("preflight.lockstep.PEER_GRACE_S", 0.5)
-    results = run(planned(("meets", Scope.PEERS), ("speaks", Scope.DEVICE), meets="killed"), CLOCK, Silence())
+    monkeypatch.setattr("preflight.execution.worker_requests.PEER_GRACE_S", 0.5)
+    results = run_plan(
+        planned(("meets", Scope.PEERS), ("speaks", Scope.DEVICE), meets="killed"), CLOCK, SilentProgress()
+    )
     assert [result.outcome.value for result in results] == ["not_run", "error", "pass", "not_run"]
     assert "it waited for cpu:1" in results[0].reason
     assert "was killed by SIGKILL at: going to meeting 1" in results[1].reason
@@ -167,7 +180,7 @@ def test_who_only_waited_for_another_is_not_accused_and_goes_on_in_a_new_process
 def test_a_device_whose_test_raised_an_exception_goes_on_in_a_new_process(more_tests: None) -> None:
     plan = planned(("speaks", Scope.DEVICE), ("measures", Scope.DEVICE), speaks="raises")
     plan = msgspec.structs.replace(plan, specs=(*plan.specs, plan.specs[0]))
-    results = run(plan, CLOCK, Silence())
+    results = run_plan(plan, CLOCK, SilentProgress())
     assert [result.outcome.value for result in results] == ["pass", "fail", "pass", "pass", "pass", "fail"]
     assert results[1].reason == "the device failed: CUDA error: of ours"
     assert results[0].evidence == results[4].evidence  # the other one stayed
@@ -177,9 +190,14 @@ def test_a_device_whose_test_raised_an_exception_goes_on_in_a_new_process(more_t
 def test_a_gpu_that_torch_cannot_use_is_refused_and_never_taken_for_a_host(
     processes: Callable[[], TestProcess],
 ) -> None:
-    turn = Turn(processes(), Take(Seat(index=0, name="cuda:0", torch_name="cuda:0", visible="GPU-no")), 60.0, CLOCK)
-    hear_out([turn], CLOCK)
-    assert isinstance(turn.answer, Refused)
+    turn = WorkerRequest(
+        processes(),
+        AssignRequest(DeviceAssignment(index=0, name="cuda:0", torch_name="cuda:0", visible="GPU-no")),
+        60.0,
+        CLOCK,
+    )
+    await_answers([turn], CLOCK)
+    assert isinstance(turn.answer, DeviceRefused)
     assert turn.answer.outcome in (Outcome.NOT_RUN, Outcome.ERROR)
     assert turn.answer.misconfigured is (turn.answer.outcome is Outcome.NOT_RUN)
 
@@ -187,7 +205,7 @@ def test_a_gpu_that_torch_cannot_use_is_refused_and_never_taken_for_a_host(
 @pytest.mark.torch
 def test_a_device_that_is_gone_leaves_the_others_and_no_peers(more_tests: None) -> None:
     three = planned(("speaks", Scope.DEVICE), ("meets", Scope.PEERS), ("gpu_state", Scope.NODE), speaks="crash@cpu:0")
-    results = run(three, CLOCK, Silence())
+    results = run_plan(three, CLOCK, SilentProgress())
     assert told(results)[:4] == [
         ("speaks", "cpu:0", "fail"),
         ("speaks", "cpu:1", "pass"),
@@ -201,14 +219,14 @@ def test_a_device_that_is_gone_leaves_the_others_and_no_peers(more_tests: None) 
 
 def test_a_fault_on_a_device_that_is_not_there_is_refused_with_those_that_are(more_tests: None) -> None:
     with pytest.raises(PlanError, match=r"speaks:slow@cuda:9.*: no such device; there is cpu:0, cpu:1"):
-        run(planned(("speaks", Scope.DEVICE), speaks="slow@cuda:9"), CLOCK, Silence())
+        run_plan(planned(("speaks", Scope.DEVICE), speaks="slow@cuda:9"), CLOCK, SilentProgress())
 
 
 def test_a_process_without_an_answer_to_its_parent_dies_with_it(tmp_path: Path) -> None:
     script = (
         "import select, sys, time\n"
-        "from preflight.process import TestProcess\n"
-        "from preflight.messages import Do\n"
+        "from preflight.execution.worker_process import TestProcess\n"
+        "from preflight.worker_messages import Do\n"
         "process = TestProcess('', 1)\n"
         "process.ask(Do(test='gpu_state', level='gate', seconds=1.0, fault='hang'))\n"
         "while 'hang' not in str(process.read(select.select([process._out], [], [])[0])): pass\n"

@@ -7,25 +7,25 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from preflight.inventory import process_of
-from preflight.messages import Gpu, Instance, Inventory, Process
+from preflight.execution.device_assignment import DeviceAssignments, assign_devices, select_visible_gpus
+from preflight.execution.gpu_inventory import describe_process
 from preflight.results import Outcome
-from preflight.seats import Seating, seating, visible_gpus
+from preflight.worker_messages import GpuInfo, GpuInventory, GpuProcess, MigInstance
 
 GIB = 1 << 30
 
 
-def gpu(index: int, **changes: object) -> Gpu:
+def gpu(index: int, **changes: object) -> GpuInfo:
     facts: dict[str, object] = {"uuid": f"GPU-{index}aa", "product": "NVIDIA H200", "memory_total": 141 * GIB}
-    return Gpu(index=index, **{"memory_free": 140 * GIB, **facts, **changes})  # type: ignore[arg-type] # test facts
+    return GpuInfo(index=index, **{"memory_free": 140 * GIB, **facts, **changes})  # type: ignore[arg-type] # test facts
 
 
-def seen(*gpus: Gpu, on_bus: int | None = None, failure: str = "", misconfigured: bool = False) -> Inventory:
+def seen(*gpus: GpuInfo, on_bus: int | None = None, failure: str = "", misconfigured: bool = False) -> GpuInventory:
     here = len(gpus) if on_bus is None else on_bus
-    return Inventory(on_bus=here, gpus=gpus, failure=failure, misconfigured=misconfigured)
+    return GpuInventory(on_bus=here, gpus=gpus, failure=failure, misconfigured=misconfigured)
 
 
-def why(found: Seating) -> tuple[Outcome, str, bool]:
+def why(found: DeviceAssignments) -> tuple[Outcome, str, bool]:
     assert not found.seats
     (nobody,) = found.unseated
     assert nobody.name == ""
@@ -33,17 +33,17 @@ def why(found: Seating) -> tuple[Outcome, str, bool]:
 
 
 def test_a_node_without_gpus_stands_for_two_devices_of_half_its_threads() -> None:
-    found = seating(seen(), None, 8)
+    found = assign_devices(seen(), None, 8)
     assert [(s.name, s.torch_name, s.threads) for s in found.seats] == [("cpu:0", "cpu", 4), ("cpu:1", "cpu", 4)]
-    assert seating(seen(), None, 1).seats[0].threads == 1
+    assert assign_devices(seen(), None, 1).seats[0].threads == 1
 
 
 def test_gpus_that_are_only_pretended_are_not_computed_on() -> None:
-    assert seating(seen(gpu(0), on_bus=0), None, 2).seats[0].name == "cpu:0"
+    assert assign_devices(seen(gpu(0), on_bus=0), None, 2).seats[0].name == "cpu:0"
 
 
 def test_each_gpu_has_a_process_that_sees_all_of_them() -> None:
-    found = seating(seen(gpu(0), gpu(1)), None, 8)
+    found = assign_devices(seen(gpu(0), gpu(1)), None, 8)
     assert [(s.name, s.torch_name, s.visible) for s in found.seats] == [
         ("cuda:0", "cuda:0", "GPU-0aa,GPU-1aa"),
         ("cuda:1", "cuda:1", "GPU-0aa,GPU-1aa"),
@@ -52,7 +52,7 @@ def test_each_gpu_has_a_process_that_sees_all_of_them() -> None:
 
 
 def test_a_lost_gpu_is_hidden_from_cuda_and_the_others_keep_their_names() -> None:
-    found = seating(seen(gpu(0), Gpu(index=1, unread="the driver has lost it"), gpu(2)), None, 8)
+    found = assign_devices(seen(gpu(0), GpuInfo(index=1, unread="the driver has lost it"), gpu(2)), None, 8)
     assert [(s.name, s.torch_name, s.visible) for s in found.seats] == [
         ("cuda:0", "cuda:0", "GPU-0aa,GPU-2aa"),
         ("cuda:2", "cuda:1", "GPU-0aa,GPU-2aa"),
@@ -63,19 +63,19 @@ def test_a_lost_gpu_is_hidden_from_cuda_and_the_others_keep_their_names() -> Non
 
 
 def test_nobody_is_tested_where_somebody_computes() -> None:
-    busy = gpu(1, processes=(Process(4711, "anna", "python"), Process(4712)))
-    outcome, reason, misconfigured = why(seating(seen(gpu(0), busy), None, 8))
+    busy = gpu(1, processes=(GpuProcess(4711, "anna", "python"), GpuProcess(4712)))
+    outcome, reason, misconfigured = why(assign_devices(seen(gpu(0), busy), None, 8))
     assert (outcome, misconfigured) == (Outcome.NOT_RUN, True)
     assert "GPU 1 is busy with process 4711 (python of anna), process 4712 (not visible from here)" in reason
-    assert "GPU 1 is busy" in why(seating(seen(gpu(0), busy, on_bus=0), None, 8))[1]
-    assert len(seating(seen(gpu(0), busy), "0", 8).seats) == 1  # it is not ours to use, and not ours to look at
+    assert "GPU 1 is busy" in why(assign_devices(seen(gpu(0), busy, on_bus=0), None, 8))[1]
+    assert len(assign_devices(seen(gpu(0), busy), "0", 8).seats) == 1  # it is not ours to use, and not ours to look at
 
 
 def test_nobody_is_tested_where_most_of_the_memory_is_held() -> None:
-    outcome, reason, misconfigured = why(seating(seen(gpu(0, memory_free=3 * GIB)), None, 8))
+    outcome, reason, misconfigured = why(assign_devices(seen(gpu(0, memory_free=3 * GIB)), None, 8))
     assert (outcome, misconfigured) == (Outcome.NOT_RUN, True)
     assert "only 3072 of 144384 MiB are free" in reason
-    assert seating(seen(gpu(0, memory_total=0, memory_free=0)), None, 8).seats  # it shares the host's
+    assert assign_devices(seen(gpu(0, memory_total=0, memory_free=0)), None, 8).seats  # it shares the host's
 
 
 @pytest.mark.parametrize(
@@ -89,20 +89,20 @@ def test_nobody_is_tested_where_most_of_the_memory_is_held() -> None:
     ],
 )
 def test_gpus_that_nobody_can_compute_on_never_make_a_host_of_the_node(
-    inventory: Inventory, visible: str | None, outcome: Outcome, says: str, *, misconfigured: bool
+    inventory: GpuInventory, visible: str | None, outcome: Outcome, says: str, *, misconfigured: bool
 ) -> None:
-    found = why(seating(inventory, visible, 8))
+    found = why(assign_devices(inventory, visible, 8))
     assert (found[0], found[2]) == (outcome, misconfigured)
     assert says in found[1]
 
 
 def test_a_driver_that_fails_where_no_gpu_is_leaves_the_host() -> None:
-    assert len(seating(seen(failure="the driver does not start"), None, 8).seats) == 2
+    assert len(assign_devices(seen(failure="the driver does not start"), None, 8).seats) == 2
 
 
 def test_mig_instances_are_devices_that_see_only_themselves() -> None:
-    instances = (Instance("MIG-a", "NVIDIA H200 MIG 1g.18gb"), Instance("MIG-b", "NVIDIA H200 MIG 1g.18gb"))
-    found = seating(seen(gpu(0), gpu(1, mig=True, instances=instances)), None, 8)
+    instances = (MigInstance("MIG-a", "NVIDIA H200 MIG 1g.18gb"), MigInstance("MIG-b", "NVIDIA H200 MIG 1g.18gb"))
+    found = assign_devices(seen(gpu(0), gpu(1, mig=True, instances=instances)), None, 8)
     assert [(s.name, s.torch_name, s.visible, s.mig) for s in found.seats] == [
         ("cuda:0", "cuda:0", "GPU-0aa", False),
         ("cuda:1/mig0", "cuda:0", "MIG-a", True),
@@ -110,11 +110,13 @@ def test_mig_instances_are_devices_that_see_only_themselves() -> None:
     ]
     assert found.seats[1].product == "NVIDIA H200 MIG 1g.18gb"
     assert [s.index for s in found.seats] == [0, 1, 2]
-    assert [s.visible for s in seating(seen(gpu(1, mig=True, instances=instances)), "MIG-b", 8).seats] == ["MIG-b"]
+    assert [s.visible for s in assign_devices(seen(gpu(1, mig=True, instances=instances)), "MIG-b", 8).seats] == [
+        "MIG-b"
+    ]
 
 
 def test_mig_without_an_instance_is_for_a_person_to_put_right() -> None:
-    found = seating(seen(gpu(0, mig=True)), None, 8)
+    found = assign_devices(seen(gpu(0, mig=True)), None, 8)
     assert (found.seats, found.unseated[0].misconfigured) == ((), True)
 
 
@@ -134,7 +136,7 @@ def test_mig_without_an_instance_is_for_a_person_to_put_right() -> None:
     ],
 )
 def test_visible_devices_are_read_as_cuda_reads_them(visible: str | None, indices: list[int]) -> None:
-    assert [g.index for g in visible_gpus([gpu(0), gpu(1), gpu(2)], visible)] == indices
+    assert [g.index for g in select_visible_gpus([gpu(0), gpu(1), gpu(2)], visible)] == indices
 
 
 @pytest.mark.parametrize(
@@ -147,14 +149,14 @@ def test_visible_devices_are_read_as_cuda_reads_them(visible: str | None, indice
     ],
 )
 def test_gpus_that_somebody_hid_are_named(visible: str | None, left_out: str) -> None:
-    instances = (Instance("MIG-a", "NVIDIA H200 MIG 1g.18gb"), Instance("MIG-b", "NVIDIA H200 MIG 1g.18gb"))
-    assert seating(seen(gpu(0), gpu(1), gpu(2, mig=True, instances=instances)), visible, 8).left_out == left_out
+    instances = (MigInstance("MIG-a", "NVIDIA H200 MIG 1g.18gb"), MigInstance("MIG-b", "NVIDIA H200 MIG 1g.18gb"))
+    assert assign_devices(seen(gpu(0), gpu(1), gpu(2, mig=True, instances=instances)), visible, 8).left_out == left_out
 
 
 @given(st.permutations(range(8)), st.integers(1, 8))
 def test_any_choice_of_gpus_is_seated_in_its_order_without_gaps(order: list[int], count: int) -> None:
     chosen = order[:count]
-    found = seating(seen(*map(gpu, range(8))), ",".join(map(str, chosen)), 8)
+    found = assign_devices(seen(*map(gpu, range(8))), ",".join(map(str, chosen)), 8)
     assert [s.uuid for s in found.seats] == [f"GPU-{index}aa" for index in chosen]
     assert [s.index for s in found.seats] == list(range(count))
     for seat in found.seats:
@@ -162,5 +164,5 @@ def test_any_choice_of_gpus_is_seated_in_its_order_without_gaps(order: list[int]
 
 
 def test_a_process_is_named_as_far_as_it_can_be_seen(tmp_path: Path) -> None:
-    assert process_of(os.getpid()).user
-    assert process_of(1, tmp_path) == Process(1)
+    assert describe_process(os.getpid()).user
+    assert describe_process(1, tmp_path) == GpuProcess(1)

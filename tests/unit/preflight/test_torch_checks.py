@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from preflight.checks.context import Device
+from preflight.check_context import Device
 
 pytestmark = pytest.mark.torch
 

@@ -9,19 +9,19 @@ from hypothesis import HealthCheck, example, given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
-from remediator.api.nodes import _decode_report
-from remediator.decide.context import named
-from remediator.model.inputs import FindingsReported, PlacementChanged
-from remediator.pipeline import handle
-from remediator.roster import Roster
-from remediator.state import ClusterState
+from remediator.api.report_handlers import _decode_report
+from remediator.decisions.step_context import target_id_part
+from remediator.fleet.report_registry import ReportRegistry
+from remediator.model.pipeline_inputs import FindingsReported, PlacementChanged
+from remediator.pipeline import apply_input
+from remediator.state.cluster_state import ClusterState
 from remediator.store.journal import Journal
-from tests.timelines.story import START, settings
-from vocabulary.bounds import INT_MAX, MOMENT_MAX
+from tests.timelines.timeline import START, settings
 from vocabulary.finding import Finding, Severity, finding_id
 from vocabulary.health import Health
 from vocabulary.identity import Component, ComponentKind
-from vocabulary.wire import FindingChange, RankStatus, Report, encode
+from vocabulary.messages.message_bounds import INT_MAX, MOMENT_MAX
+from vocabulary.messages.wire import FindingChange, RankStatus, Report, encode_message
 
 NODES = 4  # enough to share a cause
 ODD = st.one_of(
@@ -47,7 +47,7 @@ def reported(node: str, job: str, text: str, number: int, at: float) -> bytes:
     )  # fmt: skip
     rank = RankStatus(job, number, number, number, number, number, text, at)
     changes = tuple(FindingChange(seq, finding) for seq, finding in enumerate((fault, odd), 1))
-    return encode(
+    return encode_message(
         Report(
             version=1, node=node, boot_id=text, agent=text, seq=1, sent_at=at, ttl_s=30.0, health=Health.UNHEALTHY,
             changes=changes, active=(fault, odd), ranks=(rank,),
@@ -69,11 +69,11 @@ def test_no_report_that_is_let_in_can_make_a_commit_fail(
     fleet = next(_fleet)
     for node in (f"n{fleet}-{n}" for n in range(NODES)):
         report = _decode_report(reported(node, job, text, number, at), node)
-        _, entry = Roster().take(report, START)
-        handle(state, PlacementChanged(at=START, node=node, jobs=entry.jobs), rules)
+        _, entry = ReportRegistry().take(report, START)
+        apply_input(state, PlacementChanged(at=START, node=node, jobs=entry.jobs), rules)
         found = tuple(change.finding for change in report.changes)
         news = FindingsReported(at=START, node=node, boot_id=report.boot_id, changes=found, active=report.active)
-        handle(state, news, rules)
+        apply_input(state, news, rules)
         journal.commit([news], state.take_changes(), epoch)
     again = journal.load()
     assert {name: again.nodes[name] for name in state.nodes} == state.nodes
@@ -85,9 +85,9 @@ def test_no_report_that_is_let_in_can_make_a_commit_fail(
 
 def test_names_in_ids_are_legible_where_they_can_be_and_always_apart() -> None:
     plain = "gpu-node-17.train_7.0"
-    assert named(plain) == plain
+    assert target_id_part(plain) == plain
     odd = ["a/b", "a?b", "a\0b", "a b", "ä", "x" * 301, "x" * 302]
-    ids = [named(each) for each in odd]
+    ids = [target_id_part(each) for each in odd]
     assert len(set(ids)) == len(odd)
     for each in ids:
         assert len(each) < 100

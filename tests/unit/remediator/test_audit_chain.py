@@ -8,9 +8,9 @@ import pytest
 from sqlalchemy import Connection, event, text
 from sqlalchemy.exc import DBAPIError
 
-from remediator.model.records import AuditEvent
-from remediator.state import Changes
-from remediator.store import audit
+from remediator.model.journal_records import AuditEvent
+from remediator.state.cluster_state import StateChanges
+from remediator.store import audit_log
 from remediator.store.journal import Journal
 
 Harm = Callable[[Connection], object]
@@ -22,13 +22,13 @@ def journal(database: str) -> Journal:
     epoch = opened.lead()
     for number in range(1, 11):
         line = AuditEvent(at=float(number), kind="k", text=f"event {number}", node="n1")
-        opened.commit([], Changes(audit=[line, line]), epoch)
+        opened.commit([], StateChanges(audit=[line, line]), epoch)
     return opened
 
 
-def checked(journal: Journal) -> audit.Checked:
+def checked(journal: Journal) -> audit_log.ChainCheck:
     with journal.engine.connect() as db:
-        return audit.verify(db)
+        return audit_log.verify_chain(db)
 
 
 def unguarded(journal: Journal, harm: str) -> None:
@@ -47,7 +47,7 @@ def unguarded(journal: Journal, harm: str) -> None:
 def test_an_untouched_log_holds(journal: Journal) -> None:
     found = checked(journal)
     assert (found.events, found.first, found.last, found.cut, found.broken) == (20, 1, 20, 0, "")
-    assert list(audit.words(found)) == ["20 events hold, 1 to 20", f"head 20:{found.head}"]
+    assert list(audit_log.describe_chain_check(found)) == ["20 events hold, 1 to 20", f"head 20:{found.head}"]
     journal.close()
 
 
@@ -60,12 +60,12 @@ def test_a_log_that_grows_and_is_cut_meanwhile_is_read_as_of_one_moment(journal:
         number = len(written)
         written.append(number)
         with other.engine.begin() as db:
-            audit.append(db, [AuditEvent(at=100.0, kind="k", text=f"meanwhile {number}")], 1)
-            audit.cut(db, before=float(number), at=101.0, epoch=1, limit=1)
+            audit_log.append_audit_events(db, [AuditEvent(at=100.0, kind="k", text=f"meanwhile {number}")], 1)
+            audit_log.cut_audit_log(db, before=float(number), at=101.0, epoch=1, limit=1)
 
     with journal.engine.connect() as db:
         event.listen(db, "after_cursor_execute", between)
-        found = audit.verify(db)
+        found = audit_log.verify_chain(db)
     assert len(written) > 2
     assert found.broken == ""
     assert found.last <= 22
@@ -130,14 +130,16 @@ def test_a_forged_anchor_has_no_event_that_speaks_of_it(journal: Journal) -> Non
 def test_a_beginning_is_cut_and_its_anchor_stands_for_it(journal: Journal) -> None:
     epoch = 1
     with journal.engine.begin() as db:
-        assert audit.cut(db, 6.0, 100.0, epoch, limit=4) == 4
-        assert audit.cut(db, 6.0, 100.0, epoch, limit=100) == 6, "up to the first that is young enough to stay"
-        assert audit.cut(db, 6.0, 100.0, epoch, limit=100) == 0
+        assert audit_log.cut_audit_log(db, 6.0, 100.0, epoch, limit=4) == 4
+        assert audit_log.cut_audit_log(db, 6.0, 100.0, epoch, limit=100) == 6, (
+            "up to the first that is young enough to stay"
+        )
+        assert audit_log.cut_audit_log(db, 6.0, 100.0, epoch, limit=100) == 0
     found = checked(journal)
     assert (found.first, found.last, found.events, found.cut, found.broken) == (11, 22, 12, 10, "")
     texts = [event.kind for _, event in journal.events(0, 100)]
     assert texts == ["k"] * 10 + ["audit_cut"] * 2
-    journal.commit([], Changes(audit=[AuditEvent(at=101.0, kind="k", text="more")]), epoch)
+    journal.commit([], StateChanges(audit=[AuditEvent(at=101.0, kind="k", text="more")]), epoch)
     assert checked(journal).broken == ""
     with pytest.raises(DBAPIError), journal.engine.begin() as db:
         db.execute(text("DELETE FROM audit_anchors"))

@@ -11,18 +11,18 @@ import pytest
 from sqlalchemy import text
 from sqlalchemy.exc import ProgrammingError
 
-from remediator import batches as module
-from remediator import engine as engines
 from remediator import pipeline
-from remediator.batches import Batches, Stopped
-from remediator.decide.settings import Settings
-from remediator.engine import Engine
-from remediator.model.hold import NodeHold, Owner
-from remediator.model.inputs import AnyInput, FindingsReported, HoldsObserved, PlacementChanged, Tick
-from remediator.model.records import JobRef
-from remediator.state import Changes, ClusterState
+from remediator.decisions.decision_settings import DecisionSettings
+from remediator.engine import batch_writer as module
+from remediator.engine import decision_engine as engines
+from remediator.engine.batch_writer import BatchWriter, WriterStopped
+from remediator.engine.decision_engine import DecisionEngine
+from remediator.model.journal_records import JobRef
+from remediator.model.pipeline_inputs import AnyInput, FindingsReported, HoldsObserved, PlacementChanged, Tick
+from remediator.model.scheduler_hold import HoldOwner, NodeHold
+from remediator.state.cluster_state import ClusterState, StateChanges
 from remediator.store.journal import Journal
-from tests.timelines.story import START, settings
+from tests.timelines.timeline import START, settings
 from vocabulary.clock import SystemClock
 
 POISON = "n\ud800"  # half a character is no text: neither JSON nor a column takes it
@@ -39,14 +39,14 @@ def journal(database: str) -> Iterator[Journal]:
     made.close()
 
 
-def beginning(journal: Journal) -> Batches:
-    return Batches(journal, journal.lead(), settings(), threading.Event())
+def beginning(journal: Journal) -> BatchWriter:
+    return BatchWriter(journal, journal.lead(), settings(), threading.Event())
 
 
 @pytest.mark.parametrize("where", [17])
 def test_a_poisonous_input_is_set_aside_and_all_others_are_written_in_their_order(journal: Journal, where: int) -> None:
     batches = beginning(journal)
-    hold = NodeHold(node="n0", schedulable=False, owner=Owner.OPERATOR)
+    hold = NodeHold(node="n0", schedulable=False, owner=HoldOwner.OPERATOR)
     batches.write([placed("n0"), HoldsObserved(at=START, holds=(hold,))])
     items: list[AnyInput] = [placed("n1", number) for number in range(40)]
     items[where] = placed(POISON)
@@ -89,7 +89,7 @@ class Broken(Journal):
         if self.broken:
             raise ProgrammingError("INSERT", {}, Exception("permission denied"))
 
-    def commit(self, inputs: Sequence[AnyInput], changes: Changes, epoch: int, batch: int | None = None) -> None:
+    def commit(self, inputs: Sequence[AnyInput], changes: StateChanges, epoch: int, batch: int | None = None) -> None:
         self._refuse()
         super().commit(inputs, changes, epoch, batch)
 
@@ -120,12 +120,12 @@ def test_time_that_leads_to_what_is_refused_stands_still_for_a_while(
 ) -> None:
     batches = beginning(journal)
 
-    def handle(state: ClusterState, item: AnyInput, rules: Settings) -> None:
-        pipeline.handle(state, item, rules)
+    def handle(state: ClusterState, item: AnyInput, rules: DecisionSettings) -> None:
+        pipeline.apply_input(state, item, rules)
         if isinstance(item, Tick):
             state.note(item.at, "k", POISON)
 
-    monkeypatch.setattr(module, "handle", handle)
+    monkeypatch.setattr(module, "apply_input", handle)
     for number in range(5):
         batches.write([placed("n1", number), Tick(at=START + number)])
     assert batches.set_aside == 1
@@ -137,9 +137,9 @@ def test_time_that_leads_to_what_is_refused_stands_still_for_a_while(
 def test_being_told_to_stop_ends_the_waiting(tmp_path: Path) -> None:
     journal = Broken(f"sqlite:///{tmp_path}/r.db")
     stopping = threading.Event()
-    batches = Batches(journal, journal.lead(), settings(), stopping)
+    batches = BatchWriter(journal, journal.lead(), settings(), stopping)
     stopping.set()
-    with pytest.raises(Stopped):
+    with pytest.raises(WriterStopped):
         batches.write([placed("n1")])
     journal.close()
 
@@ -159,7 +159,7 @@ class Hanging(Journal):
         self.answers = threading.Event()
         self.answers.set()
 
-    def commit(self, inputs: Sequence[AnyInput], changes: Changes, epoch: int, batch: int | None = None) -> None:
+    def commit(self, inputs: Sequence[AnyInput], changes: StateChanges, epoch: int, batch: int | None = None) -> None:
         self.answers.wait(60)
         super().commit(inputs, changes, epoch, batch)
 
@@ -167,7 +167,7 @@ class Hanging(Journal):
 def test_a_commit_that_hangs_is_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(engines, "STUCK_S", 0.05)
     journal = Hanging(f"sqlite:///{tmp_path}/r.db")
-    engine = Engine(journal, settings(), SystemClock(), lambda _snapshot: None)
+    engine = DecisionEngine(journal, settings(), SystemClock(), lambda _snapshot: None)
     engine.start()
     journal.answers.clear()
     done = engine.submit_durably(placed("n1"))
@@ -185,7 +185,7 @@ def test_a_commit_that_hangs_is_noticed(tmp_path: Path, monkeypatch: pytest.Monk
 def test_what_was_handed_in_before_the_end_is_written(tmp_path: Path) -> None:
     """Outcomes of what the centre did come last of all, while it stops."""
     journal = Hanging(f"sqlite:///{tmp_path}/r.db")
-    engine = Engine(journal, settings(), SystemClock(), lambda _snapshot: None)
+    engine = DecisionEngine(journal, settings(), SystemClock(), lambda _snapshot: None)
     engine.start()
     journal.answers.clear()
     first = engine.submit_durably(placed("n1"))

@@ -6,25 +6,29 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from remediator.decide.guards import Guarded, has_passed
-from remediator.model.blocking import OfOne, of_mode, of_one
+from remediator.decisions.rule_guards import GuardAnswer, is_guard_passed
+from remediator.model.blocked_reasons import IncidentBlocker, mode_sentence_prefix, parse_incident_blocker
 
 WORD = st.text(st.characters(exclude_categories=("Z", "C")), min_size=1, max_size=20)
 
 
 @given(WORD.map(lambda word: f"inc-{word}"), WORD, st.text(min_size=1))
 def test_what_is_written_of_one_incident_is_read_again(incident: str, node: str, what: str) -> None:
-    assert of_one(str(OfOne(incident, node, what))) == (incident, node, what)
+    assert parse_incident_blocker(str(IncidentBlocker(incident, node, what))) == (incident, node, what)
 
 
 @pytest.mark.parametrize(
     "sentence",
-    [of_mode("observe"), "data is stale: 2 of 3 nodes are not heard now: inc-1 on n1, n2", "scheduler: away"],
+    [
+        mode_sentence_prefix("observe"),
+        "data is stale: 2 of 3 nodes are not heard now: inc-1 on n1, n2",
+        "scheduler: away",
+    ],
 )
 def test_what_is_about_more_is_about_no_single_incident(sentence: str) -> None:
-    assert of_one(sentence) is None
+    assert parse_incident_blocker(sentence) is None
 
 
 @given(st.text(min_size=1), st.text(), st.booleans())
 def test_a_guards_answer_is_read_as_it_was_given(name: str, text: str, passed: bool) -> None:  # noqa: FBT001 - drawn
-    assert has_passed(str(Guarded(name, passed=passed, text=text))) is passed
+    assert is_guard_passed(str(GuardAnswer(name, passed=passed, text=text))) is passed

@@ -10,8 +10,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from remediator.serving import collection as module
-from remediator.serving.collection import ALL_S, COUNT_S, YOUNG_S, Collection
+from remediator.serving import garbage_collection as module
+from remediator.serving.garbage_collection import ALL_S, COUNT_S, YOUNG_S, GarbageCollection
 
 LOOKS = 290
 
@@ -38,7 +38,7 @@ def switching_often() -> Iterator[None]:
 
 
 def test_a_young_cycle_that_ended_is_found_at_the_next_step() -> None:
-    collection = Collection(0.0)
+    collection = GarbageCollection(0.0)
     cycle = Cycle()
     gone = weakref.ref(cycle)
     del cycle
@@ -47,7 +47,7 @@ def test_a_young_cycle_that_ended_is_found_at_the_next_step() -> None:
 
 
 def test_what_outlived_a_step_is_walked_over_when_all_are() -> None:
-    collection = Collection(0.0)
+    collection = GarbageCollection(0.0)
     cycle = Cycle()
     gone = weakref.ref(cycle)
     collection.step(YOUNG_S)
@@ -59,7 +59,7 @@ def test_what_outlived_a_step_is_walked_over_when_all_are() -> None:
 
 
 def test_after_all_were_collected_the_young_are_again() -> None:
-    collection = Collection(0.0)
+    collection = GarbageCollection(0.0)
     collection.step(ALL_S)
     cycle = Cycle()
     gone = weakref.ref(cycle)
@@ -70,7 +70,7 @@ def test_after_all_were_collected_the_young_are_again() -> None:
 
 def test_all_are_looked_at_early_when_the_old_have_grown_many(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "GROWN_OBJECTS", 20_000)
-    collection = Collection(0.0)
+    collection = GarbageCollection(0.0)
     cycles = [Cycle() for _ in range(20_001)]
     gone = weakref.ref(cycles[0])
     collection.step(YOUNG_S)
@@ -86,7 +86,7 @@ def test_to_count_what_is_old_disturbs_no_thread_that_is_making_a_tuple(
 ) -> None:
     """Whoever else refers to a tuple that is not finished breaks its maker: SystemError, anywhere in the process."""
     monkeypatch.setattr(module, "COUNT_S", YOUNG_S)
-    collection = Collection(0.0)
+    collection = GarbageCollection(0.0)
     broken: list[BaseException] = []
     over = threading.Event()
 

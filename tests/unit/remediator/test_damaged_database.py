@@ -12,12 +12,12 @@ from pathlib import Path
 import pytest
 from sqlalchemy import text
 
-from remediator.batches import Batches
-from remediator.model.inputs import Tick
-from remediator.model.records import AuditEvent, NodeRecord
-from remediator.state import Changes
+from remediator.engine.batch_writer import BatchWriter
+from remediator.model.journal_records import AuditEvent, NodeRecord
+from remediator.model.pipeline_inputs import Tick
+from remediator.state.cluster_state import StateChanges
 from remediator.store.journal import Journal, StoreError
-from tests.timelines.story import settings
+from tests.timelines.timeline import settings
 
 SAID = re.compile(r"database \S+r\.db is damaged \(.+\); .*docs/how-to/damaged-database\.md")
 PAGE = 4096
@@ -31,7 +31,7 @@ def file(tmp_path: Path) -> Path:
     epoch = journal.lead()
     for number in range(20):
         events = [AuditEvent(at=1.0, kind="k", text="x" * 1000) for _ in range(10)]
-        journal.commit([Tick(at=1.0)], Changes(nodes={"n1": NodeRecord("n1")}, audit=events), epoch, number)
+        journal.commit([Tick(at=1.0)], StateChanges(nodes={"n1": NodeRecord("n1")}, audit=events), epoch, number)
     journal.close()
     return file
 
@@ -80,7 +80,7 @@ def test_damage_that_comes_up_ends_the_term_and_is_not_asked_again(file: Path) -
     told: list[str] = []
     epoch = journal.lead()
     journal.leadership.over = told.append
-    batches = Batches(journal, epoch, settings(), threading.Event())
+    batches = BatchWriter(journal, epoch, settings(), threading.Event())
     spoil(file, page_of(file, "audit"))
     journal.engine.dispose()  # what a connection has read already, it does not read again
     batches.state.note(2.0, "k", "one more")

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 from sqlalchemy.exc import OperationalError
 
-from remediator.model.inputs import Tick
-from remediator.model.records import AuditEvent
-from remediator.state import Changes
+from remediator.model.journal_records import AuditEvent
+from remediator.model.pipeline_inputs import Tick
+from remediator.state.cluster_state import StateChanges
 from remediator.store.journal import Journal
 from tests import postgresql
 
@@ -39,7 +39,7 @@ def pair() -> Iterator[tuple[postgresql.Cluster, postgresql.Cluster]]:
 def commit(journal: Journal, epoch: int, number: int) -> None:
     """A batch with one event."""
     event = AuditEvent(at=float(number), kind="note", text=f"event {number}")
-    journal.commit([Tick(at=float(number))], Changes(audit=[event]), epoch, number)
+    journal.commit([Tick(at=float(number))], StateChanges(audit=[event]), epoch, number)
 
 
 def test_what_was_acknowledged_is_there_and_the_term_goes_on(

@@ -8,18 +8,18 @@ import pytest
 from msgspec.structs import replace
 from sqlalchemy import Engine, create_engine
 
-from remediator.model.delivery import DeliveryState, LeadLost
-from remediator.store import schema
-from remediator.store.deliveries import DeliveryStore
+from remediator.model.delivery import DeliveryState, LeadershipLost
+from remediator.store import table_schema
+from remediator.store.delivery_store import DeliveryStore
 from tests.unit.remediator.act.webhooks.peer import AT, delivery
 
 
 @pytest.fixture
 def engine(database: str) -> Iterator[Engine]:
     made = create_engine(database)
-    schema.metadata.create_all(made)
+    table_schema.metadata.create_all(made)
     with made.begin() as db:
-        db.execute(schema.meta.insert(), [{"key": "epoch", "value": "3"}])
+        db.execute(table_schema.meta.insert(), [{"key": "epoch", "value": "3"}])
     yield made
     made.dispose()
 
@@ -52,7 +52,7 @@ def test_told_is_what_was_sent_and_has_no_end_yet(store: DeliveryStore) -> None:
 
 
 def test_a_term_that_is_over_writes_nothing(store: DeliveryStore) -> None:
-    with pytest.raises(LeadLost):
+    with pytest.raises(LeadershipLost):
         store.save([delivery(1), delivery(2)], 2)
     assert store.latest(9) == []
 
@@ -76,7 +76,9 @@ def test_a_row_that_cannot_be_read_keeps_back_no_other(
 ) -> None:
     store.add([delivery(1), delivery(2)])
     with engine.begin() as db:
-        db.execute(schema.deliveries.update().where(schema.deliveries.c.id == delivery(1).id).values(body=b"{"))
+        db.execute(
+            table_schema.deliveries.update().where(table_schema.deliveries.c.id == delivery(1).id).values(body=b"{")
+        )
     assert store.waiting("r") == [delivery(2)]
     assert "cannot be read" in caplog.text
     assert store.left_for() == {"r": 2}

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from remediator.duty_cycle import DutyCycle
+from remediator.engine.duty_cycle import DutyCycle
 
 
 class Worker:

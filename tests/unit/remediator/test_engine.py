@@ -13,14 +13,14 @@ import pytest
 from msgspec.structs import replace
 from sqlalchemy.exc import OperationalError
 
-from remediator import engine as engines
-from remediator.decide.settings import Settings
-from remediator.engine import Engine
-from remediator.model.inputs import AnyInput, FindingsReported, PlacementChanged
-from remediator.model.records import JobRef
-from remediator.state import Changes
+from remediator.decisions.decision_settings import DecisionSettings
+from remediator.engine import decision_engine as engines
+from remediator.engine.decision_engine import DecisionEngine
+from remediator.model.journal_records import JobRef
+from remediator.model.pipeline_inputs import AnyInput, FindingsReported, PlacementChanged
+from remediator.state.cluster_state import StateChanges
 from remediator.store.journal import Journal, StoreError
-from tests.timelines.story import settings
+from tests.timelines.timeline import settings
 from tests.unit.remediator.api.test_access import finding
 from vocabulary.clock import SystemClock
 from vocabulary.finding import Severity
@@ -34,7 +34,7 @@ class Failing(Journal):
         self.away = threading.Event()
         self.over = False
 
-    def commit(self, inputs: Sequence[AnyInput], changes: Changes, epoch: int, batch: int | None = None) -> None:
+    def commit(self, inputs: Sequence[AnyInput], changes: StateChanges, epoch: int, batch: int | None = None) -> None:
         if self.over:
             raise StoreError("epoch 1 is over")
         if self.away.is_set():
@@ -47,9 +47,9 @@ def journal(tmp_path: Path) -> Failing:
     return Failing(f"sqlite:///{tmp_path}/r.db")
 
 
-def running(journal: Journal, **more: Any) -> Engine:
-    rules: Settings = settings()
-    engine = Engine(journal, rules, SystemClock(), lambda _snapshot: None, **more)
+def running(journal: Journal, **more: Any) -> DecisionEngine:
+    rules: DecisionSettings = settings()
+    engine = DecisionEngine(journal, rules, SystemClock(), lambda _snapshot: None, **more)
     engine.start()
     return engine
 
@@ -168,7 +168,7 @@ def test_an_engine_that_dies_of_a_bug_says_so(journal: Failing) -> None:
     def broken(_snapshot: object) -> None:
         raise RuntimeError("a bug")
 
-    engine = Engine(journal, settings(), SystemClock(), lambda _snapshot: None, why.append)
+    engine = DecisionEngine(journal, settings(), SystemClock(), lambda _snapshot: None, why.append)
     engine._published = broken
     engine._thread.start()
     until(lambda: why, "nobody is told")

@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from remediator.api.evidence import inflated
-from remediator.api.service import Refusal
-from remediator.model.evidence import EvidenceEntry
-from remediator.model.records import Action, Incident, NodeRecord
-from remediator.state import ClusterState
-from remediator.store.evidence import EvidenceStore
+from remediator.api.evidence_handlers import decompress_bounded
+from remediator.api.handler_context import Refusal
+from remediator.model.journal_records import Action, Incident, NodeRecord
+from remediator.model.views_evidence import EvidenceEntry
+from remediator.state.cluster_state import ClusterState
+from remediator.store.evidence_store import EvidenceStore
 from remediator.store.journal import Journal
 
 NOW = 1_700_000_000.0
@@ -79,13 +79,13 @@ def test_an_order_is_known_also_after_its_incident(journal: Journal) -> None:
 
 @given(st.binary(max_size=5000))
 def test_what_was_gzipped_comes_back(content: bytes) -> None:
-    assert inflated(gzip.compress(content), 5000) == content
+    assert decompress_bounded(gzip.compress(content), 5000) == content
 
 
 @given(st.binary(max_size=200))
 def test_anything_else_is_refused(content: bytes) -> None:
     with pytest.raises(Refusal):
-        inflated(content, 1000)
+        decompress_bounded(content, 1000)
 
 
 WHOLE = gzip.compress(os.urandom(100))
@@ -107,5 +107,5 @@ WHOLE = gzip.compress(os.urandom(100))
 )
 def test_damage_and_bombs_are_refused(content: bytes, status: int) -> None:
     with pytest.raises(Refusal) as refusal:
-        inflated(content, 1000)
+        decompress_bounded(content, 1000)
     assert refusal.value.status == status

@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from remediator.fair_queue import AHEAD, FairQueue, Handed
+from remediator.engine.fair_queue import AHEAD, FairQueue, QueuedItem
 
 HANDED = st.lists(st.tuples(st.sampled_from(["", "a", "b", "c"]), st.integers(1, 700)), max_size=60)
 
 
-def taken(from_: FairQueue[int]) -> list[Handed[int] | None]:
+def taken(from_: FairQueue[int]) -> list[QueuedItem[int] | None]:
     out = []
     while not from_.empty():
         out.append(from_.get_nowait())
@@ -24,7 +24,7 @@ def taken(from_: FairQueue[int]) -> list[Handed[int] | None]:
 def filled(handed: list[tuple[str, int]]) -> FairQueue[int]:
     fair: FairQueue[int] = FairQueue()
     for number, (lane, weight) in enumerate(handed):
-        fair.put_nowait(Handed(number, lane, weight))
+        fair.put_nowait(QueuedItem(number, lane, weight))
     return fair
 
 
@@ -33,7 +33,7 @@ def test_nothing_is_lost_and_each_lane_keeps_its_order(handed: list[tuple[str, i
     fair: FairQueue[int] = FairQueue()
     out = []
     for number, (lane, weight) in enumerate(handed):
-        fair.put_nowait(Handed(number, lane, weight))
+        fair.put_nowait(QueuedItem(number, lane, weight))
         if number < len(takes) and takes[number]:
             out.append(fair.get_nowait())
     out += taken(fair)
@@ -52,7 +52,7 @@ def test_who_tells_little_is_served_in_the_order_in_which_all_came(lanes: list[s
 @given(HANDED.filter(bool), st.sampled_from(["", "z"]))
 def test_a_newcomer_waits_for_no_flood(handed: list[tuple[str, int]], lane: str) -> None:
     fair = filled(handed)
-    fair.put_nowait(Handed(-1, lane, 1))
+    fair.put_nowait(QueuedItem(-1, lane, 1))
     before = [item for item in taken(fair) if item]
     before = before[: [item.what for item in before].index(-1)]
     most = max(weight for _, weight in handed)
@@ -72,7 +72,7 @@ def test_who_comes_later_does_not_find_time_that_nobody_used() -> None:
     for _ in range(5):
         fair.get_nowait()
     for number in range(10):
-        fair.put_nowait(Handed(number, "b", 500))
+        fair.put_nowait(QueuedItem(number, "b", 500))
     out = [item.lane for item in taken(fair) if item]
     assert out[:10].count("a") >= 4
 
@@ -81,7 +81,7 @@ def test_a_flood_that_is_over_is_forgotten() -> None:
     fair = filled([("a", 500)] * 10)
     taken(fair)
     for lane in ("a", "b", "a", "b"):
-        fair.put_nowait(Handed(0, lane, 1))
+        fair.put_nowait(QueuedItem(0, lane, 1))
     assert [item.lane for item in taken(fair) if item] == ["a", "b", "a", "b"]
 
 
@@ -92,7 +92,7 @@ def test_the_end_comes_after_all_that_was_there_and_before_all_that_came_later(
     fair = filled(handed)
     fair.put_nowait(None)
     for lane, weight in later:
-        fair.put_nowait(Handed(-1, lane, weight))
+        fair.put_nowait(QueuedItem(-1, lane, weight))
     out = taken(fair)
     assert out.index(None) == len(handed)
     assert all(item and item.what == -1 for item in out[len(handed) + 1 :])
@@ -100,6 +100,6 @@ def test_the_end_comes_after_all_that_was_there_and_before_all_that_came_later(
 
 def test_there_is_an_end_of_room() -> None:
     fair: FairQueue[int] = FairQueue(1)
-    fair.put_nowait(Handed(0, "a", 1))
+    fair.put_nowait(QueuedItem(0, "a", 1))
     with pytest.raises(queue.Full):
-        fair.put_nowait(Handed(1, "b", 1))
+        fair.put_nowait(QueuedItem(1, "b", 1))

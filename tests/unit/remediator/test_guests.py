@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from remediator.serving.guests import STAY_S, Guest, Guests, Members
+from remediator.serving.connection_limits import STAY_S, AuthenticatedConnections, UnknownConnection, UnknownConnections
 
 
 class Crowd:
     def __init__(self, each: int, total: int) -> None:
         self.now = 0.0
         self.left: list[str] = []
-        self.guests = Guests(each, total, lambda: self.now)
+        self.guests = UnknownConnections(each, total, lambda: self.now)
 
-    def enter(self, address: str, name: str) -> Guest | None:
+    def enter(self, address: str, name: str) -> UnknownConnection | None:
         guest = self.guests.enter(address)
         if guest is not None:
             guest.leave = lambda: self.left.append(name)
@@ -60,7 +60,7 @@ class Connection:
 
 
 def test_of_one_token_the_connection_unused_for_longest_makes_room_and_no_other_tokens() -> None:
-    members, other = Members(), Connection()
+    members, other = AuthenticatedConnections(), Connection()
     mine = [Connection() for _ in range(4)]
     assert members.enter(other, "n2", 1)
     for connection in (*mine[:3], mine[0]):
@@ -72,7 +72,7 @@ def test_of_one_token_the_connection_unused_for_longest_makes_room_and_no_other_
 
 
 def test_who_is_busy_is_not_sent_away_for_another() -> None:
-    members = Members()
+    members = AuthenticatedConnections()
     busy, idle, late = Connection(idle=False), Connection(), Connection()
     assert members.enter(busy, "n1", 2)
     assert members.enter(idle, "n1", 2)
@@ -84,7 +84,7 @@ def test_who_is_busy_is_not_sent_away_for_another() -> None:
 
 
 def test_a_connection_counts_for_whoever_it_speaks_for_last() -> None:
-    members, connection = Members(), Connection(idle=False)
+    members, connection = AuthenticatedConnections(), Connection(idle=False)
     assert members.enter(connection, "n1", 1)
     assert members.enter(connection, "n2", 1)
     assert members.enter(Connection(idle=False), "n1", 1)

@@ -3,9 +3,9 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from remediator.history import History, Subject
 from remediator.model.occurrence import Occurrence
-from remediator.model.rules import WINDOW_MAX_S, Clause, Distinct, Scope
+from remediator.model.rule_conditions import WINDOW_MAX_S, Clause, Distinct, Scope
+from remediator.state.occurrence_history import CountSubject, OccurrenceHistory
 
 NODES, JOBS, KINDS = (
     st.sampled_from(["n1", "n2"]),
@@ -31,11 +31,11 @@ def occurrences(kinds: st.SearchStrategy[str], incidents: st.SearchStrategy[str]
 
 FINDINGS = st.lists(occurrences(KINDS, st.just("")), max_size=30)
 DEEDS = st.lists(occurrences(st.sampled_from(["rule/a", "rule/b"]), st.sampled_from(["i1", "i2", "i3"])), max_size=30)
-SUBJECT = Subject("xid/13", "n1", "gpu:0", ("a", "b"), incident="i1")
+SUBJECT = CountSubject("xid/13", "n1", "gpu:0", ("a", "b"), incident="i1")
 
 
-def history(occurrences: list[Occurrence]) -> History:
-    made = History()
+def history(occurrences: list[Occurrence]) -> OccurrenceHistory:
+    made = OccurrenceHistory()
     for occurrence in occurrences:
         made.add(occurrence)
     return made
@@ -69,7 +69,7 @@ def test_deeds_of_the_incident_itself_do_not_count_and_drills_only_among_drills(
     drill: bool,  # noqa: FBT001 - drawn
 ) -> None:
     clause = Clause(within_s=within, at_least=1, of=("rule/*",), distinct=Distinct.INCIDENTS)
-    subject = Subject("xid/13", "n1", "gpu:0", ("a",), incident="i1", injected=drill)
+    subject = CountSubject("xid/13", "n1", "gpu:0", ("a",), incident="i1", injected=drill)
     others = [o for o in found if o.at > 1000.0 - within and o.node == "n1" and o.incident != "i1"]
     counted = {o.incident for o in others if drill or not o.injected}
     assert history(found).count(clause, subject, 1000.0) == len(counted)

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 import uvicorn
 
-from remediator.serving.http_protocol import Careful
-from tests.nodes.wire import Wire
+from remediator.serving.http_protocol import BoundedHttpProtocol
+from tests.nodes.in_memory_connection import Wire
 
 POST = b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 3\r\n\r\n"
 
@@ -22,7 +22,7 @@ class Line:
         config = uvicorn.Config(_answer, lifespan="off", log_config=None, access_log=False, ws="none")
         config.load()
         self.wire = Wire()
-        self.protocol = Careful(config, uvicorn.Server(config).server_state, {})
+        self.protocol = BoundedHttpProtocol(config, uvicorn.Server(config).server_state, {})
         self.protocol.connection_made(self.wire)
 
     async def says(self, data: bytes) -> int:

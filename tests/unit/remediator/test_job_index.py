@@ -5,8 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from remediator.job_index import JobIndex
-from remediator.model.records import JobRef, NodeRecord
+from remediator.model.journal_records import JobRef, NodeRecord
+from remediator.state.job_index import JobIndex
 
 ATTEMPTS = [JobRef(job, attempt) for job in ("a", "b") for attempt in (1, 2)]
 jobs = st.lists(st.sampled_from(ATTEMPTS), unique=True, max_size=3).map(tuple)

@@ -8,14 +8,14 @@ from statistics import median_low
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from remediator.api.render_jobs import jobs
-from remediator.engine import Snapshot
+from remediator.api.job_views import list_job_views
+from remediator.engine.decision_engine import StateSnapshot
+from remediator.fleet.report_registry import ReportRegistry
 from remediator.model.job_share import UNTOLD
-from remediator.model.records import JobRef, NodeRecord
-from remediator.roster import Roster
-from remediator.web import ranks as web_ranks
+from remediator.model.journal_records import JobRef, NodeRecord
+from remediator.web import rank_heatmap as web_ranks
 from vocabulary.health import Health
-from vocabulary.wire import RankStatus, Report
+from vocabulary.messages.wire import RankStatus, Report
 
 AT = 1_700_000_000.0
 _TIMES = st.sampled_from((0.0, 0.5, 1.0, 1.25, 3.0))
@@ -38,8 +38,8 @@ _RANKS = st.builds(
 _FLEETS = st.lists(st.lists(_RANKS, max_size=6), max_size=5)
 
 
-def heard(fleet: list[list[RankStatus]]) -> Roster:
-    roster = Roster()
+def heard(fleet: list[list[RankStatus]]) -> ReportRegistry:
+    roster = ReportRegistry()
     for n, ranks in enumerate(fleet):
         said = Report(
             version=1,
@@ -68,7 +68,7 @@ def newest(fleet: list[list[RankStatus]]) -> list[JobRef]:
 def test_a_jobs_figures_are_those_of_all_its_living_ranks(fleet: list[list[RankStatus]]) -> None:
     roster = heard(fleet)
     records = {entry.node: NodeRecord(node=entry.node, jobs=entry.jobs) for entry in roster.entries()}
-    found = jobs(Snapshot(nodes=records, findings={}, incidents={}, actions={}, holds={}), roster)
+    found = list_job_views(StateSnapshot(nodes=records, findings={}, incidents={}, actions={}, holds={}), roster)
     assert [JobRef(view.job, view.attempt) for view in found] == newest(fleet)
     for view in found:
         living = [
@@ -102,7 +102,7 @@ def test_a_jobs_picture_is_that_of_all_its_ranks(fleet: list[list[RankStatus]]) 
             for rank in ranks
             if (rank.job, rank.attempt) == (ref.job, ref.attempt)
         ]
-        drawn = web_ranks.picture(crew)
+        drawn = web_ranks.build_rank_picture(crew)
         assert [stage.number for stage in drawn.stages] == sorted({rank.pipeline_stage for rank in told})
         for stage in drawn.stages:
             here = [rank for rank in told if rank.pipeline_stage == stage.number]

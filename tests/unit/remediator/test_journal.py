@@ -10,18 +10,18 @@ import pytest
 from sqlalchemy import text
 from sqlalchemy.exc import OperationalError
 
-from remediator.model.inputs import Tick
-from remediator.model.records import AuditEvent, NodeRecord
-from remediator.state import Changes
-from remediator.store import meta
-from remediator.store.database import parsed, refuses, unusable
+from remediator.model.journal_records import AuditEvent, NodeRecord
+from remediator.model.pipeline_inputs import Tick
+from remediator.state.cluster_state import StateChanges
+from remediator.store import database_metadata
+from remediator.store.database import is_permanent_refusal, parse_database_url, unusable_database_error
+from remediator.store.database_metadata import begin_write
 from remediator.store.journal import Journal, StoreError
-from remediator.store.meta import begin_write
 from tests.postgresql import Cluster
 
 
-def changes(node: str) -> Changes:
-    return Changes(nodes={node: NodeRecord(node=node)}, audit=[AuditEvent(at=1.0, kind="k", text=node)])
+def changes(node: str) -> StateChanges:
+    return StateChanges(nodes={node: NodeRecord(node=node)}, audit=[AuditEvent(at=1.0, kind="k", text=node)])
 
 
 def test_a_batch_is_written_whole_and_read_back(database: str) -> None:
@@ -98,7 +98,7 @@ def test_a_row_that_somebody_else_keeps_locked_is_not_waited_for_for_ever(
     """Somebody's forgotten `BEGIN; UPDATE meta …` in a console."""
     if database.startswith("sqlite"):
         return  # there `busy_timeout` bounds the waiting
-    monkeypatch.setattr(meta, "LOCKED_S", 1)
+    monkeypatch.setattr(database_metadata, "LOCKED_S", 1)
     journal = Journal(database)
     epoch = journal.lead()
     with journal.engine.begin() as console:
@@ -106,7 +106,7 @@ def test_a_row_that_somebody_else_keeps_locked_is_not_waited_for_for_ever(
         console.execute(text("UPDATE meta SET value = value WHERE key = 'epoch'"))
         with pytest.raises(OperationalError, match="lock timeout") as failed:
             journal.commit([], changes("n1"), epoch)
-        assert not refuses(failed.value), "it is tried again"
+        assert not is_permanent_refusal(failed.value), "it is tried again"
     journal.commit([], changes("n1"), epoch)
     with journal.engine.connect() as db:
         assert db.execute(text("SHOW statement_timeout")).scalar_one() == "0", (
@@ -132,7 +132,7 @@ def test_options_in_the_url_replace_only_what_they_name(
 def test_text_that_no_column_takes_is_kept_in_the_record(database: str) -> None:
     journal = Journal(database)
     odd = NodeRecord(node="n1", cause="a\0b" + "x" * 10_000)
-    journal.commit([], Changes(nodes={"n1": odd}), journal.lead())
+    journal.commit([], StateChanges(nodes={"n1": odd}), journal.lead())
     assert journal.load().nodes == {"n1": odd}
     with journal.engine.connect() as db:
         assert db.execute(text("SELECT cause FROM nodes")).scalar_one() == "ab" + "x" * 253
@@ -156,14 +156,14 @@ def test_a_missing_directory_is_named_with_what_to_do(tmp_path: Path) -> None:
 def test_a_place_that_may_not_be_written_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "access", lambda *_: False)  # tests may run as root, who may do all
     error = OperationalError("SELECT", {}, Exception("unable to open database file"))
-    words = str(unusable(parsed(f"sqlite:///{tmp_path}/r.db"), error))
+    words = str(unusable_database_error(parse_database_url(f"sqlite:///{tmp_path}/r.db"), error))
     assert f"{tmp_path} and what is in it must belong to" in words
 
 
 def test_whatever_else_the_database_says_is_said_without_a_link(tmp_path: Path) -> None:
     error = OperationalError("SELECT", {}, Exception("the disk is odd\nand more"))
     error.code = "e3q8"
-    words = str(unusable(parsed(f"sqlite:///{tmp_path}/r.db"), error))
+    words = str(unusable_database_error(parse_database_url(f"sqlite:///{tmp_path}/r.db"), error))
     assert "the disk is odd and more" in words
     assert "sqlalche" not in words
     assert "SELECT" not in words

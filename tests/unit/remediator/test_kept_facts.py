@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from remediator.state import Changes, ClusterState
-from remediator.store import schema
+from remediator.state.cluster_state import ClusterState, StateChanges
+from remediator.store import table_schema
 from remediator.store.journal import Journal
-from tests.timelines.story import Story
+from tests.timelines.timeline import Story
 from vocabulary.finding import Finding, Severity
 
 
-def changes(finding: Finding) -> Changes:
+def changes(finding: Finding) -> StateChanges:
     state = ClusterState()
     state.put_finding(finding)
     return state.take_changes()
@@ -25,7 +25,7 @@ def test_the_row_of_a_finding_stays_with_its_node(database: str) -> None:
     journal.commit([], changes(replace(mine, node="n2", severity=Severity.INFO, summary="nothing")), epoch)
     newer = replace(mine, count=7)
     with journal.engine.connect() as db:
-        assert db.execute(schema.findings.select()).one().node == "n1"
+        assert db.execute(table_schema.findings.select()).one().node == "n1"
     journal.commit([], changes(newer), epoch)
     assert journal.load().findings == {mine.id: newer}
     journal.close()

@@ -9,8 +9,8 @@ import pytest
 from sqlalchemy import text
 
 from remediator.store.journal import Journal, LeadTakenError
+from remediator.store.leader_lease import LEASE_S
 from remediator.store.leadership import Leadership
-from remediator.store.lease import LEASE_S
 from tests import postgresql
 
 SESSIONS = "SELECT pid FROM pg_stat_activity WHERE application_name = 'gpu-healthd-leader' AND datname = '{}'"

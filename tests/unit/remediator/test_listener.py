@@ -13,8 +13,8 @@ import pytest
 import uvicorn
 import uvloop
 
-from remediator.door import Limits
-from remediator.serving.http_protocol import Careful
+from remediator.server_config import AccessLimits
+from remediator.serving.http_protocol import BoundedHttpProtocol
 from remediator.serving.listener import Listener
 
 CALLERS = 300
@@ -34,7 +34,7 @@ def test_who_waits_outside_is_taken_in_within_a_few_turns() -> None:
         taken_in.append(Plain())
         return taken_in[-1]
 
-    limits = Limits(strangers_per_address=CALLERS, strangers=CALLERS)
+    limits = AccessLimits(strangers_per_address=CALLERS, strangers=CALLERS)
     listener = Listener(("127.0.0.1", 0), None, limits, speak)  # type: ignore[arg-type]  # it needs no HTTP
     listener.bind()
     callers = [socket.create_connection(("127.0.0.1", listener.port), timeout=60) for _ in range(CALLERS)]
@@ -89,15 +89,15 @@ def test_of_a_connection_that_ended_nothing_waits_for_the_collector_of_cycles(sa
     config = uvicorn.Config(_patient, lifespan="off", log_config=None, access_log=False, ws="none")
     config.load()
     state = uvicorn.Server(config).server_state
-    spoke: list[weakref.ref[Careful]] = []
+    spoke: list[weakref.ref[BoundedHttpProtocol]] = []
 
-    def speak() -> Careful:
-        protocol = Careful(config, state, {})
+    def speak() -> BoundedHttpProtocol:
+        protocol = BoundedHttpProtocol(config, state, {})
         spoke.append(weakref.ref(protocol))
         return protocol
 
     async def one_comes_and_goes() -> None:
-        listener = Listener(("127.0.0.1", 0), None, Limits(), speak)
+        listener = Listener(("127.0.0.1", 0), None, AccessLimits(), speak)
         listener.bind()
         listener.open()
         _, writer = await asyncio.open_connection("127.0.0.1", listener.port)

@@ -11,28 +11,28 @@ from typing import cast
 import pytest
 from msgspec.structs import replace
 
-from remediator.act.kubernetes.scheduler import KubernetesScheduler
-from remediator.act.local import LocalScheduler
-from remediator.act.scheduler import KnowsPlaces
-from remediator.act.slurm.options import SlurmOptions
-from remediator.act.slurm.scheduler import SlurmScheduler
-from remediator.decide.wide import open_wide
-from remediator.engine import Engine, Snapshot
-from remediator.lookout import PATIENCE_S, PLACES_S, Lookout
-from remediator.model.inputs import FindingsReported, SilenceObserved, Tick, TopologyObserved
-from remediator.model.places import Places
-from remediator.model.records import BREAKER, NodeRecord
-from remediator.roster import Roster
+from remediator.decisions.group_incidents import open_group_incident
+from remediator.engine.decision_engine import DecisionEngine, StateSnapshot
+from remediator.fleet.report_registry import ReportRegistry
+from remediator.model.journal_records import BREAKER, NodeRecord
+from remediator.model.node_location import NodeLocation
+from remediator.model.pipeline_inputs import FindingsReported, SilenceObserved, Tick, TopologyObserved
+from remediator.monitoring.fleet_observer import PATIENCE_S, PLACES_S, FleetObserver
+from remediator.schedulers.kubernetes.kubernetes_scheduler import KubernetesScheduler
+from remediator.schedulers.local_scheduler import LocalScheduler
+from remediator.schedulers.scheduler_protocol import ReportsLocations
+from remediator.schedulers.slurm.slurm_options import SlurmOptions
+from remediator.schedulers.slurm.slurm_scheduler import SlurmScheduler
 from remediator.store.journal import Journal
-from tests.timelines.story import settings
+from tests.timelines.timeline import settings
 from vocabulary.clock import ManualClock, SystemClock
 from vocabulary.health import Health
-from vocabulary.wire import Report
+from vocabulary.messages.wire import Report
 
 
 @pytest.fixture
-def engine(tmp_path: Path) -> Iterator[Engine]:
-    engine = Engine(Journal(f"sqlite:///{tmp_path}/r.db"), settings(), SystemClock(), lambda _snapshot: None)
+def engine(tmp_path: Path) -> Iterator[DecisionEngine]:
+    engine = DecisionEngine(Journal(f"sqlite:///{tmp_path}/r.db"), settings(), SystemClock(), lambda _snapshot: None)
     engine.start()
     engine.submit_durably(FindingsReported(at=time.time(), node="n1", boot_id="b", active=())).result(60)
     yield engine
@@ -43,7 +43,7 @@ class Board:
     """What the lookout needs of an engine: a snapshot, and somewhere to hand in what it saw."""
 
     def __init__(self) -> None:
-        self.snapshot = Snapshot(nodes={}, findings={}, incidents={}, actions={}, holds={})
+        self.snapshot = StateSnapshot(nodes={}, findings={}, incidents={}, actions={}, holds={})
         self.told: list[SilenceObserved] = []
 
     def submit(self, item: SilenceObserved) -> None:
@@ -57,21 +57,23 @@ def until(question: Callable[[], object]) -> None:
         time.sleep(0.01)
 
 
-def test_the_topology_file_reaches_the_nodes_and_a_broken_one_changes_nothing(engine: Engine, tmp_path: Path) -> None:
+def test_the_topology_file_reaches_the_nodes_and_a_broken_one_changes_nothing(
+    engine: DecisionEngine, tmp_path: Path
+) -> None:
     path = tmp_path / "t.yaml"
     path.write_text("nodes: {'n*': {rack: r1}}")
-    lookout = Lookout(engine, Roster(), SystemClock(), 300.0, path)
+    lookout = FleetObserver(engine, ReportRegistry(), SystemClock(), 300.0, path)
     lookout.look()
-    until(lambda: engine.snapshot.nodes["n1"].places == Places(rack="r1"))
+    until(lambda: engine.snapshot.nodes["n1"].places == NodeLocation(rack="r1"))
     path.write_text("nodes: 3")
     os.utime(path, (1, 1))
     lookout.look()
     assert "write 'nodes:'" in lookout.problem
-    assert engine.snapshot.nodes["n1"].places == Places(rack="r1")
+    assert engine.snapshot.nodes["n1"].places == NodeLocation(rack="r1")
 
 
-def test_a_node_that_is_not_heard_any_more_is_told(engine: Engine) -> None:
-    lookout = Lookout(engine, Roster(), SystemClock(), 0.0, None)
+def test_a_node_that_is_not_heard_any_more_is_told(engine: DecisionEngine) -> None:
+    lookout = FleetObserver(engine, ReportRegistry(), SystemClock(), 0.0, None)
     time.sleep(0.01)
     lookout.look()
     until(lambda: [f.kind for f in engine.snapshot.findings.values() if f.active] == ["node/silent"])
@@ -82,23 +84,25 @@ class Backend:
 
     def __init__(self) -> None:
         self.asked = 0
-        self.says: dict[str, Places] | None = None
+        self.says: dict[str, NodeLocation] | None = None
 
-    def places(self) -> dict[str, Places] | None:
+    def places(self) -> dict[str, NodeLocation] | None:
         self.asked += 1
         return self.says
 
 
-def test_the_scheduler_says_where_nodes_stand_and_the_file_has_the_last_word(engine: Engine, tmp_path: Path) -> None:
+def test_the_scheduler_says_where_nodes_stand_and_the_file_has_the_last_word(
+    engine: DecisionEngine, tmp_path: Path
+) -> None:
     path = tmp_path / "t.yaml"
     path.write_text("nodes: {n1: {rack: r9}}")
     clock, backend = ManualClock(), Backend()
-    lookout = Lookout(engine, Roster(), clock, 300.0, path, backend)
+    lookout = FleetObserver(engine, ReportRegistry(), clock, 300.0, path, backend)
     lookout.look()
     clock.advance(PLACES_S)
-    backend.says = {"n1": Places(rack="r1", switch="leaf1", partitions=("train",)), "n7": Places(rack="r1")}
+    backend.says = {"n1": NodeLocation(rack="r1", switch="leaf1", partitions=("train",)), "n7": NodeLocation(rack="r1")}
     lookout.look()
-    until(lambda: engine.snapshot.nodes["n1"].places == Places("r9", "leaf1", partitions=("train",)))
+    until(lambda: engine.snapshot.nodes["n1"].places == NodeLocation("r9", "leaf1", partitions=("train",)))
     lookout.look()
     assert backend.asked == 2, "once a minute is often enough"
     clock.advance(PLACES_S)
@@ -110,15 +114,15 @@ def test_the_scheduler_says_where_nodes_stand_and_the_file_has_the_last_word(eng
 
 def test_slurm_and_kubernetes_both_say_where_nodes_stand(tmp_path: Path) -> None:
     ways = [SlurmScheduler(SlurmOptions()), KubernetesScheduler()]
-    assert all(isinstance(way, KnowsPlaces) for way in ways)
-    assert not isinstance(LocalScheduler(tmp_path / "h.json", SystemClock()), KnowsPlaces)
+    assert all(isinstance(way, ReportsLocations) for way in ways)
+    assert not isinstance(LocalScheduler(tmp_path / "h.json", SystemClock()), ReportsLocations)
 
 
 def test_the_file_waits_a_while_for_a_scheduler_that_cannot_be_asked(tmp_path: Path) -> None:
     path = tmp_path / "t.yaml"
     path.write_text("nodes: {n1: {rack: r9}}")
     clock, board = ManualClock(), Board()
-    lookout = Lookout(cast("Engine", board), Roster(), clock, 1e9, path, Backend())
+    lookout = FleetObserver(cast("DecisionEngine", board), ReportRegistry(), clock, 1e9, path, Backend())
     lookout.look()
     assert [type(item) for item in board.told] == [SilenceObserved]
     clock.advance(PATIENCE_S)
@@ -128,10 +132,10 @@ def test_the_file_waits_a_while_for_a_scheduler_that_cannot_be_asked(tmp_path: P
 
 def test_that_there_is_no_file_is_said_once_the_scheduler_has_spoken() -> None:
     clock, board, backend = ManualClock(), Board(), Backend()
-    lookout = Lookout(cast("Engine", board), Roster(), clock, 1e9, None, backend)
+    lookout = FleetObserver(cast("DecisionEngine", board), ReportRegistry(), clock, 1e9, None, backend)
     lookout.look()
     clock.advance(PATIENCE_S)
-    backend.says = {"n1": Places(rack="r1")}
+    backend.says = {"n1": NodeLocation(rack="r1")}
     lookout.look()
     lookout.look()
     told = [(item.source, item.places) for item in board.told if isinstance(item, TopologyObserved)]
@@ -140,13 +144,13 @@ def test_that_there_is_no_file_is_said_once_the_scheduler_has_spoken() -> None:
 
 def test_a_part_of_a_look_that_fails_leaves_the_others_their_sight(tmp_path: Path) -> None:
     class Broken(Backend):
-        def places(self) -> dict[str, Places] | None:
+        def places(self) -> dict[str, NodeLocation] | None:
             raise KeyError("rack")
 
     path = tmp_path / "t.yaml"
     path.write_text("nodes: {n1: {rack: r9}}")
     clock, board, backend = ManualClock(), Board(), Broken()
-    lookout = Lookout(cast("Engine", board), Roster(), clock, 1e9, path, backend)
+    lookout = FleetObserver(cast("DecisionEngine", board), ReportRegistry(), clock, 1e9, path, backend)
     clock.advance(PATIENCE_S)
     lookout.look()
     assert [type(item) for item in board.told] == [SilenceObserved, TopologyObserved]
@@ -155,7 +159,7 @@ def test_a_part_of_a_look_that_fails_leaves_the_others_their_sight(tmp_path: Pat
 
 def test_what_grows_is_let_grow_for_a_moment_so_that_a_dark_rack_is_one_word() -> None:
     clock, board = ManualClock(), Board()
-    lookout = Lookout(cast("Engine", board), Roster(), clock, 0.0, None)
+    lookout = FleetObserver(cast("DecisionEngine", board), ReportRegistry(), clock, 0.0, None)
     lookout.look()
     for nodes in (["n1"], ["n1", "n2"], ["n1", "n2"]):
         board.snapshot = replace(board.snapshot, nodes={n: NodeRecord(node=n) for n in nodes})
@@ -170,14 +174,14 @@ def test_what_grows_is_let_grow_for_a_moment_so_that_a_dark_rack_is_one_word() -
     assert len(board.told) == 3, "but it is not waited for ever"
 
 
-def test_a_new_leader_does_not_take_its_own_ignorance_for_a_sign_of_life(engine: Engine) -> None:
+def test_a_new_leader_does_not_take_its_own_ignorance_for_a_sign_of_life(engine: DecisionEngine) -> None:
     now = time.time()
     for n in range(2, 6):
         engine.submit(FindingsReported(at=now, node=f"n{n}", boot_id="b", active=()))
     engine.submit_durably(SilenceObserved(at=now, silent={f"n{n}": now - 400 for n in range(1, 4)})).result(60)
     until(lambda: any(i.wide for i in engine.snapshot.incidents.values()))
-    roster = Roster()
-    lookout = Lookout(engine, roster, SystemClock(), 300.0, None)
+    roster = ReportRegistry()
+    lookout = FleetObserver(engine, roster, SystemClock(), 300.0, None)
     lookout.look()
     engine.submit_durably(Tick(at=now + 1)).result(60)
     until(lambda: any(i.wide for i in engine.snapshot.incidents.values()))
@@ -193,9 +197,9 @@ def test_a_new_leader_does_not_take_its_own_ignorance_for_a_sign_of_life(engine:
 def test_what_concerns_many_nodes_is_loaded_again(database: str) -> None:
     first = Journal(database)
     epoch, state = first.lead(), first.load()
-    open_wide(state, BREAKER, "breaker", "nothing more is isolated", ["n1"], 1.0)
+    open_group_incident(state, BREAKER, "breaker", "nothing more is isolated", ["n1"], 1.0)
     inputs = [
-        TopologyObserved(at=1.0, source="file", places={"n1": Places(rack="r")}),
+        TopologyObserved(at=1.0, source="file", places={"n1": NodeLocation(rack="r")}),
         SilenceObserved(at=1.0, silent={}),
     ]
     first.commit(inputs, state.take_changes(), epoch)

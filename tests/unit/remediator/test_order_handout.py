@@ -8,9 +8,9 @@ from typing import Any, cast
 
 import pytest
 
-from remediator.api.nodes import _orders_within
-from remediator.api.service import Refusal, Service, Wakeups
-from remediator.telemetry import Telemetry
+from remediator.api.handler_context import HandlerContext, LongPollWakeups, Refusal
+from remediator.api.report_handlers import _wait_for_orders
+from remediator.fleet.telemetry_cache import TelemetryCache
 from vocabulary.clock import SystemClock
 from vocabulary.order import Order, OrderKind
 
@@ -35,9 +35,10 @@ class Standing:
 
 def handed_out(engine: Standing, wait_s: float, known: frozenset[str] = frozenset()) -> tuple[Order, ...]:
     service = cast(
-        "Service", SimpleNamespace(engine=engine, clock=SystemClock(), wakeups=Wakeups(), telemetry=Telemetry())
+        "HandlerContext",
+        SimpleNamespace(engine=engine, clock=SystemClock(), wakeups=LongPollWakeups(), telemetry=TelemetryCache()),
     )
-    found: Any = asyncio.run(_orders_within(service, "n1", known, wait_s))
+    found: Any = asyncio.run(_wait_for_orders(service, "n1", known, wait_s))
     return tuple(found)
 
 

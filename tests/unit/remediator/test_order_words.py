@@ -6,10 +6,10 @@ import msgspec
 import pytest
 
 from remediator import pipeline
-from remediator.api.render import action_view
-from remediator.decide.withheld import OnStop, on_stop
-from remediator.model.inputs import OrderAnswered
-from tests.timelines.story import Story
+from remediator.api.record_views import action_view
+from remediator.decisions.mode_stop import StopEffect, stop_effect
+from remediator.model.pipeline_inputs import OrderAnswered
+from tests.timelines.timeline import Story
 from vocabulary.finding import Severity
 from vocabulary.order import OrderState, OrderUpdate
 
@@ -60,9 +60,9 @@ def test_what_a_node_carries_out_is_running_since_it_first_said_so(ended: OrderS
         return view.state, view.began_at
 
     assert shown(OrderState.RECEIVED) == ("planned", None)
-    assert on_stop(story.state.actions[action.id]) is OnStop.UNLESS_FETCHED
+    assert stop_effect(story.state.actions[action.id]) is StopEffect.UNLESS_FETCHED
     began = story.now + 5
     assert shown(OrderState.RUNNING) == ("running", began)
     assert shown(OrderState.RUNNING) == ("running", began)
-    assert on_stop(story.state.actions[action.id]) is OnStop.GOES_ON
+    assert stop_effect(story.state.actions[action.id]) is StopEffect.GOES_ON
     assert shown(ended) == (ended.value, began)

@@ -12,15 +12,15 @@ import pytest
 from msgspec.structs import replace
 from sqlalchemy.exc import OperationalError
 
-from remediator.act.deeds import Deeds
-from remediator.engine import Engine, Snapshot
-from remediator.model.hold import NodeHold, Outcome, Result
-from remediator.model.inputs import ActionEnded
-from remediator.model.plan import Mode
-from remediator.model.records import Action, ActionState, Incident, IncidentState, NodeRecord
-from remediator.model.rules import NodeState
-from remediator.model.standing import MODE, ModeSaid, Standing
-from remediator.performer import Performer
+from remediator.engine.decision_engine import DecisionEngine, StateSnapshot
+from remediator.execution.action_executor import ActionExecutor
+from remediator.model.journal_records import Action, ActionState, Incident, IncidentState, NodeRecord
+from remediator.model.override_records import MODE, ModeOverride, Standing
+from remediator.model.pipeline_inputs import ActionEnded
+from remediator.model.plan_steps import Mode
+from remediator.model.rule_conditions import NodeState
+from remediator.model.scheduler_hold import ActionOutcome, ActionResult, NodeHold
+from remediator.notifications.action_dispatcher import ActionDispatcher
 from vocabulary.clock import SystemClock
 
 
@@ -40,37 +40,37 @@ class SlowScheduler:
         self.about.append(set(nodes))
         return {node: NodeHold(node, schedulable=True) for node in nodes}
 
-    def cordon(self, node: str, reason: str) -> Outcome:
+    def cordon(self, node: str, reason: str) -> ActionOutcome:
         assert reason.startswith("gpu-healthd:")
         return self._do("cordon", node)
 
-    def resume(self, node: str) -> Outcome:
+    def resume(self, node: str) -> ActionOutcome:
         return self._do("resume", node)
 
-    def evict(self, node: str) -> Outcome:
+    def evict(self, node: str) -> ActionOutcome:
         return self._do("evict", node)
 
-    def cordon_for(self, node: str, reason: str) -> Outcome:
+    def cordon_for(self, node: str, reason: str) -> ActionOutcome:
         assert reason.startswith("by ")
         return self._do("cordon_for", node)
 
-    def _do(self, verb: str, node: str) -> Outcome:
+    def _do(self, verb: str, node: str) -> ActionOutcome:
         self.at_once += 1
         self.at_once_max = max(self.at_once_max, self.at_once)
         self.asked.append((verb, node))
         self.gate.wait(60)
         self.at_once -= 1
-        return Outcome(Result.DONE)
+        return ActionOutcome(ActionResult.DONE)
 
 
 class Board:
     """What the performer needs of an engine: a snapshot, and somewhere to hand outcomes in."""
 
     def __init__(self) -> None:
-        self.snapshot = Snapshot(nodes={}, findings={}, incidents={}, actions={}, holds={})
+        self.snapshot = StateSnapshot(nodes={}, findings={}, incidents={}, actions={}, holds={})
         self.ended: list[str] = []
         self.told: list[str] = []
-        self.outcomes: list[Outcome] = []
+        self.outcomes: list[ActionOutcome] = []
         self.leads = True
 
     def may_act(self) -> bool:
@@ -81,10 +81,10 @@ class Board:
         self.outcomes += [item.outcome] if isinstance(item, ActionEnded) else []
         self.told.append(type(item).__name__)
 
-    def publish(self, *actions: Action, mode: Mode | None = None) -> Snapshot:
-        said: dict[str, Standing] = {MODE: ModeSaid(mode, "ann", 1.0)} if mode is not None else {}
+    def publish(self, *actions: Action, mode: Mode | None = None) -> StateSnapshot:
+        said: dict[str, Standing] = {MODE: ModeOverride(mode, "ann", 1.0)} if mode is not None else {}
         planned = {a.id: a for a in actions}
-        self.snapshot = Snapshot(nodes={}, findings={}, incidents={}, actions=planned, holds={}, standing=said)
+        self.snapshot = StateSnapshot(nodes={}, findings={}, incidents={}, actions=planned, holds={}, standing=said)
         return self.snapshot
 
 
@@ -101,16 +101,16 @@ def until(question: Callable[[], bool]) -> None:
 
 
 @pytest.fixture
-def world() -> Iterator[tuple[Performer, SlowScheduler, Board]]:
+def world() -> Iterator[tuple[ActionExecutor, SlowScheduler, Board]]:
     scheduler, board = SlowScheduler(), Board()
-    performer = Performer("c", scheduler, Deeds({}), SystemClock(), 60.0, 60.0)
-    performer.start(cast("Engine", board))
+    performer = ActionExecutor("c", scheduler, ActionDispatcher({}), SystemClock(), 60.0, 60.0)
+    performer.start(cast("DecisionEngine", board))
     yield performer, scheduler, board
     scheduler.gate.set()
     performer.stop()
 
 
-def test_two_changes_of_one_node_never_run_side_by_side(world: tuple[Performer, SlowScheduler, Board]) -> None:
+def test_two_changes_of_one_node_never_run_side_by_side(world: tuple[ActionExecutor, SlowScheduler, Board]) -> None:
     performer, scheduler, board = world
     performer.look(board.publish(action("a", "resume"), action("b", "cordon")))
     until(lambda: bool(scheduler.asked))
@@ -121,7 +121,7 @@ def test_two_changes_of_one_node_never_run_side_by_side(world: tuple[Performer, 
 
 
 @pytest.mark.parametrize("verb", ["cordon", "evict", "resume"])
-def test_a_state_to_hold_is_the_schedulers(world: tuple[Performer, SlowScheduler, Board], verb: str) -> None:
+def test_a_state_to_hold_is_the_schedulers(world: tuple[ActionExecutor, SlowScheduler, Board], verb: str) -> None:
     performer, scheduler, board = world
     scheduler.gate.set()
     performer.look(board.publish(action("a", verb)))
@@ -129,7 +129,7 @@ def test_a_state_to_hold_is_the_schedulers(world: tuple[Performer, SlowScheduler
     assert scheduler.asked == [(verb, "n1")]
 
 
-def test_a_scheduler_that_does_not_answer_holds_up_no_alert(world: tuple[Performer, SlowScheduler, Board]) -> None:
+def test_a_scheduler_that_does_not_answer_holds_up_no_alert(world: tuple[ActionExecutor, SlowScheduler, Board]) -> None:
     performer, scheduler, board = world
     drains = [replace(action(f"c{n}", "cordon"), node=f"n{n}") for n in range(9)]  # more than there are workers
     performer.look(board.publish(*drains, action("tell", "alert")))
@@ -137,7 +137,9 @@ def test_a_scheduler_that_does_not_answer_holds_up_no_alert(world: tuple[Perform
     assert len(scheduler.asked) < len(drains)
 
 
-def test_what_was_cancelled_while_it_waited_is_not_carried_out(world: tuple[Performer, SlowScheduler, Board]) -> None:
+def test_what_was_cancelled_while_it_waited_is_not_carried_out(
+    world: tuple[ActionExecutor, SlowScheduler, Board],
+) -> None:
     performer, scheduler, board = world
     first, second = action("a", "cordon"), action("b", "resume")
     performer.look(board.publish(first))
@@ -150,7 +152,7 @@ def test_what_was_cancelled_while_it_waited_is_not_carried_out(world: tuple[Perf
     assert scheduler.asked == [("cordon", "n1")]
 
 
-def test_what_is_too_late_is_not_carried_out(world: tuple[Performer, SlowScheduler, Board]) -> None:
+def test_what_is_too_late_is_not_carried_out(world: tuple[ActionExecutor, SlowScheduler, Board]) -> None:
     performer, scheduler, board = world
     first = action("a", "cordon")
     performer.look(board.publish(first))
@@ -163,7 +165,7 @@ def test_what_is_too_late_is_not_carried_out(world: tuple[Performer, SlowSchedul
     assert scheduler.asked == [("cordon", "n1")]
 
 
-def test_nothing_begins_while_the_lead_is_in_doubt(world: tuple[Performer, SlowScheduler, Board]) -> None:
+def test_nothing_begins_while_the_lead_is_in_doubt(world: tuple[ActionExecutor, SlowScheduler, Board]) -> None:
     performer, scheduler, board = world
     scheduler.gate.set()
     board.leads = False
@@ -176,7 +178,7 @@ def test_nothing_begins_while_the_lead_is_in_doubt(world: tuple[Performer, SlowS
 
 
 def test_when_the_term_is_over_nobody_waits_for_the_lead_any_more(
-    world: tuple[Performer, SlowScheduler, Board],
+    world: tuple[ActionExecutor, SlowScheduler, Board],
 ) -> None:
     """A thread that did would keep a deposed process from its end, and so from standing by again."""
     performer, scheduler, board = world
@@ -191,7 +193,7 @@ def test_when_the_term_is_over_nobody_waits_for_the_lead_any_more(
 
 
 def test_what_was_cancelled_while_the_lead_was_in_doubt_never_begins(
-    world: tuple[Performer, SlowScheduler, Board],
+    world: tuple[ActionExecutor, SlowScheduler, Board],
 ) -> None:
     performer, scheduler, board = world
     scheduler.gate.set()
@@ -207,7 +209,7 @@ def test_what_was_cancelled_while_the_lead_was_in_doubt_never_begins(
 
 @pytest.mark.parametrize("mode", [Mode.OBSERVE, Mode.RECOMMEND])
 def test_what_a_person_stopped_is_not_tried_until_the_mode_is_raised(
-    world: tuple[Performer, SlowScheduler, Board], mode: Mode
+    world: tuple[ActionExecutor, SlowScheduler, Board], mode: Mode
 ) -> None:
     performer, scheduler, board = world
     scheduler.gate.set()
@@ -223,7 +225,7 @@ def test_what_a_person_stopped_is_not_tried_until_the_mode_is_raised(
 
 
 def test_what_is_stopped_while_it_waits_for_its_turn_is_not_begun_and_not_forgotten(
-    world: tuple[Performer, SlowScheduler, Board],
+    world: tuple[ActionExecutor, SlowScheduler, Board],
 ) -> None:
     performer, scheduler, board = world
     scheduler.gate.set()
@@ -254,9 +256,9 @@ def test_the_scheduler_is_told_of_again_where_it_contradicts_us(
     scheduler, board = SlowScheduler(), Board()
     later = replace(action("a", under_way), not_before=time.time() + 60)
     planned = {"a": later} if under_way else {}
-    board.snapshot = Snapshot(nodes={"n1": record}, findings={}, incidents={}, actions=planned, holds={})
-    performer = Performer("c", scheduler, Deeds({}), SystemClock(), 0.01, 0.01)
-    performer.start(cast("Engine", board))
+    board.snapshot = StateSnapshot(nodes={"n1": record}, findings={}, incidents={}, actions=planned, holds={})
+    performer = ActionExecutor("c", scheduler, ActionDispatcher({}), SystemClock(), 0.01, 0.01)
+    performer.start(cast("DecisionEngine", board))
     until(lambda: scheduler.looked > 3)
     performer.stop()
     assert (len(board.told) > 1) is bool(told_again)
@@ -265,9 +267,9 @@ def test_the_scheduler_is_told_of_again_where_it_contradicts_us(
 def test_what_the_scheduler_says_after_a_change_of_ours_is_always_told() -> None:
     scheduler, board = SlowScheduler(), Board()
     scheduler.gate.set()
-    board.snapshot = Snapshot(nodes={"n1": NodeRecord("n1")}, findings={}, incidents={}, actions={}, holds={})
-    performer = Performer("c", scheduler, Deeds({}), SystemClock(), 60.0, 60.0)
-    performer.start(cast("Engine", board))
+    board.snapshot = StateSnapshot(nodes={"n1": NodeRecord("n1")}, findings={}, incidents={}, actions={}, holds={})
+    performer = ActionExecutor("c", scheduler, ActionDispatcher({}), SystemClock(), 60.0, 60.0)
+    performer.start(cast("DecisionEngine", board))
     until(lambda: board.told == ["HoldsObserved"])
     board.snapshot = replace(board.snapshot, actions={"a": action("a", "cordon")})
     performer.look(board.snapshot)
@@ -279,15 +281,15 @@ def test_between_two_looks_at_all_only_the_nodes_of_a_plan_are_asked_about() -> 
     scheduler, board = SlowScheduler(), Board()
     nodes = {name: NodeRecord(name) for name in ("n1", "n2", "n3")}
     acting = Incident(id="i", node="n2", title="t", opened_at=1.0, state=IncidentState.ACTING)
-    board.snapshot = Snapshot(nodes=nodes, findings={}, incidents={"i": acting}, actions={}, holds={})
-    performer = Performer("c", scheduler, Deeds({}), SystemClock(), 60.0, 0.01)
-    performer.start(cast("Engine", board))
+    board.snapshot = StateSnapshot(nodes=nodes, findings={}, incidents={"i": acting}, actions={}, holds={})
+    performer = ActionExecutor("c", scheduler, ActionDispatcher({}), SystemClock(), 60.0, 0.01)
+    performer.start(cast("DecisionEngine", board))
     until(lambda: scheduler.looked > 2)
     performer.stop()
     assert scheduler.about[:3] == [set(nodes), {"n2"}, {"n2"}]
 
 
-class FullDisk(Deeds):
+class FullDisk(ActionDispatcher):
     """Nothing can be written down."""
 
     def do(self, *_: object) -> NoReturn:
@@ -296,11 +298,11 @@ class FullDisk(Deeds):
 
 def test_a_full_disk_is_told_in_one_line_and_the_message_tried_again(caplog: pytest.LogCaptureFixture) -> None:
     board = Board()
-    performer = Performer("c", SlowScheduler(), FullDisk({}), SystemClock(), 60.0, 60.0)
-    performer.start(cast("Engine", board))
+    performer = ActionExecutor("c", SlowScheduler(), FullDisk({}), SystemClock(), 60.0, 60.0)
+    performer.start(cast("DecisionEngine", board))
     performer.look(board.publish(action("tell", "alert")))
     until(lambda: board.ended == ["tell"])
     performer.stop()
-    assert board.outcomes[0].result is Result.FAILED
+    assert board.outcomes[0].result is ActionResult.FAILED
     assert "database or disk is full" in board.outcomes[0].detail
     assert [record.exc_info for record in caplog.records if record.levelname == "ERROR"] == [None]

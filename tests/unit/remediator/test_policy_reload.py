@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from remediator.api.service import Wakeups
+from remediator.api.handler_context import LongPollWakeups
 from remediator.config import Config, SchedulerConfig
-from remediator.model.inputs import PolicyChanged
-from remediator.playbook.errors import PolicyError
-from remediator.policy_reload import PolicyReload
-from remediator.serving.term import Term
+from remediator.engine.policy_reload import PolicyReloader
+from remediator.model.pipeline_inputs import PolicyChanged
+from remediator.playbook.playbook_errors import PolicyError
+from remediator.serving.leader_term import LeaderTerm
 from remediator.store.journal import Journal
 
 PLAYBOOK = """\
@@ -43,10 +43,10 @@ class Site:
         self._file.write_text("playbook: 1\nrules: 7\n")
 
 
-def rules_of_a_term(site: Site, reload: PolicyReload) -> tuple[list[str], list[str]]:
+def rules_of_a_term(site: Site, reload: PolicyReloader) -> tuple[list[str], list[str]]:
     """The names of the rules that decided, in their order, and at the end."""
     journal = Journal(site.config.database)
-    term = Term(site.config, reload, journal, Wakeups(), lambda _why: None)
+    term = LeaderTerm(site.config, reload, journal, LongPollWakeups(), lambda _why: None)
     term.start()
     term.stop()
     changes = [item.digest for item in journal.inputs() if isinstance(item, PolicyChanged)]
@@ -57,7 +57,7 @@ def rules_of_a_term(site: Site, reload: PolicyReload) -> tuple[list[str], list[s
 
 def test_a_term_begins_with_the_playbooks_as_they_are_then(tmp_path: Path) -> None:
     site = Site(tmp_path)
-    reload = PolicyReload(site.config)  # it begins to stand by
+    reload = PolicyReloader(site.config)  # it begins to stand by
     site.says("second")
     changes, names = rules_of_a_term(site, reload)
     assert names == ["second"]
@@ -66,7 +66,7 @@ def test_a_term_begins_with_the_playbooks_as_they_are_then(tmp_path: Path) -> No
 
 def test_what_was_good_at_a_sighup_while_standing_by_counts_when_the_files_are_broken_later(tmp_path: Path) -> None:
     site = Site(tmp_path)
-    reload = PolicyReload(site.config)
+    reload = PolicyReloader(site.config)
     site.says("second")
     reload.run()
     site.is_broken()
@@ -77,9 +77,9 @@ def test_what_was_good_at_a_sighup_while_standing_by_counts_when_the_files_are_b
 
 def test_a_sighup_between_the_start_and_the_lead_is_not_lost(tmp_path: Path) -> None:
     site = Site(tmp_path)
-    reload = PolicyReload(site.config)
+    reload = PolicyReloader(site.config)
     journal = Journal(site.config.database)
-    term = Term(site.config, reload, journal, Wakeups(), lambda _why: None)
+    term = LeaderTerm(site.config, reload, journal, LongPollWakeups(), lambda _why: None)
     site.says("third")
     reload.run()
     term.start()
@@ -92,4 +92,4 @@ def test_nothing_begins_with_playbooks_that_cannot_be_used(tmp_path: Path) -> No
     site = Site(tmp_path)
     site.is_broken()
     with pytest.raises(PolicyError, match=r"site\.yaml"):
-        PolicyReload(site.config)
+        PolicyReloader(site.config)

@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from remediator.api.nodes import _decode_report
-from remediator.api.service import Refusal
+from remediator.api.handler_context import Refusal
+from remediator.api.report_handlers import _decode_report
 from vocabulary.finding import Finding, Severity, finding_id
 from vocabulary.health import Health
 from vocabulary.identity import Component, ComponentKind
-from vocabulary.wire import FindingChange, Report, encode
+from vocabulary.messages.wire import FindingChange, Report, encode_message
 
 GPU = Component(ComponentKind.GPU, "GPU-1")
 GOOD = Finding(
@@ -29,7 +29,7 @@ GOOD = Finding(
 
 def report(*findings: Finding) -> bytes:
     changes = tuple(FindingChange(number, finding) for number, finding in enumerate(findings, 1))
-    return encode(
+    return encode_message(
         Report(
             version=1,
             node="n1",

@@ -12,22 +12,22 @@ import pytest
 from click.testing import CliRunner
 from sqlalchemy import func, select
 
-from remediator.commands.store import moment
+from remediator.commands.store_commands import parse_since_option
 from remediator.config import ConfigError, load_config
 from remediator.main import main
-from remediator.model.evidence import EvidenceEntry
-from remediator.model.inputs import Tick
+from remediator.model.journal_records import Action, ActionState, AuditEvent, Decision, Incident, IncidentState
+from remediator.model.journal_records import Answer as Said
 from remediator.model.occurrence import Occurrence
-from remediator.model.plan import Mode
-from remediator.model.records import Action, ActionState, AuditEvent, Decision, Incident, IncidentState
-from remediator.model.records import Answer as Said
-from remediator.model.standing import MODE, ModeSaid
-from remediator.state import ClusterState
-from remediator.store import audit, schema
-from remediator.store.evidence import EvidenceStore
-from remediator.store.export import exported
+from remediator.model.override_records import MODE, ModeOverride
+from remediator.model.pipeline_inputs import Tick
+from remediator.model.plan_steps import Mode
+from remediator.model.views_evidence import EvidenceEntry
+from remediator.state.cluster_state import ClusterState
+from remediator.store import audit_log, table_schema
+from remediator.store.evidence_store import EvidenceStore
 from remediator.store.journal import Journal, StoreError
-from remediator.store.retention import Housekeeper, Retention
+from remediator.store.json_export import export_lines
+from remediator.store.retention import RetentionCleaner, RetentionSettings
 from vocabulary.clock import ManualClock
 from vocabulary.finding import Finding, Severity
 from vocabulary.identity import Component, ComponentKind
@@ -83,7 +83,7 @@ def filled(database: str) -> tuple[Journal, int]:
     a_case(state, "new", NOW - 2 * DAY_S, NOW - DAY_S)
     for name, planned, done in (("hand-old", old, True), ("hand-new", NOW - DAY_S, True), ("hand-open", old, False)):
         by_hand(state, name, planned, done=done)
-    state.put_standing(MODE, ModeSaid(Mode.OBSERVE, "ann", old))
+    state.put_standing(MODE, ModeOverride(Mode.OBSERVE, "ann", old))
     state.put_finding(finding("orphan", old))
     state.put_finding(finding("asserted", old, active=True))
     for at in (old, NOW - DAY_S):
@@ -112,19 +112,19 @@ def count(journal: Journal, table: Any) -> int:
 def test_only_what_is_old_and_over_is_forgotten(filled: tuple[Journal, int]) -> None:
     journal, epoch = filled
     before = journal.load()
-    keeper = Housekeeper(journal.engine, Retention(audit_days=365), ManualClock(NOW))
+    keeper = RetentionCleaner(journal.engine, RetentionSettings(audit_days=365), ManualClock(NOW))
     steps = sum(1 for _ in itertools.takewhile(bool, (keeper.step(epoch) for _ in range(50))))
     assert 5 < steps < 50, "in pieces, and then nothing is left to do"
-    assert ids(journal, schema.incidents) == ["lasting", "new", "open"]
-    assert ids(journal, schema.findings) == ["asserted", "f-lasting", "f-new", "f-open"]
-    assert ids(journal, schema.decisions, "incident") == ["lasting", "new", "open"]
-    assert ids(journal, schema.actions, "incident") == ["", "", "lasting", "new", "open"]
-    assert ids(journal, schema.actions)[:2] == ["hand-new", "hand-open"]
-    assert ids(journal, schema.evidence, "incident") == ["new"]
-    assert (count(journal, schema.occurrences), count(journal, schema.inputs)) == (1, 1)
+    assert ids(journal, table_schema.incidents) == ["lasting", "new", "open"]
+    assert ids(journal, table_schema.findings) == ["asserted", "f-lasting", "f-new", "f-open"]
+    assert ids(journal, table_schema.decisions, "incident") == ["lasting", "new", "open"]
+    assert ids(journal, table_schema.actions, "incident") == ["", "", "lasting", "new", "open"]
+    assert ids(journal, table_schema.actions)[:2] == ["hand-new", "hand-open"]
+    assert ids(journal, table_schema.evidence, "incident") == ["new"]
+    assert (count(journal, table_schema.occurrences), count(journal, table_schema.inputs)) == (1, 1)
     assert journal.count_set_aside() == 1
     with journal.engine.connect() as db:
-        found = audit.verify(db)
+        found = audit_log.verify_chain(db)
     assert (found.broken, found.cut, found.events) == ("", 700, 705)
     after = journal.load()
     assert after.incidents == before.incidents
@@ -137,11 +137,11 @@ def test_only_what_is_old_and_over_is_forgotten(filled: tuple[Journal, int]) -> 
 
 def test_for_ever_is_for_ever_and_a_deposed_leader_forgets_nothing(filled: tuple[Journal, int]) -> None:
     journal, epoch = filled
-    keep_all = Retention(inputs_days=0, history_days=0, audit_days=0)
-    assert Housekeeper(journal.engine, keep_all, ManualClock(NOW)).step(epoch) is False
+    keep_all = RetentionSettings(inputs_days=0, history_days=0, audit_days=0)
+    assert RetentionCleaner(journal.engine, keep_all, ManualClock(NOW)).step(epoch) is False
     with pytest.raises(StoreError, match="another remediator leads"):
-        Housekeeper(journal.engine, Retention(), ManualClock(NOW)).step(epoch - 1)
-    assert count(journal, schema.inputs) == 701
+        RetentionCleaner(journal.engine, RetentionSettings(), ManualClock(NOW)).step(epoch - 1)
+    assert count(journal, table_schema.inputs) == 701
     journal.close()
 
 
@@ -150,7 +150,7 @@ def test_the_last_input_stays_however_old(database: str) -> None:
     epoch = journal.lead()
     state = ClusterState()
     journal.commit([Tick(at=NOW - 900 * DAY_S), Tick(at=NOW - 800 * DAY_S)], state.take_changes(), epoch)
-    keeper = Housekeeper(journal.engine, Retention(), ManualClock(NOW))
+    keeper = RetentionCleaner(journal.engine, RetentionSettings(), ManualClock(NOW))
     while keeper.step(epoch):
         pass
     assert [item.at for item in journal.inputs()] == [NOW - 800 * DAY_S]
@@ -160,9 +160,11 @@ def test_the_last_input_stays_however_old(database: str) -> None:
 def test_an_export_holds_every_record_and_no_credential(filled: tuple[Journal, int]) -> None:
     journal, _ = filled
     with journal.engine.begin() as db:
-        db.execute(schema.tokens.insert().values(digest="digest", role="node", name="n1", issued_at=1.0))
-    lines = [json.loads(line) for line in exported(journal.engine, 0.0)]
-    by_table = {name: [line["record"] for line in lines if line["table"] == name] for name in schema.metadata.tables}
+        db.execute(table_schema.tokens.insert().values(digest="digest", role="node", name="n1", issued_at=1.0))
+    lines = [json.loads(line) for line in export_lines(journal.engine, 0.0)]
+    by_table = {
+        name: [line["record"] for line in lines if line["table"] == name] for name in table_schema.metadata.tables
+    }
     assert by_table["tokens"] == by_table["meta"] == []
     for name in (
         "findings",
@@ -175,15 +177,17 @@ def test_an_export_holds_every_record_and_no_credential(filled: tuple[Journal, i
         "evidence",
         "set_aside",
     ):
-        assert len(by_table[name]) == count(journal, schema.metadata.tables[name]), name
+        assert len(by_table[name]) == count(journal, table_schema.metadata.tables[name]), name
     again = msgspec.convert(by_table["findings"], list[Finding])
     assert {f.id: f for f in again}["asserted"] == finding("asserted", NOW - 400 * DAY_S, active=True)
-    chain = audit.GENESIS
+    chain = audit_log.GENESIS
     for line in [line for line in lines if line["table"] == "audit"]:
         body = msgspec.json.encode(line["record"])
-        assert audit.seal(chain, line["seq"], line["epoch"], body) == line["hash"], "the chain can be walked outside"
+        assert audit_log.seal_hash(chain, line["seq"], line["epoch"], body) == line["hash"], (
+            "the chain can be walked outside"
+        )
         chain = line["hash"]
-    late = [json.loads(line) for line in exported(journal.engine, NOW - 10 * DAY_S)]
+    late = [json.loads(line) for line in export_lines(journal.engine, NOW - 10 * DAY_S)]
     kept = {line["record"]["id"] for line in late if line["table"] == "incidents"}
     assert kept == {"lasting", "new", "open"}
     journal.close()
@@ -209,9 +213,9 @@ def test_the_command_line(tmp_path: Path) -> None:
 
 
 def test_moments() -> None:
-    assert moment("2d", NOW) == NOW - 2 * DAY_S
-    assert moment("3h", NOW) == NOW - 3 * 3600
-    assert moment("2023-11-14T22:13:20Z", 0) == moment("2023-11-14T22:13:20", 0) == NOW
+    assert parse_since_option("2d", NOW) == NOW - 2 * DAY_S
+    assert parse_since_option("3h", NOW) == NOW - 3 * 3600
+    assert parse_since_option("2023-11-14T22:13:20Z", 0) == parse_since_option("2023-11-14T22:13:20", 0) == NOW
 
 
 @pytest.mark.parametrize("words", ["{inputs_days: -1}", "{history_days: 30}", "{input_days: 3}"])

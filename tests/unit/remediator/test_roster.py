@@ -4,9 +4,9 @@ import gc
 
 import msgspec
 
-from remediator.roster import Roster
+from remediator.fleet.report_registry import ReportRegistry
 from vocabulary.health import Health
-from vocabulary.wire import Gpu, RankStatus, Report, StepWindow, decode, encode
+from vocabulary.messages.wire import Gpu, RankStatus, Report, StepWindow, decode_message, encode_message
 
 
 def report(agent: str, seq: int, sent_at: float, job: str) -> Report:
@@ -24,14 +24,14 @@ def report(agent: str, seq: int, sent_at: float, job: str) -> Report:
     )
 
 
-def jobs(roster: Roster) -> list[str]:
+def jobs(roster: ReportRegistry) -> list[str]:
     entry = roster.get("n1")
     assert entry is not None
     return [ref.job for ref in entry.jobs]
 
 
 def test_a_new_agent_is_believed_although_the_old_ones_clock_was_ahead() -> None:
-    roster = Roster()
+    roster = ReportRegistry()
     roster.take(report("a", 5, 90_000.0, "old"), 0.0)
     roster.take(report("b", 1, 3_600.0, "new"), 1.0)
     assert jobs(roster) == ["new"]
@@ -43,7 +43,7 @@ def test_a_new_agent_is_believed_although_the_old_ones_clock_was_ahead() -> None
 
 def test_what_the_pipeline_knows_replaces_nothing_that_was_reported_meanwhile() -> None:
     """The deciding thread says so, while the next report comes in on another."""
-    roster = Roster()
+    roster = ReportRegistry()
     _, entry = roster.take(report("a", 1, 1.0, "j"), 0.0)
     assert not roster.knows("n1", frozenset())
     roster.told("n1", frozenset({"f"}))
@@ -58,7 +58,7 @@ def test_a_fleets_entries_are_nothing_that_the_collector_of_cycles_walks_over() 
     window = StepWindow(first=0, size=8, steps=8, step_s=1.0)
     rank = RankStatus("j", 0, 0, 1, 1, 5, "step", 1.0, sections={"data": 0.1}, windows=(window,))
     said = msgspec.structs.replace(report("a", 1, 1.0, "j"), ranks=(rank,), gpus=(Gpu(0, "GPU-1", "0000:3b:00.0"),))
-    _, entry = Roster().take(decode(encode(said), Report), 0.0)
+    _, entry = ReportRegistry().take(decode_message(encode_message(said), Report), 0.0)
     gc.collect()  # tuples and dictionaries of such things are found out to be the same
     share = entry.shares[0]
     parts = (
@@ -80,7 +80,7 @@ def test_windows_are_kept_packed_and_given_back_as_they_were_told() -> None:
     ranks = tuple(RankStatus("j", 0, n, 3, 1, 5, "step", 1.0, windows=windows[n:]) for n in (0, 8, 5))
     for told in (ranks, ranks[1:2], ()):
         said = msgspec.structs.replace(report("a", 1, 1.0, "j"), ranks=told)
-        _, entry = Roster().take(decode(encode(said), Report), 0.0)
+        _, entry = ReportRegistry().take(decode_message(encode_message(said), Report), 0.0)
         assert entry.whole_ranks() == told
         kept = (*entry.ranks, *(rank for share in entry.shares for rank in share.ranks))
         assert not any(rank.windows for rank in kept)

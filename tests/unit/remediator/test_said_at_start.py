@@ -9,22 +9,22 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from remediator.api.front import Front
-from remediator.api.service import Wakeups
+from remediator.api.handler_context import LongPollWakeups
+from remediator.api.leader_gateway import LeaderGateway
 from remediator.config import Config
+from remediator.engine.policy_reload import PolicyReloader
 from remediator.main import main
-from remediator.policy_reload import PolicyReload
-from remediator.serving.serve import _Server
+from remediator.serving.replica import _DrainingServer
 from remediator.store.database import StoreError
 
 
 def test_an_address_is_named_only_once_it_is_listened_on(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
-    wakeups = Wakeups()
+    wakeups = LongPollWakeups()
     with socket.create_server(("127.0.0.1", 0)) as taken:
         config = Config(listen=f"127.0.0.1:{taken.getsockname()[1]}")
         with pytest.raises(StoreError, match="listen"):
-            _Server(Front(wakeups), config, wakeups).run()
+            _DrainingServer(LeaderGateway(wakeups), config, wakeups).run()
     assert config.listen not in caplog.text
 
 
@@ -32,8 +32,8 @@ def test_the_address_is_named_when_it_is_listened_on(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     caplog.set_level(logging.INFO)
-    wakeups = Wakeups()
-    server = _Server(Front(wakeups), Config(listen="127.0.0.1:0"), wakeups)
+    wakeups = LongPollWakeups()
+    server = _DrainingServer(LeaderGateway(wakeups), Config(listen="127.0.0.1:0"), wakeups)
     monkeypatch.setattr("uvicorn.Server.run", lambda *_: None)
     server.run()
     for each in server.listener._sockets:
@@ -55,7 +55,7 @@ def test_only_the_service_logs_what_is_usual(
 
 def test_a_policy_that_is_the_same_is_not_said_to_replace_itself(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
-    reload = PolicyReload(Config())
+    reload = PolicyReloader(Config())
     reload.current()
     assert caplog.text == ""
     reload.run()  # SIGHUP: people asked

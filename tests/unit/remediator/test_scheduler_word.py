@@ -9,14 +9,14 @@ from typing import Any, cast
 
 import pytest
 
-from remediator.act.deeds import Deeds
-from remediator.api.render import node_list
-from remediator.engine import Engine, Snapshot
-from remediator.model.hold import NodeHold, Outcome, Owner, Result
-from remediator.model.records import NodeRecord
-from remediator.performer import Performer
-from remediator.roster import Roster
-from remediator.scheduler_word import QUIET_S, Spoken, word_on
+from remediator.api.record_views import node_list_view
+from remediator.engine.decision_engine import DecisionEngine, StateSnapshot
+from remediator.execution.action_executor import ActionExecutor
+from remediator.execution.scheduler_health import QUIET_S, SchedulerHealthLog, scheduler_health_text
+from remediator.fleet.report_registry import ReportRegistry
+from remediator.model.journal_records import NodeRecord
+from remediator.model.scheduler_hold import ActionOutcome, ActionResult, HoldOwner, NodeHold
+from remediator.notifications.action_dispatcher import ActionDispatcher
 from vocabulary.clock import SystemClock
 
 AWAY = "scontrol gave no answer within 10 s; is slurmctld alive?"
@@ -37,12 +37,12 @@ def holds(*reasons: str) -> dict[str, NodeHold]:
     ],
 )
 def test_the_first_reason_is_named(said: dict[str, NodeHold], word: str) -> None:
-    assert word_on(said) == word
+    assert scheduler_health_text(said) == word
 
 
 def test_it_is_logged_once_and_never_often(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
-    spoken, away = Spoken(), word_on(holds(AWAY))
+    spoken, away = SchedulerHealthLog(), scheduler_health_text(holds(AWAY))
     for at in range(5):
         spoken.log("ok", at)
     assert caplog.messages == []
@@ -63,11 +63,11 @@ class Away:
     def observe(self, nodes: Collection[str]) -> dict[str, NodeHold]:
         return {node: NodeHold(node, None, reason=AWAY) for node in nodes}
 
-    def cordon(self, node: str, reason: str) -> Outcome:
-        return Outcome(Result.FAILED, f"{node}: {reason}")
+    def cordon(self, node: str, reason: str) -> ActionOutcome:
+        return ActionOutcome(ActionResult.FAILED, f"{node}: {reason}")
 
-    def resume(self, node: str) -> Outcome:
-        return Outcome(Result.FAILED, node)
+    def resume(self, node: str) -> ActionOutcome:
+        return ActionOutcome(ActionResult.FAILED, node)
 
     evict = resume
 
@@ -75,7 +75,7 @@ class Away:
 class Board:
     """One node, and nothing to do."""
 
-    snapshot = Snapshot(nodes={"n1": NodeRecord("n1")}, findings={}, incidents={}, actions={}, holds={})
+    snapshot = StateSnapshot(nodes={"n1": NodeRecord("n1")}, findings={}, incidents={}, actions={}, holds={})
 
     def may_act(self) -> bool:
         return True
@@ -85,8 +85,8 @@ class Board:
 
 
 def test_the_centre_says_why_its_scheduler_does_not(caplog: pytest.LogCaptureFixture) -> None:
-    performer = Performer("c", Away(), Deeds({}), SystemClock(), 0.01, 0.01)
-    performer.start(cast("Engine", Board()))
+    performer = ActionExecutor("c", Away(), ActionDispatcher({}), SystemClock(), 0.01, 0.01)
+    performer.start(cast("DecisionEngine", Board()))
     deadline = time.monotonic() + 90
     while not any(AWAY in line for line in caplog.messages) and time.monotonic() < deadline:
         time.sleep(0.01)
@@ -101,13 +101,13 @@ def test_the_centre_says_why_its_scheduler_does_not(caplog: pytest.LogCaptureFix
     [
         (None, ""),
         (NodeHold("n1", schedulable=True), ""),
-        (NodeHold("n1", schedulable=False, owner=Owner.OPERATOR), "operator"),
+        (NodeHold("n1", schedulable=False, owner=HoldOwner.OPERATOR), "operator"),
         (NodeHold("n1", None, reason=AWAY), "?"),
     ],
 )
 def test_who_holds_a_node_that_nobody_tells_of_is_not_known(hold: NodeHold | None, held_by: str) -> None:
     known = {"n1": NodeRecord("n1")}
     seen = {"n1": hold} if hold else {}
-    snapshot = Snapshot(nodes=known, findings={}, incidents={}, actions={}, holds=seen)
-    (line,) = node_list(snapshot, Roster(), 0.0, "", 10).nodes
+    snapshot = StateSnapshot(nodes=known, findings={}, incidents={}, actions={}, holds=seen)
+    (line,) = node_list_view(snapshot, ReportRegistry(), 0.0, "", 10).nodes
     assert line.held_by == held_by

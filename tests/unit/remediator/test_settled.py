@@ -4,15 +4,21 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from remediator.model.inputs import FindingsReported, IncidentWord, PersonSaid, Reopened, Tick
-from remediator.model.plan import Mode
-from remediator.model.records import IncidentState
-from remediator.model.settled import Settled
-from remediator.pipeline import handle
-from remediator.state import ISOLATION, ClusterState
+from remediator.model.finding_settlement import Settlement
+from remediator.model.journal_records import IncidentState
+from remediator.model.pipeline_inputs import (
+    FindingsReported,
+    IncidentCommand,
+    IncidentCommandKind,
+    IncidentReopened,
+    Tick,
+)
+from remediator.model.plan_steps import Mode
+from remediator.pipeline import apply_input
+from remediator.state.cluster_state import ISOLATION, ClusterState
 from remediator.store.journal import LATEST, Journal
-from remediator.store.retention import Housekeeper, Retention
-from tests.timelines.story import START, Story, settings
+from remediator.store.retention import RetentionCleaner, RetentionSettings
+from tests.timelines.timeline import START, Story, settings
 from vocabulary.clock import ManualClock
 from vocabulary.finding import Finding, Severity
 
@@ -29,8 +35,8 @@ class Centre:
         self.state = ClusterState()
         self.now = START
 
-    def tell(self, item: FindingsReported | PersonSaid | Reopened | Tick) -> None:
-        handle(self.state, item, RULES)
+    def tell(self, item: FindingsReported | IncidentCommand | IncidentReopened | Tick) -> None:
+        apply_input(self.state, item, RULES)
         self.journal.commit([item], self.state.take_changes(), self.epoch)
 
     def begin_anew(self) -> None:
@@ -43,8 +49,8 @@ class Centre:
     def resolved(self) -> str:
         """Let a person close the one open incident; its id."""
         (incident,) = self.state.incidents.values()
-        word = IncidentWord.RESOLVE
-        self.tell(PersonSaid(at=self.now, incident=incident.id, node="n1", word=word, actor="ann"))
+        word = IncidentCommandKind.RESOLVE
+        self.tell(IncidentCommand(at=self.now, incident=incident.id, node="n1", word=word, actor="ann"))
         assert not self.state.incidents
         return incident.id
 
@@ -60,12 +66,12 @@ def test_what_a_person_settled_is_not_taken_up_again_once_its_incident_is_forgot
     settled = centre.resolved()
     centre.now += 400 * DAY_S
     centre.report(fault())
-    keeper = Housekeeper(centre.journal.engine, Retention(), ManualClock(centre.now))
+    keeper = RetentionCleaner(centre.journal.engine, RetentionSettings(), ManualClock(centre.now))
     while keeper.step(centre.epoch):
         pass
     assert centre.journal.incident(settled) is None, "its time is over"
     centre.begin_anew()
-    assert centre.state.settled == {fault().id: Settled(settled, "ann resolved it", START)}
+    assert centre.state.settled == {fault().id: Settlement(settled, "ann resolved it", START)}
     assert not centre.state.incidents, "the finding has been there all the time, and somebody knew"
     centre.report(fault(severity=Severity.FATAL))
     assert centre.state.incidents, "but it has grown graver"
@@ -80,7 +86,7 @@ def test_what_is_open_again_or_came_again_is_settled_by_nobody(database: str) ->
     assert found is not None
     closed, findings, _, _ = found
     assert closed.state is IncidentState.CLOSED
-    centre.tell(Reopened(at=centre.now, incident=closed, findings=tuple(findings), actor="ann"))
+    centre.tell(IncidentReopened(at=centre.now, incident=closed, findings=tuple(findings), actor="ann"))
     centre.begin_anew()
     assert centre.state.settled == {}
     centre.resolved()

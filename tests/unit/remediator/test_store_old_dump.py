@@ -13,13 +13,13 @@ import psycopg
 import pytest
 from sqlalchemy.engine import make_url
 
-from remediator.model.hold import Outcome, Result
-from remediator.model.inputs import ActionEnded, PlacementChanged
-from remediator.model.records import ActionState
-from remediator.pipeline import handle
-from remediator.store import audit
+from remediator.model.journal_records import ActionState
+from remediator.model.pipeline_inputs import ActionEnded, PlacementChanged
+from remediator.model.scheduler_hold import ActionOutcome, ActionResult
+from remediator.pipeline import apply_input
+from remediator.store import audit_log
 from remediator.store.journal import Journal
-from tests.timelines.story import START, settings
+from tests.timelines.timeline import START, settings
 from tests.unit.conftest import GOLDEN
 
 
@@ -54,7 +54,7 @@ def test_what_the_first_program_wrote_is_all_there(old: Journal) -> None:
     ]  # fmt: skip
     assert sum(isinstance(item, PlacementChanged) for item in old.inputs()) == 6
     with old.engine.connect() as db:
-        assert audit.verify(db).broken == ""
+        assert audit_log.verify_chain(db).broken == ""
     old.close()
 
 
@@ -63,8 +63,8 @@ def test_the_plans_in_it_go_on(old: Journal) -> None:
     before = {a.id: a for a in state.actions.values() if a.verb == "cordon" and not a.state.final}
     assert {a.node for a in before.values()} == {"n3", "n4"}
     for name in before:
-        item = ActionEnded(at=START + 60, action=name, outcome=Outcome(Result.DONE, "as told"))
-        handle(state, item, rules)
+        item = ActionEnded(at=START + 60, action=name, outcome=ActionOutcome(ActionResult.DONE, "as told"))
+        apply_input(state, item, rules)
         old.commit([item], state.take_changes(), epoch)
     again = old.load()
     assert {again.actions[name].state for name in before} == {ActionState.SUCCEEDED}
@@ -72,5 +72,5 @@ def test_the_plans_in_it_go_on(old: Journal) -> None:
         ("n3", "n4"), START + 60
     )
     with old.engine.connect() as db:
-        assert audit.verify(db).broken == ""
+        assert audit_log.verify_chain(db).broken == ""
     old.close()

@@ -11,11 +11,11 @@ from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
 from alembic.operations import Operations
 
-from remediator.model.inputs import PlacementChanged
-from remediator.model.records import Action, Incident, JobRef, NodeRecord
-from remediator.model.settled import Settled
-from remediator.state import Changes
-from remediator.store import schema, upgrade
+from remediator.model.finding_settlement import Settlement
+from remediator.model.journal_records import Action, Incident, JobRef, NodeRecord
+from remediator.model.pipeline_inputs import PlacementChanged
+from remediator.state.cluster_state import StateChanges
+from remediator.store import schema_upgrade, table_schema
 from remediator.store.journal import Journal, StoreError
 from remediator.store.migrations.versions import r0001_first, r0002_playbooks
 
@@ -108,7 +108,7 @@ def test_an_older_database_is_taken_on_with_its_data(database: str, version: int
     state = journal.load()
     assert state.nodes["n1"].held is True
     assert state.incidents["i1"].plan[0][0].step.verb.value == "cordon"
-    assert state.settled == {"f1": Settled("i0")}
+    assert state.settled == {"f1": Settlement("i0")}
     assert [a.verb for a in state.actions.values()] == ["cordon"]
     assert list(journal.inputs()) == [PlacementChanged(at=NOW, node="n1", jobs=(JobRef("train", 0),))]
     assert [event.text for _, event in journal.events(0, 10)] == ["n1: healthy → draining"]
@@ -138,7 +138,7 @@ def test_a_persons_word_said_before_counts_from_when_it_was_said(database: str, 
     written_by(2, database, outcome)
     journal = Journal(database)
     journal.lead()
-    assert journal.load().settled == {"f1": Settled("i0", said, NOW if said else 0.0)}
+    assert journal.load().settled == {"f1": Settlement("i0", said, NOW if said else 0.0)}
     journal.close()
 
 
@@ -148,9 +148,9 @@ def test_what_the_migrations_arrive_at_is_what_the_program_uses(database: str) -
     with journal.engine.connect() as db:
         views = sa.inspect(db).get_view_names()
         context = MigrationContext.configure(db, opts={"include_name": lambda name, *_: name != "alembic_version"})
-        assert compare_metadata(context, schema.metadata) == []
+        assert compare_metadata(context, table_schema.metadata) == []
     assert set(views) == {"components", "orders", "alerts", "preflight_runs", "lemon_history"}
-    assert upgrade.scripts().get_heads() == [schema.REVISION]
+    assert schema_upgrade.migration_scripts().get_heads() == [table_schema.REVISION]
     journal.close()
 
 
@@ -159,7 +159,7 @@ def test_columns_are_filled_alike_by_the_migration_and_by_the_program(database: 
     written_by(2, database)
     journal = Journal(database)
     epoch = journal.lead()
-    tables = [schema.nodes, schema.findings, schema.incidents, schema.actions]
+    tables = [table_schema.nodes, table_schema.findings, table_schema.incidents, table_schema.actions]
 
     def columns() -> list[dict[str, Any]]:
         with journal.engine.connect() as db:
@@ -167,7 +167,7 @@ def test_columns_are_filled_alike_by_the_migration_and_by_the_program(database: 
 
     brought = columns()
     state = journal.load()
-    again = Changes(
+    again = StateChanges(
         nodes=state.nodes,
         findings=state.findings,
         incidents=state.incidents,
@@ -214,7 +214,7 @@ def test_records_and_rows_of_an_order(database: str) -> None:
     incident = Incident(id="i1", node="n1", title="t", opened_at=NOW)
     told = Action(id="a", incident="i1", decision="d", node="n1", verb="alert", planned_at=NOW, deadline=NOW)
     journal.commit(
-        [], Changes(nodes={"n1": NodeRecord(node="n1")}, incidents={"i1": incident}, actions={"a": told}), epoch
+        [], StateChanges(nodes={"n1": NodeRecord(node="n1")}, incidents={"i1": incident}, actions={"a": told}), epoch
     )
     with journal.engine.connect() as db:
         assert db.execute(sa.text("SELECT node, kind, state FROM alerts")).one() == ("n1", "alert", "planned")

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from remediator.model.inputs import AnyInput, PlacementChanged, Tick
-from remediator.model.records import Incident, IncidentState, JobRef, NodeRecord
-from remediator.state import ClusterState
+from remediator.model.journal_records import Incident, IncidentState, JobRef, NodeRecord
+from remediator.model.pipeline_inputs import AnyInput, PlacementChanged, Tick
+from remediator.state.cluster_state import ClusterState
+from remediator.store.incident_queries import IncidentQueries
 from remediator.store.journal import Journal
-from remediator.store.story import StoryStore
 
 NOW = 1_700_000_000.0
 DAY_S = 86400.0
@@ -51,20 +51,20 @@ def filled(database: str) -> Journal:
 
 def test_the_audit_log_of_one_incident(database: str) -> None:
     journal = filled(database)
-    kinds = [event.kind for event in StoryStore(journal.engine).events("now")]
+    kinds = [event.kind for event in IncidentQueries(journal.engine).events("now")]
     assert kinds == ["first", "second"]
     journal.close()
 
 
 def test_earlier_incidents_of_the_same_node(database: str) -> None:
     journal = filled(database)
-    found = StoryStore(journal.engine).earlier(incident("now", NOW), 30 * DAY_S)
+    found = IncidentQueries(journal.engine).earlier(incident("now", NOW), 30 * DAY_S)
     assert [each.id for each in found] == ["before"]
     journal.close()
 
 
 def test_a_job_is_back_when_a_later_attempt_of_it_is_seen(database: str) -> None:
     journal = filled(database)
-    assert StoryStore(journal.engine).returns({"j1": 1, "j2": 7}, NOW, NOW + 1000) == {"j1": NOW + 90}
-    assert StoryStore(journal.engine).returns({"j1": 1, "j2": 7}, NOW, NOW + 10_000)["j2"] == NOW + 9000
+    assert IncidentQueries(journal.engine).returns({"j1": 1, "j2": 7}, NOW, NOW + 1000) == {"j1": NOW + 90}
+    assert IncidentQueries(journal.engine).returns({"j1": 1, "j2": 7}, NOW, NOW + 10_000)["j2"] == NOW + 9000
     journal.close()

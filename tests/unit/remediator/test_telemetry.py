@@ -11,11 +11,19 @@ from hypothesis import strategies as st
 from msgspec import UNSET, Raw
 from msgspec.json import encode as encode_json
 
+from remediator.fleet.telemetry_cache import NODES_MAX, SERIES_MAX, STRANGER, UNASKED, WISH_S, TelemetryCache
 from remediator.model.views_telemetry import TelemetryView
-from remediator.telemetry import NODES_MAX, SERIES_MAX, STRANGER, UNASKED, WISH_S, Telemetry
 from tests.unit.vocabulary.test_telemetry import ALMOST
-from vocabulary.telemetry import BUCKET_S, BUCKETS, GPU_SERIES, HOST, TelemetryBlock, TelemetryPart, bucket_of
-from vocabulary.wire import encode
+from vocabulary.messages.telemetry_messages import (
+    BUCKET_S,
+    BUCKETS,
+    GPU_SERIES,
+    HOST,
+    TelemetryBlock,
+    TelemetryPart,
+    bucket_of,
+)
+from vocabulary.messages.wire import encode_message
 
 GPU, OTHER = "0000:3b:00.0", "0000:5e:00.0"
 GPUS = {GPU: 0, OTHER: 1}
@@ -28,19 +36,19 @@ def part(now: float, *values: float | None, gpu: str = GPU, name: str = "tempera
     """What a node tells at `now` of the buckets up to the open one."""
     monotonic = now + AHEAD_S
     first = bucket_of(monotonic) - len(values) + 1
-    return Raw(encode(TelemetryPart(monotonic, (TelemetryBlock(gpu, first, {name: values}),))))
+    return Raw(encode_message(TelemetryPart(monotonic, (TelemetryBlock(gpu, first, {name: values}),))))
 
 
-def take(telemetry: Telemetry, told: Raw, now: float, node: str = "n1", boot_id: str = "b") -> bool:
+def take(telemetry: TelemetryCache, told: Raw, now: float, node: str = "n1", boot_id: str = "b") -> bool:
     return telemetry.take(node, boot_id, GPUS, told, now, WALL + now)
 
 
-def view(telemetry: Telemetry, now: float, node: str = "n1") -> TelemetryView:
+def view(telemetry: TelemetryCache, now: float, node: str = "n1") -> TelemetryView:
     return telemetry.view(node, GPUS, now, WALL + now)
 
 
-def asked(now: float = START) -> Telemetry:
-    telemetry = Telemetry()
+def asked(now: float = START) -> TelemetryCache:
+    telemetry = TelemetryCache()
     telemetry.ask("n1", now)
     return telemetry
 
@@ -72,7 +80,7 @@ def test_the_hosts_curves_come_first_and_belong_to_no_gpu() -> None:
         TelemetryBlock(GPU, bucket_of(START + AHEAD_S), {"power": (700.0,)}),
         TelemetryBlock(HOST, bucket_of(START + AHEAD_S), {"memory pressure": (3.5,)}),
     )
-    assert take(telemetry, Raw(encode(TelemetryPart(START + AHEAD_S, blocks))), START)
+    assert take(telemetry, Raw(encode_message(TelemetryPart(START + AHEAD_S, blocks))), START)
     assert [(s.gpu, s.name, s.unit) for s in view(telemetry, START).series] == [
         (None, "memory pressure", "%"),
         (0, "power", "W"),
@@ -206,11 +214,11 @@ def test_the_node_that_was_asked_for_longest_ago_makes_room() -> None:
 
 
 def test_nodes_with_very_many_series_make_room_sooner() -> None:
-    telemetry = Telemetry()
+    telemetry = TelemetryCache()
     gpus = {f"0000:{number:02x}:00.0": number for number in range(32)}
     newest = bucket_of(START + AHEAD_S)
     blocks = tuple(TelemetryBlock(gpu, newest, dict.fromkeys(GPU_SERIES, (1.0,))) for gpu in gpus)
-    told = Raw(encode(TelemetryPart(START + AHEAD_S, blocks)))
+    told = Raw(encode_message(TelemetryPart(START + AHEAD_S, blocks)))
     for number in range(NODES_MAX):
         telemetry.ask(f"n{number}", START)
         assert telemetry.take(f"n{number}", "b", gpus, told, START, WALL)

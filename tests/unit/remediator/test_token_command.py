@@ -12,9 +12,9 @@ from click.testing import CliRunner
 
 from remediator.main import main
 from remediator.model.credentials import Identity, Role
-from remediator.store import audit
+from remediator.store import audit_log
 from remediator.store.journal import Journal
-from remediator.store.tokens import EnrolmentRefused, Tokens
+from remediator.store.token_store import EnrolmentRefused, Tokens
 
 
 def run(tmp_path: Path, *arguments: str) -> str:
@@ -120,7 +120,7 @@ def test_every_change_is_in_the_chained_audit_log_with_its_actor(tmp_path: Path)
     with contextlib.closing(Journal(f"sqlite:///{tmp_path}/r.db")) as journal:
         events = [event for _, event in journal.events(0, 10)]
         with journal.engine.connect() as db:
-            assert not audit.verify(db).broken
+            assert not audit_log.verify_chain(db).broken
     assert [e.kind for e in events] == ["token_issued", "token_rotated", "token_revoked", "token_revoked"]
     assert all("(on " in e.actor and e.node == "n1" for e in events)
 

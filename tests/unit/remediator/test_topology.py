@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from remediator.config import ConfigError, load_config
-from remediator.model.places import Places
-from remediator.topology import TopologyError, load_topology
+from remediator.fleet.topology_file import TopologyError, load_topology
+from remediator.model.node_location import NodeLocation
 
 
 def write(tmp_path: Path, text: str) -> Path:
@@ -26,9 +26,9 @@ nodes:
   gpu009: {switch: leaf2, image: jammy-4, partitions: [train, debug]}
 """
     found = load_topology(write(tmp_path, text)).of(["gpu010", "login"])
-    assert found["gpu008"] == Places(rack="r1", image="jammy-3", driver="570.86", partitions=("train",))
-    assert found["gpu009"] == Places("r1", "leaf2", "jammy-4", "570.86", ("train", "debug"))
-    assert found["login"] == Places(image="jammy-3", driver="570.86")
+    assert found["gpu008"] == NodeLocation(rack="r1", image="jammy-3", driver="570.86", partitions=("train",))
+    assert found["gpu009"] == NodeLocation("r1", "leaf2", "jammy-4", "570.86", ("train", "debug"))
+    assert found["login"] == NodeLocation(image="jammy-3", driver="570.86")
     assert set(found) == {"gpu008", "gpu009", "gpu010", "login"}
 
 

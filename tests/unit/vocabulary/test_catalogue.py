@@ -4,12 +4,12 @@ from pathlib import Path
 
 import pytest
 
-from vocabulary.catalogue import Catalogue
-from vocabulary.catalogue_entry import Advice, Cause
-from vocabulary.catalogue_file import load_catalogue
+from vocabulary.driver_log.xid import KernelEvent, KernelEventKind, parse_live_record
+from vocabulary.fault_catalogue.catalogue import Catalogue
+from vocabulary.fault_catalogue.catalogue_entry import Advice, Cause
+from vocabulary.fault_catalogue.catalogue_file import load_catalogue
 from vocabulary.finding import Severity
-from vocabulary.recovery_action import RECOVERY_REQUESTS
-from vocabulary.xid import KernelEvent, KernelEventKind, parse_live_record
+from vocabulary.hardware.recovery_requests import RECOVERY_REQUESTS
 
 SHIPPED = Path(__file__).parents[3] / "playbooks" / "catalogue" / "xid.yaml"
 

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from vocabulary.catalogue_entry import Advice
-from vocabulary.catalogue_file import FOLDER, SHIPPED, CatalogueError, load_catalogue
+from vocabulary.fault_catalogue.catalogue_entry import Advice
+from vocabulary.fault_catalogue.catalogue_file import FOLDER, SHIPPED, CatalogueError, load_catalogue
 from vocabulary.finding import Severity
 
 

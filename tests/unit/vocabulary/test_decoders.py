@@ -8,12 +8,12 @@ import sys
 import msgspec
 import pytest
 
-from vocabulary import decoders
+from vocabulary.messages import message_decoders
 
 FIRST_DECODE = """
 import sys
 from vocabulary import decoders
-from vocabulary.wire import Report, decode, WireError
+from vocabulary.messages.wire import Report, decode, WireError
 if {build}:
     decoders.build()
 calls = []
@@ -38,6 +38,6 @@ def test_a_type_that_nobody_can_decode_is_passed_over() -> None:
     class Odd(msgspec.Struct):
         what: Missing  # type: ignore[name-defined]  # noqa: F821 - the point
 
-    decoders.build()
+    message_decoders.build_decoders()
     with pytest.raises(NameError):
         msgspec.json.Decoder(Odd)

@@ -6,7 +6,7 @@ import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vocabulary.evidence import (
+from vocabulary.messages.evidence_bundle import (
     BUNDLE_BYTES_MAX,
     EvidenceBundle,
     KernelLine,
@@ -15,9 +15,9 @@ from vocabulary.evidence import (
     Series,
     StepTaken,
     TopologyFact,
-    fitted,
+    fit_bundle,
 )
-from vocabulary.wire import Gpu, decode, encode
+from vocabulary.messages.wire import Gpu, decode_message, encode_message
 
 NOW = 1_700_000_000.0
 LEAST_BYTES = 8192  # what names and reasons may take
@@ -49,10 +49,10 @@ def bundle(points: int = 0, steps: int = 0, lines: int = 0, words: int = 0) -> E
 @given(sizes, sizes, sizes, sizes, st.integers(min_value=LEAST_BYTES, max_value=200_000))
 def test_it_fits_and_says_what_went(points: int, steps: int, lines: int, words: int, room: int) -> None:
     whole = bundle(points, steps, lines, words)
-    result = fitted(whole, room)
-    assert len(encode(result)) <= room
-    assert decode(encode(result), EvidenceBundle) == result
-    if len(encode(whole)) <= room:
+    result = fit_bundle(whole, room)
+    assert len(encode_message(result)) <= room
+    assert decode_message(encode_message(result), EvidenceBundle) == result
+    if len(encode_message(whole)) <= room:
         assert result == whole
     else:
         assert len(result.missing) == 0 or result.missing[-1].why.endswith(f"{room} bytes")
@@ -61,7 +61,7 @@ def test_it_fits_and_says_what_went(points: int, steps: int, lines: int, words: 
 
 def test_old_points_are_thinned_before_anything_newer_goes() -> None:
     whole = bundle(points=1000, lines=20)
-    result = fitted(whole, len(encode(whole)) - 1)
+    result = fit_bundle(whole, len(encode_message(whole)) - 1)
     assert [len(series.points) for series in result.series] == [470 + 60] * 3
     assert result.series[0].points[-60:] == whole.series[0].points[-60:]
     assert result.kernel_lines == whole.kernel_lines
@@ -70,7 +70,7 @@ def test_old_points_are_thinned_before_anything_newer_goes() -> None:
 
 def test_the_newest_lines_and_steps_stay_longest() -> None:
     whole = bundle(steps=1024, lines=500)
-    result = fitted(whole, 60_000)
+    result = fit_bundle(whole, 60_000)
     assert result.kernel_lines[-1] == whole.kernel_lines[-1]
     assert result.ranks[0].steps[-1] == whole.ranks[0].steps[-1]
     assert [missing.what for missing in result.missing] == ["the oldest training steps", "the oldest kernel lines"]
@@ -82,4 +82,4 @@ def test_a_busy_node_of_eight_gpus_needs_no_shortening() -> None:
     steps = tuple(StepTaken(n, NOW + n + 0.123456, 0.912345) for n in range(1024))
     ranks = tuple(RankEvidence("job", 1, n, 8, "step", 1024, NOW, NOW, steps=steps) for n in range(8))
     busy = msgspec.structs.replace(bundle(lines=500), series=series, ranks=ranks)
-    assert fitted(busy, BUNDLE_BYTES_MAX) is busy
+    assert fit_bundle(busy, BUNDLE_BYTES_MAX) is busy

@@ -6,12 +6,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vocabulary.catalogue_entry import Advice
-from vocabulary.catalogue_file import load_catalogue
+from vocabulary.driver_log.xid import KernelEvent, KernelEventKind, parse_live_record
+from vocabulary.fault_catalogue.catalogue_entry import Advice
+from vocabulary.fault_catalogue.catalogue_file import load_catalogue
+from vocabulary.fault_catalogue.line_reading import Basis
+from vocabulary.fault_catalogue.nvlink_tables import read_nvlink_event
 from vocabulary.finding import Severity
-from vocabulary.nvlink_decode import nvlink_reading
-from vocabulary.reading import Basis
-from vocabulary.xid import KernelEvent, KernelEventKind, parse_live_record
 
 CATALOGUE = load_catalogue()
 TABLES = CATALOGUE.nvlink
@@ -60,7 +60,7 @@ def event(code: int, text: str) -> KernelEvent:
 def test_a_line_of_nvlink_5(
     code: int, text: str, unit: str, layout: str, severity: str, action: str, basis: str
 ) -> None:
-    reading = nvlink_reading(event(code, text), TABLES)
+    reading = read_nvlink_event(event(code, text), TABLES)
     assert reading is not None
     found = (reading.unit, reading.layout, reading.severity.value, reading.action.value, reading.basis.value)
     assert found == (unit, layout, severity, action, basis)
@@ -68,13 +68,13 @@ def test_a_line_of_nvlink_5(
 
 
 def test_a_fallback_says_that_it_is_one() -> None:
-    reading = nvlink_reading(event(144, "SAW_MVB Nonfatal XC0 i1 Link 3 (0x1 0x3 0x0)"), TABLES)
+    reading = read_nvlink_event(event(144, "SAW_MVB Nonfatal XC0 i1 Link 3 (0x1 0x3 0x0)"), TABLES)
     assert reading is not None
     assert reading.says == ("Unit SAW_MVB is known, but not with this status: the word in the line decides, nonfatal.",)
 
 
 def test_what_the_driver_injected_is_named() -> None:
-    reading = nvlink_reading(event(144, "SAW_MVB Nonfatal XC0 i1 Link 3 (0x1 0x1 0x0)"), TABLES)
+    reading = read_nvlink_event(event(144, "SAW_MVB Nonfatal XC0 i1 Link 3 (0x1 0x1 0x0)"), TABLES)
     assert reading is not None
     assert reading.says[-1] == "The driver marks it as injected."
 
@@ -94,7 +94,7 @@ def test_what_the_driver_injected_is_named() -> None:
 )
 def test_the_registers_of_74_and_the_worst_bit_wins(registers: str, severity: str, action: str) -> None:
     line = event(74, f"NVLink: fatal error detected on link 11{registers}")
-    reading = nvlink_reading(line, TABLES)
+    reading = read_nvlink_event(line, TABLES)
     assert reading is not None
     assert (reading.severity.value, reading.action.value, reading.basis) == (severity, action, Basis.TABLE)
     assert CATALOGUE.severity_of(line) is reading.severity
@@ -110,7 +110,7 @@ def test_the_registers_of_74_and_the_worst_bit_wins(registers: str, severity: st
     ],
 )
 def test_a_74_without_a_readable_bit_keeps_what_is_known_of_the_number(text: str) -> None:
-    assert nvlink_reading(event(74, text), TABLES) is None
+    assert read_nvlink_event(event(74, text), TABLES) is None
     reading = CATALOGUE.reading(event(74, text))
     assert (reading.severity, reading.action, reading.basis) == (Severity.ERROR, Advice.DECODE, Basis.ENTRY)
 
@@ -141,7 +141,7 @@ def test_all_rows_of_the_sheet_are_here_and_each_is_found_by_its_own_words() -> 
             for row in unit.rows:
                 status = row.status[-1] if row.status else 0x1234
                 text = f"{unit.unit} {'Nonfatal' if row.printed == 'Non-fatal' else 'Fatal'} XC0 i0 Link 1 (0x{first:08x} 0x{status:08x} 0x0)"
-                reading = nvlink_reading(event(code, text), TABLES)
+                reading = read_nvlink_event(event(code, text), TABLES)
                 assert reading is not None
                 assert reading.basis is Basis.TABLE
                 assert layout in reading.layout
@@ -151,7 +151,7 @@ def test_all_rows_of_the_sheet_are_here_and_each_is_found_by_its_own_words() -> 
 @given(st.integers(144, 150), WORD, WORD, st.sampled_from(["Fatal", "Nonfatal", "Non-fatal"]))
 def test_any_words_are_read_and_only_150_in_two_layouts(code: int, first: int, status: int, word: str) -> None:
     text = f"RLW_CTRL {word} XC0 i0 Link 1 (0x{first:08x} 0x{status:08x} 0x0)"
-    reading = nvlink_reading(event(code, text), TABLES)
+    reading = read_nvlink_event(event(code, text), TABLES)
     assert reading is not None
     assert " or " not in reading.layout or code == 150
     assert reading.says
@@ -162,7 +162,7 @@ def test_any_words_are_read_and_only_150_in_two_layouts(code: int, first: int, s
 @given(st.lists(WORD, min_size=1, max_size=9))
 def test_any_registers_are_read(registers: list[int]) -> None:
     text = f"NVLink: error on link 3({', '.join(f'0x{word:x}' for word in registers)})"
-    reading = nvlink_reading(event(74, text), TABLES)
+    reading = read_nvlink_event(event(74, text), TABLES)
     assert reading is None or reading.severity is CATALOGUE.severity_of(event(74, text))
 
 

@@ -7,12 +7,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vocabulary.catalogue_entry import Advice
-from vocabulary.catalogue_file import load_catalogue
+from vocabulary.driver_log.xid import KernelEvent, KernelEventKind, parse_live_record
+from vocabulary.fault_catalogue.catalogue_entry import Advice
+from vocabulary.fault_catalogue.catalogue_file import load_catalogue
+from vocabulary.fault_catalogue.line_reading import Basis, Reading
+from vocabulary.fault_catalogue.reading_rules import read_by_rules
 from vocabulary.finding import Severity
-from vocabulary.reading import Basis, Reading
-from vocabulary.reading_rules import read_by_rules
-from vocabulary.xid import KernelEvent, KernelEventKind, parse_live_record
 
 CATALOGUE = load_catalogue()
 CORPUS = (Path(__file__).parents[2] / "golden" / "xid" / "lines.log").read_text().splitlines()

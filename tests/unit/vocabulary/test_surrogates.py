@@ -5,8 +5,8 @@ import os
 from hypothesis import given
 from hypothesis import strategies as st
 
-from healthd.trainer.page import BeaconError
-from vocabulary.surrogates import escape_surrogates
+from healthd.trainer.beacons.beacon_page import BeaconError
+from vocabulary.text.surrogate_escapes import escape_surrogates
 
 
 @given(st.binary(max_size=20))

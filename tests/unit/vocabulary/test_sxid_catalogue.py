@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from vocabulary.catalogue import Catalogue
-from vocabulary.catalogue_entry import Advice, Reach
-from vocabulary.catalogue_file import load_catalogue
+from vocabulary.fault_catalogue.catalogue import Catalogue
+from vocabulary.fault_catalogue.catalogue_entry import Advice, ErrorReach
+from vocabulary.fault_catalogue.catalogue_file import load_catalogue
 from vocabulary.finding import Severity
 
 SHIPPED = Path(__file__).parents[3] / "playbooks" / "catalogue" / "sxid.yaml"
@@ -59,8 +59,8 @@ def test_no_block_stands_twice_in_the_file() -> None:
 
 
 def test_what_concerns_the_whole_switch_asks_for_the_whole_fabric(catalogue: Catalogue) -> None:
-    assert catalogue.sxid_effects[Reach.SWITCH].fatal is Advice.RESET_FABRIC
-    assert catalogue.sxid_effects[Reach.PORT].fatal is Advice.RESET_GPU
+    assert catalogue.sxid_effects[ErrorReach.SWITCH].fatal is Advice.RESET_FABRIC
+    assert catalogue.sxid_effects[ErrorReach.PORT].fatal is Advice.RESET_GPU
     for entry in catalogue.sxids.values():
         if entry.severity is Severity.FATAL:
             assert entry.action is catalogue.sxid_effects[entry.effect].fatal, entry.code

@@ -11,8 +11,7 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
 from vocabulary.health import Health
-from vocabulary.order import Order, OrderKind
-from vocabulary.telemetry import (
+from vocabulary.messages.telemetry_messages import (
     BLOCKS_MAX,
     BUCKET_S,
     BUCKETS,
@@ -27,7 +26,8 @@ from vocabulary.telemetry import (
     bucket_of,
     read_part,
 )
-from vocabulary.wire import OrdersReply, Report, ReportReply, decode, decode_orders, encode
+from vocabulary.messages.wire import OrdersReply, Report, ReportReply, decode_message, decode_orders, encode_message
+from vocabulary.order import Order, OrderKind
 
 GPU = "0000:3b:00.0"
 NOW = 100_000.0
@@ -74,7 +74,7 @@ def block(**more: object) -> TelemetryBlock:
 
 
 def told(*blocks: TelemetryBlock, monotonic: float = NOW, bucket_s: float = BUCKET_S) -> bytes:
-    return encode(TelemetryPart(monotonic, blocks, bucket_s))
+    return encode_message(TelemetryPart(monotonic, blocks, bucket_s))
 
 
 @hypothesis_settings(deadline=None)
@@ -95,7 +95,7 @@ def test_whatever_is_told_what_is_taken_is_on_the_list_and_within_its_bounds(dat
 
 def test_an_honest_part_is_taken_as_it_is() -> None:
     part = TelemetryPart(NOW, (block(first=NEWEST - BUCKETS + 1, columns={"power": (None, *[700.0] * 119)}),))
-    assert read_part(encode(part)) == part
+    assert read_part(encode_message(part)) == part
 
 
 def test_a_newer_peer_may_tell_more_and_a_driver_may_tell_nonsense() -> None:
@@ -140,20 +140,20 @@ def report(part: bytes | None) -> Report:
 
 def test_the_messages_on_the_wire(golden: Callable[[str, str], None]) -> None:
     wish = TelemetryWish(lasts_s=60.0, back_s=3600.0)
-    part = encode(TelemetryPart(NOW, (block(columns={"temperature": (None, 61.0), "power": (700.5, None)}),)))
+    part = encode_message(TelemetryPart(NOW, (block(columns={"temperature": (None, 61.0), "power": (700.5, None)}),)))
     lines = [
-        encode(report(part)),
-        encode(ReportReply(7, 3)),
-        encode(ReportReply(7, 3, wish)),
-        encode(OrdersReply(())),
-        encode(OrdersReply((), wish)),
+        encode_message(report(part)),
+        encode_message(ReportReply(7, 3)),
+        encode_message(ReportReply(7, 3, wish)),
+        encode_message(OrdersReply(())),
+        encode_message(OrdersReply((), wish)),
     ]
     golden("wire/telemetry.jsonl", "".join(f"{line.decode()}\n" for line in lines))
 
 
 @pytest.mark.parametrize("part", [b'{"monotonic":"\xff"}', b"null", b"17", b'{"a":[[[]]]}'])
 def test_a_bad_part_does_not_spoil_the_report(part: bytes) -> None:
-    taken = decode(encode(report(part)), Report)
+    taken = decode_message(encode_message(report(part)), Report)
     assert taken.node == "n1"
     assert taken.telemetry is not msgspec.UNSET
     with pytest.raises(TelemetryError):
@@ -168,16 +168,16 @@ def test_peers_of_before_and_of_tomorrow_understand_each_other() -> None:
     class OldReport(msgspec.Struct):
         node: str
 
-    assert decode(encode(ReportReply(7, 3, TelemetryWish(60.0))), OldReply) == OldReply(7, 3)
-    assert decode(encode(report(told(block()))), OldReport) == OldReport("n1")
-    assert decode(b'{"acked_seq":7,"epoch":3}', ReportReply) == ReportReply(7, 3)
+    assert decode_message(encode_message(ReportReply(7, 3, TelemetryWish(60.0))), OldReply) == OldReply(7, 3)
+    assert decode_message(encode_message(report(told(block()))), OldReport) == OldReport("n1")
+    assert decode_message(b'{"acked_seq":7,"epoch":3}', ReportReply) == ReportReply(7, 3)
     assert decode_orders(b'{"orders":[]}').telemetry is None
-    assert decode_orders(encode(OrdersReply((), TelemetryWish(60.0)))).telemetry == TelemetryWish(60.0)
+    assert decode_orders(encode_message(OrdersReply((), TelemetryWish(60.0)))).telemetry == TelemetryWish(60.0)
 
 
 @pytest.mark.parametrize("wish", [b"17", b'{"lasts_s":"long"}', b'{"lasts_s":1e999}', b'"\xff"'])
 def test_a_wish_that_is_not_understood_keeps_no_order_from_being_done(wish: bytes) -> None:
-    order = encode(
+    order = encode_message(
         Order(id="o1", kind=OrderKind.ABORT, node="n1", issued_at=1.0, expires_at=2.0, incident="i", reason="r")
     )
     received = decode_orders(b'{"orders":[' + order + b'],"telemetry":' + wish + b"}")

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vocabulary.xid import KernelEvent, KernelEventKind, parse_live_record
-from vocabulary.xid_detail import decode
+from vocabulary.driver_log.xid import KernelEvent, KernelEventKind, parse_live_record
+from vocabulary.driver_log.xid_detail import decode_xid_detail
 
 FAULT = (
     "channel 0x0000000a, intr 00000000. MMU Fault: ENGINE GRAPHICS GPC0 GPCCLIENT_T1_0 faulted @ 0x7f2a_00000000."
@@ -19,7 +19,7 @@ CORPUS = (Path(__file__).parents[2] / "golden" / "xid" / "lines.log").read_text(
 def detail(code: int, text: str) -> dict[str, str | int]:
     event = parse_live_record(f"NVRM: Xid (PCI:0000:07:00): {code}, pid=1, name=x, {text}")
     assert event is not None
-    return decode(event)
+    return decode_xid_detail(event)
 
 
 @pytest.mark.parametrize(
@@ -173,12 +173,12 @@ def test_the_drivers_words_are_taken_apart(code: int, text: str, found: dict[str
 def test_the_lines_of_a_switch_are_taken_apart(text: str, found: dict[str, str | int]) -> None:
     event = parse_live_record(f"nvidia-nvswitch3: SXid (PCI:0000:85:00.0): {text}")
     assert event is not None
-    assert decode(event) == found
+    assert decode_xid_detail(event) == found
 
 
 @given(st.integers(0, 200), st.text(max_size=2000))
 def test_any_words_are_decoded_or_not_and_stay_short(code: int, text: str) -> None:
-    found = decode(KernelEvent(kind=KernelEventKind.XID, code=code, detail=text))
+    found = decode_xid_detail(KernelEvent(kind=KernelEventKind.XID, code=code, detail=text))
     assert all(len(str(value)) <= 300 for value in found.values())
 
 
@@ -199,4 +199,4 @@ def test_however_long_a_line_is_each_part_of_it_stays_short(code: int, text: str
 def test_a_line_that_was_cut_does_no_harm(line: str, at: int) -> None:
     event = parse_live_record(line[:at])
     if event is not None:
-        decode(event)
+        decode_xid_detail(event)

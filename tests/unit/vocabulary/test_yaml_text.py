@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vocabulary.yaml_text import BYTES_MAX, YamlTextError, read_yaml
+from vocabulary.text.yaml_text import BYTES_MAX, YamlTextError, read_yaml
 
 LAUGHS = "\n".join(["l0: &l0 [x, x, x]", *(f"l{n}: &l{n} [{', '.join([f'*l{n - 1}'] * 9)}]" for n in range(1, 9))])
 

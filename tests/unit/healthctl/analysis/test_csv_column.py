@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from healthctl.analysis.csv_column import CsvColumn
-from healthctl.analysis.table import number_of, read_table, text_of
+from healthctl.analysis.event_table import cell_number, cell_text, read_table
 
 pa = pytest.importorskip("pyarrow")
 
@@ -24,7 +24,7 @@ CELLS = st.one_of(
 
 def slowly(cells: list[str]) -> list[float] | None:
     try:
-        return [number_of(cell) for cell in cells]
+        return [cell_number(cell) for cell in cells]
     except ValueError:
         return None
 
@@ -34,7 +34,7 @@ def test_what_is_read_quickly_is_what_is_read_cell_by_cell(cells: list[str]) -> 
     column = CsvColumn(pa.array(cells, pa.string()))
     quickly = column.floats()
     assert quickly is None or np.array_equal(quickly, np.array(slowly(cells), dtype=float), equal_nan=True)
-    assert column.each(text_of) == [text_of(cell) for cell in cells]
+    assert column.each(cell_text) == [cell_text(cell) for cell in cells]
     assert list(column) == cells
     assert [column[place] for place in range(len(cells))] == cells
 

@@ -14,10 +14,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyarrow import parquet
 
-from healthctl.analysis.fleet_record import KIND_OF, fleet_record
-from healthctl.analysis.table import read_table
+from healthctl.analysis.event_table import read_table
+from healthctl.analysis.fleet_record import KIND_OF, build_fleet_record
 from healthctl.main import cli
-from remediator.detect.lemons import Kind
+from remediator.detection.lemons import Kind
 
 Row = dict[str, Any]
 Ask = Callable[..., Result]
@@ -197,7 +197,7 @@ def test_intervals_by_end_and_by_duration_are_the_same(tmp_path: Path) -> None:
     lasts = [{"node": "a", "time": T0, "kind": "removed", "duration": 7200}]
     words = [{"node": "a", "start": "2026-01-01T00:00:00Z", "kind": "removed", "duration": "2h"}]
     found = [
-        fleet_record(read_table(save(tmp_path / f"{i}.csv", rows)), 1e12).history
+        build_fleet_record(read_table(save(tmp_path / f"{i}.csv", rows)), 1e12).history
         for i, rows in enumerate((ends, lasts, words))
     ]
     assert [(h.time[0], h.end[0]) for h in found] == [(T0, T0 + 7200)] * 3

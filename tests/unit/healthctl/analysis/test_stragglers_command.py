@@ -14,11 +14,11 @@ import pytest
 from click.testing import CliRunner, Result
 from pyarrow import csv, parquet
 
-from bench.traces import Columns, Fault, Job, columns
+from bench.traces import Columns, Fault, Job, build_columns
 from healthctl.main import cli
 
-SICK = columns(Job(steps=40, dp=8, faults=(Fault(3, 0.2, 20),)), 1, "sick")
-WELL = columns(Job(steps=40, dp=8), 2, "well")
+SICK = build_columns(Job(steps=40, dp=8, faults=(Fault(3, 0.2, 20),)), 1, "sick")
+WELL = build_columns(Job(steps=40, dp=8), 2, "well")
 
 
 def table(*jobs: Columns) -> pa.Table:
@@ -136,7 +136,7 @@ def test_the_picture_frames_the_culprit_and_runs_nothing(tmp_path: Path, suffix:
 
 def test_rows_too_long_for_numbers_say_from_which_rank_to_which(tmp_path: Path) -> None:
     plot = tmp_path / "a.svg"
-    ask(write(tmp_path / "a.csv", table(columns(Job(dp=300, steps=15), 0))), "--plot", str(plot))
+    ask(write(tmp_path / "a.csv", table(build_columns(Job(dp=300, steps=15), 0))), "--plot", str(plot))
     drawn = plot.read_text()
     assert re.findall(r">(\d+–\d+)</text>", drawn) == ["0–201", "202–299"]
     assert ">7</text>" not in drawn

@@ -12,9 +12,9 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from pyarrow import parquet
 
-from healthctl.analysis.moments import iso_seconds, seconds_of_all
-from healthctl.analysis.table import Table, read_table
-from healthctl.exits import Exit, Failure
+from healthctl.analysis.event_table import Table, read_table
+from healthctl.analysis.timestamps import parse_iso_timestamp, parse_timestamps
+from healthctl.exit_codes import Exit, Failure
 
 T0 = 1767225600.0  # 2026-01-01T00:00:00Z
 
@@ -131,17 +131,17 @@ def test_no_file_and_an_empty_one(tmp_path: Path) -> None:
     ],
 )  # fmt: skip
 def test_moments_as_people_write_them(text: str) -> None:
-    assert seconds_of_all([text]).tolist() == [T0]
+    assert parse_timestamps([text]).tolist() == [T0]
 
 
 @pytest.mark.parametrize("unit", [1, 1e3, 1e6, 1e9])
 def test_epochs_in_any_unit(unit: float) -> None:
-    assert seconds_of_all([T0 * unit, str(int(T0 * unit)), None])[:2].tolist() == [T0, T0]
+    assert parse_timestamps([T0 * unit, str(int(T0 * unit)), None])[:2].tolist() == [T0, T0]
 
 
 @given(st.datetimes(datetime(1971, 1, 1), datetime(2100, 1, 1), timezones=st.timezones()))  # noqa: DTZ001 - hypothesis wants naive bounds
 def test_every_iso_moment_is_read_back(moment: datetime) -> None:
-    assert iso_seconds(moment.isoformat()) == pytest.approx(moment.timestamp(), abs=1e-5)
+    assert parse_iso_timestamp(moment.isoformat()) == pytest.approx(moment.timestamp(), abs=1e-5)
 
 
 @example(content=b"a,b\n1,2\n\xa0,3,4\n", suffix=".csv")

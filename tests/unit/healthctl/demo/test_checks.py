@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from healthctl.demo.checks import CHECKS, Facts, LossRow, latencies_ms, read_losses, run_checks
-from healthctl.demo.watch import LaunchEvent
-from remediator.model.hold import NodeHold, Owner
+from healthctl.demo.cluster_observer import LaunchEvent
+from healthctl.demo.outcome_checks import CHECKS, DemoFacts, LossRow, measure_latencies_ms, read_losses, run_checks
+from remediator.model.scheduler_hold import HoldOwner, NodeHold
 from remediator.model.views import ActionView, DecisionView, EventView, IncidentView, NodeView
 from vocabulary.finding import Finding, Severity
 from vocabulary.identity import Component, ComponentKind
@@ -68,11 +68,11 @@ def launch(event: str, attempt: int, nodes: tuple[str, ...] = (), condemned: tup
 
 
 @pytest.fixture
-def good() -> Facts:
+def good() -> DemoFacts:
     first = incident("i1", "n1", "closed", "row_remap/pending", ("cordon", "reset_gpu", "run_preflight", "resume"))
     second = incident("i2", "n2", "waiting", "xid/79", ("cordon", "abort"))
     rows = [(1, step) for step in range(5)] + [(2, step) for step in range(5, 9)] + [(3, step) for step in range(8, 12)]
-    return Facts(
+    return DemoFacts(
         graceful_node="n1",
         abort_node="n2",
         graceful_kind="row_remap/pending",
@@ -92,7 +92,7 @@ def good() -> Facts:
         nodes={"n1": node("n1", "probation"), "n2": node("n2", "replacing"), "n3": node("n3", "healthy")},
         holds={
             "n1": NodeHold("n1", schedulable=True),
-            "n2": NodeHold("n2", schedulable=False, owner=Owner.US, reason="gpu-healthd: i2 gpu-lost"),
+            "n2": NodeHold("n2", schedulable=False, owner=HoldOwner.US, reason="gpu-healthd: i2 gpu-lost"),
             "n3": NodeHold("n3", schedulable=True),
         },
         incidents=(first, second),
@@ -104,13 +104,13 @@ def good() -> Facts:
     )
 
 
-def test_a_story_that_went_well_passes_every_check(good: Facts) -> None:
+def test_a_story_that_went_well_passes_every_check(good: DemoFacts) -> None:
     checks = run_checks(good)
     assert [check.name for check in checks if not check.ok] == []
     assert len(checks) == len(CHECKS)
 
 
-def test_an_incident_that_only_called_people_hides_none_that_acted(good: Facts) -> None:
+def test_an_incident_that_only_called_people_hides_none_that_acted(good: DemoFacts) -> None:
     told = incident("i9", "n1", "closed", "training/hang", ("alert",))
     told = replace(told, actions=tuple(replace(a, id=f"{a.id}.told") for a in told.actions))
     events = tuple(
@@ -121,53 +121,53 @@ def test_an_incident_that_only_called_people_hides_none_that_acted(good: Facts) 
     assert [check.detail for check in checks if not check.ok] == []
 
 
-def test_steps_lost_are_counted_per_way_out(good: Facts) -> None:
+def test_steps_lost_are_counted_per_way_out(good: DemoFacts) -> None:
     assert (good.steps_lost("n1"), good.steps_lost("n2"), good.steps_lost("n3")) == (0, 1, None)
 
 
-def without_losses_of(attempt: int) -> Callable[[Facts], Facts]:
+def without_losses_of(attempt: int) -> Callable[[DemoFacts], DemoFacts]:
     return lambda facts: replace(facts, losses=tuple(row for row in facts.losses if row.attempt != attempt))
 
 
-def with_hold(hold: NodeHold) -> Callable[[Facts], Facts]:
+def with_hold(hold: NodeHold) -> Callable[[DemoFacts], DemoFacts]:
     return lambda facts: replace(facts, holds={**facts.holds, hold.node: hold})
 
 
-def with_state(name: str, state: str) -> Callable[[Facts], Facts]:
+def with_state(name: str, state: str) -> Callable[[DemoFacts], DemoFacts]:
     return lambda facts: replace(facts, nodes={**facts.nodes, name: node(name, state)})
 
 
-def without_action(verb: str) -> Callable[[Facts], Facts]:
-    def spoil(facts: Facts) -> Facts:
+def without_action(verb: str) -> Callable[[DemoFacts], DemoFacts]:
+    def spoil(facts: DemoFacts) -> DemoFacts:
         kept = [replace(i, actions=tuple(a for a in i.actions if a.verb != verb)) for i in facts.incidents]
         return replace(facts, incidents=tuple(kept))
 
     return spoil
 
 
-def wrong_loss(facts: Facts) -> Facts:
+def wrong_loss(facts: DemoFacts) -> DemoFacts:
     bit_off = LossRow(3, float.fromhex(loss(3)).__add__(1e-16).hex(), 1)
     return replace(facts, losses=(*facts.losses, bit_off))
 
 
-def twice(facts: Facts) -> Facts:
+def twice(facts: DemoFacts) -> DemoFacts:
     return replace(facts, events=(*facts.events, facts.events[0]))
 
 
-def undecided(facts: Facts) -> Facts:
+def undecided(facts: DemoFacts) -> DemoFacts:
     return replace(facts, incidents=(replace(facts.incidents[0], decisions=()), facts.incidents[1]))
 
 
-def unmarked(facts: Facts) -> Facts:
+def unmarked(facts: DemoFacts) -> DemoFacts:
     first, second = facts.incidents
     return replace(facts, incidents=(replace(first, findings=(replace(first.findings[0], injected=False),)), second))
 
 
-def back_on_the_condemned(facts: Facts) -> Facts:
+def back_on_the_condemned(facts: DemoFacts) -> DemoFacts:
     return replace(facts, launches=(*facts.launches, launch("attempt_started", 4, ("n2", "n3", "n4"))))
 
 
-def two_steps_back(facts: Facts) -> Facts:
+def two_steps_back(facts: DemoFacts) -> DemoFacts:
     return replace(facts, losses=(*facts.losses[:5], LossRow(3, loss(3), 2), LossRow(4, loss(4), 2), *facts.losses[5:]))
 
 
@@ -191,42 +191,44 @@ def two_steps_back(facts: Facts) -> Facts:
             {"n1 passed its test and is back on probation"},
         ),
         (with_hold(NodeHold("n2", schedulable=True)), {"n2 stays out for replacement"}),
-        (with_hold(NodeHold("n2", schedulable=False, owner=Owner.OPERATOR)), {"n2 stays out for replacement"}),
+        (with_hold(NodeHold("n2", schedulable=False, owner=HoldOwner.OPERATOR)), {"n2 stays out for replacement"}),
         (with_state("n2", "draining"), {"n2 stays out for replacement"}),
         (with_state("n3", "suspect"), {"healthy nodes untouched"}),
-        (with_hold(NodeHold("n3", schedulable=False, owner=Owner.US)), {"healthy nodes untouched"}),
+        (with_hold(NodeHold("n3", schedulable=False, owner=HoldOwner.US)), {"healthy nodes untouched"}),
         (twice, {"no action twice, none without a decision"}),
         (undecided, {"no action twice, none without a decision"}),
         (unmarked, {"injected faults marked as such"}),
     ],
 )
-def test_each_check_sees_what_it_is_for(good: Facts, spoil: Callable[[Facts], Facts], failing: set[str]) -> None:
+def test_each_check_sees_what_it_is_for(
+    good: DemoFacts, spoil: Callable[[DemoFacts], DemoFacts], failing: set[str]
+) -> None:
     assert {check.name for check in run_checks(spoil(good)) if not check.ok} == failing
 
 
-def test_no_facts_at_all_fail_and_do_not_crash(good: Facts) -> None:
+def test_no_facts_at_all_fail_and_do_not_crash(good: DemoFacts) -> None:
     empty = replace(
         good, losses=(), reference={}, launches=(), nodes={}, holds={}, incidents=(), events=(), job_exit=None
     )
     assert {check.ok for check in run_checks(empty)} <= {True, False}
     assert not all(check.ok for check in run_checks(empty))
-    assert latencies_ms(empty, {}) == {}
+    assert measure_latencies_ms(empty, {}) == {}
 
 
-def test_a_rank_killed_on_the_way_out_may_cost_up_to_one_checkpoint(good: Facts) -> None:
+def test_a_rank_killed_on_the_way_out_may_cost_up_to_one_checkpoint(good: DemoFacts) -> None:
     spoiled = replace(two_steps_back(good), killed_in_graceful=True)
     assert all(check.ok for check in run_checks(spoiled))
 
 
 @pytest.mark.parametrize(("verb", "followed"), [("alert", True), ("cordon", False)])
-def test_from_a_decision_that_waits_only_a_call_follows(good: Facts, verb: str, *, followed: bool) -> None:
+def test_from_a_decision_that_waits_only_a_call_follows(good: DemoFacts, verb: str, *, followed: bool) -> None:
     waits = incident("i3", "n3", "waiting", "job/exit", (verb,))
     waits = replace(waits, decisions=(replace(waits.decisions[0], answer="approve"),))
     spoiled = replace(good, incidents=(*good.incidents, waits))
     assert ("no action twice, none without a decision" in {c.name for c in run_checks(spoiled) if c.ok}) is followed
 
 
-def test_a_swap_says_itself_how_many_finished_steps_it_lost(good: Facts) -> None:
+def test_a_swap_says_itself_how_many_finished_steps_it_lost(good: DemoFacts) -> None:
     launches = (
         LaunchEvent(1.0, "attempt_started", "", 1, nodes=("n1", "n2")),
         LaunchEvent(2.0, "rank_replaced", "", 1, generation=1, before="n1"),
@@ -236,13 +238,13 @@ def test_a_swap_says_itself_how_many_finished_steps_it_lost(good: Facts) -> None
     )
     swapped = replace(good, launches=launches)
     assert (swapped.steps_lost("n1"), swapped.steps_lost("n2")) == (2, 0)
-    found = latencies_ms(swapped, {(1, 0): 1.0, (1, 1): 12.0, (1, 2): 13.5})
+    found = measure_latencies_ms(swapped, {(1, 0): 1.0, (1, 1): 12.0, (1, 2): 13.5})
     assert found["graceful: fault → training again"] == 2000.0
     assert found["abort: fault → training again"] == 3500.0
 
 
-def test_latencies_count_from_the_fault_to_the_slowest_node(good: Facts) -> None:
-    found = latencies_ms(good, {(1, 0): 1.0, (2, 0): 12.0, (3, 0): 13.5})
+def test_latencies_count_from_the_fault_to_the_slowest_node(good: DemoFacts) -> None:
+    found = measure_latencies_ms(good, {(1, 0): 1.0, (2, 0): 12.0, (3, 0): 13.5})
     assert found["graceful: fault → decision"] == 250.0
     assert found["abort: fault → node drained"] == 500.0
     assert found["abort: fault → order in every mailbox"] == 750.0

@@ -10,23 +10,23 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from healthctl.demo.cluster import new_names
-from healthctl.demo.command import Outcome, StepsLost, how_to_look, last_words
-from healthctl.demo.pretend_gpus import PretendGpus, reset
-from healthctl.demo.scenario import POINTS, Kill, parse_kill
-from healthctl.demo.slurm_cluster import ClusterShape, slurm_conf
-from healthctl.demo.telling import tell
-from healthctl.demo.timeline import Progress, Timeline, progress_line
-from healthctl.demo.watch import LaunchEvent, left_after, new_lines, parse_launch
+from healthctl.demo.cluster_observer import LaunchEvent, find_start_without_node, parse_launch_event, read_new_lines
+from healthctl.demo.demo_cluster import choose_node_names
+from healthctl.demo.demo_command import DemoOutcome, StepsLost, format_conclusion, format_web_access
+from healthctl.demo.event_messages import format_event
+from healthctl.demo.scenario import POINTS, KillPoint, parse_kill
+from healthctl.demo.simulated_gpus import SimulatedGpus, reset_simulated_gpu
+from healthctl.demo.slurm_cluster import ClusterShape, render_slurm_conf
+from healthctl.demo.timeline import Timeline, TrainingProgress, progress_line
 from remediator.model.views import EventView
 from vocabulary.identity import require_node_name
 
 
 def test_a_kill_names_what_and_when() -> None:
-    assert parse_kill("remediator@requeued") == Kill("remediator", "requeued", 2)
-    assert parse_kill("healthd@abort-fault") == Kill("healthd", "abort-fault", 1)
-    assert parse_kill("rank@training") == Kill("rank", "training", 2)
-    assert parse_kill("rank:1@graceful-ordered") == Kill("rank", "graceful-ordered", 0)
+    assert parse_kill("remediator@requeued") == KillPoint("remediator", "requeued", 2)
+    assert parse_kill("healthd@abort-fault") == KillPoint("healthd", "abort-fault", 1)
+    assert parse_kill("rank@training") == KillPoint("rank", "training", 2)
+    assert parse_kill("rank:1@graceful-ordered") == KillPoint("rank", "graceful-ordered", 0)
 
 
 @pytest.mark.parametrize("text", ["", "rank", "@", "rank@", "rank@noon", "slurm@training", "rank:9@training"])
@@ -37,19 +37,19 @@ def test_a_kill_that_makes_no_sense_lists_what_would(text: str) -> None:
 
 @given(st.integers(-5, 500), st.integers(1, 400), st.integers(0, 200))
 def test_the_progress_line_fits(step: int, steps: int, width: int) -> None:
-    assert len(progress_line(Progress(step, steps, ("n1", "n2")), 1.5, width)) <= width
+    assert len(progress_line(TrainingProgress(step, steps, ("n1", "n2")), 1.5, width)) <= width
 
 
 def test_a_finished_bar_is_full_and_an_unbegun_one_empty() -> None:
-    assert "█" * 24 in progress_line(Progress(159, 160), 0.0, 120)
-    assert "█" not in progress_line(Progress(-1, 160), 0.0, 120)
+    assert "█" * 24 in progress_line(TrainingProgress(159, 160), 0.0, 120)
+    assert "█" not in progress_line(TrainingProgress(-1, 160), 0.0, 120)
 
 
 def test_the_screen_marks_what_was_injected_and_passes_no_control_characters() -> None:
     screen = io.StringIO()
     timeline = Timeline(screen)
     timeline.add("fault", "fault", "XID 79\x1b[2J", node="n1", at=timeline.began + 1.25, injected=True)
-    timeline.progress(Progress(1, 2))  # no terminal: no redrawing
+    timeline.progress(TrainingProgress(1, 2))  # no terminal: no redrawing
     assert screen.getvalue() == "   1.25 s * fault       n1        XID 79\\x1b[2J\n"
     assert timeline.entries[0].at_s == 1.25
 
@@ -92,48 +92,48 @@ def event(kind: str, text: str, **data: str | float) -> EventView:
     ],
 )
 def test_the_audit_log_is_told_in_few_words(told: EventView, line: str | None) -> None:
-    assert tell(told) == line
+    assert format_event(told) == line
 
 
 def test_a_reset_takes_the_pending_remap_of_one_gpu_into_effect(tmp_path: Path) -> None:
-    gpus = PretendGpus(tmp_path / "node" / "nvml", "n2", 2)
+    gpus = SimulatedGpus(tmp_path / "node" / "nvml", "n2", 2)
     gpus.all_well()
     well = gpus.scenario.read_text()
     gpus.remap_pending(3)
     gpus.remap_pending(1)
-    reset(gpus.scenario, "GPU-n2-0003")
+    reset_simulated_gpu(gpus.scenario, "GPU-n2-0003")
     assert "pending.1 1" in gpus.scenario.read_text()
     assert "pending.3" not in gpus.scenario.read_text()
     gpus.hang(1)
-    reset(gpus.scenario, "all")
+    reset_simulated_gpu(gpus.scenario, "all")
     assert gpus.scenario.read_text() == well + "hang 1\n"
     assert gpus.pci(3) == "0002:13:00.0"
 
 
 def test_names_are_new_each_time_and_valid() -> None:
-    names = {name for _ in range(20) for name in new_names()}
+    names = {name for _ in range(20) for name in choose_node_names()}
     assert len(names) > 90
     assert all(require_node_name(name) for name in names)
 
 
 def test_slurm_conf_gives_every_node_a_port_and_shortens_the_credential(tmp_path: Path) -> None:
-    text = slurm_conf(ClusterShape(nodes=("a1", "a2")), tmp_path, "host", [1, 2, 3])
+    text = render_slurm_conf(ClusterShape(nodes=("a1", "a2")), tmp_path, "host", [1, 2, 3])
     assert "NodeName=a1 NodeHostname=host NodeAddr=127.0.0.1 Port=2 " in text
     assert "NodeName=a2 NodeHostname=host NodeAddr=127.0.0.1 Port=3 " in text
     assert "cred_expire=5" in text
     with pytest.raises(ValueError, match="shorter"):
-        slurm_conf(ClusterShape(nodes=("a1", "a2")), tmp_path, "host", [1, 2])
+        render_slurm_conf(ClusterShape(nodes=("a1", "a2")), tmp_path, "host", [1, 2])
 
 
 def test_the_launchers_journal_is_followed_by_whole_lines(tmp_path: Path) -> None:
     path = tmp_path / "launcher.jsonl"
-    assert new_lines(path, 0) == []
+    assert read_new_lines(path, 0) == []
     path.write_bytes(b'{"at": 1.0, "event": "gate", "text": "t"}\n{"at": 2.0, "ev')
-    (line,) = new_lines(path, 0)
-    assert parse_launch(line) == LaunchEvent(at=1.0, event="gate", text="t")
-    assert new_lines(path, len(line)) == []
-    assert parse_launch(b'{"at": 2.0}\n') is None
-    assert parse_launch(b"\xff\n") is None
+    (line,) = read_new_lines(path, 0)
+    assert parse_launch_event(line) == LaunchEvent(at=1.0, event="gate", text="t")
+    assert read_new_lines(path, len(line)) == []
+    assert parse_launch_event(b'{"at": 2.0}\n') is None
+    assert parse_launch_event(b"\xff\n") is None
 
 
 def events(*told: tuple[str, int, str]) -> list[LaunchEvent]:
@@ -165,7 +165,7 @@ def events(*told: tuple[str, int, str]) -> list[LaunchEvent]:
     ],
 )
 def test_a_node_has_left_when_the_job_goes_on_without_it(told: list[tuple[str, int, str]], last: int | None) -> None:
-    assert left_after(events(*told), "a") == (None if last is None else (last, 0))
+    assert find_start_without_node(events(*told), "a") == (None if last is None else (last, 0))
 
 
 def test_a_node_has_left_when_a_spare_has_the_place_of_its_rank() -> None:
@@ -173,14 +173,14 @@ def test_a_node_has_left_when_a_spare_has_the_place_of_its_rank() -> None:
         return LaunchEvent(2.0, "rank_replaced", "", 1, generation=generation, before=before)
 
     told = [*events(("start", 1, "a b")), replaced(1, "b")]
-    assert left_after(told, "a") is None
-    assert left_after([*told, replaced(2, "a")], "a") == (1, 1)
-    assert left_after([*told, replaced(2, "a")], "b") == (1, 0)
+    assert find_start_without_node(told, "a") is None
+    assert find_start_without_node([*told, replaced(2, "a")], "a") == (1, 1)
+    assert find_start_without_node([*told, replaced(2, "a")], "b") == (1, 0)
 
 
 def test_the_last_words_name_the_price_of_the_abort_and_claim_no_more() -> None:
     def words(*, ok: bool) -> str:
-        return last_words(Outcome(ok, [], [], {}, StepsLost(0, 10)))
+        return format_conclusion(DemoOutcome(ok, [], [], {}, StepsLost(0, 10)))
 
     assert "steps trained twice: 0 on the graceful way out, 10 on the abort" in words(ok=True)
     assert "lost" not in words(ok=True)
@@ -189,7 +189,7 @@ def test_the_last_words_name_the_price_of_the_abort_and_claim_no_more() -> None:
 
 def test_whoever_watches_the_demo_is_told_where_its_pages_are_and_what_to_type(tmp_path: Path) -> None:
     token = tmp_path / "a place" / "operator"
-    page, command = how_to_look("http://127.0.0.1:4711", token).splitlines()
+    page, command = format_web_access("http://127.0.0.1:4711", token).splitlines()
     assert "http://127.0.0.1:4711/ " in page
     assert page.endswith(str(token))
     typed = shlex.split(command.partition(": ")[2])

@@ -14,10 +14,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from healthctl.hang.dumps import read_directory
-from healthctl.hang.snapshot import snapshot_of
-from remediator.detect.hangs.judge import judge
-from remediator.detect.hangs.records import Verdict
+from healthctl.flight_recorder.collective_snapshot import build_snapshot
+from healthctl.flight_recorder.dumps import read_directory
+from remediator.detection.hangs.call_records import HangVerdict
+from remediator.detection.hangs.hang_verdict import judge_hang
 
 RECORDED = Path(__file__).parent / "recorded"
 WORLD = "[0, 1, 2, 3]"
@@ -55,13 +55,13 @@ def late() -> Dumps:
     }
 
 
-def judged(place: Path, dumps: Dumps, *, as_json: bool = False) -> Verdict:
+def judged(place: Path, dumps: Dumps, *, as_json: bool = False) -> HangVerdict:
     for rank, content in dumps.items():
         path = place / f"nccl_trace_rank_{rank}{'.json' if as_json else ''}"
         path.write_bytes(json.dumps(content).encode() if as_json else pickle.dumps(content, protocol=2))
     found = read_directory(place)
     assert not found.unreadable
-    return judge(snapshot_of(found.dumps))
+    return judge_hang(build_snapshot(found.dumps))
 
 
 def older(dumps: Dumps, version: str) -> Dumps:
@@ -211,14 +211,14 @@ def test_a_ring_that_lost_its_beginning(tmp_path: Path) -> None:
 def test_recorded_by_pytorch_2_13_over_gloo(
     case: str, kind: str, culprits: tuple[int, ...], victims: tuple[int, ...]
 ) -> None:
-    found = judge(snapshot_of(read_directory(RECORDED / case).dumps))
+    found = judge_hang(build_snapshot(read_directory(RECORDED / case).dumps))
     assert (found.kind, found.culprits, found.victims) == (kind, culprits, victims)
 
 
 def test_a_recorded_rank_whose_dump_is_gone_is_dead(tmp_path: Path) -> None:
     shutil.copytree(RECORDED / "pair", tmp_path, dirs_exist_ok=True)
     (tmp_path / "rank_2").unlink()
-    found = judge(snapshot_of(read_directory(tmp_path).dumps))
+    found = judge_hang(build_snapshot(read_directory(tmp_path).dumps))
     assert (found.kind, found.culprits, found.victims) == ("dead_rank", (2,), (0, 1, 3))
 
 
@@ -242,7 +242,7 @@ def test_strange_values_are_refused_in_a_line_or_judged(
         (place / f"rank_{each}").write_bytes(pickle.dumps(content))
     found = read_directory(place)
     assert set(found.dumps) | set(found.unreadable) == {0, 1, 2, 3}
-    assert judge(snapshot_of(found.dumps)).reasons
+    assert judge_hang(build_snapshot(found.dumps)).reasons
 
 
 @pytest.mark.parametrize(
@@ -258,7 +258,7 @@ def test_members_that_no_job_has_are_members_that_are_not_told(tmp_path: Path, r
     (tmp_path / "rank_20261121143000").write_bytes(b"")
     found = read_directory(tmp_path)
     assert found.unreadable[20261121143000].endswith("no job has a rank 20261121143000")
-    assert judge(snapshot_of(found.dumps)).culprits == (2,)
+    assert judge_hang(build_snapshot(found.dumps)).culprits == (2,)
 
 
 def _as_tuples(content: dict[str, Any]) -> None:

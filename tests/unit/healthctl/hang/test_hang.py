@@ -13,10 +13,10 @@ from click.testing import Result
 from hypothesis import given
 from hypothesis import strategies as st
 
-from healthctl.hang.dumps import Dump, DumpError, read_directory, read_dump
-from healthctl.hang.snapshot import snapshot_of
-from remediator.detect.hangs.judge import judge
-from remediator.detect.hangs.records import Verdict
+from healthctl.flight_recorder.collective_snapshot import build_snapshot
+from healthctl.flight_recorder.dumps import Dump, DumpError, read_directory, read_dump
+from remediator.detection.hangs.call_records import HangVerdict
+from remediator.detection.hangs.hang_verdict import judge_hang
 
 Run = Callable[..., Result]
 
@@ -46,8 +46,8 @@ def write(place: Path, dumps: dict[int, dict[str, Any]]) -> Path:
     return place
 
 
-def verdict_of(place: Path, dumps: dict[int, dict[str, Any]], world: int = 0) -> Verdict:
-    return judge(snapshot_of(read_directory(write(place, dumps)).dumps, world))
+def verdict_of(place: Path, dumps: dict[int, dict[str, Any]], world: int = 0) -> HangVerdict:
+    return judge_hang(build_snapshot(read_directory(write(place, dumps)).dumps, world))
 
 
 def blame_of(place: Path, dumps: dict[int, dict[str, Any]], world: int = 0) -> tuple[str, tuple[int, ...]]:

@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from healthctl.kernel_log.parse import KINDS, ParsedLine, parse_lines
-from healthd.checks.kernel_messages import KernelMessageCheck
-from healthd.checks.xid import XidCheck
-from healthd.grammar.families import FAMILIES
-from healthd.samples.kernel import KernelRecord
-from healthd.witness import Witness
-from vocabulary.catalogue_file import load_catalogue
+from healthctl.kernel_log.log_line_parser import KINDS, ParsedLine, parse_lines
+from healthd.checks.kernel_message_checks import KernelMessageCheck
+from healthd.checks.xid_checks import XidCheck
+from healthd.kernel_log.message_patterns.pattern_families import FAMILIES
+from healthd.kernel_log.record_authenticity import RecordAuthenticator
+from healthd.samples.kernel_record import KernelRecord
+from vocabulary.fault_catalogue.catalogue_file import load_catalogue
 
 CORPUS = Path(__file__).parents[3] / "golden" / "xid"
 GPU_KINDS = ("xid", "sxid", "fallen_off_bus")
@@ -86,7 +86,7 @@ def test_what_is_read_of_each_text(golden: Callable[[str, str], None]) -> None:
 
 
 def test_it_reads_and_explains_whatever_healthd_raises_a_finding_on() -> None:
-    witness = Witness("n1", accept_injected=False)
+    witness = RecordAuthenticator("n1", accept_injected=False)
     checks = (XidCheck(witness, load_catalogue()), KernelMessageCheck(witness, FAMILIES))
     lines = [line for line in (CORPUS.parent / "kernel" / "lines.log").read_text().splitlines() if line[:1] != "#"]
     for line in [*lines, *(text for _, text in texts())]:

@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from healthctl.kernel_log.log_author import Author, Undressed, kernel_text, undress
-from healthctl.kernel_log.offline_xid import parse_offline_line
-from vocabulary.xid import KernelEventKind
+from healthctl.kernel_log.log_prefix import Author, StrippedRecord, extract_kernel_text, strip_log_prefix
+from healthctl.kernel_log.offline_xid_grammar import parse_offline_line
+from vocabulary.driver_log.xid import KernelEventKind
 
 TEXT = "NVRM: Xid (PCI:0000:07:00): 79, GPU has fallen off the bus."
 
@@ -126,7 +126,7 @@ def prefixes(table: str) -> list[str]:
 
 @pytest.mark.parametrize("prefix", prefixes(BY_THE_KERNEL))
 def test_the_kernels_name_is_known_in_every_dress(prefix: str) -> None:
-    assert undress(prefix + TEXT) == Undressed(TEXT, Author.KERNEL)
+    assert strip_log_prefix(prefix + TEXT) == StrippedRecord(TEXT, Author.KERNEL)
     event = parse_offline_line(prefix + TEXT)
     assert event is not None
     assert (event.kind, event.code) == (KernelEventKind.XID, 79)
@@ -134,40 +134,40 @@ def test_the_kernels_name_is_known_in_every_dress(prefix: str) -> None:
 
 @pytest.mark.parametrize("prefix", prefixes(BY_OTHERS))
 def test_another_author_is_no_witness(prefix: str) -> None:
-    assert undress(prefix + TEXT).author is Author.OTHER
-    assert kernel_text(prefix + TEXT) is None
+    assert strip_log_prefix(prefix + TEXT).author is Author.OTHER
+    assert extract_kernel_text(prefix + TEXT) is None
     assert parse_offline_line(prefix + TEXT) is None
 
 
 @pytest.mark.parametrize("prefix", UNNAMED)
 def test_a_date_alone_names_nobody(prefix: str) -> None:
-    assert undress(prefix + TEXT) == Undressed(TEXT, Author.UNNAMED)
+    assert strip_log_prefix(prefix + TEXT) == StrippedRecord(TEXT, Author.UNNAMED)
 
 
 @pytest.mark.parametrize("level", ["INFO", "WARN", "ERROR", "DEBUG", "CRIT", "FATAL", "TRACE"])
 @pytest.mark.parametrize("date", ["2025-03-04 12:00:00", "2025-03-04 12:00:00,123", "2025-03-04T12:00:00Z", "12:00:00"])
 def test_a_level_behind_a_date_is_no_name_of_a_zone(date: str, level: str) -> None:
-    assert undress(f"{date} {level} {TEXT}").author is Author.OTHER
+    assert strip_log_prefix(f"{date} {level} {TEXT}").author is Author.OTHER
 
 
 def test_what_a_terminal_was_told_has_no_blank_behind_the_kernels_name() -> None:
     for text in (TEXT, "nvidia-nvswitch1: SXid (PCI:0000:06:00.0): 20034, Fatal", "{1}[Hardware Error]: x"):
-        assert undress(f"kernel:{text}") == Undressed(text, Author.KERNEL)
+        assert strip_log_prefix(f"kernel:{text}") == StrippedRecord(text, Author.KERNEL)
 
 
 def test_a_label_of_a_rank_is_no_stamp() -> None:
-    assert undress(f"[0]: {TEXT}").author is Author.UNNAMED
-    assert undress(f"[ 2] {TEXT}") == Undressed(TEXT, Author.KERNEL)
+    assert strip_log_prefix(f"[0]: {TEXT}").author is Author.UNNAMED
+    assert strip_log_prefix(f"[ 2] {TEXT}") == StrippedRecord(TEXT, Author.KERNEL)
 
 
 def test_devices_are_no_host_and_program() -> None:
     for text in ("pcieport 0000:00:1c.0: AER: x", "EDAC MC0: 1 CE x", "mlx5_core 0000:5e:00.0: x", "mlx4_en: eth2: x"):
-        assert kernel_text("2025-03-04T12:00:00,123456+00:00 " + text) == text
-        assert kernel_text("Mar  4 12:00:00 " + text) == text
-        assert kernel_text("[    1.234567] " + text) == text
+        assert extract_kernel_text("2025-03-04T12:00:00,123456+00:00 " + text) == text
+        assert extract_kernel_text("Mar  4 12:00:00 " + text) == text
+        assert extract_kernel_text("[    1.234567] " + text) == text
 
 
 @given(st.text(max_size=300))
 def test_any_text_can_be_undressed(text: str) -> None:
-    undressed = undress(text)
+    undressed = strip_log_prefix(text)
     assert undressed.text in text

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from healthctl.kernel_log.parse import ParsedLine, parse_lines
-from healthctl.kernel_log.transport import LINES_OF_RECORD_MAX
-from vocabulary.injection import mark
+from healthctl.kernel_log.log_line_parser import ParsedLine, parse_lines
+from healthctl.kernel_log.log_transport import LINES_OF_RECORD_MAX
+from vocabulary.driver_log.injected_line import mark_injected_line
 
 XID = "NVRM: Xid (PCI:0000:07:00): 79, pid=5, name=python3, GPU has fallen off the bus."
 BY_KERNEL = {"_TRANSPORT": "kernel", "SYSLOG_FACILITY": "0", "SYSLOG_IDENTIFIER": "kernel"}
@@ -164,11 +164,11 @@ def test_a_reporter_is_no_process_that_asked_for_memory() -> None:
 
 
 def test_a_marked_line_is_a_test_whoever_wrote_it() -> None:
-    marked = mark("n1", XID)
+    marked = mark_injected_line("n1", XID)
     for line in (marked, f"12,1,2,-;{marked}", f"n1 app[7]: {marked}", json.dumps({"MESSAGE": marked, "_PID": "7"})):
         (found,) = parse(line)
         assert (found.kind, found.xid, found.injected) == ("xid", 79, True)
-    (found,) = parse(mark("n1", "EDAC MC0: 1 UE memory read error on DIMM_A1 (channel:0)"))
+    (found,) = parse(mark_injected_line("n1", "EDAC MC0: 1 UE memory read error on DIMM_A1 (channel:0)"))
     assert (found.kind, found.injected) == ("ecc", True)
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from healthctl.supervised.programs import ProgramError, Programs, wait_for
+from healthctl.process_supervision.supervised_programs import ProgramError, SupervisedPrograms, wait_until_ready
 
 # A daemon as Slurm's step daemon is one: it leaves its parent and its session, and then stops listening.
 DETACHED = """
@@ -25,7 +25,7 @@ time.sleep(600)
 OWNER = """
 import sys
 from pathlib import Path
-from healthctl.supervised.programs import Programs
+from healthctl.process_supervision.supervised_programs import Programs
 programs = Programs(Path(sys.argv[1]))
 programs.start("daemon", [sys.executable, "-c", sys.argv[2], sys.argv[3]], env={})
 print("up", flush=True)
@@ -34,8 +34,8 @@ sys.stdin.read()
 
 
 @pytest.fixture
-def programs(tmp_path: Path) -> Iterator[Programs]:
-    with Programs(tmp_path / "log") as found:
+def programs(tmp_path: Path) -> Iterator[SupervisedPrograms]:
+    with SupervisedPrograms(tmp_path / "log") as found:
         yield found
 
 
@@ -47,34 +47,34 @@ def gone(pid: int) -> bool:
 
 
 def read_pid(path: Path) -> int:
-    wait_for(lambda: path.exists() and bool(path.read_text()), 90, str(path))
+    wait_until_ready(lambda: path.exists() and bool(path.read_text()), 90, str(path))
     return int(path.read_text())
 
 
-def test_a_killed_program_is_started_again(programs: Programs) -> None:
+def test_a_killed_program_is_started_again(programs: SupervisedPrograms) -> None:
     first = programs.start("sleeper", ["/bin/sleep", "600"], env={}, restart=True)
     assert programs.kill("sleeper")
-    wait_for(lambda: programs.starts("sleeper") == 2 and programs.pid("sleeper") is not None, 90, "the restart")
+    wait_until_ready(lambda: programs.starts("sleeper") == 2 and programs.pid("sleeper") is not None, 90, "the restart")
     assert programs.pid("sleeper") != first
     assert gone(first)
 
 
-def test_a_stopped_program_stays_stopped(programs: Programs) -> None:
+def test_a_stopped_program_stays_stopped(programs: SupervisedPrograms) -> None:
     programs.start("sleeper", ["/bin/sleep", "600"], env={}, restart=True)
     programs.stop("sleeper")
-    wait_for(lambda: programs.pid("sleeper") is None, 90, "the end")
+    wait_until_ready(lambda: programs.pid("sleeper") is None, 90, "the end")
     assert not programs.kill("sleeper")
     with pytest.raises(ProgramError, match="sleeper ended: nothing in the log"):
         programs.require_running("sleeper")
 
 
-def test_a_program_that_is_not_there_is_named(programs: Programs) -> None:
+def test_a_program_that_is_not_there_is_named(programs: SupervisedPrograms) -> None:
     with pytest.raises(ProgramError, match="cannot start /no/such/program"):
         programs.start("ghost", ["/no/such/program"], env={})
 
 
 def test_leaving_ends_detached_and_frozen_descendants(tmp_path: Path) -> None:
-    with Programs(tmp_path / "log") as programs:
+    with SupervisedPrograms(tmp_path / "log") as programs:
         programs.start("daemon", [sys.executable, "-c", DETACHED, str(tmp_path / "pid")], env={})
         daemon = read_pid(tmp_path / "pid")
         os.kill(daemon, signal.SIGSTOP)
@@ -88,4 +88,4 @@ def test_nothing_outlives_an_owner_that_is_killed(tmp_path: Path) -> None:
         assert owner.stdout.readline() == b"up\n"
         daemon = read_pid(tmp_path / "pid")
         owner.kill()
-    wait_for(lambda: gone(daemon), 90, "the daemon to be ended")
+    wait_until_ready(lambda: gone(daemon), 90, "the daemon to be ended")

@@ -8,30 +8,30 @@ from pathlib import Path
 
 import pytest
 
-from healthctl.exits import Failure
-from healthctl.up.home import Home, Ports
-from healthctl.up.private import distrusted, write_new
-from healthctl.up.tokens import provide
+from healthctl.exit_codes import Failure
+from healthctl.single_node.home_directory import HomeDirectory, ServicePorts
+from healthctl.single_node.private_files import explain_untrusted_directory, write_new
+from healthctl.single_node.token_provisioning import provision_tokens
 
 
 @pytest.fixture
-def home(tmp_path: Path) -> Home:
-    return Home(tmp_path / "state")
+def home(tmp_path: Path) -> HomeDirectory:
+    return HomeDirectory(tmp_path / "state")
 
 
-def modes(home: Home) -> dict[str, int]:
+def modes(home: HomeDirectory) -> dict[str, int]:
     return {
         str(each.relative_to(home.path)): stat.S_IMODE(each.lstat().st_mode) for each in sorted(home.path.rglob("*"))
     }
 
 
-def test_everything_is_for_its_owner_whatever_the_umask(home: Home) -> None:
+def test_everything_is_for_its_owner_whatever_the_umask(home: HomeDirectory) -> None:
     before = os.umask(0)
     try:
         assert home.prepare() is False
         with home.take():
-            provide(home, "n1")
-            home.configure("n1", Ports(1, 2), accept_injected=False)
+            provision_tokens(home, "n1")
+            home.configure("n1", ServicePorts(1, 2), accept_injected=False)
             found = modes(home)
     finally:
         os.umask(before)
@@ -43,7 +43,7 @@ def test_everything_is_for_its_owner_whatever_the_umask(home: Home) -> None:
 
 @pytest.mark.parametrize("part", ["", "tokens"])
 @pytest.mark.parametrize("mode", [0o755, 0o770, 0o701, 0o777])
-def test_a_folder_that_others_may_enter_is_refused_and_left_as_it_is(home: Home, part: str, mode: int) -> None:
+def test_a_folder_that_others_may_enter_is_refused_and_left_as_it_is(home: HomeDirectory, part: str, mode: int) -> None:
     home.prepare()
     (home.path / part).chmod(mode)
     with pytest.raises(Failure, match=rf"{mode:04o}.*chmod 700"):
@@ -52,7 +52,7 @@ def test_a_folder_that_others_may_enter_is_refused_and_left_as_it_is(home: Home,
 
 
 @pytest.mark.parametrize("part", ["state", "state/tokens"])
-def test_a_link_is_no_folder_of_ours(tmp_path: Path, home: Home, part: str) -> None:
+def test_a_link_is_no_folder_of_ours(tmp_path: Path, home: HomeDirectory, part: str) -> None:
     home.prepare()
     (tmp_path / part).rename(tmp_path / "elsewhere")
     (tmp_path / part).symlink_to(tmp_path / "elsewhere")
@@ -60,11 +60,11 @@ def test_a_link_is_no_folder_of_ours(tmp_path: Path, home: Home, part: str) -> N
         home.prepare()
 
 
-def test_what_belongs_to_somebody_else_is_named_wherever_it_lies(home: Home) -> None:
+def test_what_belongs_to_somebody_else_is_named_wherever_it_lies(home: HomeDirectory) -> None:
     home.prepare()
     (home.path / "tokens" / "admin.new").touch()
-    assert distrusted(home.path, os.geteuid()) == ""
-    assert f"belongs to user {os.geteuid()}" in distrusted(home.path, os.geteuid() + 1)
+    assert explain_untrusted_directory(home.path, os.geteuid()) == ""
+    assert f"belongs to user {os.geteuid()}" in explain_untrusted_directory(home.path, os.geteuid() + 1)
     if os.geteuid() == 0:
         os.chown(home.path / "tokens" / "admin.new", 65534, 65534)
         with pytest.raises(Failure, match=r"admin\.new: belongs to user 65534"):
@@ -84,7 +84,7 @@ def test_a_file_that_lies_in_the_way_is_replaced_and_never_written_through(tmp_p
     assert stat.S_IMODE((tmp_path / "token").stat().st_mode) == 0o600
 
 
-def test_an_old_lock_that_is_a_link_is_not_followed(tmp_path: Path, home: Home) -> None:
+def test_an_old_lock_that_is_a_link_is_not_followed(tmp_path: Path, home: HomeDirectory) -> None:
     home.prepare()
     (home.path / "up.lock").symlink_to(tmp_path / "made")
     with pytest.raises(Failure, match=r"up\.lock"):

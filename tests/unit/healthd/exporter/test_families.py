@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
 from prometheus_client.parser import text_string_to_metric_families as parse_text
 
-from healthd.exporter.families import (
+from healthd.exporter.metric_families import (
     CounterMetricFamily,
     GaugeMetricFamily,
     InfoMetricFamily,
@@ -23,7 +23,7 @@ from healthd.exporter.families import (
     wants_openmetrics,
     write_page,
 )
-from healthd.exporter.process import process
+from healthd.exporter.process_metrics import export_process
 
 TEXT = st.text(st.characters(blacklist_categories=("Cs", "Cc")) | st.sampled_from('\n"\\'), max_size=20)
 NUMBER = st.floats(allow_nan=False) | st.integers(-(2**60), 2**60) | st.booleans()
@@ -82,7 +82,7 @@ def test_openmetrics_is_for_those_who_prefer_it(accept: str, *, wanted: bool) ->
 
 
 def test_the_process_is_on_the_page() -> None:
-    values = {sample.name: sample.value for family in process() for sample in family.samples}
+    values = {sample.name: sample.value for family in export_process() for sample in family.samples}
     assert values.keys() == {
         "process_cpu_seconds_total",
         "process_max_fds",

@@ -8,23 +8,23 @@ from msgspec.structs import replace
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
 from prometheus_client.parser import text_string_to_metric_families as parse_text
 
-from healthd.committer import LastCommit
-from healthd.event_counts import COUNTED_MAX, EventCounts
-from healthd.exporter.page import metrics_page
-from healthd.facts import Raise
-from healthd.gpus import GpuState
-from healthd.history_mark import Condemned
-from healthd.preflights import Preflights
+from healthd.daemon_status import Counters, Status
+from healthd.exporter.metrics_page import make_page_renderer
+from healthd.findings.event_counters import COUNTED_MAX, EventCounters
+from healthd.findings.facts import Raise
+from healthd.findings.gpu_state import GpuState
+from healthd.preflight_reports.preflight_history import PreflightHistory
 from healthd.samples.nvml import GpuConstants, GpuReading, Inventory, Link, Process
 from healthd.samples.preflight import PreflightSample
-from healthd.samples.pressure import PressureSample, Stall
+from healthd.samples.pressure import PressureSample, PressureStall
 from healthd.samples.source import SourceReading, SourceState
-from healthd.status import Counters, Status
+from healthd.storage.database_writer import LastCommit
+from healthd.storage.history_marker import Condemnation
 from tests.unit.healthd.test_shortages import descriptors_left
 from vocabulary.finding import Finding, Severity
 from vocabulary.identity import Component, ComponentKind
+from vocabulary.messages.wire import Gpu, RankStatus
 from vocabulary.order import OrderState, OrderUpdate
-from vocabulary.wire import Gpu, RankStatus
 
 GPUS = (
     Gpu(0, "GPU-0", "0000:10:00.0", "NVIDIA H100 80GB HBM3", "16501"),
@@ -112,7 +112,7 @@ def finding(severity: Severity, *, injected: bool = False) -> Finding:
 
 
 def full_status() -> Status:
-    counts = EventCounts()
+    counts = EventCounters()
     for fact in (
         event("31", 3.0, gpu=GPUS[0]),
         event("79", 4.0, gpu=GPUS[1]),
@@ -122,8 +122,10 @@ def full_status() -> Status:
     ):
         counts.add(fact)
     constants = GpuConstants(index=0, vbios="96.00.74.00.1A", minor=3, pcie_width_max=16, ecc_enabled=True)
-    pressure = PressureSample((Stall("memory", 0.0, 0.0, 1_500_000, 20), Stall("io", None, None, None, None)))
-    seen = Preflights()
+    pressure = PressureSample(
+        (PressureStall("memory", 0.0, 0.0, 1_500_000, 20), PressureStall("io", None, None, None, None))
+    )
+    seen = PreflightHistory()
     seen.told(PreflightSample("fail", "standard", started_at=1.0), 4.0)
     data = {"verdict": "pass", "seconds": 8.5, "figure gemm TFLOP/s bf16 8192": 612.5, "figure copy_rate GB/s": 12.5}
     seen.answered("gate", OrderUpdate(id="o1", state=OrderState.SUCCEEDED, at=4.5, detail="", data=data))
@@ -132,7 +134,7 @@ def full_status() -> Status:
         boot_id="b",
         at=5.0,
         findings=(finding(Severity.FATAL), finding(Severity.WARNING), finding(Severity.FATAL, injected=True)),
-        condemned=Condemned("o1", 1.0, "XID 79"),
+        condemned=Condemnation("o1", 1.0, "XID 79"),
         gpus=GPUS,
         ranks=(RANK, RankStatus("j", 1, 1, 2, 8, 40, "step", 4.0, alive=False)),
         states=(
@@ -162,7 +164,7 @@ def full_status() -> Status:
 
 def text_of(status: Status, accept: str = "", *, dcgm: bool = False) -> str:
     """The page, without the values of this very process, which differ from run to run."""
-    _, body = metrics_page(lambda: status, lambda: 5, with_dcgm_names=dcgm)(accept)
+    _, body = make_page_renderer(lambda: status, lambda: 5, with_dcgm_names=dcgm)(accept)
     return re.sub(r"(?m)^(process_\w+) .*$", r"\1 0.0", body.decode())
 
 
@@ -203,7 +205,7 @@ def test_an_empty_node_has_a_page_too() -> None:
     ],
 )
 def test_the_format_is_the_one_that_was_asked_for(accept: str, kind: str) -> None:
-    content_type, body = metrics_page(full_status, lambda: 0)(accept)
+    content_type, body = make_page_renderer(full_status, lambda: 0)(accept)
     assert content_type.startswith(kind)
     assert body.endswith(b"# EOF\n") == ("openmetrics" in kind)
 
@@ -230,7 +232,7 @@ def test_every_name_is_exported_once() -> None:
 
 
 def test_a_flood_of_different_events_is_counted_in_bounded_memory() -> None:
-    counts = EventCounts()
+    counts = EventCounters()
     for code in range(2 * COUNTED_MAX):
         counts.add(event(str(code), 1.0, gpu=GPUS[0]))
     assert len(counts.rows) == COUNTED_MAX + 1

@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from healthd.facts import Held, Moment, Raise, Unknown
-from healthd.gpu_checks import make_checks
-from healthd.gpus import GpuState
+from healthd.findings.facts import Held, Moment, Raise, Unknown
+from healthd.findings.gpu_state import GpuState
+from healthd.gpu_monitoring.gpu_check_registry import make_gpu_checks
 from healthd.samples.nvml import GpuConstants, GpuReading
 from healthd.thresholds import load_thresholds
-from vocabulary.wire import Gpu
+from vocabulary.messages.wire import Gpu
 
 PRODUCT = "NVIDIA H100 80GB HBM3"
 
@@ -21,7 +21,7 @@ class Node:
     """One check of the shipped list, with its shipped numbers; `say` is what it says of readings at a time."""
 
     def __init__(self, check: str, site: dict[str, Any] | None = None) -> None:
-        self.check = make_checks(load_thresholds(site))[check]
+        self.check = make_gpu_checks(load_thresholds(site))[check]
 
     def say(self, at: float, *gpus: GpuState) -> dict[str, Held]:
         """By ``code@index``."""

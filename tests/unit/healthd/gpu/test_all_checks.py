@@ -7,13 +7,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from healthd.facts import Moment, Raise
-from healthd.gpu_checks import make_checks
-from healthd.gpus import GpuState, merge
+from healthd.findings.facts import Moment, Raise
+from healthd.findings.gpu_state import GpuState, merge_reading
+from healthd.gpu_monitoring.gpu_check_registry import make_gpu_checks
 from healthd.samples.nvml import GpuConstants, GpuReading, Link
 from healthd.thresholds import load_thresholds
 from vocabulary.finding import Severity
-from vocabulary.wire import Gpu
+from vocabulary.messages.wire import Gpu
 
 COUNT = st.none() | st.sampled_from([0, 1, 2, 3, 8, 60, 95]) | st.integers(-(2**63), 2**64)
 FLAG = st.none() | st.booleans()
@@ -57,7 +57,7 @@ SWEEP = st.tuples(
 def test_whatever_the_driver_says_every_check_answers_with_levels_that_can_be_shown(
     sweeps: list[tuple[float, list[tuple[str, dict[str, Any], dict[str, Any]]]]],
 ) -> None:
-    checks = make_checks(load_thresholds())
+    checks = make_gpu_checks(load_thresholds())
     states: dict[int, GpuState] = {}
     at = 0.0
     for pause, readings in sweeps:
@@ -65,7 +65,7 @@ def test_whatever_the_driver_says_every_check_answers_with_levels_that_can_be_sh
         for index, (product, constants, values) in enumerate(readings):
             gpu = Gpu(index=index, uuid=f"GPU-{index}", pci=f"0000:1{index}:00.0", name=product)
             reading = GpuReading(index=index, **values)
-            latest = merge(states[index].latest if index in states else None, reading)
+            latest = merge_reading(states[index].latest if index in states else None, reading)
             states[index] = GpuState(gpu, GpuConstants(index=index, **constants), latest, reading)
         for name, check in checks.items():
             for fact in check.judge(list(states.values()), Moment(at, at)):
@@ -79,7 +79,7 @@ def test_whatever_the_driver_says_every_check_answers_with_levels_that_can_be_sh
                     assert all(len(str(value)) < 300 for value in fact.evidence.values())
 
 
-@pytest.mark.parametrize("check", sorted(make_checks(load_thresholds())))
+@pytest.mark.parametrize("check", sorted(make_gpu_checks(load_thresholds())))
 def test_a_gpu_of_which_nothing_is_known_is_neither_ill_nor_well(
     check: str, node: Callable[..., Any], gpu: Callable[..., GpuState]
 ) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from healthd.gpus import GpuState
+from healthd.findings.gpu_state import GpuState
 from vocabulary.finding import Severity
 
 Gpu = Callable[..., GpuState]

@@ -12,16 +12,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from healthd import gpu_checks
-from healthd.facts import Held, Moment
-from healthd.gpu_checks import GPU_CHECKS, GpuCheck, GpuCheckSpec, make_checks
-from healthd.gpu_watch import GpuWatch
-from healthd.gpus import GpuState
-from healthd.ledger import Ledger
-from healthd.pretended_gpus import PretendedGpus
+from healthd.findings.facts import Held, Moment
+from healthd.findings.finding_ledger import FindingLedger
+from healthd.findings.gpu_state import GpuState
+from healthd.gpu_monitoring import gpu_check_registry
+from healthd.gpu_monitoring.gpu_check_registry import GPU_CHECKS, GpuCheck, GpuCheckSpec, make_gpu_checks
+from healthd.gpu_monitoring.gpu_monitor import GpuMonitor
+from healthd.gpu_monitoring.simulated_gpus import SimulatedGpus
 from healthd.samples.nvml import GpuConstants, GpuReading, Inventory, Link, NvmlHang, Sweep
 from healthd.thresholds import load_thresholds
-from vocabulary.wire import Gpu
+from vocabulary.messages.wire import Gpu
 
 GPUS = 6
 SEEDS = 8
@@ -105,9 +105,9 @@ class Counting:
         return self._check.may_differ(gpus, now)
 
 
-def watch_of(checks: dict[str, Any]) -> tuple[GpuWatch, Ledger]:
-    ledger = Ledger("n1", "boot")
-    return GpuWatch(ledger, (), checks, PretendedGpus(ledger, {})), ledger
+def watch_of(checks: dict[str, Any]) -> tuple[GpuMonitor, FindingLedger]:
+    ledger = FindingLedger("n1", "boot")
+    return GpuMonitor(ledger, (), checks, SimulatedGpus(ledger, {})), ledger
 
 
 def inventory(random: Random) -> Inventory:
@@ -137,7 +137,7 @@ def reading(index: int, random: Random, now: dict[str, Any]) -> GpuReading:
     return GpuReading(index=index, errors=errors, **{name: now[name] for name in names})
 
 
-def play(seed: int, steps: int, *watches: GpuWatch) -> int:
+def play(seed: int, steps: int, *watches: GpuMonitor) -> int:
     """One random history for all of them; how many sweeps."""
     random = history(seed)
     at, values = 1000.0, [{name: choices[0] for name, choices in VALUES.items()} for _ in range(GPUS)]
@@ -164,9 +164,9 @@ def play(seed: int, steps: int, *watches: GpuWatch) -> int:
 @given(st.integers(0, 2**32))
 def test_the_findings_are_those_of_asking_every_check_in_every_sweep(seed: int) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(gpu_checks, "ASKED_ANYWAY_S", math.inf)
-        always = {name: AskedAlways(check) for name, check in make_checks(THRESHOLDS).items()}
-        (reference, expected), (watch, ledger) = watch_of(always), watch_of(dict(make_checks(THRESHOLDS)))
+        patch.setattr(gpu_check_registry, "ASKED_ANYWAY_S", math.inf)
+        always = {name: AskedAlways(check) for name, check in make_gpu_checks(THRESHOLDS).items()}
+        (reference, expected), (watch, ledger) = watch_of(always), watch_of(dict(make_gpu_checks(THRESHOLDS)))
         play(seed, 80, reference, watch)
     assert ledger.active == expected.active
     assert ledger.changed == expected.changed
@@ -181,7 +181,7 @@ PARTS: dict[str, dict[str, Sequence[Any]]] = {
 
 def settled(spec: GpuCheckSpec, *phases: Sequence[GpuState]) -> set[tuple[type, str, int | None]]:
     """What a new check says of the last phase, each of them held until every change has lasted."""
-    check, at, facts = gpu_checks.ByProduct(spec, THRESHOLDS), 0.0, list[Held]()
+    check, at, facts = gpu_check_registry.PerProductCheck(spec, THRESHOLDS), 0.0, list[Held]()
     for states in phases:
         for _ in range(3):
             facts = check.judge(states, Moment(at, at))
@@ -223,7 +223,7 @@ def others() -> Iterator[tuple[str, str, Any]]:
 
 
 def test_random_histories_raise_something_of_every_check() -> None:
-    checks, raised = make_checks(THRESHOLDS), set()
+    checks, raised = make_gpu_checks(THRESHOLDS), set()
     for seed in range(60):
         watch, ledger = watch_of(dict(checks))
         play(seed, 80, watch)
@@ -232,7 +232,7 @@ def test_random_histories_raise_something_of_every_check() -> None:
 
 
 def test_while_no_value_changes_no_check_is_asked() -> None:
-    counting = {name: Counting(check) for name, check in make_checks(THRESHOLDS).items()}
+    counting = {name: Counting(check) for name, check in make_gpu_checks(THRESHOLDS).items()}
     watch, _ = watch_of(dict(counting))
     random = history(1)
     watch.take(inventory(random), Moment(0.0, 0.0))
@@ -248,14 +248,14 @@ def test_while_no_value_changes_no_check_is_asked() -> None:
 
 
 def test_a_check_is_asked_anyway_after_a_while() -> None:
-    counting = {name: Counting(check) for name, check in make_checks(THRESHOLDS).items()}
+    counting = {name: Counting(check) for name, check in make_gpu_checks(THRESHOLDS).items()}
     watch, _ = watch_of(dict(counting))
     watch.take(inventory(history(1)), Moment(0.0, 0.0))
     sweep = Sweep(0.0, 0.01, tuple(GpuReading(index=i, temperature_c=40) for i in range(GPUS)))
     for at in (1.0, 5000.0, 10_000.0):
         watch.take(sweep, Moment(at, at))
     before = {name: check.asked for name, check in counting.items()}
-    at = 10_000.0 + gpu_checks.ASKED_ANYWAY_S
+    at = 10_000.0 + gpu_check_registry.ASKED_ANYWAY_S
     watch.take(sweep, Moment(at, at))
     assert {name: check.asked - before[name] for name, check in counting.items()} == dict.fromkeys(counting, 1)
 
@@ -275,7 +275,7 @@ class Failing:
 
 def test_a_check_that_failed_is_asked_in_the_next_sweep() -> None:
     spec = GPU_CHECKS[0]._replace(make=lambda _limits: Failing())
-    check = gpu_checks.ByProduct(spec, THRESHOLDS)
+    check = gpu_check_registry.PerProductCheck(spec, THRESHOLDS)
     states = [GpuState(Gpu(0, "GPU-0", "0000:10:00.0"), GpuConstants(index=0), *[GpuReading(index=0)] * 2)]
     assert check.may_differ(states, Moment(0.0, 0.0))
     with pytest.raises(ArithmeticError):

@@ -3,7 +3,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from healthd.gpus import GpuState
+from healthd.findings.gpu_state import GpuState
 from healthd.samples.nvml import Link
 
 Gpu = Callable[..., GpuState]

@@ -3,8 +3,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from healthd.facts import Raise
-from healthd.gpus import GpuState
+from healthd.findings.facts import Raise
+from healthd.findings.gpu_state import GpuState
 from vocabulary.finding import Severity
 
 Gpu = Callable[..., GpuState]

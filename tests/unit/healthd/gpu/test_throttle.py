@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from healthd.gpus import GpuState
+from healthd.findings.gpu_state import GpuState
 
 Gpu = Callable[..., GpuState]
 HW, THERMAL, BRAKE = 0x08, 0x40, 0x80

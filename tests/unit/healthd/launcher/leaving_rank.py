@@ -8,20 +8,20 @@ from __future__ import annotations
 import os
 import sys
 
-from healthd.trainer.beacon import Acknowledgement, Beacon, MailboxOrder, post_order
-from healthd.trainer.environment import read_environment
-from healthd.trainer.exits import Exit
-from healthd.trainer.page import Outcome
-from healthd.trainer.pages import prepare_directory
+from healthd.trainer.beacons.beacon import Acknowledgement, Beacon, MailboxOrder, post_order
+from healthd.trainer.beacons.beacon_page import OrderOutcome
+from healthd.trainer.beacons.page_reader import prepare_directory
+from healthd.trainer.beacons.rank_environment import read_environment
+from healthd.trainer.exit_codes import ExitCode
 
 
 def main() -> None:
     """Leave."""
     condemned = sys.argv[1]
-    outcome = Outcome(sys.argv[2]) if len(sys.argv) > 2 else Outcome.LEFT
+    outcome = OrderOutcome(sys.argv[2]) if len(sys.argv) > 2 else OrderOutcome.LEFT
     environment = read_environment(os.environ)
     mine = environment.place.node == condemned
-    code = int(sys.argv[3]) if len(sys.argv) > 3 else int(Exit.CONDEMNED if mine else Exit.RELAUNCH)
+    code = int(sys.argv[3]) if len(sys.argv) > 3 else int(ExitCode.CONDEMNED if mine else ExitCode.RELAUNCH)
     prepare_directory(environment.beacon_directory)
     beacon = Beacon.create(environment.beacon_directory, environment.place)
     post_order(beacon.path, MailboxOrder("o1", "checkpoint_then_eject", "a test", (condemned,), 9e9))

@@ -5,19 +5,19 @@ from __future__ import annotations
 import os
 import sys
 
-from healthd.trainer.exits import Exit
-from healthd.trainer.rendezvous import Rendezvous, RendezvousError
+from healthd.trainer.exit_codes import ExitCode
+from healthd.trainer.rendezvous_client import RendezvousClient, RendezvousError
 
 DEADLINE_S = 60.0
 
-rendezvous = Rendezvous.from_env(1)
+rendezvous = RendezvousClient.from_env(1)
 if rendezvous is None or os.environ["HEALTHD_ATTEMPT"] != "1":
     sys.exit(0)
 rendezvous.arrive()
 generation = rendezvous.wait_newer(-1, DEADLINE_S)
 if generation is not None and rendezvous.member == 1:
-    rendezvous.leave(Exit.CONDEMNED, "a test", replace=True)
-    sys.exit(Exit.CONDEMNED)
+    rendezvous.leave(ExitCode.CONDEMNED, "a test", replace=True)
+    sys.exit(ExitCode.CONDEMNED)
 if rendezvous.member == 0:
     try:
         rendezvous.wait_newer(0, DEADLINE_S)

@@ -4,8 +4,23 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from healthd.launcher.blame import blame_user, common_code, doubted, may_be_user_error
-from healthd.launcher.plan import Fitness, History, Limits, Move, NodeVerdict, Outcome, RankEnd, judge, next_move
+from healthd.launcher.decisions.crash_attribution import (
+    blame_user,
+    find_common_exit_code,
+    list_doubtful_nodes,
+    may_be_user_error,
+)
+from healthd.launcher.decisions.relaunch_policy import (
+    AttemptHistory,
+    AttemptOutcome,
+    Fitness,
+    LaunchAction,
+    NodeVerdict,
+    RankEnd,
+    RetryLimits,
+    decide_next_action,
+    judge_attempt,
+)
 
 FIT, UNKNOWN, UNFIT = Fitness.FIT, Fitness.UNKNOWN, Fitness.UNFIT
 
@@ -31,25 +46,25 @@ def ends(*codes: int | None, killed: tuple[int, ...] = ()) -> list[RankEnd]:
     ],
 )
 def test_ranks_that_end_alike_have_a_common_code(ranks: list[RankEnd], code: int | None) -> None:
-    assert common_code(ranks) == code
+    assert find_common_exit_code(ranks) == code
 
 
 def test_a_common_early_crash_may_be_the_users() -> None:
     same, mixed = ends(1, 1), ends(1, -9)
 
-    assert may_be_user_error(judge(same), same, 5.0, Limits())
-    assert not may_be_user_error(judge(same), same, 500.0, Limits())
-    assert not may_be_user_error(judge(same), same, 0.0, Limits(user_error_seconds=0))
-    assert not may_be_user_error(judge(mixed), mixed, 5.0, Limits())
+    assert may_be_user_error(judge_attempt(same), same, 5.0, RetryLimits())
+    assert not may_be_user_error(judge_attempt(same), same, 500.0, RetryLimits())
+    assert not may_be_user_error(judge_attempt(same), same, 0.0, RetryLimits(user_error_seconds=0))
+    assert not may_be_user_error(judge_attempt(mixed), mixed, 5.0, RetryLimits())
 
 
 def test_a_user_error_stops_with_its_own_code() -> None:
     ranks = ends(*[3] * 19, 1)
-    result = blame_user(judge(ranks), ranks)
+    result = blame_user(judge_attempt(ranks), ranks)
 
-    assert (result.outcome, result.code, result.condemned) == (Outcome.USER_ERROR, 3, frozenset())
+    assert (result.outcome, result.code, result.condemned) == (AttemptOutcome.USER_ERROR, 3, frozenset())
     assert "19 of 20 ranks exited with 3" in result.why
-    assert next_move(result, History().after(result), Limits())[0] is Move.STOP
+    assert decide_next_action(result, AttemptHistory().after(result), RetryLimits())[0] is LaunchAction.STOP
 
 
 fitness = st.sampled_from(Fitness)
@@ -63,7 +78,8 @@ def test_a_node_is_doubted_when_less_good_is_known_of_it(before: dict[str, Fitne
     ]
 
     assert (
-        doubted([NodeVerdict(*x) for x in before.items()], [NodeVerdict(*x) for x in after.items()], "abc") == expected
+        list_doubtful_nodes([NodeVerdict(*x) for x in before.items()], [NodeVerdict(*x) for x in after.items()], "abc")
+        == expected
     )
 
 
@@ -72,9 +88,9 @@ codes = st.one_of(st.none(), st.sampled_from([0, 1, 2, 90, 91, 92, 93, 137, -9, 
 
 @given(st.lists(st.builds(RankEnd, st.integers(0, 9), st.sampled_from("abc"), codes, st.booleans()), min_size=1))
 def test_no_ordered_leave_and_no_signal_is_ever_the_users(ranks: list[RankEnd]) -> None:
-    result = judge(ranks)
+    result = judge_attempt(ranks)
 
-    if may_be_user_error(result, ranks, 1.0, Limits()):
+    if may_be_user_error(result, ranks, 1.0, RetryLimits()):
         assert {end.code for end in ranks if end.code != result.code} <= {0, None, 1, 2, 137, -9, -11}
         assert blame_user(result, ranks).code in (1, 2)
-        assert result.outcome is Outcome.CRASHED
+        assert result.outcome is AttemptOutcome.CRASHED

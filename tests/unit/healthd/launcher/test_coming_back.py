@@ -6,9 +6,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from healthd.launcher.backend import BackendError
-from healthd.launcher.coming_back import WAIT_SECONDS_MAX, Return, job_fields, peers_of, wait_seconds
-from healthd.launcher.slurm_queue import queue_again
+from healthd.launcher.backends.slurm_requeue import requeue_job
+from healthd.launcher.decisions.requeue_policy import (
+    WAIT_SECONDS_MAX,
+    RequeueDecision,
+    compute_requeue_delay,
+    parse_job_fields,
+    parse_partition_nodes,
+)
+from healthd.launcher.scheduler_backend import BackendError
 
 JOB = "JobId=7 JobName=a Partition=train ReqNodeList=(null) ExcNodeList={known} NodeList=n1 NumNodes=1 Features={features}"
 NODES = "".join(f"n{number}|8|gpu:8|rack{number}\n" for number in range(1, 5)) + "login|2|(null)|rack1\n"
@@ -27,7 +33,7 @@ class Slurm:
         self.ends = ends
         self.state = state
         self.told: list[str] = []
-        self.planned: list[Return] = []  # what was announced before Slurm was told anything
+        self.planned: list[RequeueDecision] = []  # what was announced before Slurm was told anything
 
     def __call__(self, argv: Sequence[str]) -> str:
         if argv[0] == "sinfo":
@@ -45,10 +51,10 @@ class Slurm:
             raise BackendError("scontrol requeue 7: exit -15")
         return ""
 
-    def back(self, allocation: str, refused: str, in_vain: int = 0) -> Return:
-        return queue_again(self, "7", allocation.split(), refused.split(), in_vain, self.announce)
+    def back(self, allocation: str, refused: str, in_vain: int = 0) -> RequeueDecision:
+        return requeue_job(self, "7", allocation.split(), refused.split(), in_vain, self.announce)
 
-    def announce(self, plan: Return) -> None:
+    def announce(self, plan: RequeueDecision) -> None:
         assert self.told == []
         self.planned.append(plan)
 
@@ -59,7 +65,7 @@ def test_the_refused_node_joins_what_the_owner_excludes() -> None:
     back = slurm.back("n1", "n2 n1")
 
     assert slurm.told == ["requeue 7", "update jobid=7 ExcNodeList=n1,n2,n4"]
-    assert [back] == slurm.planned == [Return(without=("n1", "n2"))]
+    assert [back] == slurm.planned == [RequeueDecision(without=("n1", "n2"))]
 
 
 @pytest.mark.parametrize(
@@ -102,7 +108,7 @@ def test_a_requeue_that_slurm_refuses_is_an_error() -> None:
 def test_what_slurm_does_not_take_is_said_and_the_job_waits_instead() -> None:
     slurm = Slurm(ends=3)
     back = slurm.back("n1", "n1", in_vain=1)
-    assert slurm.planned == [Return(without=("n1",))]
+    assert slurm.planned == [RequeueDecision(without=("n1",))]
     assert back.wait_seconds == 60
     assert "signal 15" in back.text
     assert slurm.told[-1] == "update jobid=7 StartTime=now+60"
@@ -115,15 +121,15 @@ def test_a_job_that_refuses_nobody_is_only_queued_again() -> None:
 
 
 def test_the_wait_doubles_up_to_half_an_hour() -> None:
-    assert [wait_seconds(times) for times in (0, 1, 2, 3, 6, 7, 10**6)] == [0, 60, 120, 240, 1800, 1800, 1800]
+    assert [compute_requeue_delay(times) for times in (0, 1, 2, 3, 6, 7, 10**6)] == [0, 60, 120, 240, 1800, 1800, 1800]
 
 
 @given(st.integers())
 def test_no_count_breaks_the_wait(times: int) -> None:
-    assert 0 <= wait_seconds(times) <= WAIT_SECONDS_MAX
+    assert 0 <= compute_requeue_delay(times) <= WAIT_SECONDS_MAX
 
 
 @given(st.text(), st.booleans())
 def test_nothing_that_slurm_says_breaks_the_readers(said: str, with_features: bool) -> None:  # noqa: FBT001 - hypothesis gives it
-    assert all(len(peer.kind) in (2, 3) for peer in peers_of(said, with_features=with_features))
-    assert "" not in job_fields(said).values()
+    assert all(len(peer.kind) in (2, 3) for peer in parse_partition_nodes(said, with_features=with_features))
+    assert "" not in parse_job_fields(said).values()

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.unit.healthd.launcher.launching import DEADLINE_S, LEAVES, QUICK, argv, attempts, launch, read_events
+from tests.unit.healthd.launcher.launcher_process import DEADLINE_S, LEAVES, QUICK, argv, attempts, launch, read_events
 
 
 @pytest.mark.parametrize("code", [90, 91, 92])

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from healthd.launcher.gate import ask, verdict_from
-from healthd.launcher.plan import Fitness
+from healthd.launcher.decisions.relaunch_policy import Fitness
+from healthd.launcher.gate import parse_node_verdict, query_node_health
 
 
 def answer(**changes: object) -> bytes:
@@ -45,15 +45,15 @@ def answer(**changes: object) -> bytes:
     ],
 )
 def test_only_a_plain_and_fresh_yes_is_fit(changes: dict[str, object], fitness: Fitness) -> None:
-    verdict = verdict_from("n1", answer(**changes))
+    verdict = parse_node_verdict("n1", answer(**changes))
 
     assert verdict.fitness is fitness
     assert fitness is Fitness.FIT or verdict.reason
 
 
 def test_the_verdict_of_an_older_healthd_is_as_old_as_it_says() -> None:
-    assert verdict_from("n1", answer(age_s=None, at=time.time())).fitness is Fitness.FIT
-    assert verdict_from("n1", answer(age_s=None, at=time.time() - 60)).fitness is Fitness.UNKNOWN
+    assert parse_node_verdict("n1", answer(age_s=None, at=time.time())).fitness is Fitness.FIT
+    assert parse_node_verdict("n1", answer(age_s=None, at=time.time() - 60)).fitness is Fitness.UNKNOWN
 
 
 @pytest.fixture
@@ -89,7 +89,7 @@ def test_a_node_is_asked_over_its_socket(daemon: tuple[str, list[bytes]]) -> Non
     template, answers = daemon
     answers.append(http(answer(condemned=True, reasons=["row remap pending"])))
 
-    assert ask(template, "n1") == ("n1", Fitness.UNFIT, "row remap pending")
+    assert query_node_health(template, "n1") == ("n1", Fitness.UNFIT, "row remap pending")
 
 
 @pytest.mark.parametrize(
@@ -100,7 +100,7 @@ def test_whatever_prevents_an_answer_is_unknown(daemon: tuple[str, list[bytes]],
     template, answers = daemon
     answers.append(said)
 
-    verdict = ask(template, "n1")
+    verdict = query_node_health(template, "n1")
 
     assert verdict.fitness is Fitness.UNKNOWN
     assert "no answer from healthd at" in verdict.reason
@@ -111,7 +111,7 @@ def test_a_silent_daemon_does_not_hold_the_gate(tmp_path: Path) -> None:
         listener.bind(str(tmp_path / "s"))
         listener.listen()
 
-        assert ask(str(tmp_path / "s"), "n1", timeout_seconds=0.05).fitness is Fitness.UNKNOWN
+        assert query_node_health(str(tmp_path / "s"), "n1", timeout_seconds=0.05).fitness is Fitness.UNKNOWN
 
 
 def test_the_program_prints_one_line_for_its_node(daemon: tuple[str, list[bytes]]) -> None:

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from healthd.launcher.journal import Journal
-from healthd.launcher.voice import drain
-from tests.unit.healthd.launcher.launching import (
+from healthd.launcher.launch_journal import LaunchJournal
+from healthd.launcher.stderr_writer import drain_stderr
+from tests.unit.healthd.launcher.launcher_process import (
     DEADLINE_S,
     LEAVES,
     QUICK,
@@ -257,15 +257,15 @@ def test_a_schedulers_warning_signal_makes_the_ranks_leave(tmp_path: Path) -> No
 def test_attempts_are_counted_on_after_a_requeue_and_garbage_is_passed_over(tmp_path: Path) -> None:
     path = tmp_path / "events"
     path.write_text('{"event": "attempt_started", "job": "j", "attempt": 4}\nnot json\n{"event": 3}\n[1]\n')
-    journal = Journal(path, "j", ManualClock())
+    journal = LaunchJournal(path, "j", ManualClock())
 
     assert journal.last_attempt() == 4
-    assert Journal(path, "other", ManualClock()).last_attempt() == 0
-    assert Journal(None, "j", ManualClock()).last_attempt() == 0
+    assert LaunchJournal(path, "other", ManualClock()).last_attempt() == 0
+    assert LaunchJournal(None, "j", ManualClock()).last_attempt() == 0
 
 
 def test_a_journal_that_cannot_be_written_stops_nothing(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    Journal(tmp_path / "absent" / "events", "j", ManualClock()).write("gate", "gate: n1 fit")
+    LaunchJournal(tmp_path / "absent" / "events", "j", ManualClock()).write("gate", "gate: n1 fit")
 
-    assert drain()
+    assert drain_stderr()
     assert "this event is not in it" in capfd.readouterr().err

@@ -1,4 +1,4 @@
-"""`Membership`: whatever comes, goes and is condemned, in any order, each rank has one living member or there is no generation."""
+"""`GroupMembership`: whatever comes, goes and is condemned, in any order, each rank has one living member or there is no generation."""
 
 from __future__ import annotations
 
@@ -7,11 +7,17 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from healthd.launcher.membership import Generation, Member, Membership, NoSpareError, Replaced
+from healthd.launcher.process_groups.group_membership import (
+    Generation,
+    GroupMembership,
+    Member,
+    NoSpareError,
+    RankReplacement,
+)
 
 
-def of(world: int, spares: int, per_node: int = 1) -> Membership:
-    return Membership([Member(each, f"n{each // per_node}") for each in range(world + spares)], world)
+def of(world: int, spares: int, per_node: int = 1) -> GroupMembership:
+    return GroupMembership([Member(each, f"n{each // per_node}") for each in range(world + spares)], world)
 
 
 def test_the_first_generation_waits_for_all_its_members_and_for_no_spare() -> None:
@@ -32,7 +38,7 @@ def test_a_lost_rank_waits_for_a_spare_that_has_not_come_yet() -> None:
     assert not membership.leave(1), "it is known by now"
     assert membership.next_generation() is None
     membership.arrive(2)
-    expected = [Replaced(1, Member(1, "n1"), Member(2, "n2"))]
+    expected = [RankReplacement(1, Member(1, "n1"), Member(2, "n2"))]
     assert membership.next_generation() == (Generation(1, (Member(0, "n0"), Member(2, "n2"))), expected)
     assert membership.rank_of(1) is None
     assert membership.rank_of(2) == 1
@@ -61,12 +67,12 @@ def test_a_member_that_is_gone_does_not_come_back() -> None:
 
 
 class AnyOrder(RuleBasedStateMachine):
-    """Beside `Membership`, in the words of its promise: who holds which rank, who has come, who is unusable."""
+    """Beside `GroupMembership`, in the words of its promise: who holds which rank, who has come, who is unusable."""
 
     @initialize(world=st.integers(1, 4), spares=st.integers(0, 4), per_node=st.integers(1, 2))
     def begin(self, world: int, spares: int, per_node: int) -> None:
         self.members = [Member(each, f"n{each // per_node}") for each in range(world + spares)]
-        self.membership = Membership(self.members, world)
+        self.membership = GroupMembership(self.members, world)
         self.holders, self.spares = self.members[:world], self.members[world:]
         self.came: set[int] = set()
         self.gone: set[int] = set()
@@ -115,7 +121,7 @@ class AnyOrder(RuleBasedStateMachine):
         assert needed
         self.check(*formed, vacant)
 
-    def check(self, generation: Generation, replaced: list[Replaced], vacant: set[int]) -> None:
+    def check(self, generation: Generation, replaced: list[RankReplacement], vacant: set[int]) -> None:
         members = generation.members
         assert generation.number == self.number + 1
         assert len(members) == len(self.holders) == len({each.number for each in members})

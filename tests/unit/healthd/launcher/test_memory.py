@@ -8,13 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from healthd.launcher.backend import Announce, Answers, Attempt, Event
-from healthd.launcher.coming_back import Return
-from healthd.launcher.job import Job
-from healthd.launcher.journal import Journal
-from healthd.launcher.loop import Launcher
-from healthd.launcher.memory import history_of, requeues_in_vain
-from healthd.launcher.plan import Gate, Limits, RankEnd
+from healthd.launcher.decisions.attempt_history import count_failed_requeues, rebuild_history
+from healthd.launcher.decisions.relaunch_policy import GateMode, RankEnd, RetryLimits
+from healthd.launcher.decisions.requeue_policy import RequeueDecision
+from healthd.launcher.job_definition import JobDefinition
+from healthd.launcher.launch_journal import LaunchJournal
+from healthd.launcher.launch_loop import Launcher
+from healthd.launcher.scheduler_backend import Announce, Answers, Attempt, Event
 from vocabulary.clock import SystemClock
 
 
@@ -49,7 +49,7 @@ STEP_NO_NUMBER = ended() | {"step": "x"}
     ],
 )
 def test_what_is_remembered(events: list[dict[str, Any]], crashes: int, step: int) -> None:
-    history = history_of(events)
+    history = rebuild_history(events)
 
     assert (history.crashes, history.step) == (crashes, step)
     assert history.restarts == 0
@@ -63,16 +63,16 @@ words = st.sampled_from(["attempt_ended", "stopped", "crashed", "lost"])
 
 @given(st.lists(st.dictionaries(names, values | words), max_size=9))
 def test_no_event_breaks_the_memory(events: list[dict[str, Any]]) -> None:
-    assert history_of(events).crashes >= 0
+    assert rebuild_history(events).crashes >= 0
 
 
 def test_requeues_in_vain_are_those_since_the_last_attempt() -> None:
     started = {"event": "attempt_started"}
-    assert requeues_in_vain([]) == 0
+    assert count_failed_requeues([]) == 0
     asked = {"event": "requeuing"}
-    assert requeues_in_vain([asked, REQUEUED, {"event": "gate"}, asked, REQUEUED]) == 2
-    assert requeues_in_vain([asked, REQUEUED, started, ended(), asked, REQUEUED]) == 1
-    assert requeues_in_vain([asked, {"event": "gate"}, asked]) == 2  # Slurm ended both launchers at once
+    assert count_failed_requeues([asked, REQUEUED, {"event": "gate"}, asked, REQUEUED]) == 2
+    assert count_failed_requeues([asked, REQUEUED, started, ended(), asked, REQUEUED]) == 1
+    assert count_failed_requeues([asked, {"event": "gate"}, asked]) == 2  # Slurm ended both launchers at once
 
 
 class CrashesThenTooFew:
@@ -116,10 +116,10 @@ class CrashesThenTooFew:
 
     kill = clear = terminate
 
-    def requeue(self, _refused: Collection[str], in_vain: int, _announce: Announce) -> Return:
+    def requeue(self, _refused: Collection[str], in_vain: int, _announce: Announce) -> RequeueDecision:
         self.requeued += 1
         self.in_vain = in_vain
-        return Return()
+        return RequeueDecision()
 
 
 @pytest.mark.parametrize(
@@ -130,8 +130,8 @@ def test_a_job_that_only_crashes_is_not_queued_again_for_ever(
 ) -> None:
     """Where no journal tells how the times before ended, the queue's own count stands for it."""
     backend, clock = CrashesThenTooFew(before), SystemClock()
-    journal = Journal(tmp_path / events if events else None, "j", clock)
-    job = Job(("x",), 1, gate=Gate.OFF, limits=Limits(crashes=3, backoff_seconds=0.0))
+    journal = LaunchJournal(tmp_path / events if events else None, "j", clock)
+    job = JobDefinition(("x",), 1, gate=GateMode.OFF, limits=RetryLimits(crashes=3, backoff_seconds=0.0))
 
     assert Launcher(job, backend, journal, clock).run() == code
     assert backend.requeued == requeued
@@ -145,10 +145,10 @@ def test_who_comes_back_without_an_attempt_came_in_vain(
 ) -> None:
     backend, clock = CrashesThenTooFew(7), SystemClock()
     backend.left = left
-    journal = Journal(tmp_path / events if events else None, "j", clock)
+    journal = LaunchJournal(tmp_path / events if events else None, "j", clock)
     for _ in range(2):
         journal.write("requeuing", "asking")
-    job = Job(("x",), 1, gate=Gate.OFF, limits=Limits(crashes=99, backoff_seconds=0.0))
+    job = JobDefinition(("x",), 1, gate=GateMode.OFF, limits=RetryLimits(crashes=99, backoff_seconds=0.0))
 
     assert Launcher(job, backend, journal, clock).run() == 75
     assert backend.in_vain == in_vain

@@ -13,8 +13,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from healthd.launcher.offspring import Process, below
-from tests.unit.healthd.launcher.launching import DEADLINE_S, argv, gone, wait_until
+from healthd.launcher.process_descendants import Process, list_descendants
+from tests.unit.healthd.launcher.launcher_process import DEADLINE_S, argv, gone, wait_until
 
 TELL = 'cd "{place}"; echo $$ > "{place}/{name}.new"; mv "{place}/{name}.new" "{place}/{name}"; exec sleep 300'
 WAYS = {
@@ -120,4 +120,4 @@ def test_below_is_what_has_the_ancestor_above_it(parents: dict[int, int]) -> Non
     def has_above(pid: int) -> bool:
         return pid in parents and (parents[pid] == 1 or has_above(parents[pid]))
 
-    assert {process.pid for process in below(1, processes)} == {pid for pid in parents if has_above(pid)}
+    assert {process.pid for process in list_descendants(1, processes)} == {pid for pid in parents if has_above(pid)}

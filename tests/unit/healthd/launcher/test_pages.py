@@ -12,15 +12,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from healthd.launcher.pages import RankPage, answer, ends_from_pages, pages_of, progress_of
-from healthd.launcher.plan import Outcome as Came
-from healthd.launcher.plan import Progress, RankEnd, judge
-from healthd.trainer.beacon import Acknowledgement, Beacon, MailboxOrder, Phase, Place, post_order
-from healthd.trainer.exits import Exit, Leave
+from healthd.launcher.decisions.relaunch_policy import AttemptOutcome as Came
+from healthd.launcher.decisions.relaunch_policy import AttemptProgress, RankEnd, judge_attempt
+from healthd.launcher.rank_pages import (
+    RankPage,
+    answer_page_question,
+    compute_progress,
+    derive_rank_ends,
+    parse_rank_pages,
+)
+from healthd.trainer.beacons.beacon import Acknowledgement, Beacon, MailboxOrder, Phase, RankPlacement, post_order
+from healthd.trainer.beacons.beacon_page import OrderOutcome
+from healthd.trainer.beacons.page_reader import prepare_directory
+from healthd.trainer.exit_codes import ExitCode, Leave
 from healthd.trainer.framework import NoFramework
 from healthd.trainer.guard import Guard
-from healthd.trainer.page import Outcome
-from healthd.trainer.pages import prepare_directory
 
 ORDER = MailboxOrder("o1", "checkpoint_then_eject", "a test", ("n1",), 9e9)
 
@@ -37,7 +43,7 @@ def directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def leave_page(directory: Path, rank: int, node: str, *, job: str = "j", attempt: int = 2, steps: int = 0) -> Beacon:
-    beacon = Beacon.create(str(directory), Place(job, attempt, rank, 4, node=node))
+    beacon = Beacon.create(str(directory), RankPlacement(job, attempt, rank, 4, node=node))
     for step in range(steps):
         beacon.begin_step(step)
         beacon.end_step()
@@ -48,14 +54,14 @@ def test_a_node_tells_how_far_its_ranks_came_and_what_they_answered(directory: P
     done, left = leave_page(directory, 0, "n1", steps=3), leave_page(directory, 1, "n1", steps=1)
     others = [leave_page(directory, 2, "n2"), leave_page(directory, 3, "n1", attempt=1), leave_page(directory, 3, "n1", job="k")]  # fmt: skip
     post_order(left.path, ORDER)
-    left.acknowledge(Acknowledgement("o1", Outcome.LEFT, 1.0))
+    left.acknowledge(Acknowledgement("o1", OrderOutcome.LEFT, 1.0))
     done.phase(Phase.DONE)
 
-    pages = pages_of({"n1": answer("n1", ("j", "2", "0"), never)})
+    pages = parse_rank_pages({"n1": answer_page_question("n1", ("j", "2", "0"), never)})
 
     assert pages == [(0, "n1", 2, True, "", False, -1), (1, "n1", 0, False, "left", True, -1)]
-    assert progress_of(pages) == Progress(2)
-    assert answer("n1", ("j", "2", "9e9"), never) == {"node": "n1", "pages": []}
+    assert compute_progress(pages) == AttemptProgress(2)
+    assert answer_page_question("n1", ("j", "2", "9e9"), never) == {"node": "n1", "pages": []}
     for beacon in (done, left, *others):
         beacon.close()
 
@@ -65,7 +71,7 @@ def test_another_users_page_says_nothing_of_this_job(directory: Path) -> None:
     beacon = leave_page(directory, 0, "n1", steps=3)
     os.chown(beacon.path, 65534, -1)
 
-    assert answer("n1", ("j", "2", "0"), never) == {"node": "n1", "pages": []}
+    assert answer_page_question("n1", ("j", "2", "0"), never) == {"node": "n1", "pages": []}
     beacon.close()
 
 
@@ -81,8 +87,8 @@ class GoesWrong(NamedTuple):
     "way",
     [
         GoesWrong(SystemExit(93), 93, Came.NEVER_AGAIN),
-        GoesWrong(Leave(Exit.NEVER_AGAIN), 93, Came.NEVER_AGAIN),
-        GoesWrong(Leave(Exit.ABORTED), 92, Came.ORDERED),
+        GoesWrong(Leave(ExitCode.NEVER_AGAIN), 93, Came.NEVER_AGAIN),
+        GoesWrong(Leave(ExitCode.ABORTED), 92, Came.ORDERED),
         GoesWrong(RuntimeError("CUDA error"), 1, Came.CRASHED),
         GoesWrong(SystemExit("no such file"), 1, Came.CRASHED),
         GoesWrong(SystemExit(7), 1, Came.CRASHED),
@@ -94,29 +100,29 @@ class GoesWrong(NamedTuple):
 def test_how_a_loop_ended_is_in_its_page_though_torchrun_ends_with_1(
     directory: Path, monkeypatch: pytest.MonkeyPatch, way: GoesWrong
 ) -> None:
-    monkeypatch.setattr("healthd.trainer.leaving.ExitGuard.leave_within", lambda *_: None)
+    monkeypatch.setattr("healthd.trainer.process_exit.ExitGuard.leave_within", lambda *_: None)
     beacon = leave_page(directory, 0, "n1")
-    place = Place("j", 2, 0, 1, node="n1")
+    place = RankPlacement("j", 2, 0, 1, node="n1")
     with contextlib.suppress(BaseException), Guard(place, beacon, None, framework=NoFramework(), termination_seconds=0):
         if way.error is not None:
             raise way.error
 
-    pages = pages_of({"n1": answer("n1", ("j", "2", "0"), never)})
-    told = ends_from_pages([RankEnd(0, "n1", 1)], pages)
+    pages = parse_rank_pages({"n1": answer_page_question("n1", ("j", "2", "0"), never)})
+    told = derive_rank_ends([RankEnd(0, "n1", 1)], pages)
 
     assert [end.code for end in told] == [way.code]
-    assert judge(told).outcome is way.came
+    assert judge_attempt(told).outcome is way.came
     beacon.close()
 
 
 def test_without_pages_nothing_is_known(tmp_path: Path) -> None:
-    argv = [sys.executable, "-m", "healthd.launcher.pages", "j", "1", "0"]
+    argv = [sys.executable, "-m", "healthd.launcher.rank_pages", "j", "1", "0"]
     environ = {"HEALTHD_NODE": "n1", "HEALTHD_BEACON_DIR": str(tmp_path / "absent")}
 
     said = subprocess.run(argv, env=environ, capture_output=True, text=True, check=True).stdout
 
     assert json.loads(said) == {"node": "n1", "pages": []}
-    assert progress_of([]) == Progress(-1)
+    assert compute_progress([]) == AttemptProgress(-1)
 
 
 json_values = st.recursive(
@@ -128,7 +134,7 @@ json_values = st.recursive(
 
 @given(st.dictionaries(st.text(max_size=3), st.dictionaries(st.just("pages"), json_values)))
 def test_no_answer_breaks_the_reader(answers: dict[str, dict[str, object]]) -> None:
-    assert all(isinstance(page.step, int) for page in pages_of(answers))
+    assert all(isinstance(page.step, int) for page in parse_rank_pages(answers))
 
 
 def page(
@@ -166,13 +172,13 @@ HIDDEN = [RankEnd(0, "n1", 1), RankEnd(1, "n2", 1)]
 def test_what_torchrun_hides_is_in_the_pages(
     ends: list[RankEnd], pages: list[RankPage], codes: list[int], came: Came, condemned: set[str]
 ) -> None:
-    told = ends_from_pages(ends, pages)
+    told = derive_rank_ends(ends, pages)
 
     assert [end.code for end in told] == codes
-    assert (judge(told).outcome, judge(told).condemned) == (came, condemned)
+    assert (judge_attempt(told).outcome, judge_attempt(told).condemned) == (came, condemned)
 
 
-outcomes = st.sampled_from(["", *Outcome])
+outcomes = st.sampled_from(["", *OrderOutcome])
 nodes = st.sampled_from(["n1", "n2", "n3"])
 
 
@@ -181,7 +187,7 @@ nodes = st.sampled_from(["n1", "n2", "n3"])
     st.lists(st.builds(RankEnd, st.integers(0, 9), nodes, st.sampled_from([None, 0, 1, -9, 90, 91, 93])), min_size=1),
 )
 def test_no_node_is_lost_or_invented_by_its_pages(pages: list[RankPage], ends: list[RankEnd]) -> None:
-    told = ends_from_pages(ends, pages)
+    told = derive_rank_ends(ends, pages)
 
     assert {end.node for end in told} == {end.node for end in ends}
-    assert (judge(told).outcome is Came.DONE) >= (judge(ends).outcome is Came.DONE)
+    assert (judge_attempt(told).outcome is Came.DONE) >= (judge_attempt(ends).outcome is Came.DONE)

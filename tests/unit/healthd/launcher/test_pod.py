@@ -14,11 +14,11 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from healthd.launcher.backend import BackendError
-from healthd.launcher.plan import REQUEUE_EXIT
-from healthd.launcher.pod import PodBackend
-from healthd.trainer.exits import Exit
-from tests.unit.healthd.launcher.launching import LEAVES
+from healthd.launcher.backends.kubernetes_pod import PodBackend
+from healthd.launcher.decisions.relaunch_policy import REQUEUE_EXIT
+from healthd.launcher.scheduler_backend import BackendError
+from healthd.trainer.exit_codes import ExitCode
+from tests.unit.healthd.launcher.launcher_process import LEAVES
 
 DEPLOY = Path(__file__).parents[4] / "deploy" / "kubernetes"
 POD = {
@@ -56,15 +56,15 @@ def codes(spec: Mapping[str, Any], action: str) -> set[int]:
 def test_the_job_replaces_pods_that_left_by_order_and_fails_on_never_again() -> None:
     job = JOBS["training-job.yaml"]
 
-    assert codes(job, "FailJob") == {Exit.NEVER_AGAIN}
-    assert codes(job, "Ignore") == {Exit.CONDEMNED, Exit.RELAUNCH, Exit.ABORTED, REQUEUE_EXIT}
+    assert codes(job, "FailJob") == {ExitCode.NEVER_AGAIN}
+    assert codes(job, "Ignore") == {ExitCode.CONDEMNED, ExitCode.RELAUNCH, ExitCode.ABORTED, REQUEUE_EXIT}
     assert {"type": "DisruptionTarget", "status": "True"} in job["podFailurePolicy"]["rules"][-1]["onPodConditions"]
 
 
 def test_the_job_set_starts_all_anew_and_fails_on_never_again() -> None:
     job, spec = JOBS["training-jobset.yaml"], documents("training-jobset.yaml")["JobSet"]["spec"]
 
-    assert codes(job, "FailJob") == {Exit.NEVER_AGAIN}
+    assert codes(job, "FailJob") == {ExitCode.NEVER_AGAIN}
     assert codes(job, "Ignore") == set()
     assert job["backoffLimit"] == 0
     assert spec["failurePolicy"]["rules"][0]["onJobFailureReasons"] == ["PodFailurePolicy"]

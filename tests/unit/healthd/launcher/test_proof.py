@@ -4,11 +4,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from healthd.launcher.pages import RankPage
-from healthd.launcher.plan import Outcome as Came
-from healthd.launcher.plan import RankEnd, judge
-from healthd.launcher.proof import OBEYED, proven
-from healthd.trainer.page import Outcome
+from healthd.launcher.decisions.exit_verification import OBEYED, verify_ordered_leave
+from healthd.launcher.decisions.relaunch_policy import AttemptOutcome as Came
+from healthd.launcher.decisions.relaunch_policy import RankEnd, judge_attempt
+from healthd.launcher.rank_pages import RankPage
+from healthd.trainer.beacons.beacon_page import OrderOutcome
 
 
 def ends(*codes: int | None, killed: tuple[int, ...] = ()) -> list[RankEnd]:
@@ -41,7 +41,7 @@ def page(rank: int, outcome: str = "", *, condemned: bool = False) -> RankPage:
 def test_only_an_obeyed_order_makes_a_leave_ordered(
     ranks: list[RankEnd], pages: list[RankPage], came: Came, condemned: set[str], code: int
 ) -> None:
-    result = proven(judge(ranks), ranks, pages)
+    result = verify_ordered_leave(judge_attempt(ranks), ranks, pages)
 
     assert (result.outcome, result.condemned, result.code) == (came, condemned, code)
 
@@ -49,7 +49,7 @@ def test_only_an_obeyed_order_makes_a_leave_ordered(
 def test_what_the_launcher_asked_for_needs_no_page() -> None:
     ranks = ends(91, 91)
 
-    assert proven(judge(ranks), ranks, [], asked=True).outcome is Came.ORDERED
+    assert verify_ordered_leave(judge_attempt(ranks), ranks, [], asked=True).outcome is Came.ORDERED
 
 
 codes = st.one_of(st.none(), st.sampled_from([0, 1, 90, 91, 92, 93, 137, -9]))
@@ -61,7 +61,7 @@ rank_pages = st.lists(
         st.integers(0, 9),
         nodes,
         st.just(3),
-        outcome=st.sampled_from(["", *Outcome]),
+        outcome=st.sampled_from(["", *OrderOutcome]),
         condemned=st.booleans(),
     )
 )
@@ -69,7 +69,7 @@ rank_pages = st.lists(
 
 @given(rank_ends, rank_pages)
 def test_without_obedience_no_node_is_left_out_for_a_code(ranks: list[RankEnd], pages: list[RankPage]) -> None:
-    claimed, result = judge(ranks), proven(judge(ranks), ranks, pages)
+    claimed, result = judge_attempt(ranks), verify_ordered_leave(judge_attempt(ranks), ranks, pages)
 
     assert (result.outcome is Came.ORDERED) <= (claimed.outcome is Came.ORDERED)
     assert (result.outcome is Came.DONE) == (claimed.outcome is Came.DONE)

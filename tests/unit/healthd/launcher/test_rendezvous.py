@@ -13,13 +13,13 @@ from typing import Any, ClassVar
 
 import pytest
 
-from healthd.launcher.membership import Member
-from healthd.launcher.rendezvous import Rendezvous
-from healthd.trainer.exits import Exit
-from healthd.trainer.rendezvous import ADDRESS, TOKEN, line_of
+from healthd.launcher.process_groups.group_membership import Member
+from healthd.launcher.process_groups.rendezvous_server import RendezvousServer
+from healthd.trainer.exit_codes import ExitCode
+from healthd.trainer.rendezvous_client import ADDRESS, TOKEN, encode_message
 
 DEADLINE_S = 3.0
-MakeServer = Callable[..., Rendezvous]
+MakeServer = Callable[..., RendezvousServer]
 
 
 class Client:
@@ -27,7 +27,7 @@ class Client:
 
     made: ClassVar[list[Client]] = []
 
-    def __init__(self, server: Rendezvous, member: int, *, arrives: bool = True) -> None:
+    def __init__(self, server: RendezvousServer, member: int, *, arrives: bool = True) -> None:
         environ = server.environ
         host, _, port = environ[ADDRESS].rpartition(":")
         self.member, self.token = member, environ[TOKEN]
@@ -38,7 +38,7 @@ class Client:
             self.send("arrive", token=self.token, member=member, port=1000 + member)
 
     def send(self, kind: str, **fields: object) -> None:
-        self.connection.sendall(line_of(kind, **fields))
+        self.connection.sendall(encode_message(kind, **fields))
 
     def hear(self, kind: str) -> dict[str, Any]:
         """The next message of this kind."""
@@ -71,9 +71,9 @@ class Client:
 def make_server() -> Iterator[MakeServer]:
     made = []
 
-    def make(world: int = 2, spares: int = 1) -> Rendezvous:
+    def make(world: int = 2, spares: int = 1) -> RendezvousServer:
         members = [Member(number, f"n{number}") for number in range(world + spares)]
-        made.append(Rendezvous(members, world))
+        made.append(RendezvousServer(members, world))
         return made[-1]
 
     yield make
@@ -91,7 +91,7 @@ def wait_until(what: Callable[[], bool]) -> None:
         time.sleep(0.005)
 
 
-def all_come(server: Rendezvous, count: int) -> list[Client]:
+def all_come(server: RendezvousServer, count: int) -> list[Client]:
     """So many members, of which the first two hold ranks, once all have come."""
     clients = [Client(server, member) for member in range(count)]
     for client in clients:
@@ -196,7 +196,7 @@ def test_a_process_that_has_ended_is_lost_though_a_worker_of_it_keeps_its_connec
 def test_what_a_process_sent_before_it_ended_is_heard(make_server: MakeServer) -> None:
     server = make_server()
     first, second, _ = all_come(server, 3)
-    second.send("leaving", code=int(Exit.NEVER_AGAIN), why="an order")
+    second.send("leaving", code=int(ExitCode.NEVER_AGAIN), why="an order")
     server.note_end(1)
     assert "leaves with 93" in first.hear("stop")["why"]
 
@@ -254,8 +254,10 @@ def test_an_evicted_member_cannot_stop_the_job_that_goes_on_without_it(make_serv
     assert not server.stopped
 
 
-@pytest.mark.parametrize("code", [Exit.DONE, Exit.CONDEMNED, Exit.RELAUNCH, Exit.ABORTED, Exit.NEVER_AGAIN])
-def test_a_member_that_leaves_in_good_order_is_not_replaced(make_server: MakeServer, code: Exit) -> None:
+@pytest.mark.parametrize(
+    "code", [ExitCode.DONE, ExitCode.CONDEMNED, ExitCode.RELAUNCH, ExitCode.ABORTED, ExitCode.NEVER_AGAIN]
+)
+def test_a_member_that_leaves_in_good_order_is_not_replaced(make_server: MakeServer, code: ExitCode) -> None:
     server = make_server()
     first, second, _ = all_come(server, 3)
     second.send("leaving", code=int(code), why="on an order")
@@ -266,7 +268,7 @@ def test_a_member_that_leaves_in_good_order_is_not_replaced(make_server: MakeSer
 
 def test_a_member_that_leaves_to_be_replaced_is(make_server: MakeServer) -> None:
     first, second, _ = all_come(make_server(), 3)
-    second.send("leaving", code=int(Exit.CONDEMNED), why="its node is condemned", replace=True)
+    second.send("leaving", code=int(ExitCode.CONDEMNED), why="its node is condemned", replace=True)
     assert first.members(1) == [0, 2]
 
 
@@ -279,7 +281,7 @@ def test_without_a_spare_the_others_are_told_that_their_group_is_broken(make_ser
 def test_of_a_generation_that_does_not_form_only_those_are_lost_that_do_not_come(
     make_server: MakeServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("healthd.launcher.rendezvous.ENTER_SECONDS", 0.5)
+    monkeypatch.setattr("healthd.launcher.process_groups.rendezvous_server.ENTER_SECONDS", 0.5)
     server = make_server(spares=2)
     first, second, frozen, spare = [Client(server, member) for member in range(4)]
     first.members(0)  # which has all the time that it needs: a job's first start is slow

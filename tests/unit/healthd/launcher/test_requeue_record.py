@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.unit.healthd.launcher.launching import DEADLINE_S, read_events, wait_until
+from tests.unit.healthd.launcher.launcher_process import DEADLINE_S, read_events, wait_until
 
 SCONTROL = """
 case "$1 $2" in

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 
 import pytest
 
-from healthd.launcher.plan import NO_PROGRESS, Fitness, NodeVerdict, Progress
-from healthd.launcher.second_look import SecondLook
+from healthd.launcher.decisions.relaunch_policy import NO_PROGRESS, AttemptProgress, Fitness, NodeVerdict
+from healthd.launcher.decisions.startup_recheck import StartupRecheck
 
 ILL = [NodeVerdict("n1", Fitness.UNFIT, "GPU 3 is lost")]
-FIRST_STEP = Progress(step=0)
+FIRST_STEP = AttemptProgress(step=0)
 
 
 class Nodes:
@@ -21,15 +21,15 @@ class Nodes:
         self.progress = NO_PROGRESS
         self.asked = 0
 
-    def look(self, pause: float = 15.0) -> SecondLook:
-        return SecondLook(self._ask, lambda: self.progress, began=100.0, pause=pause)
+    def look(self, pause: float = 15.0) -> StartupRecheck:
+        return StartupRecheck(self._ask, lambda: self.progress, began=100.0, pause=pause)
 
     def _ask(self) -> Sequence[NodeVerdict]:
         self.asked += 1
         return self.unfit
 
 
-def times(look: SecondLook, until: float) -> list[float]:
+def times(look: StartupRecheck, until: float) -> list[float]:
     """Seconds after the start at which it finds somebody."""
     return [at for at in range(int(until)) if look.finds_unfit(100.0 + at)]
 
@@ -53,8 +53,8 @@ def test_one_that_was_unfit_for_a_moment_is_not() -> None:
     assert not look.found
 
 
-@pytest.mark.parametrize("progress", [FIRST_STEP, Progress(touched=True)])
-def test_a_job_that_trains_is_left_to_the_centre(progress: Progress) -> None:
+@pytest.mark.parametrize("progress", [FIRST_STEP, AttemptProgress(touched=True)])
+def test_a_job_that_trains_is_left_to_the_centre(progress: AttemptProgress) -> None:
     nodes = Nodes()
     look = nodes.look()
     nodes.unfit, nodes.progress = ILL, progress

@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from healthd.launcher.plan import RankEnd
-from healthd.launcher.rank import placed
-from healthd.launcher.slurm import read_message, task_numbers
+from healthd.launcher.backends.slurm_backend import parse_srun_message, parse_task_numbers
+from healthd.launcher.decisions.relaunch_policy import RankEnd
+from healthd.launcher.rank import fill_torch_variables
 
 
 @pytest.mark.parametrize(
@@ -24,35 +24,45 @@ from healthd.launcher.slurm import read_message, task_numbers
     ],
 )
 def test_sruns_messages_name_the_ranks_that_ended(line: str, ends: list[RankEnd]) -> None:
-    assert read_message(line, 8) == ends
+    assert parse_srun_message(line, 8) == ends
 
 
 @given(st.text())
 def test_no_line_breaks_the_reader(line: str) -> None:
-    assert isinstance(read_message(line, 8), list)
+    assert isinstance(parse_srun_message(line, 8), list)
 
 
 @given(st.text("0123456789,-", max_size=8))
 def test_no_list_of_tasks_breaks_the_reader(tasks: str) -> None:
-    assert isinstance(read_message(f"srun: error: n1: tasks {tasks}: Killed", 8), list)
+    assert isinstance(parse_srun_message(f"srun: error: n1: tasks {tasks}: Killed", 8), list)
 
 
 def test_lists_of_tasks() -> None:
-    assert task_numbers("0-2,5", 8) == [0, 1, 2, 5]
-    assert task_numbers("0-99999999", 3) == [0, 1, 2]
+    assert parse_task_numbers("0-2,5", 8) == [0, 1, 2, 5]
+    assert parse_task_numbers("0-99999999", 3) == [0, 1, 2]
 
 
 def test_slurms_place_becomes_torchs() -> None:
     slurm = {"SLURM_PROCID": "3", "SLURM_NTASKS": "4", "SLURM_LOCALID": "1", "SLURMD_NODENAME": "n2", "HOME": "/x"}
 
-    assert placed(slurm) == slurm | {"RANK": "3", "WORLD_SIZE": "4", "LOCAL_RANK": "1", "HEALTHD_NODE": "n2"}
-    assert placed({"RANK": "0"}) == {"RANK": "0"}
+    assert fill_torch_variables(slurm) == slurm | {
+        "RANK": "3",
+        "WORLD_SIZE": "4",
+        "LOCAL_RANK": "1",
+        "HEALTHD_NODE": "n2",
+    }
+    assert fill_torch_variables({"RANK": "0"}) == {"RANK": "0"}
 
 
 def test_a_process_per_node_is_told_its_node_and_no_rank() -> None:
     slurm = {"SLURM_PROCID": "3", "SLURM_NTASKS": "4", "SLURM_LOCALID": "0", "SLURMD_NODENAME": "n2"}
     node = {"HEALTHD_NODE": "n2", "NODE_RANK": "3", "PET_NODE_RANK": "3"}
 
-    assert placed(slurm | {"HEALTHD_PER_NODE": "1"}) == slurm | node
+    assert fill_torch_variables(slurm | {"HEALTHD_PER_NODE": "1"}) == slurm | node
     local = {"HEALTHD_PER_NODE": "1", "RANK": "1", "LOCAL_RANK": "0", "HEALTHD_NODE": "b", "MASTER_PORT": "5"}
-    assert placed(local) == {"HEALTHD_NODE": "b", "MASTER_PORT": "5", "NODE_RANK": "1", "PET_NODE_RANK": "1"}
+    assert fill_torch_variables(local) == {
+        "HEALTHD_NODE": "b",
+        "MASTER_PORT": "5",
+        "NODE_RANK": "1",
+        "PET_NODE_RANK": "1",
+    }

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from tests.unit.healthd.launcher.launching import QUICK, attempts, launch, read_events
+from tests.unit.healthd.launcher.launcher_process import QUICK, attempts, launch, read_events
 
 
 def test_a_node_that_was_condemned_on_the_way_is_not_used_by_a_later_attempt(tmp_path: Path) -> None:

@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from healthd.launcher.backend import Attempt
-from healthd.launcher.plan import RankEnd
-from healthd.launcher.slurm import SlurmRun
-from healthd.launcher.voice import Voice
-from tests.unit.healthd.launcher.launching import DEADLINE_S, argv, wait_until
+from healthd.launcher.backends.slurm_backend import SlurmRun
+from healthd.launcher.decisions.relaunch_policy import RankEnd
+from healthd.launcher.scheduler_backend import Attempt
+from healthd.launcher.stderr_writer import StderrWriter
+from tests.unit.healthd.launcher.launcher_process import DEADLINE_S, argv, wait_until
 
 SAVES = """
 trap 'sleep 0.2; echo SAVED > "$0/saved"; exit 91' TERM
@@ -67,8 +67,8 @@ def test_what_srun_says_is_read_though_nobody_hears_it(tmp_path: Path) -> None:
     program = tmp_path / "reads.py"
     program.write_text(
         "import subprocess, time\n"
-        "from healthd.launcher.slurm import SlurmRun\n"
-        "from healthd.launcher.backend import Attempt\n"
+        "from healthd.launcher.backends.slurm_backend import SlurmRun\n"
+        "from healthd.launcher.scheduler_backend import Attempt\n"
         f"srun = subprocess.Popen(['sh', '-c', {FLOOD!r}], stderr=subprocess.PIPE)\n"
         "run = SlurmRun(Attempt(1, 'j', ('n0',), 1, ('x',)), '1', srun, 's')\n"
         "while not run.over(): time.sleep(0.01)\n"
@@ -85,8 +85,8 @@ def test_what_srun_says_is_read_though_nobody_hears_it(tmp_path: Path) -> None:
 
 def test_a_step_whose_words_nobody_takes_still_ends(monkeypatch: pytest.MonkeyPatch) -> None:
     reading, writing = os.pipe()
-    asleep = Voice(writing, room_bytes=1 << 18)
-    monkeypatch.setattr("healthd.launcher.voice._voice", asleep)
+    asleep = StderrWriter(writing, room_bytes=1 << 18)
+    monkeypatch.setattr("healthd.launcher.stderr_writer._voice", asleep)
     srun = subprocess.Popen(["sh", "-c", FLOOD], stderr=subprocess.PIPE)
 
     run = SlurmRun(Attempt(1, "j", ("n0",), 1, ("x",)), "1", srun, "s")
@@ -100,7 +100,7 @@ def test_a_step_whose_words_nobody_takes_still_ends(monkeypatch: pytest.MonkeyPa
 
 def test_what_is_said_comes_out_in_order_and_what_is_lost_is_counted() -> None:
     reading, writing = os.pipe()
-    voice = Voice(writing, room_bytes=1 << 18)
+    voice = StderrWriter(writing, room_bytes=1 << 18)
     line = b"y" * (1 << 16)
     fill(writing)
     for _ in range(10):

@@ -10,7 +10,7 @@ from typing import Any
 import pynvml
 import pytest
 
-from healthd.slate import SLATE_BYTES, Slate
+from healthd.supervision.child_call_page import SLATE_BYTES, ChildCallPage
 
 Field = tuple[int, int | float]  # an nvmlReturn_t, and the value
 
@@ -105,10 +105,10 @@ def driver(monkeypatch: pytest.MonkeyPatch) -> Driver:
 
 
 @pytest.fixture
-def slate() -> Iterator[Slate]:
+def slate() -> Iterator[ChildCallPage]:
     descriptor = os.memfd_create("slate")
     os.ftruncate(descriptor, SLATE_BYTES)
-    slate = Slate(descriptor)
+    slate = ChildCallPage(descriptor)
     os.close(descriptor)
     yield slate
     slate.close()

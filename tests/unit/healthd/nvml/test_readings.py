@@ -9,24 +9,24 @@ import msgspec
 import pynvml
 import pytest
 
-from healthd.nvml.activity import Activity
-from healthd.nvml.device import Device
-from healthd.nvml.fabric import fabric
-from healthd.nvml.fields import Fields
-from healthd.nvml.holders import mig, processes
-from healthd.nvml.links import Links
-from healthd.nvml.pci import address
-from healthd.nvml.reading import first_that_works
+from healthd.nvml.field_values import FieldValues
+from healthd.nvml.gpu_activity import GpuActivity
+from healthd.nvml.gpu_device import GpuDevice
+from healthd.nvml.gpu_processes import make_process_query, read_mig_state
+from healthd.nvml.gpu_reading import make_fallback_query
+from healthd.nvml.nvlink_counters import NvLinks
+from healthd.nvml.nvlink_fabric import make_fabric_query
+from healthd.nvml.pci_address import format_pci_address
 from healthd.samples.nvml import GpuConstants, GpuReading, Inventory, Link, Process, Sweep
-from healthd.slate import Slate
-from vocabulary.wire import Gpu
+from healthd.supervision.child_call_page import ChildCallPage
+from vocabulary.messages.wire import Gpu
 
 HANDLE = pynvml.c_nvmlDevice_t()
 UNKNOWN, LOST, INVALID, NOT_SUPPORTED, TOO_SMALL = 999, 15, 2, 3, 7
 
 
 def test_a_field_that_is_not_there_is_not_asked_again_and_one_that_fails_is(driver: Any) -> None:
-    fields = Fields({"good": (1,), "absent": (2,), "unknown_number": (3,), "failing": (4,)})
+    fields = FieldValues({"good": (1,), "absent": (2,), "unknown_number": (3,), "failing": (4,)})
     driver.fields = {(1, 0): (0, 7), (3, 0): (INVALID, 0), (4, 0): (UNKNOWN, 0)}
     assert fields(HANDLE) == {"good": 7, "errors": {"failing": "Unknown Error"}}
     driver.asked.clear()
@@ -37,7 +37,7 @@ def test_a_field_that_is_not_there_is_not_asked_again_and_one_that_fails_is(driv
 
 def test_of_several_numbers_the_best_one_that_is_there_is_kept(driver: Any) -> None:
     driver.fields = {(2, 5): (0, 20), (3, 5): (0, 30)}
-    fields = Fields({"errors_seen": (1, 2, 3)}, scope=5)
+    fields = FieldValues({"errors_seen": (1, 2, 3)}, scope=5)
     assert fields(HANDLE) == {"errors_seen": 20}
     driver.asked.clear()
     assert fields(HANDLE) == {"errors_seen": 20}
@@ -45,14 +45,14 @@ def test_of_several_numbers_the_best_one_that_is_there_is_kept(driver: Any) -> N
 
 
 def test_where_no_number_holds_a_name_the_older_call_is_made(driver: Any) -> None:
-    fields = Fields({"energy": (1,), "replays": (2,)})
+    fields = FieldValues({"energy": (1,), "replays": (2,)})
     older = fields.or_else({"energy": lambda _: 100, "replays": lambda _: 200})
     driver.fields = {(1, 0): (0, 7)}
     fields(HANDLE)
     assert [(reading.name, reading.ask(HANDLE)) for reading in older] == [("energy", {}), ("replays", 200)]
     del driver.calls["nvmlDeviceGetFieldValues"]
     pynvml._nvmlGetFunctionPointer_cache.clear()
-    without = Fields({"energy": (1,)})
+    without = FieldValues({"energy": (1,)})
     assert without(HANDLE) == {}
     assert without.or_else({"energy": lambda _: 100})[0].ask(HANDLE) == 100
 
@@ -60,14 +60,14 @@ def test_where_no_number_holds_a_name_the_older_call_is_made(driver: Any) -> Non
 def test_a_lost_gpu_is_lost_also_if_only_one_field_says_so(driver: Any) -> None:
     driver.fields = {(1, 0): (LOST, 0)}
     with pytest.raises(pynvml.NVMLError_GpuIsLost):
-        Fields({"any": (1,)})(HANDLE)
+        FieldValues({"any": (1,)})(HANDLE)
 
 
 def test_older_names_are_tried_once(driver: Any) -> None:
     driver.answers("nvmlDeviceGetPowerUsage", 5)
-    ask = first_that_works(pynvml.nvmlDeviceGetMarginTemperature, pynvml.nvmlDeviceGetPowerUsage)
+    ask = make_fallback_query(pynvml.nvmlDeviceGetMarginTemperature, pynvml.nvmlDeviceGetPowerUsage)
     assert [ask(HANDLE), ask(HANDLE)] == [5, 5]
-    absent = first_that_works(pynvml.nvmlDeviceGetMarginTemperature, pynvml.nvmlDeviceGetEnforcedPowerLimit)
+    absent = make_fallback_query(pynvml.nvmlDeviceGetMarginTemperature, pynvml.nvmlDeviceGetEnforcedPowerLimit)
     with pytest.raises(pynvml.NVMLError_FunctionNotFound):
         absent(HANDLE)
 
@@ -90,7 +90,7 @@ def test_links_say_where_they_lead_and_count_by_generation(driver: Any) -> None:
     hopper = {163: 4, 161: 5, 162: 6, 139: 700, 138: 800}
     blackwell = {221: 1, 215: 2, 204: 4096, 202: 8192}
     driver.fields = {(n, 0): (0, v) for n, v in hopper.items()} | {(n, 3): (0, v) for n, v in blackwell.items()}
-    links = Links()
+    links = NvLinks()
     assert links(HANDLE) == [
         {
             "link": 0,
@@ -111,7 +111,7 @@ def test_links_say_where_they_lead_and_count_by_generation(driver: Any) -> None:
 
 def test_the_states_of_a_link_and_what_they_mean(driver: Any) -> None:
     link_states(driver, {number: (0, number) for number in range(5)})
-    said = [(link["active"], link["traffic_disabled"]) for link in Links()(HANDLE)]
+    said = [(link["active"], link["traffic_disabled"]) for link in NvLinks()(HANDLE)]
     assert said == [(False, False), (True, False), (True, False), (False, True), (None, False)], (
         "3: trained, no traffic"
     )
@@ -119,7 +119,7 @@ def test_the_states_of_a_link_and_what_they_mean(driver: Any) -> None:
 
 def test_a_link_that_comes_up_is_asked_for_its_counters_again(driver: Any) -> None:
     link_states(driver, {0: (0, 0)})
-    links = Links()
+    links = NvLinks()
     assert "crc_errors" not in links(HANDLE)[0]
     driver.fields = {(163, 0): (0, 4)}
     assert "crc_errors" not in links(HANDLE)[0]
@@ -130,7 +130,7 @@ def test_a_link_that_comes_up_is_asked_for_its_counters_again(driver: Any) -> No
 
 def test_one_link_that_fails_spares_the_others_and_a_lost_gpu_is_lost(driver: Any) -> None:
     link_states(driver, {0: (0, 1), 1: (0, 1)})
-    links = Links()
+    links = NvLinks()
     links(HANDLE)
     link_states(driver, {0: (UNKNOWN, 0), 1: (0, 1)})
     pynvml._nvmlGetFunctionPointer_cache.clear()
@@ -144,7 +144,7 @@ def test_one_link_that_fails_spares_the_others_and_a_lost_gpu_is_lost(driver: An
 def test_a_gpu_without_links_is_not_asked_for_them_again(driver: Any) -> None:
     link_states(driver, {})
     with pytest.raises(pynvml.NVMLError_NotSupported):
-        Links()(HANDLE)
+        NvLinks()(HANDLE)
 
 
 def test_activity_is_the_mean_between_two_samples(driver: Any) -> None:
@@ -163,7 +163,7 @@ def test_activity_is_the_mean_between_two_samples(driver: Any) -> None:
         "nvmlGpmSampleGet": lambda _handle, _sample: 0,
         "nvmlGpmMetricsGet": metrics,
     }
-    activity = Activity()
+    activity = GpuActivity()
     assert activity(HANDLE) == {}
     assert activity(HANDLE) == {"sm_active_percent": 62.5}
     activity(HANDLE)
@@ -179,14 +179,14 @@ def test_a_gpu_without_a_fabric_has_no_state_of_it(driver: Any) -> None:
         return call
 
     driver.calls["nvmlDeviceGetGpuFabricInfoV"] = info(3, 0x55)
-    assert fabric()(HANDLE) == {"fabric_state": 3, "fabric_status": 0, "fabric_health_mask": 0x55}
+    assert make_fabric_query()(HANDLE) == {"fabric_state": 3, "fabric_status": 0, "fabric_health_mask": 0x55}
     driver.calls = {"nvmlDeviceGetGpuFabricInfo": info(2, 0)}
     pynvml._nvmlGetFunctionPointer_cache.clear()
-    assert fabric()(HANDLE) == {"fabric_state": 2, "fabric_status": 0}
+    assert make_fabric_query()(HANDLE) == {"fabric_state": 2, "fabric_status": 0}
     driver.calls = {"nvmlDeviceGetGpuFabricInfo": info(0, 0)}
     pynvml._nvmlGetFunctionPointer_cache.clear()
     with pytest.raises(pynvml.NVMLError_NotSupported):
-        fabric()(HANDLE)
+        make_fabric_query()(HANDLE)
 
 
 def test_processes_and_parts(driver: Any) -> None:
@@ -199,14 +199,14 @@ def test_processes_and_parts(driver: Any) -> None:
         return 0
 
     driver.calls["nvmlDeviceGetComputeRunningProcesses_v3"] = running
-    assert processes()(HANDLE) == [{"pid": 7, "memory_bytes": 1 << 30}, {"pid": 8, "memory_bytes": None}]
+    assert make_process_query()(HANDLE) == [{"pid": 7, "memory_bytes": 1 << 30}, {"pid": 8, "memory_bytes": None}]
     driver.answers("nvmlDeviceGetMigMode", 0, 1)
-    assert mig(HANDLE) == {"mig_enabled": False}
+    assert read_mig_state(HANDLE) == {"mig_enabled": False}
 
 
-def test_a_driver_that_knows_everything_fills_every_field(driver: Any, slate: Slate) -> None:
+def test_a_driver_that_knows_everything_fills_every_field(driver: Any, slate: ChildCallPage) -> None:
     driver.answers_everything()
-    device = Device(0, slate)
+    device = GpuDevice(0, slate)
     assert set(device.names() or ()) == set(Gpu.__struct_fields__)
     assert set(device.constants()) == set(GpuConstants.__struct_fields__)
     device.read(often=True, grave=True, rarely=True)
@@ -221,8 +221,8 @@ def test_a_driver_that_knows_everything_fills_every_field(driver: Any, slate: Sl
     assert msgspec.json.decode(message, type=Inventory).constants[0].mig_devices
 
 
-def test_a_device_names_what_fails_and_remembers_what_is_absent(driver: Any, slate: Slate) -> None:
-    device = Device(3, slate)
+def test_a_device_names_what_fails_and_remembers_what_is_absent(driver: Any, slate: ChildCallPage) -> None:
+    device = GpuDevice(3, slate)
     driver.calls["nvmlDeviceGetHandleByIndex_v2"] = lambda _index, _to: 0
     driver.answers("nvmlDeviceGetTemperature", 55)
     driver.answers("nvmlDeviceGetClockInfo", result=NOT_SUPPORTED)
@@ -245,5 +245,5 @@ def test_a_device_names_what_fails_and_remembers_what_is_absent(driver: Any, sla
 
 def test_an_address_without_a_device_is_none() -> None:
     info = pynvml.nvmlPciInfo_t(domain=0x10, bus=0xAB, device=0)
-    assert address(info) == "0010:ab:00.0"
-    assert address(pynvml.nvmlPciInfo_t(domain=0xFFFFFFFF, bus=0xFFFFFFFF, device=0xFFFFFFFF)) == ""
+    assert format_pci_address(info) == "0010:ab:00.0"
+    assert format_pci_address(pynvml.nvmlPciInfo_t(domain=0xFFFFFFFF, bus=0xFFFFFFFF, device=0xFFFFFFFF)) == ""

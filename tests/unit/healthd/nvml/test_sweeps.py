@@ -4,7 +4,7 @@ import math
 import time
 from typing import Any
 
-from healthd.nvml.sweeps import Sweeps
+from healthd.nvml.gpu_sweeps import GpuSweeper
 
 
 class Gpu:
@@ -20,7 +20,7 @@ class Gpu:
 
 def test_of_several_looks_only_the_last_is_dear() -> None:
     gpu: Any = Gpu()
-    sweeps = Sweeps([gpu])
+    sweeps = GpuSweeper([gpu])
     sweeps.sweep()
     assert gpu.reads == ["often rarely"], "at first everything"
     assert sweeps.next_look == math.inf

@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from healthd.checks.clock import ClockCheck, Limits
-from healthd.collectors.clock import read
-from healthd.facts import Moment, Raise
-from healthd.machine import Absent, Machine, Timex
+from healthd.checks.clock_checks import ClockCheck, Limits
+from healthd.collectors.clock import read_clock
+from healthd.collectors.machine_access import ClockState, MachineAccess, SourceAbsent
+from healthd.findings.facts import Moment, Raise
 from healthd.samples.clock import ClockSample
 
 LIMITS = Limits(error_max_s=1.0, raise_after_s=600, clear_after_s=60)
@@ -18,33 +18,33 @@ GOOD, FREE, LOOSE = (
 )
 
 
-class Asked(Machine):
+class Asked(MachineAccess):
     """A machine whose kernel says this of its clock."""
 
-    def __init__(self, timex: Timex) -> None:
+    def __init__(self, timex: ClockState) -> None:
         super().__init__()
         self._timex = timex
 
-    def timex(self) -> Timex:
+    def timex(self) -> ClockState:
         """As given."""
         return self._timex
 
 
 @pytest.mark.parametrize(
     ("timex", "synchronized"),
-    [(Timex(0, 0x2001, 900, 3), True), (Timex(5, 0x40, 16, 16), False), (Timex(0, 0x40, 16, 16), False)],
+    [(ClockState(0, 0x2001, 900, 3), True), (ClockState(5, 0x40, 16, 16), False), (ClockState(0, 0x40, 16, 16), False)],
 )
-def test_the_kernels_word_is_taken(timex: Timex, synchronized: bool) -> None:  # noqa: FBT001 - a parameter of the test
-    assert read(Asked(timex), {}).synchronized is synchronized
+def test_the_kernels_word_is_taken(timex: ClockState, synchronized: bool) -> None:  # noqa: FBT001 - a parameter of the test
+    assert read_clock(Asked(timex), {}).synchronized is synchronized
 
 
 def test_this_machines_clock_can_be_asked() -> None:
-    assert read(Machine(), {}).error_max_us >= 0
+    assert read_clock(MachineAccess(), {}).error_max_us >= 0
 
 
 def test_a_folder_has_no_clock(tmp_path: Path) -> None:
-    with pytest.raises(Absent):
-        read(Machine(str(tmp_path)), {})
+    with pytest.raises(SourceAbsent):
+        read_clock(MachineAccess(str(tmp_path)), {})
 
 
 @pytest.mark.parametrize(("sample", "code"), [(FREE, "unsynchronized"), (LOOSE, "inaccurate")])

@@ -6,14 +6,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from healthd.checks.disks import DisksCheck, Limits
-from healthd.collectors.disks import read
-from healthd.facts import Moment, Raise, Unknown
-from healthd.machine import Absent, Machine
-from healthd.mounts import parse
+from healthd.checks.disk_checks import DisksCheck, Limits
+from healthd.collectors.disks import read_disks
+from healthd.collectors.machine_access import MachineAccess, SourceAbsent
+from healthd.collectors.mount_table import parse_mount_table
+from healthd.findings.facts import Moment, Raise, Unknown
 from healthd.samples.disks import Disk, DisksSample
 
-Build = Callable[[Mapping[str, str]], Machine]
+Build = Callable[[Mapping[str, str]], MachineAccess]
 GIB = 1 << 30
 LIMITS = Limits(free_percent=5, free_bytes=20 * GIB, inodes_free_percent=5, raise_after_s=60, clear_after_s=60)
 MOUNTS = (
@@ -37,7 +37,7 @@ def codes(check: DisksCheck, sample: DisksSample, at: float) -> list[str]:
 
 
 def test_local_file_systems_are_read_once_each(machine: Build) -> None:
-    found = read(machine({"/proc/1/mounts": MOUNTS, "/dev/shm/x": "", "/local scratch/x": ""}), {}).disks
+    found = read_disks(machine({"/proc/1/mounts": MOUNTS, "/dev/shm/x": "", "/local scratch/x": ""}), {}).disks
     assert [(d.mount, d.read_only, d.size_bytes is not None) for d in found] == [
         ("/", False, True),
         ("/local scratch", True, True),
@@ -46,17 +46,17 @@ def test_local_file_systems_are_read_once_each(machine: Build) -> None:
 
 
 def test_our_own_table_serves_where_the_first_cannot_be_read(machine: Build) -> None:
-    assert read(machine({"/proc/self/mounts": MOUNTS}), {}).disks[0].mount == "/"
+    assert read_disks(machine({"/proc/self/mounts": MOUNTS}), {}).disks[0].mount == "/"
 
 
 def test_no_table_is_a_state(machine: Build) -> None:
-    with pytest.raises(Absent):
-        read(machine({}), {})
+    with pytest.raises(SourceAbsent):
+        read_disks(machine({}), {})
 
 
 @given(st.text())
 def test_any_table_can_be_read(text: str) -> None:
-    assert all(len(line) == 4 for line in parse(text))
+    assert all(len(line) == 4 for line in parse_mount_table(text))
 
 
 def test_a_full_disk_is_a_warning_once_it_lasts() -> None:

@@ -4,14 +4,14 @@ from collections.abc import Callable, Mapping
 
 import pytest
 
-from healthd.checks.edac import EdacCheck, Limits
-from healthd.collectors.edac import read
-from healthd.facts import Moment, Raise, Unknown
-from healthd.machine import Absent, Machine
+from healthd.checks.edac_checks import EdacCheck, Limits
+from healthd.collectors.edac import read_edac
+from healthd.collectors.machine_access import MachineAccess, SourceAbsent
+from healthd.findings.facts import Moment, Raise, Unknown
 from healthd.samples.edac import Dimm, EdacSample
 from vocabulary.finding import Severity
 
-Build = Callable[[Mapping[str, str]], Machine]
+Build = Callable[[Mapping[str, str]], MachineAccess]
 MC = "/sys/devices/system/edac/mc/mc0"
 LIMITS = Limits(corrected_in_window=100, window_s=3600, clear_after_s=600)
 
@@ -29,17 +29,17 @@ def test_every_module_and_what_could_not_be_placed_is_read(machine: Build) -> No
         f"{MC}/ce_count": "9\n",
         f"{MC}/power/control": "auto\n",
     }
-    assert read(machine(files), {}).dimms == (Dimm("mc0", "dimm3", "CPU0_A1", 7, 1), Dimm("mc0", "", "", 2, None))
+    assert read_edac(machine(files), {}).dimms == (Dimm("mc0", "dimm3", "CPU0_A1", 7, 1), Dimm("mc0", "", "", 2, None))
 
 
 def test_a_controller_without_modules_gives_its_sums(machine: Build) -> None:
     files = {f"{MC}/ce_count": "9\n", f"{MC}/ue_count": "0\n"}
-    assert read(machine(files), {}).dimms == (Dimm("mc0", "", "", 9, 0),)
+    assert read_edac(machine(files), {}).dimms == (Dimm("mc0", "", "", 9, 0),)
 
 
 def test_a_machine_without_ecc_memory_is_a_state(machine: Build) -> None:
-    with pytest.raises(Absent, match="no ECC memory"):
-        read(machine({"/sys/devices/system/edac/mc/power/control": "auto"}), {})
+    with pytest.raises(SourceAbsent, match="no ECC memory"):
+        read_edac(machine({"/sys/devices/system/edac/mc/power/control": "auto"}), {})
 
 
 def test_wrong_data_since_boot_is_an_error_that_names_the_module() -> None:

@@ -4,11 +4,11 @@ from pathlib import Path
 
 import pytest
 
-from healthd.checks.ethernet import EthernetCheck, Limits
-from healthd.collectors.ethernet import read
-from healthd.facts import Moment, Raise, Unknown
-from healthd.machine import Absent, Machine
-from healthd.samples.ethernet import EthernetSample, Interface
+from healthd.checks.ethernet_checks import EthernetCheck, Limits
+from healthd.collectors.ethernet import read_ethernet
+from healthd.collectors.machine_access import MachineAccess, SourceAbsent
+from healthd.findings.facts import Moment, Raise, Unknown
+from healthd.samples.ethernet import EthernetInterface, EthernetSample
 from tests.nodes.machines import dgx
 
 LIMITS = Limits(
@@ -19,29 +19,29 @@ LIMITS = Limits(
     errors_in_window=100,
     errors_window_s=3600,
 )
-UP = Interface("ens0f0", "0000:e0:00.0", "up", 25000, 2, 0, 0, 0, 0)
+UP = EthernetInterface("ens0f0", "0000:e0:00.0", "up", 25000, 2, 0, 0, 0, 0)
 
 
-def raised(check: EthernetCheck, interface: Interface, at: float) -> list[str]:
+def raised(check: EthernetCheck, interface: EthernetInterface, at: float) -> list[str]:
     facts = check.judge(EthernetSample((interface,)), Moment(0, at))
     return [fact.code for fact in facts if isinstance(fact, Raise)]
 
 
 def test_interfaces_with_a_device_are_read_and_no_others(tmp_path: Path) -> None:
-    sample = read(Machine(str(dgx.build(tmp_path))), {})
+    sample = read_ethernet(MachineAccess(str(dgx.build(tmp_path))), {})
     assert [interface.name for interface in sample.interfaces] == ["ens0f0", "ens1f0"]
     assert sample.interfaces[0] == UP
 
 
 def test_a_link_that_is_down_has_no_speed(tmp_path: Path) -> None:
     dgx.build(tmp_path, {"/sys/class/net/ens0f0/speed": "-1", "/sys/class/net/ens0f0/operstate": "down"})
-    first = read(Machine(str(tmp_path)), {}).interfaces[0]
+    first = read_ethernet(MachineAccess(str(tmp_path)), {}).interfaces[0]
     assert (first.speed_mbps, first.up) == (None, False)
 
 
 def test_none_is_a_state(tmp_path: Path) -> None:
-    with pytest.raises(Absent):
-        read(Machine(str(tmp_path)), {})
+    with pytest.raises(SourceAbsent):
+        read_ethernet(MachineAccess(str(tmp_path)), {})
 
 
 def test_a_link_that_went_down_is_a_warning_once_it_lasts() -> None:
@@ -74,6 +74,6 @@ def test_flaps_and_errors_count_within_their_window(changes: dict[str, int], cod
 
 
 def test_what_cannot_be_read_is_unknown() -> None:
-    dumb = Interface("ens0f0", "", "", None, None, None, None, None, None)
+    dumb = EthernetInterface("ens0f0", "", "", None, None, None, None, None, None)
     facts = EthernetCheck(LIMITS).judge(EthernetSample((dumb,)), Moment(0, 0))
     assert [fact.code for fact in facts if isinstance(fact, Unknown)] == ["down", "slower", "flapping", "errors"]

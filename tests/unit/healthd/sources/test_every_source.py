@@ -13,10 +13,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from healthd.facts import Moment
-from healthd.machine import Machine
-from healthd.source_child import look
-from healthd.sources import SOURCES, Source
+from healthd.collectors.machine_access import MachineAccess
+from healthd.findings.facts import Moment
+from healthd.source_child import read_source
+from healthd.source_monitoring.source_registry import SOURCES, Source
 from healthd.thresholds import load_thresholds
 from tests.nodes.machines import dgx
 
@@ -31,7 +31,9 @@ each = pytest.mark.parametrize("source", SOURCES, ids=lambda source: source.name
 def read(source: Source, root: Path) -> dict[str, Any]:
     """A look, and what the wire makes of it."""
     collector = importlib.import_module(f"healthd.collectors.{source.name}")
-    answer: dict[str, Any] = json.loads(json.dumps(look(source.name, collector.read, Machine(str(root)), {})))
+    answer: dict[str, Any] = json.loads(
+        json.dumps(read_source(source.name, collector.read, MachineAccess(str(root)), {}))
+    )
     return answer
 
 

@@ -6,14 +6,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from healthd.checks.fabric_manager import FabricManagerCheck, Limits
-from healthd.collectors.fabric_manager import TAIL_BYTES, parse, read
-from healthd.facts import Moment, Raise
-from healthd.machine import Absent, Machine
+from healthd.checks.fabric_manager_checks import FabricManagerCheck, Limits
+from healthd.collectors.fabric_manager import TAIL_BYTES, parse_fabric_manager_log, read_fabric_manager
+from healthd.collectors.machine_access import MachineAccess, SourceAbsent
+from healthd.findings.facts import Moment, Raise
 from healthd.samples.fabric_manager import FabricManagerSample, SwitchError
 from vocabulary.finding import Severity
 
-Build = Callable[[Mapping[str, str]], Machine]
+Build = Callable[[Mapping[str, str]], MachineAccess]
 WHERE = "/var/log/fabricmanager.log"
 FATAL = (
     "[Mar 04 2025 12:00:00] [ERROR] [tid 7] detected NVSwitch fatal error 20034 on fid 0 on NVSwitch pci bus id "
@@ -24,7 +24,7 @@ MILD = FATAL.replace("fatal", "non-fatal").replace("20034", "12028").replace(" p
 
 def test_switch_errors_are_read_among_other_lines(machine: Build) -> None:
     text = f"[Mar 04 2025 11:59:59] [INFO] [tid 7] started\n{FATAL}\n[Mar 04 2025 12:00:01] [ERROR] [tid 7] other\n{MILD}\n"
-    sample = read(machine({WHERE: text}), {})
+    sample = read_fabric_manager(machine({WHERE: text}), {})
     assert sample.error_lines == 3
     assert [(e.fatal, e.code, e.pci, e.port) for e in sample.errors] == [
         (True, "20034", "00000000:C1:00.0", 28),
@@ -33,24 +33,27 @@ def test_switch_errors_are_read_among_other_lines(machine: Build) -> None:
 
 
 def test_only_the_end_of_a_long_log_is_read_from_a_whole_line_on(machine: Build) -> None:
-    sample = read(machine({WHERE: f"{FATAL}\n" * (2 * TAIL_BYTES // len(FATAL))}), {})
+    sample = read_fabric_manager(machine({WHERE: f"{FATAL}\n" * (2 * TAIL_BYTES // len(FATAL))}), {})
     assert 0 < sample.error_lines <= TAIL_BYTES // len(FATAL)
     assert {error.stamp for error in sample.errors} == {"Mar 04 2025 12:00:00"}
 
 
 def test_no_log_is_a_state(machine: Build) -> None:
-    with pytest.raises(Absent, match="no NVSwitches"):
-        read(machine({}), {})
+    with pytest.raises(SourceAbsent, match="no NVSwitches"):
+        read_fabric_manager(machine({}), {})
 
 
 @given(st.text())
 def test_any_text_can_be_read(text: str) -> None:
-    assert parse(text).error_lines >= len(parse(text).errors)
+    assert parse_fabric_manager_log(text).error_lines >= len(parse_fabric_manager_log(text).errors)
 
 
 def test_what_is_new_since_the_last_look_is_an_event() -> None:
     check = FabricManagerCheck(Limits(fatal_is_error=1))
-    old, new = parse(FATAL).errors, parse(f"{FATAL}\n{MILD}\n{FATAL.replace('12:00:00', '12:00:05')}").errors
+    old, new = (
+        parse_fabric_manager_log(FATAL).errors,
+        parse_fabric_manager_log(f"{FATAL}\n{MILD}\n{FATAL.replace('12:00:00', '12:00:05')}").errors,
+    )
     assert check.judge(FabricManagerSample(old, 1), Moment(0, 0)) == [], "what was there before us is of the past"
     facts = check.judge(FabricManagerSample(new, 3), Moment(10, 10))
     assert [(f.code, f.severity, f.event) for f in facts if isinstance(f, Raise)] == [

@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from healthd.checks.infiniband import InfinibandCheck, Limits
-from healthd.collectors.infiniband import expectations, rate_gbps, read
-from healthd.facts import Moment, Raise, Unknown
-from healthd.machine import Absent, Machine
+from healthd.checks.infiniband_checks import InfinibandCheck, Limits
+from healthd.collectors.infiniband import parse_expected_rates, parse_rate_gbps, read_infiniband
+from healthd.collectors.machine_access import MachineAccess, SourceAbsent
+from healthd.findings.facts import Moment, Raise, Unknown
 from healthd.samples.infiniband import IbPort, InfinibandSample
 from tests.nodes.machines import dgx
 
@@ -53,26 +53,26 @@ def raised(check: InfinibandCheck, port: IbPort, at: float, **expected: float) -
 
 
 def test_every_port_is_read(tmp_path: Path) -> None:
-    sample = read(Machine(str(dgx.build(tmp_path))), {"expected": ("mlx5_0:400",)})
+    sample = read_infiniband(MachineAccess(str(dgx.build(tmp_path))), {"expected": ("mlx5_0:400",)})
     assert len(sample.ports) == 8
     assert sample.ports[0] == PORT
     assert sample.expected == {"mlx5_0": 400.0}
 
 
 def test_a_machine_without_adapters_is_a_state(tmp_path: Path) -> None:
-    with pytest.raises(Absent):
-        read(Machine(str(tmp_path)), {})
+    with pytest.raises(SourceAbsent):
+        read_infiniband(MachineAccess(str(tmp_path)), {})
 
 
 @pytest.mark.parametrize("word", ["mlx5_0", "mlx5_0:fast", "mlx5_0:4.0.0", ":"])
 def test_an_expectation_of_another_form_is_refused(word: str) -> None:
     with pytest.raises(ValueError, match="DEVICE:GBPS"):
-        expectations((word,))
+        parse_expected_rates((word,))
 
 
 @given(st.text())
 def test_any_rate_is_a_number_or_unknown(text: str) -> None:
-    assert rate_gbps(text) is None or isinstance(rate_gbps(text), float)
+    assert parse_rate_gbps(text) is None or isinstance(parse_rate_gbps(text), float)
 
 
 def test_a_port_that_went_down_takes_no_new_work() -> None:

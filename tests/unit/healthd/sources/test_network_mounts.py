@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from healthd.checks.network_mounts import Limits, NetworkMountsCheck
-from healthd.collectors.network_mounts import read
-from healthd.facts import Moment, Raise
-from healthd.machine import Absent, Machine
+from healthd.checks.network_mount_checks import Limits, NetworkMountsCheck
+from healthd.collectors.machine_access import MachineAccess, SourceAbsent
+from healthd.collectors.network_mounts import read_network_mounts
+from healthd.findings.facts import Moment, Raise
 from healthd.samples.network_mounts import NetworkMount, NetworkMountsSample
 
-Build = Callable[[Mapping[str, str]], Machine]
+Build = Callable[[Mapping[str, str]], MachineAccess]
 
 
 def sample(trouble: str) -> NetworkMountsSample:
@@ -22,7 +22,7 @@ def sample(trouble: str) -> NetworkMountsSample:
 
 def test_each_mount_over_the_network_is_asked(machine: Build) -> None:
     table = "server:/home /home nfs4 rw 0 0\nmgs:/work /work lustre rw 0 0\n/dev/sda1 / ext4 rw 0 0\n"
-    found = read(machine({"/proc/1/mounts": table, "/home/x": ""}), {}).mounts
+    found = read_network_mounts(machine({"/proc/1/mounts": table, "/home/x": ""}), {}).mounts
     assert [(mount.mount, mount.trouble, mount.answers) for mount in found] == [
         ("/home", "", True),
         ("/work", "ENOENT", False),
@@ -30,11 +30,11 @@ def test_each_mount_over_the_network_is_asked(machine: Build) -> None:
 
 
 def test_a_machine_with_local_disks_only_is_a_state(machine: Build) -> None:
-    with pytest.raises(Absent, match="over the network"):
-        read(machine({"/proc/1/mounts": "/dev/sda1 / ext4 rw 0 0\n"}), {})
+    with pytest.raises(SourceAbsent, match="over the network"):
+        read_network_mounts(machine({"/proc/1/mounts": "/dev/sda1 / ext4 rw 0 0\n"}), {})
 
 
-class SlowMachine(Machine):
+class SlowMachine(MachineAccess):
     """One file system's process stands still, as those of a dead server do."""
 
     def stop(self, path: str) -> None:

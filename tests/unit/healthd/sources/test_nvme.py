@@ -6,14 +6,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from healthd.checks.nvme import Limits, NvmeCheck
-from healthd.collectors.nvme import LOG_BYTES, parse, read
-from healthd.facts import Moment, Raise, Unknown
-from healthd.machine import Absent, Machine
+from healthd.checks.nvme_checks import Limits, NvmeCheck
+from healthd.collectors.machine_access import MachineAccess, SourceAbsent
+from healthd.collectors.nvme import LOG_BYTES, parse_health_log, read_nvme
+from healthd.findings.facts import Moment, Raise, Unknown
 from healthd.samples.nvme import NvmeDisk, NvmeHealth, NvmeSample
 from vocabulary.finding import Severity
 
-Build = Callable[[Mapping[str, str]], Machine]
+Build = Callable[[Mapping[str, str]], MachineAccess]
 LIMITS = Limits(used_percent=100, media_errors_in_window=1, window_s=86400, raise_after_s=60, clear_after_s=60)
 DISK = NvmeDisk("nvme0", "0000:41:00.0", "SAMSUNG MZWLJ3T8", "S5", "EPK9", "live", 0, 40, 100, 10, 3, 0, 5)
 
@@ -38,25 +38,25 @@ def test_controllers_are_read_and_one_that_may_not_be_asked_has_no_health(machin
         f"{where}/serial": "S",
         f"{where}/address": "0000:41:00.0",
     }
-    assert read(machine(files), {}).disks == (NvmeDisk("nvme0", "0000:41:00.0", "M", "S", "", "live"),)
+    assert read_nvme(machine(files), {}).disks == (NvmeDisk("nvme0", "0000:41:00.0", "M", "S", "", "live"),)
 
 
 def test_a_machine_without_is_a_state(machine: Build) -> None:
-    with pytest.raises(Absent):
-        read(machine({}), {})
+    with pytest.raises(SourceAbsent):
+        read_nvme(machine({}), {})
 
 
 def test_the_health_log_is_read_by_its_specification() -> None:
-    assert parse(health_log(bits=5, media_errors=2)) == NvmeHealth(5, 40, 98, 10, 7, 2, 12)
+    assert parse_health_log(health_log(bits=5, media_errors=2)) == NvmeHealth(5, 40, 98, 10, 7, 2, 12)
 
 
 @given(st.binary(max_size=2 * LOG_BYTES))
 def test_any_bytes_are_a_log_or_too_short(log: bytes) -> None:
     if len(log) < LOG_BYTES:
         with pytest.raises(ValueError, match="has 512 bytes"):
-            parse(log)
+            parse_health_log(log)
     else:
-        assert 0 <= parse(log).media_errors < 1 << 63
+        assert 0 <= parse_health_log(log).media_errors < 1 << 63
 
 
 @pytest.mark.parametrize(

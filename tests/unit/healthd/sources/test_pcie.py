@@ -6,11 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from healthd.checks.pcie import Limits, PcieCheck
-from healthd.collectors.pcie import read, speed_gts, total
-from healthd.facts import Moment, Raise, Unknown
-from healthd.machine import Absent, Machine
-from healthd.samples.pcie import Hop, PcieSample
+from healthd.checks.pcie_checks import Limits, PcieCheck
+from healthd.collectors.machine_access import MachineAccess, SourceAbsent
+from healthd.collectors.pcie import parse_aer_total, parse_link_speed, read_pcie
+from healthd.findings.facts import Moment, Raise, Unknown
+from healthd.samples.pcie import PcieHop, PcieSample
 from tests.nodes.machines import dgx
 from vocabulary.finding import Severity
 
@@ -19,10 +19,10 @@ GPU, BRIDGE = dgx.gpu_address(0), "0000:80:00.0"
 PATH = ("0000:00:01.0", BRIDGE, GPU)
 
 
-def hop(pci: str, kind: str, **values: int | None) -> Hop:
+def hop(pci: str, kind: str, **values: int | None) -> PcieHop:
     good = {"width": 16, "width_max": 16, "corrected": 0, "nonfatal": 0, "fatal": 0}
     known = good | values
-    return Hop(
+    return PcieHop(
         pci, kind, known["width"], known["width_max"], 32.0, 32.0, known["corrected"], known["nonfatal"], known["fatal"]
     )
 
@@ -33,7 +33,7 @@ def raised(check: PcieCheck, at: float, **values: int | None) -> list[Raise]:
 
 
 def test_every_device_that_matters_is_read_with_its_way_up(tmp_path: Path) -> None:
-    sample = read(Machine(str(dgx.build(tmp_path))), {})
+    sample = read_pcie(MachineAccess(str(dgx.build(tmp_path))), {})
     kinds = [hop.kind for hop in sample.hops]
     assert {kind: kinds.count(kind) for kind in set(kinds)} == {"gpu": 8, "nic": 8, "bridge": 8}
     assert PATH in sample.paths
@@ -41,8 +41,8 @@ def test_every_device_that_matters_is_read_with_its_way_up(tmp_path: Path) -> No
 
 
 def test_a_machine_without_is_a_state(tmp_path: Path) -> None:
-    with pytest.raises(Absent):
-        read(Machine(str(tmp_path)), {})
+    with pytest.raises(SourceAbsent):
+        read_pcie(MachineAccess(str(tmp_path)), {})
 
 
 @pytest.mark.parametrize(
@@ -50,13 +50,13 @@ def test_a_machine_without_is_a_state(tmp_path: Path) -> None:
     [("RxErr 3\nTOTAL_ERR_COR 7", 7), ("", None), ("TOTAL_ERR_COR x", None), ("TOTAL_ERR_CORR 7", None)],
 )
 def test_the_total_of_an_error_file_is_read(text: str, count: int | None) -> None:
-    assert total(text, "COR") == count
+    assert parse_aer_total(text, "COR") == count
 
 
 @given(st.text())
 def test_any_text_can_be_read(text: str) -> None:
-    assert total(text, "COR") is None or total(text, "COR") is not None
-    assert speed_gts(text) is None or isinstance(speed_gts(text), float)
+    assert parse_aer_total(text, "COR") is None or parse_aer_total(text, "COR") is not None
+    assert parse_link_speed(text) is None or isinstance(parse_link_speed(text), float)
 
 
 def test_a_device_that_lost_lanes_is_a_warning_once_it_lasts() -> None:
@@ -87,6 +87,6 @@ def test_a_bridge_is_named_with_what_lies_below_it() -> None:
 
 
 def test_what_cannot_be_read_is_unknown() -> None:
-    sample = PcieSample((Hop(GPU, "gpu", *[None] * 7),), (PATH,))
+    sample = PcieSample((PcieHop(GPU, "gpu", *[None] * 7),), (PATH,))
     facts = PcieCheck(LIMITS).judge(sample, Moment(0, 0))
     assert {type(fact) for fact in facts} == {Unknown}

@@ -6,33 +6,37 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from healthd.checks.pressure import Limits, PressureCheck
-from healthd.collectors.pressure import parse, read
-from healthd.facts import Moment, Raise, Unknown
-from healthd.machine import Absent, Machine
-from healthd.samples.pressure import PressureSample, Stall
+from healthd.checks.pressure_checks import Limits, PressureCheck
+from healthd.collectors.machine_access import MachineAccess, SourceAbsent
+from healthd.collectors.pressure import parse_pressure_file, read_pressure
+from healthd.findings.facts import Moment, Raise, Unknown
+from healthd.samples.pressure import PressureSample, PressureStall
 
 MEMORY = "some avg10=0.00 avg60=1.50 avg300=0.00 total=900\nfull avg10=0.00 avg60=25.00 avg300=0.00 total=500\n"
 LIMITS = Limits(memory_full_percent=20, io_full_percent=60, raise_after_s=120, clear_after_s=60)
 
 
 def stall(percent: float | None) -> PressureSample:
-    return PressureSample((Stall("memory", percent, percent, 1, 1),))
+    return PressureSample((PressureStall("memory", percent, percent, 1, 1),))
 
 
-def test_it_reads_what_the_kernel_shows(machine: Callable[[Mapping[str, str]], Machine]) -> None:
-    sample = read(machine({"/proc/pressure/memory": MEMORY, "/proc/pressure/cpu": "some avg60=3.00 total=7"}), {})
-    assert sample == PressureSample((Stall("cpu", 3.0, None, 7, None), Stall("memory", 1.5, 25.0, 900, 500)))
+def test_it_reads_what_the_kernel_shows(machine: Callable[[Mapping[str, str]], MachineAccess]) -> None:
+    sample = read_pressure(
+        machine({"/proc/pressure/memory": MEMORY, "/proc/pressure/cpu": "some avg60=3.00 total=7"}), {}
+    )
+    assert sample == PressureSample(
+        (PressureStall("cpu", 3.0, None, 7, None), PressureStall("memory", 1.5, 25.0, 900, 500))
+    )
 
 
-def test_a_kernel_without_it_is_a_state(machine: Callable[[Mapping[str, str]], Machine]) -> None:
-    with pytest.raises(Absent, match="psi=1"):
-        read(machine({}), {})
+def test_a_kernel_without_it_is_a_state(machine: Callable[[Mapping[str, str]], MachineAccess]) -> None:
+    with pytest.raises(SourceAbsent, match="psi=1"):
+        read_pressure(machine({}), {})
 
 
 @given(st.text())
 def test_whatever_stands_there_is_a_stall_or_unknown(text: str) -> None:
-    assert parse("io", text).resource == "io"
+    assert parse_pressure_file("io", text).resource == "io"
 
 
 def test_a_shortage_counts_when_it_lasts_and_ends_when_it_is_gone() -> None:

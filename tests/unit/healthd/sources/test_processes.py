@@ -6,13 +6,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from healthd.checks.processes import Limits, ProcessesCheck
-from healthd.collectors.processes import parse, read
-from healthd.facts import Moment, Raise
-from healthd.machine import Absent, Machine
-from healthd.samples.processes import ProcessesSample, Stuck
+from healthd.checks.process_checks import Limits, ProcessesCheck
+from healthd.collectors.machine_access import MachineAccess, SourceAbsent
+from healthd.collectors.processes import parse_stat_line, read_processes
+from healthd.findings.facts import Moment, Raise
+from healthd.samples.processes import ProcessesSample, StuckProcess
 
-Build = Callable[[Mapping[str, str]], Machine]
+Build = Callable[[Mapping[str, str]], MachineAccess]
 LIMITS = Limits(stuck_after_s=300, zombies=100, raise_after_s=300, clear_after_s=60)
 
 
@@ -21,7 +21,7 @@ def stat(pid: int, name: str, state: str, started: int = 500) -> str:
 
 
 def sample(*waiting: tuple[int, int], zombies: int = 0) -> ProcessesSample:
-    stuck = tuple(Stuck(pid, started, "python3", "D") for pid, started in waiting)
+    stuck = tuple(StuckProcess(pid, started, "python3", "D") for pid, started in waiting)
     return ProcessesSample(900, len(stuck), zombies, stuck)
 
 
@@ -37,24 +37,24 @@ def test_the_stuck_are_told_from_the_others(machine: Build) -> None:
         "/proc/40/stat": "",
         "/proc/self/stat": stat(9, "self", "R"),
     }
-    assert read(machine(files), {}) == ProcessesSample(
-        3, 1, 1, (Stuck(20, 500, "a) D (b", "D"), Stuck(30, 500, "gone", "Z"))
+    assert read_processes(machine(files), {}) == ProcessesSample(
+        3, 1, 1, (StuckProcess(20, 500, "a) D (b", "D"), StuckProcess(30, 500, "gone", "Z"))
     )
 
 
 def test_no_processes_is_a_state(machine: Build) -> None:
-    with pytest.raises(Absent):
-        read(machine({}), {})
+    with pytest.raises(SourceAbsent):
+        read_processes(machine({}), {})
 
 
 @given(st.text())
 def test_any_line_is_a_process_or_none(line: str) -> None:
-    assert parse(line) is None or isinstance(parse(line), Stuck)
+    assert parse_stat_line(line) is None or isinstance(parse_stat_line(line), StuckProcess)
 
 
 @given(st.text(alphabet=st.characters(codec="utf-8"), max_size=15))
 def test_a_name_may_hold_anything(name: str) -> None:
-    assert parse(stat(7, name, "D")) == Stuck(7, 500, name, "D")
+    assert parse_stat_line(stat(7, name, "D")) == StuckProcess(7, 500, name, "D")
 
 
 def test_one_process_that_waits_without_end_is_a_warning() -> None:

@@ -7,14 +7,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from healthd.checks.services import Limits, ServicesCheck
-from healthd.collectors.services import parse, read
-from healthd.facts import Moment, Raise
-from healthd.machine import Absent, Machine
+from healthd.checks.service_checks import Limits, ServicesCheck
+from healthd.collectors.machine_access import MachineAccess, SourceAbsent
+from healthd.collectors.services import parse_systemctl_output, read_services
+from healthd.findings.facts import Moment, Raise
 from healthd.samples.services import Service, ServicesSample
 from vocabulary.finding import Severity
 
-Build = Callable[[Mapping[str, str]], Machine]
+Build = Callable[[Mapping[str, str]], MachineAccess]
 SHOWN = (
     "Id=nvidia-fabricmanager.service\nLoadState=loaded\nActiveState=failed\nUnitFileState=enabled\n\n"
     "Id=slurmd.service\nLoadState=loaded\nActiveState=inactive\nUnitFileState=disabled\n\n"
@@ -22,7 +22,7 @@ SHOWN = (
 )
 
 
-class WithSystemd(Machine):
+class WithSystemd(MachineAccess):
     """A machine whose systemctl prints this."""
 
     def __init__(self, root: Path, code: int, output: str) -> None:
@@ -38,32 +38,32 @@ class WithSystemd(Machine):
 
 
 def test_units_that_are_installed_are_told_with_whether_they_are_wanted(tmp_path: Path) -> None:
-    services = read(WithSystemd(tmp_path, 0, SHOWN), {}).services
+    services = read_services(WithSystemd(tmp_path, 0, SHOWN), {}).services
     assert services == (Service("nvidia-fabricmanager", True, "failed"), Service("slurmd", False, "inactive"))
 
 
 def test_a_named_unit_is_wanted_even_if_it_is_not_installed(tmp_path: Path) -> None:
     machine = WithSystemd(tmp_path, 0, SHOWN)
-    services = read(machine, {"units": ("kubelet",)}).services
+    services = read_services(machine, {"units": ("kubelet",)}).services
     assert machine.asked[-1] == "kubelet.service"
     assert services[-1] == Service("kubelet", True, "inactive")
 
 
 def test_without_systemd_it_is_absent(machine: Build) -> None:
-    with pytest.raises(Absent, match="systemd does not run"):
-        read(machine({}), {})
+    with pytest.raises(SourceAbsent, match="systemd does not run"):
+        read_services(machine({}), {})
 
 
 def test_none_of_them_is_a_state_and_a_failing_systemctl_is_a_failure(tmp_path: Path) -> None:
-    with pytest.raises(Absent, match="installed"):
-        read(WithSystemd(tmp_path / "a", 0, ""), {})
+    with pytest.raises(SourceAbsent, match="installed"):
+        read_services(WithSystemd(tmp_path / "a", 0, ""), {})
     with pytest.raises(RuntimeError, match="ended with 1"):
-        read(WithSystemd(tmp_path / "b", 1, ""), {})
+        read_services(WithSystemd(tmp_path / "b", 1, ""), {})
 
 
 @given(st.text())
 def test_any_output_can_be_read(text: str) -> None:
-    assert all(service.name or service for service in parse(text, frozenset()))
+    assert all(service.name or service for service in parse_systemctl_output(text, frozenset()))
 
 
 @pytest.mark.parametrize(("name", "severity"), [("slurmd", Severity.WARNING), ("nvidia-fabricmanager", Severity.ERROR)])

@@ -6,14 +6,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from healthd.checks.versions import Limits, VersionsCheck
-from healthd.collectors.versions import microcodes, os_release, read
-from healthd.facts import Moment, Raise, Unknown
-from healthd.machine import Absent, Machine
+from healthd.checks.version_checks import Limits, VersionsCheck
+from healthd.collectors.machine_access import MachineAccess, SourceAbsent
+from healthd.collectors.versions import parse_microcode_revisions, parse_os_release, read_versions
+from healthd.findings.facts import Moment, Raise, Unknown
 from healthd.samples.versions import VersionsSample
-from vocabulary.kernel_options import telling
+from vocabulary.hardware.kernel_command_line import select_relevant_options
 
-Build = Callable[[Mapping[str, str]], Machine]
+Build = Callable[[Mapping[str, str]], MachineAccess]
 MACHINE = {
     "/proc/sys/kernel/osrelease": "5.15.0-1071-nvidia\n",
     "/proc/cmdline": "BOOT_IMAGE=/vmlinuz root=UUID=1 quiet iommu=pt pci=realloc=off\n",
@@ -32,7 +32,7 @@ def sample(microcode: str) -> VersionsSample:
 
 
 def test_everything_a_node_tells_is_read(machine: Build) -> None:
-    assert read(machine(MACHINE), {}) == VersionsSample(
+    assert read_versions(machine(MACHINE), {}) == VersionsSample(
         kernel="5.15.0-1071-nvidia",
         os="Ubuntu 22.04.5 LTS",
         board="NVIDIA DGXH100",
@@ -47,17 +47,19 @@ def test_everything_a_node_tells_is_read(machine: Build) -> None:
 
 def test_an_image_is_named_with_its_version(machine: Build) -> None:
     text = 'PRETTY_NAME="Ubuntu 22.04.5 LTS"\nIMAGE_ID=gpu-node\nIMAGE_VERSION="2026.11"\n'
-    assert read(machine(MACHINE | {"/etc/os-release": text}), {}).image == "gpu-node 2026.11"
+    assert read_versions(machine(MACHINE | {"/etc/os-release": text}), {}).image == "gpu-node 2026.11"
 
 
 def test_no_kernel_is_a_state(machine: Build) -> None:
-    with pytest.raises(Absent):
-        read(machine({}), {})
+    with pytest.raises(SourceAbsent):
+        read_versions(machine({}), {})
 
 
 @given(st.text())
 def test_any_text_can_be_read(text: str) -> None:
-    assert "\n" not in os_release(text).get("PRETTY_NAME", "") + microcodes(text) + telling(text)
+    assert "\n" not in parse_os_release(text).get("PRETTY_NAME", "") + parse_microcode_revisions(
+        text
+    ) + select_relevant_options(text)
 
 
 @pytest.mark.parametrize(("microcode", "kinds"), [("0x1", []), ("0x1 0x2", [Raise]), ("", [Unknown])])

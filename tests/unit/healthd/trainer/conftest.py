@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from healthd.trainer.beacon import Beacon, Place
-from healthd.trainer.pages import prepare_directory
+from healthd.trainer.beacons.beacon import Beacon, RankPlacement
+from healthd.trainer.beacons.page_reader import prepare_directory
 
 
 @pytest.fixture
@@ -23,9 +23,9 @@ def group() -> Iterator[None]:
 @pytest.fixture
 def beacon(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Beacon]:
     # A guard that leaves starts a timer that would end this test process.
-    monkeypatch.setattr("healthd.trainer.leaving.ExitGuard.leave_within", lambda *_: None)
+    monkeypatch.setattr("healthd.trainer.process_exit.ExitGuard.leave_within", lambda *_: None)
     prepare_directory(str(tmp_path / "beacons"))
-    made = Beacon.create(str(tmp_path / "beacons"), Place("job", 0, 0, 1, node="here"))
+    made = Beacon.create(str(tmp_path / "beacons"), RankPlacement("job", 0, 0, 1, node="here"))
     yield made
     for thread in threading.enumerate():
         if thread.name == "healthd-guard":

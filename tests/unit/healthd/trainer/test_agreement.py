@@ -7,8 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from healthd.trainer.agreement import Agreement, AgreementMissedError, LocalStore
-from healthd.trainer.page import Outcome
-from tests.unit.healthd.trainer.voting import Run, chance, delivered, order
+from healthd.trainer.beacons.beacon_page import OrderOutcome
+from tests.unit.healthd.trainer.voting_ranks import Run, chance, delivered, order
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -71,7 +71,7 @@ def test_an_order_one_rank_never_sees_is_dropped_at_its_expiry() -> None:
     dropped = agreement.at_boundary(2, 5.1)
 
     assert waiting.dropped == ()
-    assert [(each.id, outcome) for each, outcome, _ in dropped.dropped] == [("a", Outcome.EXPIRED)]
+    assert [(each.id, outcome) for each, outcome, _ in dropped.dropped] == [("a", OrderOutcome.EXPIRED)]
     assert not agreement.pending
     assert (
         Agreement(store, 2, "job/1").at_boundary(3, 0.0, order("a")).due == ()
@@ -98,7 +98,7 @@ def test_a_cancelled_order_is_over_for_the_ranks_that_did_not_hear_of_it() -> No
     second.at_boundary(0, 0.0, order("a", cancelled=True))
     ruling = first.at_boundary(1, 0.0)
 
-    assert [(each.id, outcome) for each, outcome, _ in ruling.dropped] == [("a", Outcome.CANCELLED)]
+    assert [(each.id, outcome) for each, outcome, _ in ruling.dropped] == [("a", OrderOutcome.CANCELLED)]
 
 
 def test_another_attempt_of_the_job_votes_afresh() -> None:

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from healthd.trainer.agreement import Agreement, LocalStore, Ruling
-from healthd.trainer.page import Outcome
-from healthd.trainer.patience import Patience, StoreGoneError
-from tests.unit.healthd.trainer.voting import Hurried, Run, chance, delivered, order
+from healthd.trainer.agreement import Agreement, BoundaryDecision, LocalStore
+from healthd.trainer.beacons.beacon_page import OrderOutcome
+from healthd.trainer.store_caller import StoreCaller, StoreGoneError
+from tests.unit.healthd.trainer.voting_ranks import Hurried, Run, chance, delivered, order
 
 
 @pytest.mark.parametrize("seed", range(6))
@@ -86,7 +86,7 @@ def voter(store: LocalStore | Scripted) -> Agreement:
     return Agreement(store, 2, "job/1", Hurried())
 
 
-def dropped(ruling: Ruling) -> list[tuple[str, Outcome]]:
+def dropped(ruling: BoundaryDecision) -> list[tuple[str, OrderOutcome]]:
     return [(each.order.id, each.outcome) for each in ruling.dropped]
 
 
@@ -119,7 +119,7 @@ def test_a_vote_that_never_arrived_is_not_cast_again_and_the_order_expires() -> 
     last.at_boundary(3, 0.0, a)
 
     assert all(each.at_boundary(step, float(step)) == ((), (), ()) for step in range(4, 10) for each in (first, last))
-    assert [dropped(each.at_boundary(10, 10.0)) for each in (first, last)] == [[("a", Outcome.EXPIRED)]] * 2
+    assert [dropped(each.at_boundary(10, 10.0)) for each in (first, last)] == [[("a", OrderOutcome.EXPIRED)]] * 2
 
 
 def test_who_cannot_write_the_decision_leaves_and_the_others_do_not_wait_for_ever() -> None:
@@ -133,7 +133,7 @@ def test_who_cannot_write_the_decision_leaves_and_the_others_do_not_wait_for_eve
 
     assert last.pending
     assert first.at_boundary(4, 0.0) == ((), (), ())
-    assert dropped(first.at_boundary(5, 9.5)) == [("a", Outcome.EXPIRED)]
+    assert dropped(first.at_boundary(5, 9.5)) == [("a", OrderOutcome.EXPIRED)]
     assert not first.pending
 
 
@@ -143,7 +143,7 @@ def test_a_rank_without_a_store_does_not_vote_and_trains_on(*, cancelled: bool) 
 
     ruling = agreement.at_boundary(1, 0.0, order("a", cancelled=cancelled))
 
-    assert dropped(ruling) == [("a", Outcome.CANCELLED if cancelled else Outcome.FAILED)]
+    assert dropped(ruling) == [("a", OrderOutcome.CANCELLED if cancelled else OrderOutcome.FAILED)]
     assert ("out of reach" in ruling.dropped[0].why) is not cancelled
     assert not agreement.pending
     assert agreement.at_boundary(2, 0.0, order("a")) == ((), (), ())
@@ -169,7 +169,7 @@ def test_a_decision_that_is_older_than_this_ranks_vote_is_not_its_own() -> None:
 
     ruling = voter(store).at_boundary(1, 0.0, order("a"))
 
-    assert dropped(ruling) == [("a", Outcome.FAILED)]
+    assert dropped(ruling) == [("a", OrderOutcome.FAILED)]
     assert "outlive an attempt" in ruling.dropped[0].why
 
 
@@ -179,7 +179,7 @@ def test_an_order_that_comes_twice_at_one_boundary_is_one_vote() -> None:
     agreement.at_boundary(1, 0.0, order("a"), order("a"))
 
     assert agreement.at_boundary(2, 0.0) == ((), (), ())
-    assert dropped(agreement.at_boundary(3, 0.0, order("a", cancelled=True))) == [("a", Outcome.CANCELLED)]
+    assert dropped(agreement.at_boundary(3, 0.0, order("a", cancelled=True))) == [("a", OrderOutcome.CANCELLED)]
 
 
 def test_what_is_due_goes_before_new_orders() -> None:
@@ -194,9 +194,9 @@ def test_a_store_that_does_not_answer_is_left_behind() -> None:
     never = threading.Event()
 
     with pytest.raises(TimeoutError, match="no answer within"):
-        Patience().once(never.wait, 0.01)
+        StoreCaller().once(never.wait, 0.01)
     with pytest.raises(StoreGoneError, match=r"out of reach \(0.01 s\): TimeoutError: no answer"):
-        Patience().insist(never.wait, 0.01)
+        StoreCaller().insist(never.wait, 0.01)
     never.set()
 
 
@@ -209,7 +209,7 @@ def test_patience_asks_until_it_hears() -> None:
             raise answer
         return answer
 
-    assert Patience(pause=lambda _: None).insist(ask, 60.0) == 7
+    assert StoreCaller(pause=lambda _: None).insist(ask, 60.0) == 7
 
 
 def test_pytorchs_stores_answer_as_ours(tmp_path: Path) -> None:

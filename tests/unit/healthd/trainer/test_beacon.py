@@ -12,27 +12,27 @@ from typing import Any
 
 import pytest
 
-from healthd.trainer import page
-from healthd.trainer.beacon import (
+from healthd.trainer.beacons import beacon_page
+from healthd.trainer.beacons.beacon import (
     Acknowledgement,
     Beacon,
     BeaconError,
-    Gpu,
-    Groups,
     MailboxOrder,
     Phase,
-    Place,
+    RankGpu,
+    RankGroups,
+    RankPlacement,
     page_name,
     post_order,
-    read,
-    read_all,
+    read_all_pages,
+    read_page,
 )
-from healthd.trainer.page import Outcome
-from healthd.trainer.pages import prepare_directory, process_start
-from healthd.trainer.ring import StepRecord
+from healthd.trainer.beacons.beacon_page import OrderOutcome
+from healthd.trainer.beacons.page_reader import prepare_directory, process_start
+from healthd.trainer.beacons.step_ring import StepRecord
 from vocabulary.clock import ManualClock
 
-PLACE = Place("job-7", 1, 3, 8, local_rank=3, node="n1")
+PLACE = RankPlacement("job-7", 1, 3, 8, local_rank=3, node="n1")
 ORDER = MailboxOrder("o1", "checkpoint_then_eject", "row remap pending", ("n1",), 2e9)
 NOBODY = 65534
 
@@ -70,7 +70,7 @@ def test_a_reader_sees_who_where_and_what(beacon: Beacon, clock: ManualClock) ->
     beacon.end_step()
     beacon.begin_step(42)
 
-    view = read(beacon.path)
+    view = read_page(beacon.path)
 
     assert view.identity[:6] == ("job-7", 1, 3, 8, 3, "n1")
     assert (view.identity.pid, view.identity.process_start) == (os.getpid(), process_start(os.getpid()))
@@ -86,7 +86,7 @@ def test_the_ring_holds_the_last_1024_steps(beacon: Beacon) -> None:
         beacon.begin_step(step)
         beacon.end_step()
 
-    view = read(beacon.path)
+    view = read_page(beacon.path)
 
     assert [record.step for record in view.steps()] == list(range(3000 - 1024, 3000))
     assert [record.step for record in view.steps(2)] == [2998, 2999]
@@ -116,14 +116,14 @@ def test_an_order_that_does_not_fit_is_refused_and_the_mailbox_stays(beacon: Bea
     with pytest.raises(BeaconError, match=r"mailbox: \d+ bytes of JSON, 16368 fit"):
         post_order(beacon.path, ORDER._replace(condemned=("n" * 250,) * 100))
 
-    assert read(beacon.path).order == ORDER
+    assert read_page(beacon.path).order == ORDER
 
 
 def test_a_damaged_mailbox_is_not_acted_upon_and_warned_of_once(
     beacon: Beacon, caplog: pytest.LogCaptureFixture
 ) -> None:
     with Path(beacon.path).open("r+b") as file:
-        file.seek(page.MAILBOX_AT)
+        file.seek(beacon_page.MAILBOX_AT)
         file.write(b"\x07garbage that is no frame")
 
     assert [beacon.poll(), beacon.poll()] == [None, None]
@@ -135,33 +135,33 @@ def test_a_damaged_mailbox_is_not_acted_upon_and_warned_of_once(
 
 
 def test_an_acknowledgement_reaches_the_reader(beacon: Beacon) -> None:
-    answer = Acknowledgement("o1", Outcome.SAVED, 10.0, 42, 11.0, 12.0, "/ckpt/42", detail="x" * 9000)
+    answer = Acknowledgement("o1", OrderOutcome.SAVED, 10.0, 42, 11.0, 12.0, "/ckpt/42", detail="x" * 9000)
 
     beacon.acknowledge(answer)
 
-    assert read(beacon.path).acknowledgement == answer._replace(detail="x" * 1000)
+    assert read_page(beacon.path).acknowledgement == answer._replace(detail="x" * 1000)
 
 
 def test_the_page_of_a_dead_process_is_readable_and_replaced_on_restart(directory: str) -> None:
     in_child(f"""
-        from healthd.trainer.beacon import Beacon, Place
+        from healthd.trainer.beacons.beacon import Beacon, Place
         beacon = Beacon.create({directory!r}, Place("job-7", 1, 3, 8, 3, "n1"))
         beacon.begin_step(5); beacon.end_step(); beacon.begin_step(6)
         import os, signal; os.kill(os.getpid(), signal.SIGKILL)
     """, check=False)  # fmt: skip
-    [view], errors = read_all(directory)
+    [view], errors = read_all_pages(directory)
 
     assert (view.alive, view.state.step, view.steps()[-1].step, errors) == (False, 6, 5, [])
 
     again = Beacon.create(directory, PLACE)
-    assert [view.alive for view in read_all(directory)[0]] == [True]
+    assert [view.alive for view in read_all_pages(directory)[0]] == [True]
     again.close()
 
 
 def test_a_page_whose_process_lives_is_not_taken_over(directory: str) -> None:
     child = subprocess.Popen(
         [sys.executable, "-c", f"""if True:
-        from healthd.trainer.beacon import Beacon, Place
+        from healthd.trainer.beacons.beacon import Beacon, Place
         beacon = Beacon.create({directory!r}, Place("job-7", 1, 3, 8, 3, "n1"))
         print("ready", flush=True); input()"""],
         stdin=subprocess.PIPE,
@@ -179,21 +179,21 @@ def test_a_page_whose_process_lives_is_not_taken_over(directory: str) -> None:
 
 
 def test_who_the_peers_are_and_which_gpu_is_in_the_page(directory: str) -> None:
-    place = PLACE._replace(groups=Groups("actor", 1, 2, 3, 4), gpu=Gpu(number=6))
+    place = PLACE._replace(groups=RankGroups("actor", 1, 2, 3, 4), gpu=RankGpu(number=6))
     beacon = Beacon.create(directory, place)
-    assert read(beacon.path).identity[9:] == ("actor", 1, 2, 3, 4, "", "", 6)
+    assert read_page(beacon.path).identity[9:] == ("actor", 1, 2, 3, 4, "", "", 6)
 
-    beacon.identify(Gpu("GPU-6", "0000:3b:00.0", 6))
+    beacon.identify(RankGpu("GPU-6", "0000:3b:00.0", 6))
 
-    assert read(beacon.path).identity[9:] == ("actor", 1, 2, 3, 4, "GPU-6", "0000:3b:00.0", 6)
+    assert read_page(beacon.path).identity[9:] == ("actor", 1, 2, 3, 4, "GPU-6", "0000:3b:00.0", 6)
     beacon.close()
 
 
 def test_an_answer_that_does_not_fit_stops_nothing(beacon: Beacon, caplog: pytest.LogCaptureFixture) -> None:
-    beacon.acknowledge(Acknowledgement("o1", Outcome.SAVED, 1.0, checkpoint="/ckpt/\udcff"))
-    beacon.acknowledge(Acknowledgement("o" * 9000, Outcome.SEEN, 1.0))
+    beacon.acknowledge(Acknowledgement("o1", OrderOutcome.SAVED, 1.0, checkpoint="/ckpt/\udcff"))
+    beacon.acknowledge(Acknowledgement("o" * 9000, OrderOutcome.SEEN, 1.0))
 
-    answer = read(beacon.path).acknowledgement
+    answer = read_page(beacon.path).acknowledgement
     assert answer is not None
     assert (answer.order, answer.checkpoint) == ("o1", "/ckpt/?")
     assert "not answered, training goes on" in caplog.text
@@ -221,12 +221,12 @@ def test_a_page_that_claims_another_users_process_is_refused(beacon: Beacon) -> 
     try:
         started = process_start(child.pid)
         assert started is not None
-        identity = page.Identity("job-7", 1, 3, 8, 3, "n1", child.pid, started, 1.0)
-        frame = page.pack_frame("identity", 2, identity._asdict(), page.IDENTITY_BYTES)
+        identity = beacon_page.Identity("job-7", 1, 3, 8, 3, "n1", child.pid, started, 1.0)
+        frame = beacon_page.pack_frame("identity", 2, identity._asdict(), beacon_page.IDENTITY_BYTES)
         with Path(beacon.path).open("r+b") as file:
-            file.seek(page.IDENTITY_AT)
+            file.seek(beacon_page.IDENTITY_AT)
             file.write(frame)
-        for attempt in (lambda: read(beacon.path), lambda: post_order(beacon.path, ORDER)):
+        for attempt in (lambda: read_page(beacon.path), lambda: post_order(beacon.path, ORDER)):
             with pytest.raises(BeaconError, match=f"owner: the file is user 0's, but pid {child.pid} runs as {NOBODY}"):
                 attempt()
     finally:
@@ -241,7 +241,7 @@ def _write_for_ever(directory: str, ready: Any) -> None:
     while True:
         beacon.begin_step(step)
         beacon.end_step()
-        beacon.acknowledge(Acknowledgement("o" * (1 + step % 500), Outcome.SEEN, float(step)))
+        beacon.acknowledge(Acknowledgement("o" * (1 + step % 500), OrderOutcome.SEEN, float(step)))
         step += 1
 
 
@@ -254,7 +254,7 @@ def test_a_reader_never_takes_a_torn_page_for_data(directory: str) -> None:
         assert ready.wait(30)
         path = f"{directory}/{page_name(PLACE.job, PLACE.attempt, PLACE.rank)}"
         for _ in range(300):
-            view = read(path)
+            view = read_page(path)
             steps = [record.step for record in view.steps()]
             assert steps == sorted(set(steps))
             assert view.state.completed - view.state.step in (0, 1)

@@ -17,23 +17,23 @@ from typing import Any
 
 import pytest
 
-from healthd.trainer import page
-from healthd.trainer.beacon import (
+from healthd.trainer.beacons import beacon_page
+from healthd.trainer.beacons.beacon import (
     Beacon,
     BeaconError,
     MailboxOrder,
     NullBeacon,
-    Place,
+    RankPlacement,
     open_beacon,
     page_name,
     post_order,
-    read,
-    read_all,
+    read_all_pages,
+    read_page,
 )
-from healthd.trainer.pages import prepare_directory
+from healthd.trainer.beacons.page_reader import prepare_directory
 from vocabulary.clock import ManualClock
 
-PLACE = Place("job-7", 1, 3, 8, local_rank=3, node="n1")
+PLACE = RankPlacement("job-7", 1, 3, 8, local_rank=3, node="n1")
 ORDER = MailboxOrder("o1", "checkpoint_then_eject", "row remap pending", ("n1",), 2e9)
 NOBODY = 65534
 
@@ -65,7 +65,9 @@ def in_child(code: str, *, check: bool = True, **kwargs: Any) -> subprocess.Comp
     return done
 
 
-@pytest.mark.parametrize("content", [b"", b"rubbish", bytes(page.PAGE_BYTES), b"gpu-hlth\x01".ljust(98304, b"\0")])
+@pytest.mark.parametrize(
+    "content", [b"", b"rubbish", bytes(beacon_page.PAGE_BYTES), b"gpu-hlth\x01".ljust(98304, b"\0")]
+)
 def test_a_page_that_nobody_can_read_is_replaced(
     directory: str, content: bytes, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -74,7 +76,7 @@ def test_a_page_that_nobody_can_read_is_replaced(
 
     beacon = open_beacon(directory, PLACE)
 
-    assert read(str(path)).alive
+    assert read_page(str(path)).alive
     assert caplog.records == []
     beacon.close()
 
@@ -84,7 +86,7 @@ def test_a_page_of_another_version_says_which(beacon: Beacon) -> None:
     content[8] = 1
     Path(beacon.path).write_bytes(content)
 
-    for attempt in (lambda: read(beacon.path), lambda: post_order(beacon.path, ORDER)):
+    for attempt in (lambda: read_page(beacon.path), lambda: post_order(beacon.path, ORDER)):
         with pytest.raises(BeaconError, match="version: is 1, this program reads version 2; upgrade the older side"):
             attempt()
 
@@ -99,9 +101,11 @@ def test_what_cannot_be_trusted_is_refused_by_file_and_field(beacon: Beacon, dir
     (place / "open.beacon").write_bytes(Path(beacon.path).read_bytes())
     (place / "open.beacon").chmod(0o666)
     (place / "version.beacon").touch(0o600)
-    (place / "version.beacon").write_bytes(Path(beacon.path).read_bytes()[:8] + b"\x09" + bytes(page.PAGE_BYTES - 9))
+    (place / "version.beacon").write_bytes(
+        Path(beacon.path).read_bytes()[:8] + b"\x09" + bytes(beacon_page.PAGE_BYTES - 9)
+    )
 
-    views, errors = read_all(directory)
+    views, errors = read_all_pages(directory)
 
     assert [view.path for view in views] == [beacon.path]
     found = {Path(error.path).name: error.field for error in errors}
@@ -119,7 +123,7 @@ def test_what_cannot_be_trusted_is_refused_by_file_and_field(beacon: Beacon, dir
             post_order(error.path, ORDER)
     os.link(beacon.path, place / "hard.link")
     with pytest.raises(BeaconError, match="2 hard links"):
-        read(beacon.path)
+        read_page(beacon.path)
 
 
 def test_a_missing_directory_costs_one_warning(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -158,7 +162,7 @@ def _as_nobody(place: Path) -> tuple[subprocess.CompletedProcess[str], subproces
     Beacon.create(str(place), PLACE).close()
     code = f"""
         import os
-        from healthd.trainer.beacon import open_beacon, Place
+        from healthd.trainer.beacons.beacon import open_beacon, Place
         os.setuid({NOBODY})
         beacon = open_beacon({str(place)!r}, Place("job-7", 1, 3, 8, 3, "n1"))
         beacon.begin_step(0); beacon.end_step()
@@ -176,7 +180,7 @@ def test_a_full_tmpfs_costs_one_warning_and_leaves_nothing_behind(directory: str
 
     done = in_child(
         f"""
-        from healthd.trainer.beacon import open_beacon, Place
+        from healthd.trainer.beacons.beacon import open_beacon, Place
         print(type(open_beacon({directory!r}, Place("job-7", 1, 3, 8, 3, "n1"))).__name__)
         """,
         preexec_fn=no_room,

@@ -11,7 +11,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from healthd.trainer.checkpoint import Checkpoints
-from healthd.trainer.checkpoint_files import CheckpointError, FileWriter, read_manifest, verify
+from healthd.trainer.checkpoint_storage.checkpoint_files import (
+    CheckpointError,
+    FileWriter,
+    read_manifest,
+    verify_checkpoint,
+)
 
 
 def save(checkpoints: Checkpoints, step: int, content: bytes = b"weights", *, link: bool = False) -> Path:
@@ -82,7 +87,7 @@ def test_a_damaged_checkpoint_is_named_and_passed_over(
     assert text in caplog.text
     assert "falling back from step-000000002 to step-000000001" in caplog.text
     with pytest.raises(CheckpointError):
-        verify(tmp_path / "step-000000002")
+        verify_checkpoint(tmp_path / "step-000000002")
 
 
 @given(at=st.integers(0, 10**6), bits=st.integers(1, 255), which=st.sampled_from(["__0_0.distcp", ".metadata"]))
@@ -302,7 +307,7 @@ def test_the_ranks_share_the_reading_and_together_read_all(tmp_path: Path) -> No
     found = []
     for part in range(3):
         try:
-            verify(path, part=part, parts=3)
+            verify_checkpoint(path, part=part, parts=3)
         except CheckpointError as error:
             found.append(str(error))
 
@@ -316,7 +321,7 @@ def test_what_did_not_change_is_linked_but_never_into_all_that_are_kept(tmp_path
 
     inodes = [(path / "__0_1.distcp").stat().st_ino for path in paths[1:]]
     assert len(set(inodes)) == 2  # three are kept, and two inodes hold the same bytes
-    assert all(verify(path).files["__0_1.distcp"].bytes == 6 for path in paths[1:])
+    assert all(verify_checkpoint(path).files["__0_1.distcp"].bytes == 6 for path in paths[1:])
     for path in (tmp_path / name for name in names(tmp_path)):
         assert (path / "__0_0.distcp").stat().st_nlink == 1
 

@@ -10,7 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from healthd.trainer.checkpoint import Checkpoints
-from healthd.trainer.checkpoint_files import CheckpointError, FileEntry, FileWriter, verify
+from healthd.trainer.checkpoint_storage.checkpoint_files import (
+    CheckpointError,
+    FileEntry,
+    FileWriter,
+    verify_checkpoint,
+)
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=4),
@@ -77,7 +82,7 @@ def test_a_step_that_was_passed_over_may_be_saved_again(tmp_path: Path) -> None:
 
     assert steps(checkpoints) == ["step-000000003", "step-000000002", "step-000000001"]
     assert names(tmp_path)[0] == "abandoned-step-000000002"
-    verify(tmp_path / "step-000000002")
+    verify_checkpoint(tmp_path / "step-000000002")
 
 
 def test_nothing_is_linked_to_one_that_was_passed_over(tmp_path: Path) -> None:
@@ -86,7 +91,7 @@ def test_nothing_is_linked_to_one_that_was_passed_over(tmp_path: Path) -> None:
     rot(save(checkpoints, 2))
     checkpoints.latest()
 
-    verify(save(checkpoints, 3, link=True))
+    verify_checkpoint(save(checkpoints, 3, link=True))
     assert (tmp_path / "step-000000003" / "a").samefile(tmp_path / "step-000000001" / "a")
 
 
@@ -110,7 +115,7 @@ def test_where_none_verifies_nobody_begins_anew_on_his_own(tmp_path: Path) -> No
 def test_a_manifest_of_numbers_without_end_is_no_manifest(tmp_path: Path, text: str) -> None:
     (tmp_path / "manifest.json").write_text(text)
     with pytest.raises(CheckpointError, match=r"manifest\.json"):
-        verify(tmp_path)
+        verify_checkpoint(tmp_path)
 
 
 def test_a_checkpoint_under_another_steps_name_is_none(tmp_path: Path) -> None:
@@ -118,7 +123,7 @@ def test_a_checkpoint_under_another_steps_name_is_none(tmp_path: Path) -> None:
     save(checkpoints, 1)
     (tmp_path / "step-000000001").rename(tmp_path / "step-000000007")
     with pytest.raises(CheckpointError, match=r"manifest\.json: step: 1, but the directory is called step-000000007"):
-        verify(tmp_path / "step-000000007")
+        verify_checkpoint(tmp_path / "step-000000007")
 
 
 @given(fields=st.dictionaries(st.sampled_from(["step", "world", "files", "x"]), JSON))
@@ -128,7 +133,7 @@ def test_no_document_gets_past_as_anything_but_a_manifest(
     place = tmp_path_factory.mktemp("c")
     (place / "manifest.json").write_text(json.dumps({"version": 1} | fields))
     try:
-        manifest = verify(place)
+        manifest = verify_checkpoint(place)
     except CheckpointError:
         return
     assert manifest.files == {}

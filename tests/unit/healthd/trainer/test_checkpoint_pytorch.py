@@ -17,8 +17,8 @@ import torch.distributed as dist
 from torch import nn
 
 from healthd.trainer.adapters.pytorch import Counters, TrainingCheckpoints, TrainingState
-from healthd.trainer.adapters.pytorch_host import HostCopy, leaves
-from healthd.trainer.checkpoint_files import CheckpointError, FileEntry, read_manifest
+from healthd.trainer.adapters.pytorch_host_copy import HostCopy, iterate_leaves
+from healthd.trainer.checkpoint_storage.checkpoint_files import CheckpointError, FileEntry, read_manifest
 
 pytestmark = pytest.mark.torch
 
@@ -202,7 +202,7 @@ def test_a_host_copy_uses_its_buffers_again_and_follows_a_change_of_shape() -> N
 
     assert second["a"] is first["a"]
     assert second["a"].tolist() == [5.0, 5.0]
-    assert [path for path, _ in leaves(second)] == [("a",), ("b", 0), ("b", 1), ("c", "d")]
+    assert [path for path, _ in iterate_leaves(second)] == [("a",), ("b", 0), ("b", 1), ("c", "d")]
     assert second["c"]["d"] == (0.9, 4)
     assert second["b"][0].tolist() == [1.0, 1.0, 1.0]
 

@@ -10,7 +10,7 @@ import torch
 
 from healthd.trainer.adapters.cuda import Cuda
 from healthd.trainer.agreement import LocalStore
-from healthd.trainer.beacon import Beacon, Place, read
+from healthd.trainer.beacons.beacon import Beacon, RankPlacement, read_page
 from healthd.trainer.framework import NoFramework
 from healthd.trainer.guard import Guard
 
@@ -36,7 +36,7 @@ def no_wait() -> Iterator[None]:
 @pytest.mark.usefixtures("no_wait")
 def test_a_gpu_times_its_own_sections_and_is_never_waited_for(tmp_path: Path) -> None:
     tmp_path.chmod(0o700)
-    place = Place("j", 1, 0, 1, 0, "n1")
+    place = RankPlacement("j", 1, 0, 1, 0, "n1")
     beacon = Beacon.create(str(tmp_path), place)
     guard = Guard(place, beacon, LocalStore(), framework=NoFramework(), termination_seconds=0.0)
     square = torch.full((2048, 2048), 1e-3, device="cuda")
@@ -54,7 +54,7 @@ def test_a_gpu_times_its_own_sections_and_is_never_waited_for(tmp_path: Path) ->
         torch.cuda.set_sync_debug_mode("default")
         torch.cuda.synchronize()
 
-    view = read(beacon.path)
+    view = read_page(beacon.path)
     assert view.identity.gpu_uuid.startswith("GPU-")
     for step in view.steps():
         assert (step.on_device, step.awaited) == (True, False)

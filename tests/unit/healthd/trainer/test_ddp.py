@@ -13,7 +13,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from healthd.trainer.adapters.ddp import tell_communication
 from healthd.trainer.agreement import LocalStore
-from healthd.trainer.beacon import Beacon, Place, read
+from healthd.trainer.beacons.beacon import Beacon, RankPlacement, read_page
 from healthd.trainer.framework import NoFramework
 from healthd.trainer.guard import Guard
 
@@ -40,7 +40,7 @@ def network() -> nn.Module:
 
 def test_the_wait_for_other_ranks_is_no_part_of_the_backward_pass(group: None, tmp_path: Path) -> None:
     tmp_path.chmod(0o700)
-    place = Place("j", 1, 0, 1, 0, "n1")
+    place = RankPlacement("j", 1, 0, 1, 0, "n1")
     beacon = Beacon.create(str(tmp_path), place)
     guard = Guard(place, beacon, LocalStore(), framework=NoFramework(), termination_seconds=0.0)
     model = DistributedDataParallel(network(), bucket_cap_mb=0.0001)
@@ -49,9 +49,9 @@ def test_the_wait_for_other_ranks_is_no_part_of_the_backward_pass(group: None, t
     with guard.step(0) as s:
         with s.section("backward"):
             told = gradients(model)
-        assert read(beacon.path).section_name == ""
+        assert read_page(beacon.path).section_name == ""
 
-    (step,) = read(beacon.path).steps()
+    (step,) = read_page(beacon.path).steps()
     assert set(step.sections) == {"backward", "communication"}
     assert all(map(torch.equal, told, gradients(network())))
     beacon.close()

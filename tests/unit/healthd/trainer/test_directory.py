@@ -14,19 +14,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from healthd.collectors.beacons import BROKEN_AGAIN_S, BROKEN_PER_USER, KEPT_S, LATE_LOOKS, BeaconCollector
-from healthd.evidence import PAGES_MAX, RANKS_MAX, collect
-from healthd.status import Status
-from healthd.telemetry_ring import Telemetry
-from healthd.trainer import directory as bounds
-from healthd.trainer import page, pages
-from healthd.trainer.beacon import Beacon, Place, open_beacon, page_name
-from healthd.trainer.directory import Directory, File, Look, every_file
-from healthd.trainer.pages import prepare_directory, read, read_all
+from healthd.daemon_status import Status
+from healthd.telemetry.evidence_bundle import PAGES_MAX, RANKS_MAX, collect_evidence
+from healthd.telemetry.telemetry_ring import Telemetry
+from healthd.trainer.beacons import beacon_directory as bounds
+from healthd.trainer.beacons import beacon_page, page_reader
+from healthd.trainer.beacons.beacon import Beacon, RankPlacement, open_beacon, page_name
+from healthd.trainer.beacons.beacon_directory import BeaconDirectory, DirectorySweep, PageFile, iterate_page_files
+from healthd.trainer.beacons.page_reader import prepare_directory, read_all_pages, read_page
 
 ALICE, BOB = 1001, 1002
 NOW = 1e9
 NEEDS_ROOT = pytest.mark.skipif(os.geteuid() != 0, reason="needs root to be two users")
-HEADER = page.pack_header()
+HEADER = beacon_page.pack_header()
 
 
 @pytest.fixture
@@ -47,7 +47,7 @@ def leave(place: Path, count: int, uid: int = -1, head: bytes = b"") -> list[Pat
         path.touch(0o600)
         if head:
             path.write_bytes(head)
-        os.truncate(path, page.PAGE_BYTES)
+        os.truncate(path, beacon_page.PAGE_BYTES)
         os.chown(path, uid, -1)
         made.append(path)
     return made
@@ -77,7 +77,7 @@ def test_another_users_rubbish_hides_no_rank_and_costs_a_reading_once(
     beacons: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     leave(beacons, 1100, BOB)
-    Beacon.create(str(beacons), Place("victim", 1, 0, 1)).close()
+    Beacon.create(str(beacons), RankPlacement("victim", 1, 0, 1)).close()
     collector, slept, opened = BeaconCollector(beacons), pauses(monkeypatch), reads(monkeypatch)
 
     looks = [collector.read(1e9 + n) for n in range(6)]
@@ -92,17 +92,21 @@ def test_another_users_rubbish_hides_no_rank_and_costs_a_reading_once(
 
 @NEEDS_ROOT
 def test_torn_pages_wait_their_users_share_and_no_longer(beacons: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    leave(beacons, 100, BOB, HEADER + b"\0" * (page.IDENTITY_AT - len(HEADER)) + b"torn" * 9)
-    Beacon.create(str(beacons), Place("victim", 1, 0, 1)).close()
+    leave(beacons, 100, BOB, HEADER + b"\0" * (beacon_page.IDENTITY_AT - len(HEADER)) + b"torn" * 9)
+    Beacon.create(str(beacons), RankPlacement("victim", 1, 0, 1)).close()
     slept = pauses(monkeypatch)
 
     sample = BeaconCollector(beacons).read(1e9)
 
     assert [rank.job for rank in sample.ranks] == ["victim"]
-    assert len(slept) == pages.PATIENCE_PER_USER * (pages.READ_TRIES - 1)
+    assert len(slept) == page_reader.PATIENCE_PER_USER * (page_reader.READ_TRIES - 1)
     slept.clear()
-    views, errors = read_all(str(beacons))
-    assert (len(views), len(errors), len(slept)) == (1, 100, pages.PATIENCE_PER_USER * (pages.READ_TRIES - 1))
+    views, errors = read_all_pages(str(beacons))
+    assert (len(views), len(errors), len(slept)) == (
+        1,
+        100,
+        page_reader.PATIENCE_PER_USER * (page_reader.READ_TRIES - 1),
+    )
 
 
 @NEEDS_ROOT
@@ -110,7 +114,7 @@ def test_a_rank_starts_without_a_look_at_what_others_left(beacons: Path, monkeyp
     leave(beacons, 300, BOB, HEADER)
     slept, opened = pauses(monkeypatch), reads(monkeypatch)
 
-    beacon = open_beacon(str(beacons), Place("victim", 1, 0, 1))
+    beacon = open_beacon(str(beacons), RankPlacement("victim", 1, 0, 1))
 
     assert isinstance(beacon, Beacon)
     beacon.close()
@@ -129,7 +133,7 @@ def test_what_is_no_file_is_told_and_never_followed(beacons: Path) -> None:
 
 def test_more_living_pages_than_any_user_has_are_told_of(beacons: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bounds, "READS_PER_USER", 2)
-    ranks = [Beacon.create(str(beacons), Place("j", 1, rank, 3)) for rank in range(3)]
+    ranks = [Beacon.create(str(beacons), RankPlacement("j", 1, rank, 3)) for rank in range(3)]
     collector = BeaconCollector(beacons)
     looks = [collector.read(1e9 + n) for n in range(LATE_LOOKS)]
     assert [len(look.ranks) for look in looks] == [2] * LATE_LOOKS
@@ -139,8 +143,8 @@ def test_more_living_pages_than_any_user_has_are_told_of(beacons: Path, monkeypa
 
 
 def test_old_pages_of_the_dead_go_and_others_stay(beacons: Path) -> None:
-    living = Beacon.create(str(beacons), Place("job-7", 1, 0, 1))
-    code = f"from healthd.trainer.beacon import *; Beacon.create({str(beacons)!r}, Place('job-6', 1, 0, 1))"
+    living = Beacon.create(str(beacons), RankPlacement("job-7", 1, 0, 1))
+    code = f"from healthd.trainer.beacons.beacon import *; Beacon.create({str(beacons)!r}, Place('job-6', 1, 0, 1))"
     subprocess.run([sys.executable, "-c", code], check=True)
     dead = beacons / page_name("job-6", 1, 0)
     rubbish, aside = beacons / "rubbish.beacon", beacons / "x.beacon.1.tmp"
@@ -174,8 +178,8 @@ def test_a_listing_too_long_for_one_look_goes_on_in_the_next(beacons: Path, monk
     monkeypatch.setattr(bounds, "NAMES_PER_LOOK", 10)
     (mine,) = leave(beacons, 1, ALICE)
     leave(beacons, 95, BOB)
-    directory, seen = Directory(str(beacons)), set[File]()
-    looks: list[Look] = []
+    directory, seen = BeaconDirectory(str(beacons)), set[PageFile]()
+    looks: list[DirectorySweep] = []
     while not looks or not looks[-1].whole:
         looks.append(directory.look(seen))
         seen.update(looks[-1].due)
@@ -186,12 +190,12 @@ def test_a_listing_too_long_for_one_look_goes_on_in_the_next(beacons: Path, monk
     assert (again.due, len(again.settled), again.whole) == ([], 96, False), "what was found stays known"
     directory.close()
     mine.unlink()
-    assert len(list(every_file(str(beacons)))) == 95
+    assert len(list(iterate_page_files(str(beacons)))) == 95
 
 
 def test_a_file_that_changes_is_read_again_and_one_that_is_gone_forgotten(beacons: Path) -> None:
     one, other = leave(beacons, 2)
-    directory = Directory(str(beacons))
+    directory = BeaconDirectory(str(beacons))
     seen = set(directory.look().due)
     assert directory.look(seen).due == []
     one.write_bytes(b"changed")
@@ -216,7 +220,7 @@ def test_every_file_has_its_turn_and_no_user_two_before_anothers_first(
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(bounds, "READS_PER_LOOK", per_look)
         patch.setattr(bounds, "READS_PER_USER", per_user)
-        directory, seen = Directory(str(place)), set[File]()
+        directory, seen = BeaconDirectory(str(place)), set[PageFile]()
         for _ in range(sum(counts.values())):
             look = directory.look(seen)
             taken = [file.uid for file in look.due]
@@ -227,7 +231,7 @@ def test_every_file_has_its_turn_and_no_user_two_before_anothers_first(
             assert not seen & set(look.due)
             seen.update(look.due)
         assert len(seen) == sum(counts.values())
-        assert {*every_file(str(place))} == seen
+        assert {*iterate_page_files(str(place))} == seen
 
 
 @NEEDS_ROOT
@@ -235,7 +239,7 @@ def test_more_users_than_a_look_has_room_for_come_first_in_turn(beacons: Path, m
     monkeypatch.setattr(bounds, "READS_PER_LOOK", 2)
     for uid in range(1000, 1005):
         leave(beacons, 2, uid)
-    directory = Directory(str(beacons))
+    directory = BeaconDirectory(str(beacons))
     turns = [[file.uid for file in directory.look().due] for _ in range(5)]
     assert sorted(uid for turn in turns for uid in turn) == sorted([*range(1000, 1005)] * 2)
 
@@ -250,30 +254,30 @@ def test_a_user_with_too_many_files_loses_his_own_oldest(beacons: Path, monkeypa
         (beacons / "clock").touch()  # until the kernel's coarse clock has gone on
     for path in old[:3]:
         os.chown(path, BOB, -1)
-    look = Directory(str(beacons)).look()
+    look = BeaconDirectory(str(beacons)).look()
     assert sum(file.uid == ALICE for file in look.due) == 1
     his = [file.path for file in look.due if file.uid == BOB]
     assert len(his) == 8
     assert set(his) >= set(map(str, old[:3])), "the newest are left"
     assert look.late == {BOB: 12}
-    assert len(list(every_file(str(beacons)))) == 9, "and it ends"
+    assert len(list(iterate_page_files(str(beacons)))) == 9, "and it ends"
 
 
 @NEEDS_ROOT
 def test_evidence_and_people_see_every_users_ranks(beacons: Path) -> None:
-    code = f"from healthd.trainer.beacon import *; Beacon.create({str(beacons)!r}, Place('victim', 1, 0, 1))"
+    code = f"from healthd.trainer.beacons.beacon import *; Beacon.create({str(beacons)!r}, Place('victim', 1, 0, 1))"
     subprocess.run([sys.executable, "-c", code], check=True)
     (mine,) = beacons.iterdir()
     content = mine.read_bytes()
-    frame = page.pack_frame("identity", 1, read(str(mine)).identity._replace(job="rubbish")._asdict(), 4032)
+    frame = beacon_page.pack_frame("identity", 1, read_page(str(mine)).identity._replace(job="rubbish")._asdict(), 4032)
     os.chown(mine, ALICE, -1)
     forged = bytearray(content)
-    forged[page.IDENTITY_AT : page.IDENTITY_AT + len(frame)] = frame
-    state = page.pack_checked(page.STATE.pack(1, 0, 1e18, 1e18, 0, 1, 0, 1))
-    forged[page.STATE_AT : page.STATE_AT + len(state)] = state
+    forged[beacon_page.IDENTITY_AT : beacon_page.IDENTITY_AT + len(frame)] = frame
+    state = beacon_page.pack_checked(beacon_page.STATE.pack(1, 0, 1e18, 1e18, 0, 1, 0, 1))
+    forged[beacon_page.STATE_AT : beacon_page.STATE_AT + len(state)] = state
     for path in leave(beacons, PAGES_MAX, BOB):
         path.write_bytes(forged)
 
-    assert ALICE in {view.uid for view in read_all(str(beacons))[0]}
-    bundle = collect(Status(node="n1", boot_id="b", at=NOW), Telemetry(NOW, NOW - 900, None, (), ()), beacons)
+    assert ALICE in {view.uid for view in read_all_pages(str(beacons))[0]}
+    bundle = collect_evidence(Status(node="n1", boot_id="b", at=NOW), Telemetry(NOW, NOW - 900, None, (), ()), beacons)
     assert sorted(rank.job for rank in bundle.ranks) == ["rubbish"] * (RANKS_MAX - 1) + ["victim"]

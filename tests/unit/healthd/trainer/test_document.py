@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from healthd.trainer.beacon import Acknowledgement, Beacon, MailboxOrder, post_order
-from healthd.trainer.page import Outcome
-from healthd.trainer.place import Gpu, Groups, Place
-from healthd.trainer.ring import LOSS, ON_DEVICE, TOKENS, Measured, Section
+from healthd.trainer.beacons.beacon import Acknowledgement, Beacon, MailboxOrder, post_order
+from healthd.trainer.beacons.beacon_page import OrderOutcome
+from healthd.trainer.beacons.rank_placement import RankGpu, RankGroups, RankPlacement
+from healthd.trainer.beacons.step_ring import LOSS, ON_DEVICE, TOKENS, EntryMeasurements, StepSection
 from vocabulary.clock import ManualClock
 
 SECTIONS = ("data", "forward", "backward", "communication", "optimizer", "checkpoint", "other")
@@ -45,18 +45,18 @@ def step(content: bytes, n: int) -> dict[str, object]:
 def test_the_document_is_enough_to_read_a_page(tmp_path: Path) -> None:
     tmp_path.chmod(0o700)
     clock = ManualClock(1_700_000_000.0)
-    place = Place("job", 1, 3, 8, 3, "n1", Groups("actor", 1, 2, 0, 4), Gpu("GPU-3", "0000:3b:00.0", 3))
+    place = RankPlacement("job", 1, 3, 8, 3, "n1", RankGroups("actor", 1, 2, 0, 4), RankGpu("GPU-3", "0000:3b:00.0", 3))
     beacon = Beacon.create(str(tmp_path), place, clock)
     for number in range(1030):
         beacon.begin_step(10 * number)
         clock.advance(0.5)
-        told = Measured(LOSS | TOKENS | ON_DEVICE | 0b10, (0.0, 0.0, 0.25, *[0.0] * 5), 2.5, 0.0, 512)
+        told = EntryMeasurements(LOSS | TOKENS | ON_DEVICE | 0b10, (0.0, 0.0, 0.25, *[0.0] * 5), 2.5, 0.0, 512)
         beacon.end_measured_step(told) if number % 2 else beacon.end_step()
     beacon.begin_step(7)
     clock.advance(0.25)
-    beacon.section(Section.OPTIMIZER)
+    beacon.section(StepSection.OPTIMIZER)
     post_order(beacon.path, MailboxOrder("o1", "abort", "why", ("n1",), 5.0))
-    beacon.acknowledge(Acknowledgement("o1", Outcome.SEEN, 4.0))
+    beacon.acknowledge(Acknowledgement("o1", OrderOutcome.SEEN, 4.0))
     content = Path(beacon.path).read_bytes()
     beacon.close()
 

@@ -4,8 +4,8 @@ import socket
 
 import pytest
 
-from healthd.trainer.environment import read_environment
-from healthd.trainer.place import Gpu, Groups
+from healthd.trainer.beacons.rank_environment import read_environment
+from healthd.trainer.beacons.rank_placement import RankGpu, RankGroups
 
 
 def test_torchs_variables_come_before_slurms() -> None:
@@ -63,9 +63,9 @@ def test_a_rank_is_told_of_its_peers_and_its_gpu() -> None:
         "HEALTHD_DATA_GROUP": "0",
         "HEALTHD_EXPERT_GROUP": "7",
     }
-    assert read_environment(told).place.groups == Groups("actor", 2, 5, 0, 7)
-    assert read_environment({"ROLE_NAME": "trainer"}).place.groups == Groups("trainer")
-    assert read_environment({"ROLE_NAME": "default"}).place.groups == Groups()
+    assert read_environment(told).place.groups == RankGroups("actor", 2, 5, 0, 7)
+    assert read_environment({"ROLE_NAME": "trainer"}).place.groups == RankGroups("trainer")
+    assert read_environment({"ROLE_NAME": "default"}).place.groups == RankGroups()
 
 
 @pytest.mark.parametrize("said", ["-1", "", "x", "1.5", "9" * 5000, "99999999999"])
@@ -73,7 +73,7 @@ def test_a_group_or_attempt_that_makes_no_sense_is_not_told(said: str, caplog: p
     groups = ("HEALTHD_PIPELINE_STAGE", "HEALTHD_TENSOR_GROUP", "HEALTHD_DATA_GROUP", "HEALTHD_EXPERT_GROUP")
     found = read_environment(dict.fromkeys((*groups, "TORCHELASTIC_RESTART_COUNT"), said))
 
-    assert (found.place.groups, found.place.attempt) == (Groups(), 0)
+    assert (found.place.groups, found.place.attempt) == (RankGroups(), 0)
     assert len(caplog.records) == (0 if said in ("", "-1") else 5)
     assert all(len(record.getMessage()) < 200 for record in caplog.records)
 
@@ -88,15 +88,15 @@ def test_an_attempt_that_makes_no_sense_gives_way_to_the_next_name(caplog: pytes
 @pytest.mark.parametrize(
     ("visible", "local_rank", "gpu"),
     [
-        ("GPU-a,GPU-b", "1", Gpu("GPU-b")),
-        ("4, 5", "0", Gpu(number=4)),
-        ("6", "3", Gpu(number=6)),
-        ("4,5", "2", Gpu()),
-        ("", "0", Gpu()),
-        ("all", "0", Gpu()),
-        ("9" * 5000, "0", Gpu()),
+        ("GPU-a,GPU-b", "1", RankGpu("GPU-b")),
+        ("4, 5", "0", RankGpu(number=4)),
+        ("6", "3", RankGpu(number=6)),
+        ("4,5", "2", RankGpu()),
+        ("", "0", RankGpu()),
+        ("all", "0", RankGpu()),
+        ("9" * 5000, "0", RankGpu()),
     ],
 )
-def test_the_gpu_is_the_one_that_is_visible(visible: str, local_rank: str, gpu: Gpu) -> None:
+def test_the_gpu_is_the_one_that_is_visible(visible: str, local_rank: str, gpu: RankGpu) -> None:
     environ = {"CUDA_VISIBLE_DEVICES": visible, "LOCAL_RANK": local_rank}
     assert read_environment(environ).place.gpu == gpu

@@ -8,19 +8,19 @@ from typing import Any
 
 import pytest
 
-from healthd.trainer.abandoned import mark
 from healthd.trainer.adapters.deepspeed import GuardedEngine
 from healthd.trainer.adapters.process_group import guard_of_group
 from healthd.trainer.agreement import LocalStore
-from healthd.trainer.beacon import Beacon, Place, read
-from healthd.trainer.exits import Exit, Leave
+from healthd.trainer.beacons.beacon import Beacon, RankPlacement, read_page
+from healthd.trainer.beacons.beacon_page import MailboxOrder, OrderOutcome, Phase
+from healthd.trainer.beacons.page_reader import post_order, prepare_directory
+from healthd.trainer.checkpoint_storage.abandoned_checkpoints import mark_too_new
+from healthd.trainer.exit_codes import ExitCode, Leave
 from healthd.trainer.framework import NoFramework
 from healthd.trainer.guard import GRACEFUL, REVERT, Guard
-from healthd.trainer.page import MailboxOrder, Outcome, Phase
-from healthd.trainer.pages import post_order, prepare_directory
 
 pytestmark = pytest.mark.torch
-PLACE = Place("job", 0, 0, 1, node="here")
+PLACE = RankPlacement("job", 0, 0, 1, node="here")
 
 
 class Engine:
@@ -77,7 +77,7 @@ def test_a_guard_step_is_an_accumulation_window(group: None, beacon: Beacon, tmp
         engine(1)  # an evaluation is no step
         assert engine.window == 2  # what is not the wrapper's is the engine's
         assert engine.load_latest() is None
-    state = read(beacon.path).state
+    state = read_page(beacon.path).state
     assert (state.completed, state.step, state.phase) == (3, 2, Phase.DONE)
 
 
@@ -92,13 +92,13 @@ def test_ordered_it_saves_at_the_end_of_the_window_and_leaves(group: None, beaco
 
     with pytest.raises(Leave) as left:
         run()
-    assert left.value.code == Exit.CONDEMNED
+    assert left.value.code == ExitCode.CONDEMNED
     assert raw.tags == [("global_step3", False)]  # `latest` is ours to write, when everybody is done
     assert (directory / "latest").read_text() == "global_step3"
     assert (directory / "global_step3" / "state").read_text() == "{'seen': 7}"
-    answer = read(beacon.path).acknowledgement
+    answer = read_page(beacon.path).acknowledgement
     assert answer is not None
-    assert (answer.outcome, answer.agreed_step) == (Outcome.LEFT, 2)
+    assert (answer.outcome, answer.agreed_step) == (OrderOutcome.LEFT, 2)
     assert GuardedEngine(Engine(), directory).load_latest() == {"from": "global_step3"}
 
 
@@ -118,7 +118,7 @@ def test_told_to_go_back_it_loads_from_before_and_sets_the_rest_aside(
     with pytest.raises(Leave) as left:
         run()
 
-    assert left.value.code == Exit.RELAUNCH
+    assert left.value.code == ExitCode.RELAUNCH
     assert (directory / "latest").read_text() == "global_step4"
     for _ in range(2):
         assert GuardedEngine(Engine(), directory).load_latest() == {"from": "global_step2"}
@@ -144,7 +144,7 @@ def test_a_save_that_fails_leaves_latest_alone(group: None, beacon: Beacon, tmp_
 
     with pytest.raises(Leave) as left:
         run()
-    assert left.value.code == Exit.ABORTED
+    assert left.value.code == ExitCode.ABORTED
     assert (directory / "latest").read_text() == "global_step1"
 
 
@@ -184,9 +184,9 @@ def test_hugging_faces_newest_after_going_back_is_the_newest_from_before(tmp_pat
     for step in (8, 9, 10):
         (tmp_path / f"checkpoint-{step}").mkdir()
         (tmp_path / f"checkpoint-{step}" / COMPLETE).touch()
-    mark(tmp_path, 9)
+    mark_too_new(tmp_path, 9)
     assert latest_checkpoint(tmp_path) == str(tmp_path / "checkpoint-9")
-    mark(tmp_path, 1)
+    mark_too_new(tmp_path, 1)
     assert latest_checkpoint(tmp_path) is None
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from healthd.trainer.adapters import gloo_threads
 from healthd.trainer.adapters.process_group import shared_by_group
-from healthd.trainer.adapters.pytorch_ranks import Ranks
+from healthd.trainer.adapters.pytorch_rank_channel import RankChannel
 
 SET_NAME = 15  # prctl(2): PR_SET_NAME
 BLOCK = bytes(2_000_000)
@@ -41,13 +41,15 @@ def test_it_waits_for_a_thread_that_is_at_work() -> None:
 
 def test_it_does_not_wait_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(gloo_threads, "NAME", "")
-    monkeypatch.setattr(gloo_threads, "_name_and_state", lambda _stat: ("", "R"))
+    monkeypatch.setattr(gloo_threads, "_parse_name_and_state", lambda _stat: ("", "R"))
     monkeypatch.setattr(gloo_threads, "MOST_SECONDS", 0.01)
     gloo_threads.wait_for_gloo_threads()
 
 
 @pytest.mark.torch
-@pytest.mark.parametrize("use", [shared_by_group, lambda: Ranks(10.0)], ids=["the job's group", "a group of ours"])
+@pytest.mark.parametrize(
+    "use", [shared_by_group, lambda: RankChannel(10.0)], ids=["the job's group", "a group of ours"]
+)
 def test_whoever_uses_a_gloo_group_waits_at_the_end(group: None, use: object) -> None:
     atexit.unregister(gloo_threads.wait_for_gloo_threads)
     before = atexit._ncallbacks()

@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 
 from healthd.trainer.agreement import LocalStore, Store
-from healthd.trainer.beacon import Beacon, MailboxOrder, NullBeacon, Phase, Place, post_order, read
-from healthd.trainer.exits import Exit, Leave
+from healthd.trainer.beacons.beacon import Beacon, MailboxOrder, NullBeacon, Phase, RankPlacement, post_order, read_page
+from healthd.trainer.beacons.beacon_page import Acknowledgement, OrderOutcome
+from healthd.trainer.beacons.rank_placement import RankGpu
+from healthd.trainer.exit_codes import ExitCode, Leave
 from healthd.trainer.framework import Device, Framework, NoFramework
 from healthd.trainer.guard import Guard
-from healthd.trainer.page import Acknowledgement, Outcome
-from healthd.trainer.place import Gpu
 from vocabulary.clock import ManualClock
 
 ORDER = MailboxOrder("o1", "checkpoint_then_eject", "row remap pending", ("n1",), 2e9)
@@ -39,8 +39,8 @@ class Recorder(NoFramework):
 class NoGpu:
     """A GPU that never gets anywhere."""
 
-    def gpu(self) -> Gpu:
-        return Gpu("GPU-1", "0000:3b:00.0", 1)
+    def gpu(self) -> RankGpu:
+        return RankGpu("GPU-1", "0000:3b:00.0", 1)
 
     def mark(self) -> object:
         return object()
@@ -76,7 +76,7 @@ def clock() -> ManualClock:
 @pytest.fixture
 def make(tmp_path: Path, clock: ManualClock, monkeypatch: pytest.MonkeyPatch) -> Iterator[MakeGuard]:
     """Guards whose page lies in a temporary directory, and which do not end this test process."""
-    monkeypatch.setattr("healthd.trainer.leaving.ExitGuard.leave_within", lambda *_: None)
+    monkeypatch.setattr("healthd.trainer.process_exit.ExitGuard.leave_within", lambda *_: None)
     tmp_path.chmod(0o700)
     beacons = []
 
@@ -88,7 +88,7 @@ def make(tmp_path: Path, clock: ManualClock, monkeypatch: pytest.MonkeyPatch) ->
         framework: Framework | None = None,
         device: Device | None = None,
     ) -> Guard:
-        place = Place("j", 1, rank, world, 0, node)
+        place = RankPlacement("j", 1, rank, world, 0, node)
         beacons.append(Beacon.create(str(tmp_path), place, clock))
         return Guard(
             place,
@@ -110,7 +110,7 @@ def path_of(tmp_path: Path, rank: int = 0) -> str:
 
 
 def answer_of(tmp_path: Path, rank: int = 0) -> Acknowledgement:
-    answer = read(path_of(tmp_path, rank)).acknowledgement
+    answer = read_page(path_of(tmp_path, rank)).acknowledgement
     assert answer is not None
     return answer
 
@@ -140,7 +140,7 @@ def test_a_loop_tells_its_sections_and_numbers(make: MakeGuard, tmp_path: Path, 
         with guard.step(3) as s, s.section("no such section"):
             pass
 
-    first, second, *_ = read(path_of(tmp_path)).steps()
+    first, second, *_ = read_page(path_of(tmp_path)).steps()
     assert first[2:7] == (0.5, {"forward": 0.5}, 2.0, 1.0, 512)
     assert second[2:7] == (0.25, {}, None, None, None)
 
@@ -149,18 +149,18 @@ def test_a_gpu_is_named_and_times_once_the_first_step_begins(
     make: MakeGuard, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     class Broken(NoGpu):
-        def gpu(self) -> Gpu:
+        def gpu(self) -> RankGpu:
             raise RuntimeError("CUDA error: no device")
 
     with make(device=NoGpu()).step(0) as s, s.section("forward"):
         pass
-    view = read(path_of(tmp_path))
+    view = read_page(path_of(tmp_path))
     assert (view.identity.gpu_uuid, view.identity.gpu_pci, view.identity.gpu_index) == ("GPU-1", "0000:3b:00.0", 1)
     assert view.steps()[0].awaited is True
 
     with make(1, 2, device=Broken()).step(0):
         pass
-    assert read(path_of(tmp_path, 1)).state.completed == 1
+    assert read_page(path_of(tmp_path, 1)).state.completed == 1
     assert "the GPU cannot be asked for its name: CUDA error: no device; training goes on" in caplog.text
 
 
@@ -168,7 +168,7 @@ def test_undisturbed_training_ends_well(make: MakeGuard, tmp_path: Path) -> None
     framework = Recorder()
     assert train(make(framework=framework), 5) == []
 
-    view = read(path_of(tmp_path))
+    view = read_page(path_of(tmp_path))
     assert (view.state.phase, view.state.completed) == (Phase.DONE, 5)
     assert framework.calls == []
 
@@ -181,12 +181,12 @@ def test_an_order_makes_the_rank_save_and_leave(make: MakeGuard, tmp_path: Path)
     with pytest.raises(Leave) as left:
         train(guard, 10)
 
-    assert left.value.code == Exit.CONDEMNED
+    assert left.value.code == ExitCode.CONDEMNED
     answer = answer_of(tmp_path)
-    assert (answer.outcome, answer.agreed_step, answer.checkpoint) == (Outcome.LEFT, 1, "/ckpt/1")
+    assert (answer.outcome, answer.agreed_step, answer.checkpoint) == (OrderOutcome.LEFT, 1, "/ckpt/1")
     assert answer.seen_at == answer.agreed_at == answer.saved_at == answer.left_at > 0
     assert framework.calls == ["synchronize", "synchronize", "teardown"]
-    assert read(path_of(tmp_path)).state.phase is Phase.LEAVING
+    assert read_page(path_of(tmp_path)).state.phase is Phase.LEAVING
 
 
 def test_two_ranks_agree_and_only_the_condemned_nodes_says_so(make: MakeGuard, tmp_path: Path) -> None:
@@ -212,7 +212,7 @@ def test_two_ranks_agree_and_only_the_condemned_nodes_says_so(make: MakeGuard, t
             break
 
     assert step == 5
-    assert codes == {0: Exit.CONDEMNED, 1: Exit.RELAUNCH}
+    assert codes == {0: ExitCode.CONDEMNED, 1: ExitCode.RELAUNCH}
     assert ejected == {0: True, 1: False}
     assert [answer_of(tmp_path, rank).agreed_step for rank in range(2)] == [5, 5]
 
@@ -242,8 +242,8 @@ def test_a_save_that_does_not_happen_is_an_abort_and_says_why(
     with pytest.raises(Leave) as left:
         loop()
 
-    assert (left.value.code, left.value.condemned) == (Exit.ABORTED, True)
-    assert answer_of(tmp_path).outcome is Outcome.FAILED
+    assert (left.value.code, left.value.condemned) == (ExitCode.ABORTED, True)
+    assert answer_of(tmp_path).outcome is OrderOutcome.FAILED
     assert detail in answer_of(tmp_path).detail
     assert framework.calls[-1] == "abort"
 
@@ -260,9 +260,9 @@ def test_an_order_to_stop_saves_and_is_never_relaunched(make: MakeGuard, tmp_pat
     with pytest.raises(Leave) as left:
         train(guard, 10)
 
-    assert (left.value.code, left.value.condemned) == (Exit.NEVER_AGAIN, False)
+    assert (left.value.code, left.value.condemned) == (ExitCode.NEVER_AGAIN, False)
     answer = answer_of(tmp_path)
-    assert (answer.outcome, answer.checkpoint, answer.exit_code) == (Outcome.LEFT, "/ckpt/1", 93)
+    assert (answer.outcome, answer.checkpoint, answer.exit_code) == (OrderOutcome.LEFT, "/ckpt/1", 93)
     assert framework.calls[-1] == "teardown"
 
 
@@ -288,9 +288,9 @@ def test_an_order_to_go_back_leaves_at_one_step_and_saves_nothing(make: MakeGuar
         if left:
             break
 
-    assert left == {0: (5, Exit.RELAUNCH), 1: (5, Exit.RELAUNCH)}
+    assert left == {0: (5, ExitCode.RELAUNCH), 1: (5, ExitCode.RELAUNCH)}
     assert told == [(0, 7), (1, 7)]
-    assert {answer_of(tmp_path, rank).outcome for rank in range(2)} == {Outcome.LEFT}
+    assert {answer_of(tmp_path, rank).outcome for rank in range(2)} == {OrderOutcome.LEFT}
     assert (framework.calls.count("teardown"), framework.calls.count("abort")) == (2, 0)
 
 
@@ -301,7 +301,7 @@ def test_who_cannot_go_back_has_no_vote_and_trains_on(make: MakeGuard, tmp_path:
     assert train(guard, 5) == []
 
     answer = answer_of(tmp_path)
-    assert answer.outcome is Outcome.FAILED
+    assert answer.outcome is OrderOutcome.FAILED
     assert "guard.on_revert" in answer.detail
 
 
@@ -316,9 +316,9 @@ def test_a_job_that_fails_to_go_back_is_not_started_again(make: MakeGuard, tmp_p
     with pytest.raises(Leave) as left:
         train(guard, 10)
 
-    assert left.value.code == Exit.NEVER_AGAIN
+    assert left.value.code == ExitCode.NEVER_AGAIN
     answer = answer_of(tmp_path)
-    assert (answer.outcome, answer.exit_code) == (Outcome.FAILED, 93)
+    assert (answer.outcome, answer.exit_code) == (OrderOutcome.FAILED, 93)
     assert "No space left on device, before step 7" in answer.detail
 
 
@@ -329,7 +329,7 @@ def test_an_order_of_tomorrow_is_answered_and_training_goes_on(make: MakeGuard, 
     assert train(guard, 5) == []
 
     assert (answer_of(tmp_path).outcome, answer_of(tmp_path).detail) == (
-        Outcome.FAILED,
+        OrderOutcome.FAILED,
         "this rank knows no order 'levitate'",
     )
 
@@ -340,10 +340,10 @@ def test_an_expired_and_a_cancelled_order_are_answered_and_training_goes_on(
     guard = make(0, 2, store=LocalStore())
     post_order(path_of(tmp_path), ORDER._replace(expires_at=clock.wall() + 5))
     with guard.step(0):
-        assert answer_of(tmp_path).outcome is Outcome.SEEN
+        assert answer_of(tmp_path).outcome is OrderOutcome.SEEN
     clock.advance(6)
     with guard.step(1):
-        assert answer_of(tmp_path).outcome is Outcome.EXPIRED
+        assert answer_of(tmp_path).outcome is OrderOutcome.EXPIRED
 
     post_order(path_of(tmp_path), ORDER._replace(id="o2"))
     with guard.step(2):
@@ -351,7 +351,7 @@ def test_an_expired_and_a_cancelled_order_are_answered_and_training_goes_on(
     post_order(path_of(tmp_path), ORDER._replace(id="o2", cancelled=True))
     with guard.step(3):
         answer = answer_of(tmp_path)
-    assert (answer.order, answer.outcome) == ("o2", Outcome.CANCELLED)
+    assert (answer.order, answer.outcome) == ("o2", OrderOutcome.CANCELLED)
 
 
 @pytest.mark.parametrize("store", [GoneStore(), None], ids=["store gone", "no store"])
@@ -365,7 +365,7 @@ def test_without_a_store_there_is_a_clear_answer_and_training_goes_on(
     assert train(guard, 5) == []
 
     answer = answer_of(tmp_path)
-    assert answer.outcome is Outcome.FAILED
+    assert answer.outcome is OrderOutcome.FAILED
     assert "store" in answer.detail
 
 
@@ -377,7 +377,7 @@ def test_an_error_of_the_loop_passes_through(make: MakeGuard, tmp_path: Path) ->
     with pytest.raises(KeyError, match="user's own"):
         loop(make())
 
-    assert read(path_of(tmp_path)).state.completed == 0
+    assert read_page(path_of(tmp_path)).state.completed == 0
 
 
 def test_an_expired_or_cancelled_abort_is_left_alone(make: MakeGuard, tmp_path: Path, clock: ManualClock) -> None:
@@ -392,7 +392,7 @@ def test_an_expired_or_cancelled_abort_is_left_alone(make: MakeGuard, tmp_path: 
 
 
 def test_no_beacon_no_difference() -> None:
-    place = Place("j", 1, 0, 2, 0, "n1")
+    place = RankPlacement("j", 1, 0, 2, 0, "n1")
     guard = Guard(place, NullBeacon(), LocalStore(), framework=NoFramework(), termination_seconds=0.0)
 
     assert train(guard, 3) == []

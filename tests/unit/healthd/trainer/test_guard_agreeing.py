@@ -8,16 +8,20 @@ from pathlib import Path
 import pytest
 
 from healthd.trainer.agreement import LocalStore, Store
-from healthd.trainer.beacon import Beacon, MailboxOrder, Place, post_order, read
-from healthd.trainer.exits import Exit, Leave
+from healthd.trainer.beacons.beacon import Beacon, MailboxOrder, RankPlacement, post_order, read_page
+from healthd.trainer.beacons.beacon_page import Acknowledgement, OrderOutcome
+from healthd.trainer.exit_codes import ExitCode, Leave
 from healthd.trainer.framework import Framework, NoFramework
 from healthd.trainer.guard import Guard
-from healthd.trainer.page import Acknowledgement, Outcome
 from vocabulary.clock import ManualClock
 
 ORDER = MailboxOrder("o1", "checkpoint_then_eject", "row remap pending", (), 2e9)
 RANKS = 3
-KINDS = {"checkpoint_then_eject": Exit.RELAUNCH, "checkpoint_then_stop": Exit.NEVER_AGAIN, "revert": Exit.RELAUNCH}
+KINDS = {
+    "checkpoint_then_eject": ExitCode.RELAUNCH,
+    "checkpoint_then_stop": ExitCode.NEVER_AGAIN,
+    "revert": ExitCode.RELAUNCH,
+}
 
 
 class Flaky:
@@ -67,7 +71,7 @@ class Job:
 
     def __init__(self, directory: Path, stores: list[Store], framework: Framework | None = None) -> None:
         self.clock = ManualClock()
-        places = [Place("j", 1, rank, len(stores), node="n1") for rank in range(len(stores))]
+        places = [RankPlacement("j", 1, rank, len(stores), node="n1") for rank in range(len(stores))]
         self.beacons = [Beacon.create(str(directory), place, self.clock) for place in places]
         self.guards = [
             Guard(place, beacon, store, framework=framework or NoFramework(), clock=self.clock, termination_seconds=0.0)
@@ -93,7 +97,7 @@ class Job:
                 return
 
     def answer(self, rank: int) -> Acknowledgement:
-        answer = read(self.beacons[rank].path).acknowledgement
+        answer = read_page(self.beacons[rank].path).acknowledgement
         assert answer is not None
         return answer
 
@@ -103,7 +107,7 @@ MakeJob = Callable[..., Job]
 
 @pytest.fixture
 def job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[MakeJob]:
-    monkeypatch.setattr("healthd.trainer.leaving.ExitGuard.leave_within", lambda *_: None)
+    monkeypatch.setattr("healthd.trainer.process_exit.ExitGuard.leave_within", lambda *_: None)
     tmp_path.chmod(0o700)
     jobs: list[Job] = []
 
@@ -144,10 +148,10 @@ def test_a_rank_that_voted_and_lost_its_store_leaves_and_does_not_train_on(
 
     ours.train(range(12), ORDER)
 
-    assert ours.left[1] == (4, Exit.ABORTED)
+    assert ours.left[1] == (4, ExitCode.ABORTED)
     assert 1 not in ours.saved
     answer = ours.answer(1)
-    assert (answer.outcome, answer.agreed_step) == (Outcome.FAILED, -1)
+    assert (answer.outcome, answer.agreed_step) == (OrderOutcome.FAILED, -1)
     assert "the ranks' store is out of reach (0.1 s): ConnectionError: broken pipe" in answer.detail
 
 
@@ -158,7 +162,7 @@ def test_steps_may_be_numbered_as_the_loop_likes(job: MakeJob, steps: Iterable[i
 
     ours.train(steps, ORDER)
 
-    assert ours.left == dict.fromkeys(range(RANKS), (acted, Exit.RELAUNCH))
+    assert ours.left == dict.fromkeys(range(RANKS), (acted, ExitCode.RELAUNCH))
     assert [ours.answer(rank).agreed_step for rank in range(RANKS)] == [acted] * RANKS
 
 
@@ -168,7 +172,7 @@ def test_a_device_that_cannot_be_waited_for_does_not_vote(job: MakeJob) -> None:
     ours.train(range(8), ORDER)
 
     assert (ours.left, ours.saved) == ({}, {})
-    assert ours.answer(0).outcome is Outcome.FAILED
+    assert ours.answer(0).outcome is OrderOutcome.FAILED
     assert "CUDA error" in ours.answer(0).detail
 
 
@@ -177,6 +181,6 @@ def test_a_device_that_fails_after_the_vote_ends_its_rank(job: MakeJob) -> None:
 
     ours.train(range(8), ORDER)
 
-    assert set(ours.left.values()) == {(4, Exit.ABORTED)}
+    assert set(ours.left.values()) == {(4, ExitCode.ABORTED)}
     assert ours.saved == {}
     assert "CUDA error" in ours.answer(0).detail

@@ -13,19 +13,28 @@ from pathlib import Path
 
 import pytest
 
-from healthd.trainer.beacon import Beacon, MailboxOrder, NullBeacon, Phase, Place, open_beacon, post_order, read
-from healthd.trainer.exits import Exit, Leave
+from healthd.trainer.beacons.beacon import (
+    Beacon,
+    MailboxOrder,
+    NullBeacon,
+    Phase,
+    RankPlacement,
+    open_beacon,
+    post_order,
+    read_page,
+)
+from healthd.trainer.beacons.page_reader import prepare_directory
+from healthd.trainer.exit_codes import ExitCode, Leave
 from healthd.trainer.framework import NoFramework
 from healthd.trainer.guard import Guard
-from healthd.trainer.pages import prepare_directory
 
 ORDER = MailboxOrder("o1", "checkpoint_then_eject", "row remap pending", (), 2e9)
-PLACE = Place("j", 1, 0, 1)
+PLACE = RankPlacement("j", 1, 0, 1)
 
 
 @pytest.fixture
 def directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    monkeypatch.setattr("healthd.trainer.leaving.ExitGuard.leave_within", lambda *_: None)
+    monkeypatch.setattr("healthd.trainer.process_exit.ExitGuard.leave_within", lambda *_: None)
     prepare_directory(str(tmp_path / "pages"))
     yield tmp_path / "pages"
     gc.collect()
@@ -46,7 +55,7 @@ def test_a_second_guard_of_the_process_leaves_the_first_its_page_and_its_orders(
             with outer.step(0):
                 pass
             with guard_of(directory) as inner, inner.step(7):
-                assert read(path).state.step == 0
+                assert read_page(path).state.step == 0
             post_order(path, ORDER)
             for step in range(1, 9):
                 with outer.step(step) as s:
@@ -57,7 +66,7 @@ def test_a_second_guard_of_the_process_leaves_the_first_its_page_and_its_orders(
     with pytest.raises(Leave) as left:
         loop()
 
-    assert (saved, left.value.code) == ([2], Exit.RELAUNCH)
+    assert (saved, left.value.code) == ([2], ExitCode.RELAUNCH)
     assert [each.getMessage() for each in caplog.records if "another guard of this process" in each.getMessage()] != []
 
 
@@ -67,7 +76,7 @@ def test_a_guard_may_follow_one_that_has_ended(directory: Path, code: str) -> No
         exec(code, {"sys": sys})  # noqa: S102 - how a loop may end
 
     with guard_of(directory) as second, second.step(3):
-        assert read(str(directory / "j.1.0.beacon")).state.step == 3
+        assert read_page(str(directory / "j.1.0.beacon")).state.step == 3
 
 
 def test_a_page_that_was_let_go_is_free_again(directory: Path) -> None:
@@ -85,7 +94,7 @@ def test_a_forked_child_that_ends_inside_the_guard_says_nothing_for_its_parent(d
     code = """
     import os, sys
     from healthd.trainer.guard import Guard
-    from healthd.trainer.pages import read_all
+    from healthd.trainer.beacons.page_reader import read_all
     with Guard.from_env() as guard:
         with guard.step(0):
             if os.fork() == 0:
@@ -112,5 +121,5 @@ def test_a_forked_child_does_not_take_its_parents_page(directory: Path) -> None:
         os._exit(0 if isinstance(open_beacon(str(directory), PLACE), NullBeacon) else 1)
 
     assert os.waitpid(child, 0)[1] == 0
-    assert read(beacon.path).state.phase is Phase.STARTING
+    assert read_page(beacon.path).state.phase is Phase.STARTING
     beacon.close()

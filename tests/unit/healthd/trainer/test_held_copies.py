@@ -7,12 +7,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from healthd.trainer.checkpoint_files import CheckpointError, measure
-from healthd.trainer.held_copies import HeldCopies, HeldCopy, prepare_private, whole_step
+from healthd.trainer.checkpoint_storage.checkpoint_files import CheckpointError, measure_file
+from healthd.trainer.checkpoint_storage.state_copies import (
+    StateCopies,
+    StateCopy,
+    find_complete_step,
+    prepare_private_directory,
+)
 
 
-def copy(step: int, rank: int, world: int = 3, save: str = "00000001") -> HeldCopy:
-    return HeldCopy(step, world, rank, save, "0" * 64)
+def copy(step: int, rank: int, world: int = 3, save: str = "00000001") -> StateCopy:
+    return StateCopy(step, world, rank, save, "0" * 64)
 
 
 def test_the_newest_step_that_is_whole_is_taken_each_rank_from_home_where_it_can() -> None:
@@ -21,15 +26,15 @@ def test_the_newest_step_that_is_whole_is_taken_each_rank_from_home_where_it_can
         [],  # this node was lost
         [copy(8, 2), copy(8, 1), copy(9, 2)],
     ]
-    assert [(source.holder, source.copy.step) for source in whole_step(held, 3)] == [(0, 8), (2, 8), (2, 8)]
-    assert whole_step(held, 2) == []
-    assert whole_step([[], [], []], 3) == []
+    assert [(source.holder, source.copy.step) for source in find_complete_step(held, 3)] == [(0, 8), (2, 8), (2, 8)]
+    assert find_complete_step(held, 2) == []
+    assert find_complete_step([[], [], []], 3) == []
 
 
 def test_a_folder_that_another_user_made_first_is_refused(tmp_path: Path) -> None:
     mine = tmp_path / "mine"
-    prepare_private(mine)
-    prepare_private(mine)
+    prepare_private_directory(mine)
+    prepare_private_directory(mine)
     assert mine.stat().st_mode & 0o777 == 0o700
     (tmp_path / "open").mkdir()
     (tmp_path / "open").chmod(0o775)
@@ -40,15 +45,15 @@ def test_a_folder_that_another_user_made_first_is_refused(tmp_path: Path) -> Non
     os.chown(others, 65534, 65534)
     for path in (tmp_path / "open", tmp_path / "link", tmp_path / "file", others):
         with pytest.raises(CheckpointError, match="not a directory of this user alone"):
-            prepare_private(path)
+            prepare_private_directory(path)
 
 
 def test_copies_of_a_step_that_was_trained_twice_are_never_mixed() -> None:
     first, second = [copy(9, rank, save="ffffffff") for rank in range(3)], [copy(9, rank) for rank in range(3)]
-    assert whole_step([[first[0]], [second[1]], [second[2]]], 3) == []
+    assert find_complete_step([[first[0]], [second[1]], [second[2]]], 3) == []
     older = [copy(8, rank) for rank in range(3)]
-    assert {source.copy.step for source in whole_step([[first[0], *older], [second[1]], [second[2]]], 3)} == {8}
-    whole = whole_step([[first[0], second[0]], [second[1]], [second[2]]], 3)
+    assert {source.copy.step for source in find_complete_step([[first[0], *older], [second[1]], [second[2]]], 3)} == {8}
+    whole = find_complete_step([[first[0], second[0]], [second[1]], [second[2]]], 3)
     assert [source.copy.save for source in whole] == ["00000001"] * 3
 
 
@@ -63,9 +68,9 @@ def test_copies_of_a_step_that_was_trained_twice_are_never_mixed() -> None:
         )
     )
 )  # fmt: skip
-def test_no_newer_whole_step_is_missed(case: tuple[int, list[set[HeldCopy]]]) -> None:
+def test_no_newer_whole_step_is_missed(case: tuple[int, list[set[StateCopy]]]) -> None:
     world, held = case
-    found = whole_step(held, world)
+    found = find_complete_step(held, world)
     whole = [
         step
         for step in range(4)
@@ -79,11 +84,11 @@ def test_no_newer_whole_step_is_missed(case: tuple[int, list[set[HeldCopy]]]) ->
 
 
 def test_copies_are_known_by_their_names_and_trusted_by_their_content(tmp_path: Path) -> None:
-    copies = HeldCopies(tmp_path / "memory")
+    copies = StateCopies(tmp_path / "memory")
     assert copies.held() == []
     aside = copies.aside("own", 1)
     aside.write_bytes(b"state")
-    whole = HeldCopy(42, 3, 1, "1f09ac3e", measure(aside).sha256)
+    whole = StateCopy(42, 3, 1, "1f09ac3e", measure_file(aside).sha256)
     assert copies.held() == []
 
     copies.finish(aside, whole)
@@ -101,7 +106,7 @@ def test_copies_are_known_by_their_names_and_trusted_by_their_content(tmp_path: 
 
 
 def test_a_directory_that_others_may_write_to_is_not_trusted(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    copies = HeldCopies(tmp_path / "m")
+    copies = StateCopies(tmp_path / "m")
     held = copy(3, 0, 1)
     aside = copies.aside("own", 0)
     aside.write_bytes(b"")
@@ -117,4 +122,4 @@ def test_a_directory_that_others_may_write_to_is_not_trusted(tmp_path: Path, cap
 
     (tmp_path / "m").chmod(0o700)
     (tmp_path / "l").symlink_to(tmp_path / "m")
-    assert HeldCopies(tmp_path / "l").held() == []
+    assert StateCopies(tmp_path / "l").held() == []

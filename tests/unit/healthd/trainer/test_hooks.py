@@ -9,16 +9,16 @@ from pathlib import Path
 
 import pytest
 
-from healthd.trainer.adapters.hooks import StepHooks
+from healthd.trainer.adapters.step_hooks import StepHooks
 from healthd.trainer.agreement import LocalStore
-from healthd.trainer.beacon import Beacon, Place, read
-from healthd.trainer.exits import Exit, Leave
+from healthd.trainer.beacons.beacon import Beacon, RankPlacement, read_page
+from healthd.trainer.beacons.beacon_page import MailboxOrder, OrderOutcome, Phase
+from healthd.trainer.beacons.page_reader import post_order, prepare_directory
+from healthd.trainer.exit_codes import ExitCode, Leave
 from healthd.trainer.framework import NoFramework
 from healthd.trainer.guard import GRACEFUL, Guard
-from healthd.trainer.page import MailboxOrder, Outcome, Phase
-from healthd.trainer.pages import post_order, prepare_directory
 
-PLACE = Place("job", 0, 0, 1, node="here")
+PLACE = RankPlacement("job", 0, 0, 1, node="here")
 
 
 @pytest.fixture
@@ -32,7 +32,7 @@ def beacon(tmp_path: Path) -> Iterator[Beacon]:
 @pytest.fixture
 def hooks(beacon: Beacon, monkeypatch: pytest.MonkeyPatch) -> Iterator[StepHooks]:
     # A guard that leaves starts a timer that would end this test process, and its exit handler would set its code.
-    monkeypatch.setattr("healthd.trainer.leaving.ExitGuard.leave_within", lambda *_: None)
+    monkeypatch.setattr("healthd.trainer.process_exit.ExitGuard.leave_within", lambda *_: None)
     guard = Guard(PLACE, beacon, LocalStore(), framework=NoFramework(), termination_seconds=0)
     hooks = StepHooks(guard)
     yield hooks
@@ -53,8 +53,8 @@ def test_without_an_order_steps_go_by(hooks: StepHooks, beacon: Beacon) -> None:
         assert not hooks.end()
         assert not hooks.inside
     hooks.finish()
-    assert read(beacon.path).state.phase == Phase.DONE
-    assert read(beacon.path).state.completed == 3
+    assert read_page(beacon.path).state.phase == Phase.DONE
+    assert read_page(beacon.path).state.completed == 3
 
 
 def test_a_step_that_is_due_stays_open_until_saved(hooks: StepHooks, beacon: Beacon) -> None:
@@ -66,11 +66,11 @@ def test_a_step_that_is_due_stays_open_until_saved(hooks: StepHooks, beacon: Bea
     assert hooks.inside
     with pytest.raises(Leave) as left:
         hooks.saved("/checkpoint")
-    assert left.value.code == Exit.CONDEMNED
+    assert left.value.code == ExitCode.CONDEMNED
     hooks.finish(left.value)
-    answer = read(beacon.path).acknowledgement
+    answer = read_page(beacon.path).acknowledgement
     assert answer is not None
-    assert (answer.outcome, answer.agreed_step, answer.checkpoint) == (Outcome.LEFT, 1, "/checkpoint")
+    assert (answer.outcome, answer.agreed_step, answer.checkpoint) == (OrderOutcome.LEFT, 1, "/checkpoint")
 
 
 @pytest.mark.parametrize("way", ["failed", "finish", "begin"])
@@ -85,10 +85,10 @@ def test_a_due_step_that_was_not_saved_leaves_without_a_checkpoint(hooks: StepHo
             "finish": hooks.finish,
             "begin": lambda: hooks.begin(2),
         }[way]()
-    assert left.value.code == Exit.ABORTED
-    answer = read(beacon.path).acknowledgement
+    assert left.value.code == ExitCode.ABORTED
+    answer = read_page(beacon.path).acknowledgement
     assert answer is not None
-    assert answer.outcome is Outcome.FAILED
+    assert answer.outcome is OrderOutcome.FAILED
 
 
 def test_an_error_in_a_step_is_the_frameworks_own(hooks: StepHooks) -> None:

@@ -4,11 +4,11 @@ import threading
 
 import pytest
 
-from healthd.trainer.in_flight import InFlight
+from healthd.trainer.checkpoint_storage.background_task import BackgroundTask
 
 
 def test_one_at_a_time_and_the_result_once() -> None:
-    go, flight = threading.Event(), InFlight[bool]("test")
+    go, flight = threading.Event(), BackgroundTask[bool]("test")
     assert flight.wait() is None
 
     flight.start(go.wait)
@@ -26,7 +26,7 @@ def test_what_went_wrong_is_told_once() -> None:
     def fail() -> None:
         raise OSError("disk")
 
-    flight = InFlight[None]("test")
+    flight = BackgroundTask[None]("test")
     flight.start(fail)
     with pytest.raises(OSError, match="disk"):
         flight.wait()
@@ -35,7 +35,7 @@ def test_what_went_wrong_is_told_once() -> None:
 
 
 def test_another_thread_may_look_without_taking() -> None:
-    go, flight = threading.Event(), InFlight[bool]("test")
+    go, flight = threading.Event(), BackgroundTask[bool]("test")
     assert flight.look(0.0) is None
     flight.start(go.wait)
     assert flight.look(0.01) is None

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from healthd.trainer.pages import prepare_directory, read_all
+from healthd.trainer.beacons.page_reader import prepare_directory, read_all_pages
 
 DEADLINE_S = 90.0
 
@@ -133,7 +133,7 @@ def test_a_handler_of_the_users_own_stays() -> None:
 
 
 ABORT = """
-    from healthd.trainer.beacon import MailboxOrder, post_order
+    from healthd.trainer.beacons.beacon import MailboxOrder, post_order
     module.SNAPSHOT_SECONDS = 0.2
     with Guard.from_env() as guard:
         guard.on_abort({snapshot})
@@ -157,7 +157,7 @@ def test_an_abort_takes_a_stuck_rank_out_whatever_its_snapshot_does(tmp_path: Pa
 
     assert code == 92
     assert told in err
-    [view] = read_all(str(tmp_path))[0]
+    [view] = read_all_pages(str(tmp_path))[0]
     assert view.acknowledgement is not None
     assert view.acknowledgement.outcome.value == "aborted"
     assert view.acknowledgement.checkpoint == ("/ram/snapshot" if not told else "")
@@ -230,7 +230,7 @@ def test_an_event_loop_keeps_its_signals_and_a_forked_worker_its_own() -> None:
     code = (
         GUARD
         + """
-    from healthd.trainer.termination import Termination
+    from healthd.trainer.termination_notices import Termination
     from vocabulary.clock import SystemClock
     heard, mine = os.pipe()
     os.set_blocking(mine, False)
@@ -270,7 +270,7 @@ def test_an_aborted_rank_of_a_condemned_node_tells_nvidias_launcher(
     code = (
         GUARD
         + """
-    from healthd.trainer.beacon import MailboxOrder, post_order
+    from healthd.trainer.beacons.beacon import MailboxOrder, post_order
     from healthd.trainer.segment_health import condemned_segment
     with condemned_segment(), Guard.from_env() as guard:
         with guard.step(0):
@@ -295,7 +295,7 @@ def test_an_aborted_rank_of_a_condemned_node_tells_nvidias_launcher(
 
 FULL = """
     import fcntl, logging
-    from healthd.trainer.beacon import MailboxOrder, post_order
+    from healthd.trainer.beacons.beacon import MailboxOrder, post_order
     module.SPARE_SECONDS, module.SNAPSHOT_SECONDS, module.LAST_WORDS_SECONDS = {spare}, 0.5, 0.1
     kept, full = os.pipe()  # nobody reads it: a hung srun, a terminal that is gone
     fcntl.fcntl(full, fcntl.F_SETPIPE_SZ, 4096)
@@ -329,7 +329,7 @@ def test_an_abort_takes_a_rank_out_that_is_stuck_in_what_it_says(tmp_path: Path,
     code, _, _ = end(GUARD + FULL.format(says=says, spare=spare), HEALTHD_BEACON_DIR=str(tmp_path))
 
     assert code == 92
-    [view] = read_all(str(tmp_path))[0]
+    [view] = read_all_pages(str(tmp_path))[0]
     assert view.state.phase.name == "ABORTING"
     if "_acknowledging" not in says:
         assert view.acknowledgement is not None

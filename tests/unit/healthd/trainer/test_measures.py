@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 import torch
 
-from healthd.trainer.beacon import Beacon, NullBeacon, Place, read
+from healthd.trainer.beacons.beacon import Beacon, NullBeacon, RankPlacement, read_page
+from healthd.trainer.beacons.rank_placement import RankGpu
+from healthd.trainer.beacons.step_ring import ENTRIES, LATE_STEPS_MAX, StepRecord, StepSection
 from healthd.trainer.framework import device_in_use
-from healthd.trainer.measures import Measures
-from healthd.trainer.place import Gpu
-from healthd.trainer.ring import ENTRIES, LATE_STEPS_MAX, Section, StepRecord
+from healthd.trainer.step_measurements import StepMeasurements
 from vocabulary.clock import ManualClock
 
 
@@ -48,8 +48,8 @@ class Gpu1:
         self.freed = 0
         self.lost = False
 
-    def gpu(self) -> Gpu:
-        return Gpu("GPU-1", "0000:3b:00.0", 1)
+    def gpu(self) -> RankGpu:
+        return RankGpu("GPU-1", "0000:3b:00.0", 1)
 
     def work(self, seconds: float) -> None:
         self.stream.append(seconds)
@@ -92,36 +92,36 @@ def clock() -> ManualClock:
 @pytest.fixture
 def beacon(tmp_path: Path, clock: ManualClock) -> Iterator[Beacon]:
     tmp_path.chmod(0o700)
-    made = Beacon.create(str(tmp_path), Place("j", 1, 0, 1, 0, "n1"), clock)
+    made = Beacon.create(str(tmp_path), RankPlacement("j", 1, 0, 1, 0, "n1"), clock)
     made.begin_step(0)
     yield made
     made.close()
 
 
 @pytest.fixture
-def measures(beacon: Beacon, clock: ManualClock) -> Measures:
-    return Measures(beacon, clock.monotonic)
+def measures(beacon: Beacon, clock: ManualClock) -> StepMeasurements:
+    return StepMeasurements(beacon, clock.monotonic)
 
 
 def newest(beacon: Beacon) -> StepRecord:
-    return read(beacon.path).steps(1)[0]
+    return read_page(beacon.path).steps(1)[0]
 
 
 def test_a_section_within_another_is_not_the_outer_ones_time(
-    beacon: Beacon, measures: Measures, clock: ManualClock
+    beacon: Beacon, measures: StepMeasurements, clock: ManualClock
 ) -> None:
     with measures.sections["backward"]:
         clock.advance(1.0)
         with measures.sections["communication"]:
             clock.advance(0.25)
-            assert read(beacon.path).section_name == "communication"
+            assert read_page(beacon.path).section_name == "communication"
         clock.advance(0.5)
-        view = read(beacon.path)
+        view = read_page(beacon.path)
         assert (view.section_name, view.state.at) == ("backward", clock.wall() - 0.5)
     clock.advance(8.0)
     with measures.sections["backward"]:
         clock.advance(0.125)
-    assert read(beacon.path).state.section is Section.NONE
+    assert read_page(beacon.path).state.section is StepSection.NONE
     measures.end()
 
     step = newest(beacon)
@@ -131,7 +131,7 @@ def test_a_section_within_another_is_not_the_outer_ones_time(
 
 
 def test_the_rest_of_a_backward_pass_may_be_communication(
-    beacon: Beacon, measures: Measures, clock: ManualClock
+    beacon: Beacon, measures: StepMeasurements, clock: ManualClock
 ) -> None:
     measures.rest_is_communication()
     with measures.sections["other"]:
@@ -139,7 +139,7 @@ def test_the_rest_of_a_backward_pass_may_be_communication(
             clock.advance(1.0)
             measures.rest_is_communication()
             clock.advance(0.25)
-        assert read(beacon.path).section_name == "other"
+        assert read_page(beacon.path).section_name == "other"
         clock.advance(4.0)
     with measures.sections["forward"]:
         clock.advance(2.0)
@@ -148,7 +148,9 @@ def test_the_rest_of_a_backward_pass_may_be_communication(
     assert newest(beacon).sections == {"backward": 1.0, "communication": 0.25, "other": 4.0, "forward": 2.0}
 
 
-def test_sections_that_end_in_no_order_stop_nothing(beacon: Beacon, measures: Measures, clock: ManualClock) -> None:
+def test_sections_that_end_in_no_order_stop_nothing(
+    beacon: Beacon, measures: StepMeasurements, clock: ManualClock
+) -> None:
     """As generators may end them."""
     forward, data = measures.sections["forward"], measures.sections["data"]
     data.__exit__(None, None, None)
@@ -160,17 +162,19 @@ def test_sections_that_end_in_no_order_stop_nothing(beacon: Beacon, measures: Me
     measures.end()
 
     assert newest(beacon).sections == {"data": 1.0, "forward": 0.0}
-    assert read(beacon.path).section_name == ""
+    assert read_page(beacon.path).section_name == ""
 
 
-def test_a_dead_ranks_page_says_which_section_it_died_in(beacon: Beacon, measures: Measures) -> None:
+def test_a_dead_ranks_page_says_which_section_it_died_in(beacon: Beacon, measures: StepMeasurements) -> None:
     measures.sections["communication"].__enter__()
 
-    view = read(beacon.path)
+    view = read_page(beacon.path)
     assert (view.state.phase.name, view.section_name) == ("STEP", "communication")
 
 
-def test_data_read_between_steps_is_the_next_steps(beacon: Beacon, measures: Measures, clock: ManualClock) -> None:
+def test_data_read_between_steps_is_the_next_steps(
+    beacon: Beacon, measures: StepMeasurements, clock: ManualClock
+) -> None:
     beacon.end_step()
     with measures.sections["data"]:
         clock.advance(2.0)
@@ -181,7 +185,7 @@ def test_data_read_between_steps_is_the_next_steps(beacon: Beacon, measures: Mea
     assert (newest(beacon).seconds, newest(beacon).sections) == (1.0, {"data": 2.0})
 
 
-def test_a_step_inherits_nothing(beacon: Beacon, measures: Measures, clock: ManualClock) -> None:
+def test_a_step_inherits_nothing(beacon: Beacon, measures: StepMeasurements, clock: ManualClock) -> None:
     with measures.sections["forward"]:
         clock.advance(1.0)
     measures.report(1.0, 2.0, 3)
@@ -195,7 +199,7 @@ def test_a_step_inherits_nothing(beacon: Beacon, measures: Measures, clock: Manu
 
 
 def test_a_section_that_there_is_none_of_is_other_and_warned_of_once(
-    beacon: Beacon, measures: Measures, clock: ManualClock, caplog: pytest.LogCaptureFixture
+    beacon: Beacon, measures: StepMeasurements, clock: ManualClock, caplog: pytest.LogCaptureFixture
 ) -> None:
     for name in ("evaluation", "logging"):
         with measures.unknown(name):
@@ -208,7 +212,9 @@ def test_a_section_that_there_is_none_of_is_other_and_warned_of_once(
 
 
 @pytest.mark.parametrize("value", [2.5, torch.tensor(2.5), torch.tensor([2.5], requires_grad=True)])
-def test_numbers_and_tensors_on_the_host_are_there_at_once(beacon: Beacon, measures: Measures, value: Any) -> None:
+def test_numbers_and_tensors_on_the_host_are_there_at_once(
+    beacon: Beacon, measures: StepMeasurements, value: Any
+) -> None:
     measures.report(value, value, 4096)
     measures.end()
 
@@ -228,7 +234,11 @@ def test_numbers_and_tensors_on_the_host_are_there_at_once(beacon: Beacon, measu
     ],
 )
 def test_what_is_no_number_costs_one_warning(
-    beacon: Beacon, measures: Measures, report: tuple[Any, Any, Any], text: str, caplog: pytest.LogCaptureFixture
+    beacon: Beacon,
+    measures: StepMeasurements,
+    report: tuple[Any, Any, Any],
+    text: str,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     for _ in range(3):
         measures.report(*report)
@@ -239,7 +249,7 @@ def test_what_is_no_number_costs_one_warning(
     assert text in caplog.text
 
 
-def test_a_loss_that_is_not_finite_is_told_as_it_is(beacon: Beacon, measures: Measures) -> None:
+def test_a_loss_that_is_not_finite_is_told_as_it_is(beacon: Beacon, measures: StepMeasurements) -> None:
     measures.report(math.inf, math.nan, None)
     measures.end()
 
@@ -249,7 +259,7 @@ def test_a_loss_that_is_not_finite_is_told_as_it_is(beacon: Beacon, measures: Me
     assert math.isnan(step.grad_norm)
 
 
-def one_step(measures: Measures, gpu: Gpu1, clock: ManualClock) -> None:
+def one_step(measures: StepMeasurements, gpu: Gpu1, clock: ManualClock) -> None:
     """The host gives work in a microsecond and is done."""
     with measures.sections["forward"]:
         gpu.work(1.0)
@@ -268,7 +278,9 @@ def one_step(measures: Measures, gpu: Gpu1, clock: ManualClock) -> None:
     measures.end()
 
 
-def test_a_gpus_times_and_numbers_come_when_it_is_there(beacon: Beacon, measures: Measures, clock: ManualClock) -> None:
+def test_a_gpus_times_and_numbers_come_when_it_is_there(
+    beacon: Beacon, measures: StepMeasurements, clock: ManualClock
+) -> None:
     gpu = Gpu1()
     measures.use(gpu)
     one_step(measures, gpu, clock)
@@ -287,7 +299,7 @@ def test_a_gpus_times_and_numbers_come_when_it_is_there(beacon: Beacon, measures
 
 
 def test_steps_are_completed_in_order_while_the_host_runs_ahead(
-    beacon: Beacon, measures: Measures, clock: ManualClock
+    beacon: Beacon, measures: StepMeasurements, clock: ManualClock
 ) -> None:
     gpu = Gpu1()
     measures.use(gpu)
@@ -297,22 +309,24 @@ def test_steps_are_completed_in_order_while_the_host_runs_ahead(
             gpu.catch_up()
         one_step(measures, gpu, clock)
 
-    assert [step.awaited for step in read(beacon.path).steps()] == [False] * 4 + [True] * 2
+    assert [step.awaited for step in read_page(beacon.path).steps()] == [False] * 4 + [True] * 2
 
 
-def test_what_a_gpu_never_hands_over_is_given_up(beacon: Beacon, measures: Measures, clock: ManualClock) -> None:
+def test_what_a_gpu_never_hands_over_is_given_up(
+    beacon: Beacon, measures: StepMeasurements, clock: ManualClock
+) -> None:
     gpu = Gpu1()
     measures.use(gpu)
     for step in range(LATE_STEPS_MAX + 3):
         beacon.begin_step(step)
         one_step(measures, gpu, clock)
 
-    awaited = [step.awaited for step in read(beacon.path).steps()]
+    awaited = [step.awaited for step in read_page(beacon.path).steps()]
     assert awaited == [False] * 3 + [True] * LATE_STEPS_MAX
 
 
 def test_numbers_that_come_after_the_ring_has_turned_go_nowhere(
-    beacon: Beacon, measures: Measures, clock: ManualClock
+    beacon: Beacon, measures: StepMeasurements, clock: ManualClock
 ) -> None:
     gpu = Gpu1()
     measures.use(gpu)
@@ -323,11 +337,11 @@ def test_numbers_that_come_after_the_ring_has_turned_go_nowhere(
     gpu.catch_up()
     measures.settle()
 
-    assert [step.step for step in read(beacon.path).steps()] == list(range(1, ENTRIES + 1))
+    assert [step.step for step in read_page(beacon.path).steps()] == list(range(1, ENTRIES + 1))
 
 
 def test_a_lost_gpu_costs_one_warning_and_training_goes_on(
-    beacon: Beacon, measures: Measures, clock: ManualClock, caplog: pytest.LogCaptureFixture
+    beacon: Beacon, measures: StepMeasurements, clock: ManualClock, caplog: pytest.LogCaptureFixture
 ) -> None:
     gpu = Gpu1()
     measures.use(gpu)
@@ -344,7 +358,7 @@ def test_a_lost_gpu_costs_one_warning_and_training_goes_on(
         measures.report(1.0, None, None)
         measures.end()
 
-    records = read(beacon.path).steps()
+    records = read_page(beacon.path).steps()
     assert [record.awaited for record in records] == [False] * 5
     assert [record.loss for record in records] == [None, None, 1.0, 1.0, 1.0]
     assert records[-1].sections == {"forward": 1.0}
@@ -353,7 +367,7 @@ def test_a_lost_gpu_costs_one_warning_and_training_goes_on(
 
 
 def test_without_a_page_nothing_is_asked_of_anybody(clock: ManualClock) -> None:
-    measures = Measures(NullBeacon(), clock.monotonic)
+    measures = StepMeasurements(NullBeacon(), clock.monotonic)
     with measures.sections["forward"]:
         measures.report(OnGpu(1.0), None, None)  # type: ignore[arg-type]  # must not be looked at
     measures.end()

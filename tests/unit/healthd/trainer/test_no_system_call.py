@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from healthd.trainer.agreement import LocalStore
-from healthd.trainer.beacon import Beacon, Place
+from healthd.trainer.beacons.beacon import Beacon, RankPlacement
 from healthd.trainer.framework import NoFramework
 from healthd.trainer.guard import Guard
 
@@ -63,7 +63,7 @@ def does_without_system_calls(deed: Callable[[], object]) -> bool | None:
 
 def test_steps_sections_and_reports_stay_in_this_process(tmp_path: Path) -> None:
     tmp_path.chmod(0o700)
-    place = Place("j", 1, 0, 1, 0, "n1")
+    place = RankPlacement("j", 1, 0, 1, 0, "n1")
     beacon = Beacon.create(str(tmp_path), place)
     guard = Guard(place, beacon, LocalStore(), framework=NoFramework(), termination_seconds=0.0)
 

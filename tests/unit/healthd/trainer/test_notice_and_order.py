@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from healthd.trainer.pages import prepare_directory, read_all
+from healthd.trainer.beacons.page_reader import prepare_directory, read_all_pages
 
 DEADLINE_S = 60.0
 KINDS = {"checkpoint_then_eject": 91, "checkpoint_then_stop": 93, "revert": 91}
@@ -18,10 +18,10 @@ SETUP = """
     import os, signal, sys, time
     from healthd.trainer import guard as module
     from healthd.trainer.agreement import LocalStore
-    from healthd.trainer.beacon import Beacon, MailboxOrder, post_order
+    from healthd.trainer.beacons.beacon import Beacon, MailboxOrder, post_order
     from healthd.trainer.framework import NoFramework
     from healthd.trainer.guard import Guard
-    from healthd.trainer.place import Place
+    from healthd.trainer.beacons.rank_placement import Place
     from vocabulary.clock import ManualClock
     DIRECTORY, KIND = os.environ["HEALTHD_BEACON_DIR"], os.environ.get("KIND", "checkpoint_then_eject")
     ORDER = MailboxOrder("o1", KIND, "row remap pending", (), 2e9, before_step=2)
@@ -65,7 +65,7 @@ def test_a_notice_that_runs_out_does_not_end_what_all_ranks_are_doing(tmp_path: 
     code, out, err = end(tmp_path / "pages", SLOW, KIND=kind, HEALTHD_TERMINATION_SECONDS="0.1")
 
     assert (code, out) == (KINDS[kind], "saving\nsaved\n"), err
-    [view] = read_all(str(tmp_path / "pages"))[0]
+    [view] = read_all_pages(str(tmp_path / "pages"))[0]
     assert view.acknowledgement is not None
     assert (view.acknowledgement.order, view.acknowledgement.outcome.value) == ("o1", "left")
 

@@ -12,25 +12,25 @@ from pathlib import Path
 
 import pytest
 
-from healthd.checks.beacons import BeaconCheck
-from healthd.checks.training import Limits, TrainingCheck
+from healthd.checks.beacon_checks import BeaconCheck
+from healthd.checks.training_checks import Limits, TrainingCheck
 from healthd.collectors.beacons import BeaconCollector
-from healthd.facts import Clear, Moment, Raise
-from healthd.orders.task import says
-from healthd.orders.trainer import TrainerTask
+from healthd.findings.facts import Clear, Moment, Raise
+from healthd.orders.order_task import make_order_update
+from healthd.orders.trainer_order import TrainerTask
 from healthd.samples.rank_steps import RankSteps, StepFacts
 from healthd.thresholds import load_thresholds
-from healthd.trainer import page
-from healthd.trainer.beacon import Beacon, Place, open_beacon, read
-from healthd.trainer.owners import Claim, Claimants, claimants_of
-from healthd.trainer.page import Acknowledgement, MailboxOrder, Outcome
-from healthd.trainer.pages import prepare_directory
+from healthd.trainer.beacons import beacon_page
+from healthd.trainer.beacons.beacon import Beacon, RankPlacement, open_beacon, read_page
+from healthd.trainer.beacons.beacon_page import Acknowledgement, MailboxOrder, OrderOutcome
+from healthd.trainer.beacons.job_owners import JobClaim, JobClaimants, find_job_claimants
+from healthd.trainer.beacons.page_reader import prepare_directory
 from vocabulary.finding import Severity
 from vocabulary.order import Order, OrderKind, OrderState
 
 ALICE, BOB = 1001, 1002
 NOW = 1_700_000_000.0
-PLACE = Place("job-7", 1, 0, 2, 0, "n1")
+PLACE = RankPlacement("job-7", 1, 0, 2, 0, "n1")
 NEEDS_ROOT = pytest.mark.skipif(os.geteuid() != 0, reason="needs root to be two users")
 
 
@@ -41,7 +41,7 @@ class Users:
         self.directory = directory
         self._children: list[int] = []
 
-    def claim(self, uid: int, place: Place = PLACE, *, answers: Outcome | None = None) -> str:
+    def claim(self, uid: int, place: RankPlacement = PLACE, *, answers: OrderOutcome | None = None) -> str:
         """Another user's process publishes a page and lives on; `answers` forges that it was ordered and did so."""
         source, sink = os.pipe()
         child = os.fork()
@@ -55,9 +55,9 @@ class Users:
                 if answers is not None:
                     beacon.acknowledge(Acknowledgement("o1", answers, NOW, 10**18, NOW, 1e18, "/forged", NOW, "forged"))
                     forged = MailboxOrder("o1", "abort", "forged", (), NOW + 60)._asdict()
-                    frame = page.pack_frame("mailbox", 1, forged, page.MAILBOX_BYTES)
+                    frame = beacon_page.pack_frame("mailbox", 1, forged, beacon_page.MAILBOX_BYTES)
                     with Path(beacon.path).open("r+b") as file:
-                        file.seek(page.MAILBOX_AT)
+                        file.seek(beacon_page.MAILBOX_AT)
                         file.write(frame)
                 os.write(sink, beacon.path.encode())
                 time.sleep(600)  # until it is killed
@@ -72,7 +72,7 @@ class Users:
 
     def end(self, path: str) -> None:
         """The process of that page dies."""
-        pid = read(path).identity.pid
+        pid = read_page(path).identity.pid
         os.kill(pid, signal.SIGKILL)
         os.waitpid(pid, 0)
         self._children.remove(pid)
@@ -111,10 +111,10 @@ def order(attempt: int | None = 1) -> Order:
 
 
 def task(users: Users, each: Order) -> TrainerTask:
-    return TrainerTask(each, says(each, OrderState.RECEIVED, NOW, ""), users.directory)
+    return TrainerTask(each, make_order_update(each, OrderState.RECEIVED, NOW, ""), users.directory)
 
 
-SAVED = Acknowledgement("o1", Outcome.LEFT, NOW, 7, NOW + 1, NOW + 2, "/mine/7", NOW + 3)
+SAVED = Acknowledgement("o1", OrderOutcome.LEFT, NOW, 7, NOW + 1, NOW + 2, "/mine/7", NOW + 3)
 
 
 @NEEDS_ROOT
@@ -134,7 +134,7 @@ def test_every_users_ranks_are_ordered_and_none_answers_for_another(
     assert update is not None
     assert (update.state, update.data["users"]) == (OrderState.RUNNING, f"{os.geteuid()} {BOB}")
     assert mine.poll() is not None
-    told = [read(path).order is not None for path in forged]
+    told = [read_page(path).order is not None for path in forged]
     assert told == ([True, False] if attempt else [False, True]), "each user's attempt is his own"
 
     mine.acknowledge(SAVED)
@@ -143,7 +143,7 @@ def test_every_users_ranks_are_ordered_and_none_answers_for_another(
     assert end is not None
     assert end.state is OrderState.FAILED
     rank = 1 if attempt else 0
-    pid = read(forged[0 if attempt else 1]).identity.pid
+    pid = read_page(forged[0 if attempt else 1]).identity.pid
     assert end.detail == (
         f"user {os.geteuid()}: succeeded: 1 rank saved and left; "
         f"user {BOB}: failed: still running when the order expired: rank {rank} (pid {pid})"
@@ -155,7 +155,7 @@ def test_every_users_ranks_are_ordered_and_none_answers_for_another(
 
 @NEEDS_ROOT
 def test_a_forged_answer_ends_nothing_and_says_nothing_of_the_owners_ranks(users: Users) -> None:
-    users.claim(BOB, PLACE._replace(rank=1), answers=Outcome.LEFT)
+    users.claim(BOB, PLACE._replace(rank=1), answers=OrderOutcome.LEFT)
     mine = open_beacon(users.directory, PLACE)
     ordered = task(users, order())
     ordered.step(NOW)
@@ -163,7 +163,7 @@ def test_a_forged_answer_ends_nothing_and_says_nothing_of_the_owners_ranks(users
     assert update is not None
     assert (update.state, update.detail) == (OrderState.RUNNING, "1 rank to go")
 
-    mine.acknowledge(SAVED._replace(outcome=Outcome.FAILED, saved_at=0.0, detail="disk full"))
+    mine.acknowledge(SAVED._replace(outcome=OrderOutcome.FAILED, saved_at=0.0, detail="disk full"))
     end = ordered.step(NOW)
 
     assert end is not None
@@ -175,7 +175,7 @@ def test_a_forged_answer_ends_nothing_and_says_nothing_of_the_owners_ranks(users
 
 @NEEDS_ROOT
 def test_all_users_ranks_saved_is_a_success_with_times_that_were(users: Users) -> None:
-    users.claim(BOB, PLACE._replace(rank=1), answers=Outcome.LEFT)
+    users.claim(BOB, PLACE._replace(rank=1), answers=OrderOutcome.LEFT)
     mine = open_beacon(users.directory, PLACE)
     ordered = task(users, order())
     ordered.step(NOW)
@@ -191,9 +191,9 @@ def test_all_users_ranks_saved_is_a_success_with_times_that_were(users: Users) -
 def test_a_forged_success_does_not_stand_for_a_page_that_cannot_be_read(users: Users) -> None:
     mine = users.claim(ALICE)
     with Path(mine).open("r+b") as file:
-        file.seek(page.IDENTITY_AT + 20)
+        file.seek(beacon_page.IDENTITY_AT + 20)
         file.write(b"damaged")
-    users.claim(BOB, PLACE._replace(rank=1), answers=Outcome.LEFT)
+    users.claim(BOB, PLACE._replace(rank=1), answers=OrderOutcome.LEFT)
     ordered = task(users, order())
     ordered.step(NOW)
     end = ordered.step(NOW)
@@ -208,7 +208,7 @@ def test_who_comes_after_the_order_has_no_part_in_it_though_the_daemon_starts_an
     mine = open_beacon(users.directory, PLACE)
     update = task(users, order()).step(NOW)
     assert update is not None
-    users.claim(BOB, PLACE._replace(rank=1), answers=Outcome.SEEN)
+    users.claim(BOB, PLACE._replace(rank=1), answers=OrderOutcome.SEEN)
     mine.acknowledge(SAVED)
 
     again = TrainerTask(order(), update, users.directory)
@@ -224,14 +224,16 @@ def test_who_comes_after_the_order_has_no_part_in_it_though_the_daemon_starts_an
 @NEEDS_ROOT
 def test_whom_the_scheduler_placed_is_ordered_alone(users: Users, monkeypatch: pytest.MonkeyPatch) -> None:
     mine = users.claim(ALICE)
-    forged = users.claim(BOB, PLACE._replace(rank=1), answers=Outcome.SEEN)
-    monkeypatch.setattr("healthd.trainer.owners.placed_by_scheduler", lambda claim, _: claim.uid == ALICE)
+    forged = users.claim(BOB, PLACE._replace(rank=1), answers=OrderOutcome.SEEN)
+    monkeypatch.setattr(
+        "healthd.trainer.beacons.job_owners.is_placed_by_scheduler", lambda claim, _: claim.uid == ALICE
+    )
     ordered = task(users, order())
     update = ordered.step(NOW)
     assert update is not None
     assert (update.data["users"], update.data["ranks"]) == (str(ALICE), 1)
-    assert read(mine).order is not None
-    assert read(forged).order_sequence == 1, "nothing of ours"
+    assert read_page(mine).order is not None
+    assert read_page(forged).order_sequence == 1, "nothing of ours"
     sample = BeaconCollector(Path(users.directory)).read(NOW)
     assert [rank.rank for rank in sample.ranks] == [0]
     assert f"user {BOB} claims the job too; it is user {ALICE}'s" in sample.disputed[PLACE.job]
@@ -300,15 +302,15 @@ def test_a_taken_name_keeps_no_rank_from_its_page(users: Users) -> None:
     mine = users.claim(ALICE)
 
     assert mine != squatted
-    assert (read(squatted).uid, read(mine).uid) == (BOB, ALICE)
+    assert (read_page(squatted).uid, read_page(mine).uid) == (BOB, ALICE)
 
 
-def claims(tmp_path: Path, *each: tuple[str, int, bool]) -> list[Claim]:
+def claims(tmp_path: Path, *each: tuple[str, int, bool]) -> list[JobClaim]:
     made = []
     for pid, (group, uid, alive) in enumerate(each, start=1):
         (tmp_path / str(pid)).mkdir()
         (tmp_path / str(pid) / "cgroup").write_text(f"0::{group}\n")
-        made.append(Claim(f"{tmp_path}/{pid}/cgroup", "17", uid, pid, alive))
+        made.append(JobClaim(f"{tmp_path}/{pid}/cgroup", "17", uid, pid, alive))
     return made
 
 
@@ -327,13 +329,13 @@ def claims(tmp_path: Path, *each: tuple[str, int, bool]) -> list[Claim]:
 def test_whom_the_scheduler_placed_has_the_job(tmp_path: Path, group: str, *, placed: bool) -> None:
     both = claims(tmp_path, ("/user.slice", ALICE, True), (group, BOB, True))
 
-    found = claimants_of(both, str(tmp_path))["17"]
+    found = find_job_claimants(both, str(tmp_path))["17"]
 
-    assert found == (Claimants((BOB,), (ALICE,)) if placed else Claimants((ALICE, BOB)))
+    assert found == (JobClaimants((BOB,), (ALICE,)) if placed else JobClaimants((ALICE, BOB)))
     assert found.disputed
 
 
 def test_one_user_has_his_job_and_a_dead_job_is_nobodys(tmp_path: Path) -> None:
     old, mine = claims(tmp_path, ("/", ALICE, False), ("/", BOB, True))
-    assert claimants_of([old, mine]) == {"17": Claimants((BOB,))}, "yesterday's job of that name was Alice's"
-    assert claimants_of([old]) == {}
+    assert find_job_claimants([old, mine]) == {"17": JobClaimants((BOB,))}, "yesterday's job of that name was Alice's"
+    assert find_job_claimants([old]) == {}

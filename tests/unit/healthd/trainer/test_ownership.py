@@ -9,14 +9,23 @@ from pathlib import Path
 
 import pytest
 
-from healthd.trainer import page
-from healthd.trainer.beacon import Beacon, BeaconError, MailboxOrder, Place, open_beacon, post_order, read, read_all
-from healthd.trainer.pages import prepare_directory, process_start
+from healthd.trainer.beacons import beacon_page
+from healthd.trainer.beacons.beacon import (
+    Beacon,
+    BeaconError,
+    MailboxOrder,
+    RankPlacement,
+    open_beacon,
+    post_order,
+    read_all_pages,
+    read_page,
+)
+from healthd.trainer.beacons.page_reader import prepare_directory, process_start
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="needs root to be two users")
 
 NOBODY = 65534
-PLACE = Place("job-7", 1, 3, 8, 3, "n1")
+PLACE = RankPlacement("job-7", 1, 3, 8, 3, "n1")
 ORDER = MailboxOrder("o1", "abort", "because I say so", (), 2e9)
 
 
@@ -64,15 +73,15 @@ def written(path: str, at: int, block: bytes) -> None:
     os.pwrite(descriptor, block, at)
 
 
-FORGED = page.pack_frame("mailbox", 1, ORDER._asdict(), page.MAILBOX_BYTES)
+FORGED = beacon_page.pack_frame("mailbox", 1, ORDER._asdict(), beacon_page.MAILBOX_BYTES)
 
 
 @pytest.mark.parametrize(
     "deed",
     [
         lambda path: post_order(path, ORDER),
-        lambda path: written(path, page.MAILBOX_AT, FORGED),
-        read,
+        lambda path: written(path, beacon_page.MAILBOX_AT, FORGED),
+        read_page,
         os.unlink,
         lambda path: Path(path).rename(path + ".gone"),
         lambda path: os.truncate(path, 0),
@@ -86,14 +95,14 @@ def test_another_user_gets_nowhere_with_a_page(beacon: Beacon, deed: Callable[[s
 
     assert problem.startswith(("PermissionError", "BeaconError"))
     assert beacon.poll() is None
-    assert read(beacon.path).order is None
+    assert read_page(beacon.path).order is None
 
 
 def test_an_order_in_a_page_that_was_opened_up_is_not_followed(
     beacon: Beacon, caplog: pytest.LogCaptureFixture
 ) -> None:
     Path(beacon.path).chmod(0o666)
-    assert as_nobody(lambda: written(beacon.path, page.MAILBOX_AT, FORGED)) == ""
+    assert as_nobody(lambda: written(beacon.path, beacon_page.MAILBOX_AT, FORGED)) == ""
 
     assert [beacon.poll(), beacon.poll()] == [None, None]
     Path(beacon.path).chmod(0o600)
@@ -111,7 +120,7 @@ def test_an_order_in_a_page_that_was_given_away_is_not_followed(
     beacon: Beacon, caplog: pytest.LogCaptureFixture
 ) -> None:
     os.chown(beacon.path, NOBODY, -1)
-    assert as_nobody(lambda: written(beacon.path, page.MAILBOX_AT, FORGED)) == ""
+    assert as_nobody(lambda: written(beacon.path, beacon_page.MAILBOX_AT, FORGED)) == ""
 
     assert beacon.poll() is None
     assert f"the page belongs to user {NOBODY} now" in caplog.text
@@ -126,12 +135,12 @@ def test_a_page_that_names_another_users_process_is_refused(directory: str) -> N
 
     def forge() -> None:
         forged = Beacon.create(directory, PLACE)
-        identity = page.Identity("job-7", 1, 3, 8, 3, "n1", pid, started, 1.0)
-        frame = page.pack_frame("identity", 2, identity._asdict(), page.IDENTITY_BYTES)
-        written(forged.path, page.IDENTITY_AT, frame)
+        identity = beacon_page.Identity("job-7", 1, 3, 8, 3, "n1", pid, started, 1.0)
+        frame = beacon_page.pack_frame("identity", 2, identity._asdict(), beacon_page.IDENTITY_BYTES)
+        written(forged.path, beacon_page.IDENTITY_AT, frame)
 
     assert as_nobody(forge) == ""
-    views, errors = read_all(directory)
+    views, errors = read_all_pages(directory)
 
     assert views == []
     assert [error.field for error in errors] == ["owner"]

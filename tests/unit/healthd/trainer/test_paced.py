@@ -11,23 +11,23 @@ import torch
 import torch.distributed as dist
 from torch import nn
 
+from healthd.trainer.adapters.pytorch_checkpoint_schedule import PacedCheckpoints, StepCopies
 from healthd.trainer.adapters.pytorch_job import guarded_job, run_id
-from healthd.trainer.adapters.pytorch_paced import PacedCheckpoints, StepCopies
-from healthd.trainer.adapters.pytorch_peers import PeerCopies
+from healthd.trainer.adapters.pytorch_peer_copies import PeerCopies
 from healthd.trainer.adapters.pytorch_state import TrainingState
 from healthd.trainer.agreement import LocalStore
-from healthd.trainer.beacon import Beacon, Place, read
-from healthd.trainer.checkpoint_files import CheckpointError
-from healthd.trainer.exits import Exit, Leave
+from healthd.trainer.beacons.beacon import Beacon, RankPlacement, read_page
+from healthd.trainer.beacons.beacon_page import MailboxOrder
+from healthd.trainer.beacons.page_reader import post_order, prepare_directory
+from healthd.trainer.checkpoint_storage.checkpoint_files import CheckpointError
+from healthd.trainer.exit_codes import ExitCode, Leave
 from healthd.trainer.framework import NoFramework
 from healthd.trainer.guard import GRACEFUL, Guard
 from healthd.trainer.interval import CheckpointInterval
-from healthd.trainer.page import MailboxOrder
-from healthd.trainer.pages import post_order, prepare_directory
-from healthd.trainer.rendezvous import ADDRESS, MEMBER, Rendezvous
+from healthd.trainer.rendezvous_client import ADDRESS, MEMBER, RendezvousClient
 
 pytestmark = pytest.mark.torch
-PLACE = Place("job", 0, 0, 1, node="here")
+PLACE = RankPlacement("job", 0, 0, 1, node="here")
 DEADLINE_S = 60.0
 VARIABLES = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT", "LOCAL_RANK", "HEALTHD_BEACON_DIR", "HEALTHD_JOB")
 
@@ -57,7 +57,7 @@ def test_the_interval_and_another_reason_save_behind_trainings_back(beacon: Beac
         assert checkpoints.last.stall_seconds < checkpoints.last.seconds  # not waited for
 
     assert steps_in(tmp_path / "saved") == [3, 7, 9]
-    told = [record.step for record in read(beacon.path).steps() if "checkpoint" in record.sections]
+    told = [record.step for record in read_page(beacon.path).steps() if "checkpoint" in record.sections]
     assert told == [3, 7, 9]
 
 
@@ -74,8 +74,8 @@ def test_an_order_saves_in_its_own_step_and_waits_for_it(beacon: Beacon, tmp_pat
     with pytest.raises(Leave) as left:
         train()
 
-    assert left.value.code == Exit.CONDEMNED
-    answer = read(beacon.path).acknowledgement
+    assert left.value.code == ExitCode.CONDEMNED
+    answer = read_page(beacon.path).acknowledgement
     assert answer is not None
     assert answer.checkpoint == str(tmp_path / "saved" / f"step-{answer.agreed_step:09d}")
     assert steps_in(tmp_path / "saved") == [answer.agreed_step]
@@ -121,7 +121,7 @@ def test_after_going_back_no_copy_of_before_is_loaded_wherever_it_lies(beacon: B
     root = tmp_path / "saved"
     before = run_id(root)
     folder = tmp_path / before / "here"
-    rendezvous = Rendezvous.from_env(1, {ADDRESS: "127.0.0.1:1", MEMBER: "0"})
+    rendezvous = RendezvousClient.from_env(1, {ADDRESS: "127.0.0.1:1", MEMBER: "0"})
     assert rendezvous is not None
     model = nn.Linear(4, 4)
     state = TrainingState(model, torch.optim.SGD(model.parameters(), lr=0.1))

@@ -13,8 +13,8 @@ import torch.distributed as dist
 from torch import nn
 
 from healthd.trainer.adapters.pytorch import Counters, TrainingCheckpoints, TrainingState
-from healthd.trainer.adapters.pytorch_peers import PeerCopies
-from healthd.trainer.checkpoint_files import CheckpointError
+from healthd.trainer.adapters.pytorch_peer_copies import PeerCopies
+from healthd.trainer.checkpoint_storage.checkpoint_files import CheckpointError
 
 pytestmark = pytest.mark.torch
 

@@ -7,13 +7,13 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from healthd.launcher.membership import Member
-from healthd.launcher.rendezvous import Rendezvous as Server
-from healthd.trainer.exits import Exit
-from healthd.trainer.rendezvous import ADDRESS, MEMBER, Rendezvous, RendezvousError
+from healthd.launcher.process_groups.group_membership import Member
+from healthd.launcher.process_groups.rendezvous_server import RendezvousServer as Server
+from healthd.trainer.exit_codes import ExitCode
+from healthd.trainer.rendezvous_client import ADDRESS, MEMBER, RendezvousClient, RendezvousError
 
 DEADLINE_S = 10.0
-Join = Callable[[int], Rendezvous]
+Join = Callable[[int], RendezvousClient]
 
 
 @pytest.fixture
@@ -27,8 +27,8 @@ def server() -> Iterator[Server]:
 def join(server: Server) -> Iterator[Join]:
     made = []
 
-    def join(number: int) -> Rendezvous:
-        member = Rendezvous.from_env(1000 + number, server.environ | {MEMBER: str(number)})
+    def join(number: int) -> RendezvousClient:
+        member = RendezvousClient.from_env(1000 + number, server.environ | {MEMBER: str(number)})
         assert member is not None
         made.append(member)
         member.arrive()
@@ -43,7 +43,7 @@ def join(server: Server) -> Iterator[Join]:
 
 
 def test_without_a_launcher_there_is_none() -> None:
-    assert Rendezvous.from_env(1, {}) is None
+    assert RendezvousClient.from_env(1, {}) is None
 
 
 @pytest.mark.parametrize(
@@ -51,11 +51,11 @@ def test_without_a_launcher_there_is_none() -> None:
 )
 def test_variables_that_cannot_be_are_named(server: Server, changes: dict[str, str]) -> None:
     with pytest.raises(RendezvousError, match=ADDRESS):
-        Rendezvous.from_env(1, server.environ | {MEMBER: "0"} | changes)
+        RendezvousClient.from_env(1, server.environ | {MEMBER: "0"} | changes)
 
 
 def test_a_launcher_that_is_not_there_is_named(server: Server) -> None:
-    member = Rendezvous.from_env(1, server.environ | {MEMBER: "0"} | {ADDRESS: "127.0.0.1:1"})
+    member = RendezvousClient.from_env(1, server.environ | {MEMBER: "0"} | {ADDRESS: "127.0.0.1:1"})
     assert member is not None
     with pytest.raises(RendezvousError, match=f"{ADDRESS}=127.0.0.1:1"):
         member.arrive()
@@ -112,7 +112,7 @@ def test_a_member_that_ends_by_itself_is_not_replaced(join: Join) -> None:
     first, second, _ = (join(number) for number in range(3))
     for member in (first, second):
         member.wait_newer(-1, DEADLINE_S)
-    second.leave(Exit.CONDEMNED, "on an order to go back")
+    second.leave(ExitCode.CONDEMNED, "on an order to go back")
     with pytest.raises(RendezvousError, match="member 1 leaves with 90"):
         first.wait_newer(0, DEADLINE_S)
 

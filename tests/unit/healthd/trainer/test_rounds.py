@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from healthd.trainer.checkpoint_files import CheckpointError
-from healthd.trainer.rounds import Outcome, OutcomeUnknownError, Rounds, StoreLostError
+from healthd.trainer.checkpoint_storage.checkpoint_files import CheckpointError
+from healthd.trainer.checkpoint_storage.save_rounds import OutcomeUnknownError, RoundOutcome, SaveRounds, StoreLostError
 
 T = TypeVar("T")
 DEADLINE_S = 60.0
@@ -72,9 +72,9 @@ class Flaky(Board):
         return result
 
 
-def rounds_of(world: int, seconds: float = DEADLINE_S) -> list[Rounds]:
+def rounds_of(world: int, seconds: float = DEADLINE_S) -> list[SaveRounds]:
     board = Board()
-    return [Rounds(lambda: board, rank, world, seconds) for rank in range(world)]
+    return [SaveRounds(lambda: board, rank, world, seconds) for rank in range(world)]
 
 
 def together(*deeds: Callable[[], object]) -> list[object]:
@@ -109,7 +109,7 @@ def test_all_see_alike_whether_all_came_out_well() -> None:
 
 def test_a_late_rank_is_waited_for_and_who_gave_up_takes_the_others_along() -> None:
     early, late = rounds_of(2)
-    hasty = Rounds(lambda: early._board, 0, 2, NO_TIME_S)
+    hasty = SaveRounds(lambda: early._board, 0, 2, NO_TIME_S)
     for each in (hasty, late):
         assert each.begin()
     hasty.end(well=True)
@@ -129,8 +129,8 @@ def test_what_the_first_rank_concluded_reaches_one_whose_exchange_broke() -> Non
     for each in (first, other):
         each.begin()
     assert first.claim() is None
-    [outcome, _] = together(other.outcome, lambda: first.conclude(Outcome("path")))
-    assert outcome == Outcome("path")
+    [outcome, _] = together(other.outcome, lambda: first.conclude(RoundOutcome("path")))
+    assert outcome == RoundOutcome("path")
 
 
 def test_who_gives_up_before_the_first_rank_concludes_decides_for_all() -> None:
@@ -138,7 +138,7 @@ def test_who_gives_up_before_the_first_rank_concludes_decides_for_all() -> None:
     for each in (first, other):
         each.begin()
     given_up = other.outcome()
-    assert given_up == Outcome(why="rank 1 has waited 0 s for rank 0")
+    assert given_up == RoundOutcome(why="rank 1 has waited 0 s for rank 0")
     assert first.claim() == given_up
     first.conclude(given_up)
     assert other.outcome() == given_up
@@ -163,17 +163,17 @@ def test_no_two_ranks_are_told_different_outcomes(data: st.DataObject) -> None:
         boards = iter([Flaky(board, data.draw(faults))])
         return lambda: next(boards, board)  # a connection made anew works
 
-    ranks = [Rounds(connect(rank), rank, 3, NO_TIME_S) for rank in range(3)]
+    ranks = [SaveRounds(connect(rank), rank, 3, NO_TIME_S) for rank in range(3)]
     for each in ranks:
         each.begin()
-    told: dict[int, Outcome] = {}
+    told: dict[int, RoundOutcome] = {}
     done = False
 
     def conclude() -> None:
         nonlocal done
         given_up = ranks[0].claim()
         done = given_up is None
-        told[0] = given_up or Outcome("path")
+        told[0] = given_up or RoundOutcome("path")
 
     def ask(rank: int) -> None:
         try:
@@ -198,11 +198,11 @@ class Gone(Board):
 
 
 def test_without_the_store_the_exchange_goes_on_as_long_as_it_works() -> None:
-    alone = Rounds(Gone, 0, 2, DEADLINE_S)
+    alone = SaveRounds(Gone, 0, 2, DEADLINE_S)
     for _ in range(3):
         assert alone.begin()
         assert alone.claim() is None
-        alone.conclude(Outcome("path"))
+        alone.conclude(RoundOutcome("path"))
         alone.end(well=True)
     assert alone.begin()
     with pytest.raises(OutcomeUnknownError, match="the job's store is out of reach: broken pipe"):
@@ -215,7 +215,7 @@ def test_without_the_store_the_exchange_goes_on_as_long_as_it_works() -> None:
 def test_what_could_not_be_told_is_told_when_the_store_is_back() -> None:
     board = Board()
     boards: list[Board] = [board]
-    away, other = Rounds(lambda: boards[0], 0, 2, DEADLINE_S), Rounds(lambda: board, 1, 2, DEADLINE_S)
+    away, other = SaveRounds(lambda: boards[0], 0, 2, DEADLINE_S), SaveRounds(lambda: board, 1, 2, DEADLINE_S)
     for each in (away, other):
         each.begin()
     away._board = boards[0] = Gone()

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from healthd.trainer.sampler import ResumableSampler, permuted
+from healthd.trainer.sampler import ResumableSampler, permute_index
 
 
 def ranks(length: int, batch_size: int, world: int, seed: int, state: dict[str, int | bool]) -> list[ResumableSampler]:
@@ -53,7 +53,7 @@ def test_no_sample_comes_twice_or_never_whatever_the_ranks_and_save_points(
 
 @given(length=st.integers(1, 400), key=st.binary(max_size=80))
 def test_the_order_is_a_permutation(length: int, key: bytes) -> None:
-    assert sorted(permuted(place, length, key) for place in range(length)) == list(range(length))
+    assert sorted(permute_index(place, length, key) for place in range(length)) == list(range(length))
 
 
 def test_the_order_is_the_same_on_every_machine_and_new_in_every_epoch() -> None:

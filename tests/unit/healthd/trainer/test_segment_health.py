@@ -13,8 +13,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from healthd.trainer.exits import Exit, Leave
-from healthd.trainer.segment_health import Segment, condemn, condemned_segment, pardon, segment_of
+from healthd.trainer.exit_codes import ExitCode, Leave
+from healthd.trainer.segment_health import Segment, condemn, condemned_segment, find_segment, pardon
 
 ARRAY = {"SLURM_ARRAY_JOB_ID": "123", "SLURM_ARRAY_TASK_ID": "7", "SLURM_JOB_ID": "130", "SLURM_PROCID": "0"}
 JOB = {"SLURM_JOB_ID": "130", "SLURM_PROCID": "0"}
@@ -52,7 +52,7 @@ def usable(request: pytest.FixtureRequest) -> Usable:
 
 @pytest.mark.parametrize("environ", [ARRAY, JOB])
 def test_condemned_and_pardoned(tmp_path: Path, usable: Usable, environ: dict[str, str]) -> None:
-    segment = segment_of(environ)
+    segment = find_segment(environ)
     assert segment is not None
     assert usable(tmp_path, environ)
     condemn(tmp_path, segment, "GPU 3 fell off the bus")
@@ -67,42 +67,42 @@ def test_condemned_and_pardoned(tmp_path: Path, usable: Usable, environ: dict[st
 
 
 def test_only_a_rank_of_a_condemned_node_marks_its_unit(tmp_path: Path, usable: Usable) -> None:
-    for code in (Exit.RELAUNCH, Exit.ABORTED):
+    for code in (ExitCode.RELAUNCH, ExitCode.ABORTED):
         with pytest.raises(Leave), condemned_segment(tmp_path, environ=ARRAY):
             raise Leave(code)
     with condemned_segment(tmp_path, environ=ARRAY):
         pass
     assert usable(tmp_path, ARRAY)
     with pytest.raises(Leave), condemned_segment(environ={**ARRAY, "HEALTHD_SEGMENT_HEALTH_DIR": str(tmp_path)}):
-        raise Leave(Exit.CONDEMNED)
+        raise Leave(ExitCode.CONDEMNED)
     assert not usable(tmp_path, ARRAY)
     assert json.loads((tmp_path / "segment_health_check.123.7").read_text())["why"].endswith("and have saved")
     with pytest.raises(Leave), condemned_segment(tmp_path, environ=ARRAY):
-        raise Leave(Exit.ABORTED, condemned=True)
+        raise Leave(ExitCode.ABORTED, condemned=True)
     assert json.loads((tmp_path / "segment_health_check.123.7").read_text())["why"].endswith("without saving")
 
 
 def test_a_job_that_is_no_array_is_not_ended_for_one_node(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     with pytest.raises(Leave), condemned_segment(tmp_path, environ=JOB):
-        raise Leave(Exit.CONDEMNED)
+        raise Leave(ExitCode.CONDEMNED)
     assert by_the_documented_rule(tmp_path, JOB)
     assert "no array" in caplog.text
     with pytest.raises(Leave), condemned_segment(tmp_path, environ=JOB, whole_job=True):
-        raise Leave(Exit.CONDEMNED)
+        raise Leave(ExitCode.CONDEMNED)
     assert not by_the_documented_rule(tmp_path, JOB)
 
 
 @pytest.mark.parametrize("directory", ["relative", "/nowhere/at/all"])
 def test_leaving_goes_on_when_the_file_cannot_be_written(directory: str, caplog: pytest.LogCaptureFixture) -> None:
     with pytest.raises(Leave) as left, condemned_segment(directory, environ=ARRAY):
-        raise Leave(Exit.CONDEMNED)
-    assert left.value.code == Exit.CONDEMNED
+        raise Leave(ExitCode.CONDEMNED)
+    assert left.value.code == ExitCode.CONDEMNED
     assert "segment health" in caplog.text
 
 
 def test_outside_slurm_nothing_is_written(tmp_path: Path) -> None:
     with pytest.raises(Leave), condemned_segment(tmp_path, environ={}):
-        raise Leave(Exit.CONDEMNED)
+        raise Leave(ExitCode.CONDEMNED)
     assert list(tmp_path.iterdir()) == []
 
 
@@ -128,7 +128,7 @@ def test_a_reader_never_sees_half_of_it(tmp_path: Path) -> None:
 
 @given(st.dictionaries(st.sampled_from(sorted(ARRAY)), st.text(max_size=12)))
 def test_no_environment_leads_out_of_the_directory(environ: dict[str, str]) -> None:
-    segment = segment_of(environ)
+    segment = find_segment(environ)
     assert segment is None or os.path.basename(segment.file_name) == segment.file_name  # noqa: PTH119 - a name, no path
 
 

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from healthd.trainer.termination import SIGNALS_VARIABLE, notice_seconds, notice_signals
+from healthd.trainer.termination_notices import SIGNALS_VARIABLE, read_notice_seconds, read_notice_signals
 
 DEADLINE_S = 90.0
 TERM, USR1, USR2, XCPU = signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2, signal.SIGXCPU
@@ -27,7 +27,7 @@ def end(code: str, **environ: str) -> tuple[int, str, str]:
 SETUP = """
     import os, signal, time
     from healthd.trainer.guard import Guard
-    from healthd.trainer.termination import Termination
+    from healthd.trainer.termination_notices import Termination
     from vocabulary.clock import SystemClock
 
     def tell(*names):
@@ -58,15 +58,15 @@ def test_signals_are_chosen_by_name(
     named: str, signals: tuple[signal.Signals, ...], caplog: pytest.LogCaptureFixture
 ) -> None:
     with caplog.at_level(logging.WARNING):
-        assert notice_signals({SIGNALS_VARIABLE: named}) == signals
+        assert read_notice_signals({SIGNALS_VARIABLE: named}) == signals
     assert len(caplog.records) == (5 if "KILL" in named else 0)
 
 
 @given(st.text())
 def test_no_words_break_the_choice(text: str) -> None:
-    assert TERM in notice_signals({SIGNALS_VARIABLE: text})
-    assert 0 <= notice_seconds({"HEALTHD_TERMINATION_SECONDS": text}, 25.0) <= 86400
-    assert 0 <= notice_seconds({"HEALTHD_KILL_SECONDS": text}, 1800.0, "HEALTHD_KILL_SECONDS") <= 86400
+    assert TERM in read_notice_signals({SIGNALS_VARIABLE: text})
+    assert 0 <= read_notice_seconds({"HEALTHD_TERMINATION_SECONDS": text}, 25.0) <= 86400
+    assert 0 <= read_notice_seconds({"HEALTHD_KILL_SECONDS": text}, 1800.0, "HEALTHD_KILL_SECONDS") <= 86400
 
 
 @pytest.mark.parametrize("signals", ["'SIGUSR2'", "'SIGUSR2', 'SIGTERM'", "'SIGTERM', 'SIGUSR2'"])

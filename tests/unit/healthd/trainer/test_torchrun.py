@@ -12,14 +12,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from healthd.trainer.adapters.torchrun import _parent, agent_told, elastic_agent
-from healthd.trainer.exits import Exit, Leave
+from healthd.trainer.adapters.torchrun import _read_parent_pid, agent_told, find_elastic_agent
+from healthd.trainer.exit_codes import ExitCode, Leave
 
 INSIDE = {"TORCHELASTIC_RUN_ID": "job"}
 RANK = """
 import os, sys
 from healthd.trainer.adapters.torchrun import agent_told
-from healthd.trainer.exits import Exit, Leave
+from healthd.trainer.exit_codes import Exit, Leave
 with agent_told():
     raise Leave(Exit(int(sys.argv[1])))
 """
@@ -37,36 +37,36 @@ def test_the_agent_is_the_nearest_ancestor_that_did_not_inherit_the_run(tmp_path
     process(tmp_path, "30", 20, "A=1", "TORCHELASTIC_RUN_ID=job", command="sh) S 99 (x")
     process(tmp_path, "20", 10, "TORCHELASTIC_RUN_ID=jobs")
     process(tmp_path, "10", 1)
-    assert elastic_agent(INSIDE, tmp_path) == 20
+    assert find_elastic_agent(INSIDE, tmp_path) == 20
 
 
 def test_without_torchrun_there_is_no_agent() -> None:
-    assert elastic_agent({}) is None
+    assert find_elastic_agent({}) is None
 
 
 def test_an_ancestor_that_cannot_be_looked_at_ends_the_search(tmp_path: Path) -> None:
     process(tmp_path, "self", 30, "TORCHELASTIC_RUN_ID=job")
-    assert elastic_agent(INSIDE, tmp_path) is None
+    assert find_elastic_agent(INSIDE, tmp_path) is None
 
 
 @given(st.text(max_size=40))
 def test_no_stat_file_is_too_odd(tmp_path_factory: pytest.TempPathFactory, text: str) -> None:
     place = tmp_path_factory.mktemp("process")
     (place / "stat").write_text(text)
-    parent = _parent(place)
+    parent = _read_parent_pid(place)
     assert parent is None or isinstance(parent, int)
 
 
 @pytest.mark.parametrize(
     ("code", "local_rank", "told"),
     [
-        (Exit.CONDEMNED, "0", True),
-        (Exit.CONDEMNED, "1", False),
-        (Exit.RELAUNCH, "0", False),
-        (Exit.ABORTED, "0", False),
+        (ExitCode.CONDEMNED, "0", True),
+        (ExitCode.CONDEMNED, "1", False),
+        (ExitCode.RELAUNCH, "0", False),
+        (ExitCode.ABORTED, "0", False),
     ],
 )
-def test_only_the_first_rank_of_a_condemned_node_tells_it(code: Exit, local_rank: str, told: bool) -> None:  # noqa: FBT001 - a table
+def test_only_the_first_rank_of_a_condemned_node_tells_it(code: ExitCode, local_rank: str, told: bool) -> None:  # noqa: FBT001 - a table
     # A stand-in agent: starts the rank with the run's id in its environment, and waits.
     agent = (
         "import os, subprocess, sys, time\n"
@@ -83,4 +83,4 @@ def test_a_normal_end_passes_through() -> None:
     with agent_told({}):
         pass
     with pytest.raises(Leave), agent_told({}):
-        raise Leave(Exit.CONDEMNED)
+        raise Leave(ExitCode.CONDEMNED)

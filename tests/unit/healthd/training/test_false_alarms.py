@@ -21,11 +21,11 @@ from bench.training_jobs import (
     Floats,
     with_fault,
 )
-from bench.watchdogs import Rule, alarms, gradient_now, loss_now, rate_now
+from bench.watchdogs import Rule, gradient_now, list_alarm_steps, loss_now, rate_now
 from healthd.thresholds import load_thresholds
-from healthd.training.limits import Limits
-from healthd.training.slowdown import Slowdown
-from healthd.training.spikes import GradientSpikes, LossSpikes
+from healthd.training.slowdown_detection import Slowdown
+from healthd.training.spike_detection import GradientSpikes, LossSpikes
+from healthd.training.watchdog_limits import Limits
 
 LIMITS = load_thresholds().section("training", Limits)
 SEED = 101  # the limits were not set with it in view
@@ -34,7 +34,7 @@ DOMAIN_RUNS_MOST = 5  # the first runs of a kind are news, once each
 
 def raised(rule: Rule, draw: Draw, fault: Callable[[Floats], Floats] | None = None) -> list[int]:
     values = draw(np.random.default_rng(SEED))
-    return alarms(rule, with_fault(values, fault) if fault else values)
+    return list_alarm_steps(rule, with_fault(values, fault) if fault else values)
 
 
 @pytest.mark.parametrize("name", LOSSES)
@@ -109,7 +109,7 @@ def test_an_overflow_between_high_norms_does_not_hide_them() -> None:
 
 
 def loss_alarms(values: Iterable[float]) -> list[int]:
-    return alarms(loss_now, np.array([2.0] * LIMITS.warm_up_steps + list(values)))
+    return list_alarm_steps(loss_now, np.array([2.0] * LIMITS.warm_up_steps + list(values)))
 
 
 def noisy(level: float, steps: int, dice: random.Random) -> list[float]:

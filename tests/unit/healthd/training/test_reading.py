@@ -8,19 +8,19 @@ from pathlib import Path
 
 import pytest
 
-from healthd.checks.training import JOBS_MAX, Limits, TrainingCheck
+from healthd.checks.training_checks import JOBS_MAX, Limits, TrainingCheck
 from healthd.collectors.beacons import BeaconCollector
-from healthd.facts import Moment, Raise
+from healthd.findings.facts import Moment, Raise
 from healthd.samples.rank_steps import RankSteps
 from healthd.thresholds import load_thresholds
-from healthd.trainer.beacon import Beacon, Place
-from healthd.trainer.pages import read
-from healthd.trainer.ring import AWAITED, GRAD_NORM, LOSS, Measured, Section
-from healthd.training.reading import ENTRIES_PER_LOOK, StepReader
+from healthd.trainer.beacons.beacon import Beacon, RankPlacement
+from healthd.trainer.beacons.page_reader import read_page
+from healthd.trainer.beacons.step_ring import AWAITED, GRAD_NORM, LOSS, EntryMeasurements, StepSection
+from healthd.training.step_reader import ENTRIES_PER_LOOK, StepReader
 from vocabulary.clock import ManualClock
 
 LIMITS = load_thresholds().section("training", Limits)
-TIMED = (1 << (Section.COMMUNICATION - 1)) | (1 << (Section.CHECKPOINT - 1))
+TIMED = (1 << (StepSection.COMMUNICATION - 1)) | (1 << (StepSection.CHECKPOINT - 1))
 
 
 class Ranks:
@@ -29,17 +29,19 @@ class Ranks:
     def __init__(self, place: Path) -> None:
         place.chmod(0o755)
         self.clock = ManualClock()
-        self.beacons = [Beacon.create(str(place), Place("train", 0, r, 2, r, "n1"), self.clock) for r in range(2)]
+        self.beacons = [
+            Beacon.create(str(place), RankPlacement("train", 0, r, 2, r, "n1"), self.clock) for r in range(2)
+        ]
         self.collector, self.check = BeaconCollector(place), TrainingCheck(LIMITS)
 
     def step(self, number: int, loss: float = 2.0, flags: int = 0) -> None:
         for beacon in self.beacons:
             beacon.begin_step(number)
         self.clock.advance(1.0)
-        seconds = [0.0] * len(Section)
-        seconds[Section.COMMUNICATION] = 0.25
+        seconds = [0.0] * len(StepSection)
+        seconds[StepSection.COMMUNICATION] = 0.25
         for beacon in self.beacons:
-            beacon.end_measured_step(Measured(LOSS | GRAD_NORM | TIMED | flags, seconds, loss, 1.0))
+            beacon.end_measured_step(EntryMeasurements(LOSS | GRAD_NORM | TIMED | flags, seconds, loss, 1.0))
 
     def look(self) -> tuple[RankSteps, ...]:
         return self.collector.read(self.clock.wall()).steps
@@ -95,7 +97,7 @@ def test_a_daemon_that_starts_late_reads_what_the_ring_still_holds(ranks: Ranks)
 def test_what_one_look_reads_is_bounded(ranks: Ranks) -> None:
     for number in range(1024):
         ranks.step(number)
-    reader, page = StepReader(), read(ranks.beacons[0].path)
+    reader, page = StepReader(), read_page(ranks.beacons[0].path)
     taken = [len(reader.take(page.identity._replace(rank=r), page.state, page.ring, alive=True).new) for r in range(10)]
     assert sum(taken) == ENTRIES_PER_LOOK
     reader.end_look()
@@ -107,7 +109,7 @@ def test_a_rank_that_hangs_in_its_data_is_named_from_its_page(ranks: Ranks) -> N
     for number in range(100):
         ranks.step(number)
         assert ranks.told() == set()
-    for beacon, section in zip(ranks.beacons, (Section.COMMUNICATION, Section.DATA), strict=True):
+    for beacon, section in zip(ranks.beacons, (StepSection.COMMUNICATION, StepSection.DATA), strict=True):
         beacon.begin_step(100)
         beacon.section(section)
     for _ in range(490):

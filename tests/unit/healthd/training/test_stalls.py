@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from healthd.checks.training import Limits, TrainingCheck
-from healthd.facts import Moment, Raise
+from healthd.checks.training_checks import Limits, TrainingCheck
+from healthd.findings.facts import Moment, Raise
 from healthd.samples.rank_steps import RankSteps, StepFacts
 from healthd.thresholds import load_thresholds
 

@@ -13,8 +13,8 @@ import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
-from healthd.checks.training import CODES, Limits, TrainingCheck
-from healthd.facts import Held, Moment, Raise
+from healthd.checks.training_checks import CODES, Limits, TrainingCheck
+from healthd.findings.facts import Held, Moment, Raise
 from healthd.samples.rank_steps import RankSteps, StepFacts
 from healthd.thresholds import load_thresholds
 

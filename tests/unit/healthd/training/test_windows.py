@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from healthd.samples.rank_steps import RankSteps, StepFacts
-from healthd.training.windows import KEPT, SIZE_MAX, StepWindows
-from vocabulary.wire import StepWindow, decode, encode
+from healthd.training.step_windows import KEPT, SIZE_MAX, StepWindows
+from vocabulary.messages.wire import StepWindow, decode_message, encode_message
 
 
 def rank(*new: StepFacts, pid: int = 1) -> RankSteps:
@@ -58,6 +58,6 @@ def test_a_loop_faster_than_any_page_has_a_longest_window_and_a_process_is_forgo
 
 def test_a_window_is_a_short_list_on_the_wire_and_a_newer_node_may_add_to_it() -> None:
     window = StepWindow(96, 4, 4, 1.0, forward_s=0.5)
-    assert encode(window) == b"[96,4,4,1.0,0.5,null,null,null,null]"
-    assert decode(b"[96,4,4,1.0,0.5]", StepWindow) == window
-    assert decode(b'[96,4,4,1.0,0.5,null,null,null,null,"more"]', StepWindow) == window
+    assert encode_message(window) == b"[96,4,4,1.0,0.5,null,null,null,null]"
+    assert decode_message(b"[96,4,4,1.0,0.5]", StepWindow) == window
+    assert decode_message(b'[96,4,4,1.0,0.5,null,null,null,null,"more"]', StepWindow) == window

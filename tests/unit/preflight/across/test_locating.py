@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from preflight.across.locating import located
-from preflight.checks.context import Device
+from preflight.check_context import Device
+from preflight.device_comparison.failure_locations import resolve_failure_locations
 from preflight.results import Location, Outcome, Result
 
 DEVICES = (
@@ -13,7 +13,9 @@ DEVICES = (
 
 
 def places(outcome: Outcome, device: str, *locations: Location) -> tuple[Location, ...]:
-    (result,) = located([Result(test="t", outcome=outcome, device=device, locations=locations)], DEVICES)
+    (result,) = resolve_failure_locations(
+        [Result(test="t", outcome=outcome, device=device, locations=locations)], DEVICES
+    )
     return result.locations
 
 

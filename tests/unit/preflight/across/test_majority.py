@@ -4,13 +4,13 @@ import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
-from preflight.across.digests import Computed, computed
-from preflight.across.majority import VOTERS_MIN, Said, majority, vote
+from preflight.device_comparison.device_digests import ComputedDigests, parse_computed_digests
+from preflight.device_comparison.majority_vote import VOTERS_MIN, VoteResult, judge_by_majority, vote_on_digests
 from preflight.results import Outcome, Result
 
 WORKS = tuple(f"{kind} 8192 seed {seed}" for kind in ("bf16", "fp8") for seed in (1, 2))
 H100 = "NVIDIA H100, sm_90, 132 SMs, torch 2.11"
-NAMED = {Said.WRONG_BY_GOLDEN, Said.WRONG_BY_MAJORITY}
+NAMED = {VoteResult.WRONG_BY_GOLDEN, VoteResult.WRONG_BY_MAJORITY}
 digests = st.sampled_from(["aaaa", "bbbb", "cccc", "dddd"])
 votes = st.dictionaries(st.sampled_from([f"cuda:{i}" for i in range(8)]), digests, min_size=1)
 goldens = st.sampled_from(["", "aaaa", "bbbb"])
@@ -19,7 +19,7 @@ goldens = st.sampled_from(["", "aaaa", "bbbb"])
 def result(
     device: str, bits: dict[str, str], golden: dict[str, str] | None = None, platform: str = H100, **changes: object
 ) -> Result:
-    told = Computed(platform=platform, votes=True, digests=bits, goldens=golden or {})
+    told = ComputedDigests(platform=platform, votes=True, digests=bits, goldens=golden or {})
     made = Result(test="matmul_repeat", outcome=Outcome.PASS, device=device, evidence=told.evidence())
     return msgspec.structs.replace(made, **changes)
 
@@ -39,7 +39,7 @@ def test_one_culprit_among_three_or_more_is_named_and_no_innocent_ever(many: int
     golden = {work: data.draw(goldens) for work in WORKS}
     known = {work: digest for work, digest in golden.items() if digest}
     results = [result(f"cuda:{i}", wrong if i == culprit else same(), known) for i in range(many)]
-    judged = majority(results)
+    judged = judge_by_majority(results)
     accused = [i for i, each in enumerate(judged) if each.outcome is Outcome.FAIL]
     assert set(accused) <= {culprit}
     if any(wrong[work] != "aaaa" and golden[work] in {"", "aaaa"} for work in WORKS):
@@ -53,27 +53,27 @@ def test_one_culprit_among_three_or_more_is_named_and_no_innocent_ever(many: int
 def test_the_order_of_devices_does_not_matter(cast: dict[str, str], golden: str, shuffled: st.randoms) -> None:
     order = list(cast.items())
     shuffled.shuffle(order)
-    assert vote(dict(order), golden) == vote(cast, golden)
+    assert vote_on_digests(dict(order), golden) == vote_on_digests(cast, golden)
 
 
 @given(votes, goldens)
 def test_who_agrees_is_told_the_same_and_nobody_is_named_without_somebody_who_is_right(
     cast: dict[str, str], golden: str
 ) -> None:
-    said = vote(cast, golden)
+    said = vote_on_digests(cast, golden)
     assert set(said) == set(cast)
     for digest in set(cast.values()):
         assert len({said[who] for who in cast if cast[who] == digest}) == 1
     named = [who for who in cast if said[who] in NAMED]
-    right = [who for who in cast if said[who] in {Said.RIGHT, Said.STALE}]
+    right = [who for who in cast if said[who] in {VoteResult.RIGHT, VoteResult.STALE}]
     assert not named or right or len(cast) == 1
     if not golden:
         assert not named or (len(cast) >= VOTERS_MIN and len(right) > len(cast) / 2)
-        assert len(set(cast.values())) == 1 or named or set(said.values()) == {Said.OPEN}
+        assert len(set(cast.values())) == 1 or named or set(said.values()) == {VoteResult.OPEN}
 
 
 def test_two_that_differ_accuse_nobody_and_neither_passes() -> None:
-    judged = majority([result("cpu:0", same()), result("cpu:1", same() | {WORKS[2]: "bbbb"})])
+    judged = judge_by_majority([result("cpu:0", same()), result("cpu:1", same() | {WORKS[2]: "bbbb"})])
     assert outcomes(judged) == ["error", "error"]
     for each in judged:
         assert "cpu:0 against cpu:1" in each.reason
@@ -82,29 +82,29 @@ def test_two_that_differ_accuse_nobody_and_neither_passes() -> None:
 
 
 def test_a_golden_tells_which_of_two_is_wrong_and_convicts_one_alone() -> None:
-    judged = majority([result("cuda:0", same(), same()), result("cuda:1", same("bbbb"), same())])
+    judged = judge_by_majority([result("cuda:0", same(), same()), result("cuda:1", same("bbbb"), same())])
     assert outcomes(judged) == ["pass", "fail"]
     assert "golden" in judged[1].reason
-    assert outcomes(majority([result("cuda:0", same("bbbb"), same())])) == ["fail"]
+    assert outcomes(judge_by_majority([result("cuda:0", same("bbbb"), same())])) == ["fail"]
 
 
 def test_a_golden_that_a_majority_contradicts_decides_nothing() -> None:
     many = [result(f"cuda:{i}", same(), same("bbbb")) for i in range(3)]
-    stale = majority(many)
+    stale = judge_by_majority(many)
     assert outcomes(stale) == ["pass"] * 3
     assert "record them anew" in stale[0].remarks[0]
-    against = majority([*many, result("cuda:3", same("bbbb"), same("bbbb"))])
+    against = judge_by_majority([*many, result("cuda:3", same("bbbb"), same("bbbb"))])
     assert outcomes(against) == ["error"] * 4
 
 
 def test_two_against_two_is_no_majority() -> None:
     results = [result(f"cuda:{i}", same("aaaa" if i < 2 else "bbbb")) for i in range(4)]
-    assert outcomes(majority(results)) == ["error"] * 4
+    assert outcomes(judge_by_majority(results)) == ["error"] * 4
 
 
 def test_who_failed_by_itself_does_not_vote() -> None:
     failed = result("cuda:0", same("bbbb"), outcome=Outcome.FAIL, reason="NaN")
-    judged = majority([failed, result("cuda:1", same())])
+    judged = judge_by_majority([failed, result("cuda:1", same())])
     assert judged[0] == failed
     assert judged[1].outcome is Outcome.PASS
     assert "nothing but its repeats" in judged[1].remarks[0]
@@ -117,28 +117,28 @@ def test_another_platform_or_a_part_of_a_card_is_not_compared() -> None:
             test="matmul_repeat",
             outcome=Outcome.PASS,
             device=f"cuda:0/mig{i}",
-            evidence=Computed(platform=H100, votes=False, digests=same(bits)).evidence(),
+            evidence=ComputedDigests(platform=H100, votes=False, digests=same(bits)).evidence(),
         )
         for i, bits in enumerate(("cccc", "dddd"))
     ]
-    judged = majority([result("cuda:0", same()), other, *slices])
+    judged = judge_by_majority([result("cuda:0", same()), other, *slices])
     assert outcomes(judged) == ["pass"] * 4
     assert "does not vote" in judged[2].remarks[0]
 
 
 def test_devices_are_compared_in_the_works_that_both_have_done() -> None:
     slow = result("cuda:2", {WORKS[0]: "aaaa"})
-    judged = majority([result("cuda:0", same()), result("cuda:1", same()), slow])
+    judged = judge_by_majority([result("cuda:0", same()), result("cuda:1", same()), slow])
     assert outcomes(judged) == ["pass"] * 3
     assert judged[0].evidence["compared_with"] == "cuda:1, cuda:2"
     odd = msgspec.structs.replace(slow, evidence=result("", {WORKS[0]: "bbbb"}).evidence)
-    assert outcomes(majority([*judged[:2], odd])) == ["pass", "pass", "fail"]
+    assert outcomes(judge_by_majority([*judged[:2], odd])) == ["pass", "pass", "fail"]
 
 
 def test_results_without_digests_stay_as_they_are() -> None:
     hung = Result(test="matmul_repeat", outcome=Outcome.HANG, device="cuda:1", reason="no end")
     bare = Result(test="matmul_repeat", outcome=Outcome.PASS, device="cuda:0")
-    assert majority([hung, bare]) == (hung, bare)
+    assert judge_by_majority([hung, bare]) == (hung, bare)
 
 
 def refused(
@@ -148,7 +148,7 @@ def refused(
     platform: str = H100,
     golden: dict[str, str] | None = None,
 ) -> Result:
-    told = Computed(platform=platform, votes=True, digests=bits, goldens=golden or {}, objected=works)
+    told = ComputedDigests(platform=platform, votes=True, digests=bits, goldens=golden or {}, objected=works)
     return Result(
         test="matmul_repeat",
         outcome=Outcome.FAIL,
@@ -159,52 +159,59 @@ def refused(
 
 
 def test_bits_that_all_share_and_all_refuse_are_no_devices_fault() -> None:
-    shared = majority([refused(f"cuda:{i}", same(), WORKS[:1]) for i in range(2)])
+    shared = judge_by_majority([refused(f"cuda:{i}", same(), WORKS[:1]) for i in range(2)])
     assert outcomes(shared) == ["error", "error"]
     assert "cuda:0, cuda:1 compute the same bits" in shared[0].reason
-    alone = majority([refused("cuda:0", same(), WORKS[:1])])
-    other_bits = majority([refused("cuda:0", same(), WORKS[:1]), refused("cuda:1", same("bbbb"), WORKS[:1])])
-    other_chip = majority([refused("cuda:0", same(), WORKS[:1]), refused("cuda:1", same(), WORKS[:1], "H200")])
+    alone = judge_by_majority([refused("cuda:0", same(), WORKS[:1])])
+    other_bits = judge_by_majority([refused("cuda:0", same(), WORKS[:1]), refused("cuda:1", same("bbbb"), WORKS[:1])])
+    other_chip = judge_by_majority([refused("cuda:0", same(), WORKS[:1]), refused("cuda:1", same(), WORKS[:1], "H200")])
     assert outcomes(alone + other_bits + other_chip) == ["fail"] * 5
 
 
 def test_who_refuses_what_another_took_is_itself_wrong() -> None:
-    judged = majority([refused("cuda:0", same(), WORKS[:1]), result("cuda:1", same()), result("cuda:2", same())])
+    judged = judge_by_majority(
+        [refused("cuda:0", same(), WORKS[:1]), result("cuda:1", same()), result("cuda:2", same())]
+    )
     assert outcomes(judged) == ["fail", "pass", "pass"]
-    more = majority([refused("cuda:0", same(), WORKS[:2]), refused("cuda:1", same(), WORKS[:1])])
+    more = judge_by_majority([refused("cuda:0", same(), WORKS[:2]), refused("cuda:1", same(), WORKS[:1])])
     assert outcomes(more) == ["fail", "error"]
 
 
 def test_two_alike_are_not_excused_against_another_that_computes_otherwise() -> None:
     two = [refused(f"cuda:{i}", same("bbbb"), WORKS[:1]) for i in range(2)]
-    assert outcomes(majority([*two, result("cuda:2", same())])) == ["fail", "fail", "pass"]
-    assert outcomes(majority([*two, result("cuda:2", same(), platform="H200")])) == ["error", "error", "pass"]
-    assert outcomes(majority([*two, result("cuda:2", {WORKS[1]: "aaaa"})])) == ["error", "error", "pass"]
+    assert outcomes(judge_by_majority([*two, result("cuda:2", same())])) == ["fail", "fail", "pass"]
+    assert outcomes(judge_by_majority([*two, result("cuda:2", same(), platform="H200")])) == ["error", "error", "pass"]
+    assert outcomes(judge_by_majority([*two, result("cuda:2", {WORKS[1]: "aaaa"})])) == ["error", "error", "pass"]
     golden = [refused(f"cuda:{i}", same("bbbb"), WORKS[:1], golden={WORKS[0]: "aaaa"}) for i in range(2)]
-    assert outcomes(majority(golden)) == ["fail", "fail"]
+    assert outcomes(judge_by_majority(golden)) == ["fail", "fail"]
     agreed = [refused(f"cuda:{i}", same("bbbb"), WORKS[:1], golden={WORKS[0]: "bbbb"}) for i in range(2)]
-    assert outcomes(majority(agreed)) == ["error", "error"]
+    assert outcomes(judge_by_majority(agreed)) == ["error", "error"]
 
 
 def without(device: str, *types: str, **changes: object) -> Result:
     """A device whose library refuses these types."""
     bits = {work: "aaaa" for work in WORKS if work.split()[0] not in types}
-    told = Computed(platform=H100, votes=True, digests=bits, refused=types)
+    told = ComputedDigests(platform=H100, votes=True, digests=bits, refused=types)
     made = Result(test="matmul_repeat", outcome=Outcome.PASS, device=device, evidence=told.evidence())
     return msgspec.structs.replace(made, **changes)
 
 
 def test_a_type_that_a_sibling_has_may_not_be_refused() -> None:
-    judged = majority([result("cuda:0", same()), without("cuda:1", "fp8")])
+    judged = judge_by_majority([result("cuda:0", same()), without("cuda:1", "fp8")])
     assert outcomes(judged) == ["pass", "fail"]
     assert judged[1].reason == "its library refuses fp8, which cuda:0 of the same platform computed"
     assert judged[1].locations[0].gpu == "cuda:1"
-    both = majority([result("cuda:0", same() | {"int8 256 seed 1": "aaaa"}), without("cuda:1", "fp8", "int8")])
+    both = judge_by_majority([result("cuda:0", same() | {"int8 256 seed 1": "aaaa"}), without("cuda:1", "fp8", "int8")])
     assert both[1].reason == "its library refuses fp8, int8, which cuda:0 of the same platform computed"
-    assert outcomes(majority([without("cuda:0", "fp8"), without("cuda:1", "fp8")])) == ["pass", "pass"]
-    assert outcomes(majority([result("cuda:0", same(), platform="H200"), without("cuda:1", "fp8")])) == ["pass", "pass"]
+    assert outcomes(judge_by_majority([without("cuda:0", "fp8"), without("cuda:1", "fp8")])) == ["pass", "pass"]
+    assert outcomes(judge_by_majority([result("cuda:0", same(), platform="H200"), without("cuda:1", "fp8")])) == [
+        "pass",
+        "pass",
+    ]
     failed = result("cuda:0", same(), outcome=Outcome.FAIL)
-    assert outcomes(majority([failed, without("cuda:1", "fp8")])) == ["fail", "pass"], "who failed proves nothing"
+    assert outcomes(judge_by_majority([failed, without("cuda:1", "fp8")])) == ["fail", "pass"], (
+        "who failed proves nothing"
+    )
 
 
 names = st.from_regex(r"[a-z0-9]{2,5} [0-9]{2,5} seed [0-9]{1,6}", fullmatch=True)
@@ -220,7 +227,7 @@ hexadecimal = st.from_regex(r"[0-9a-f]{16}", fullmatch=True)
 def test_evidence_can_be_read_again(
     *, bits: dict[str, str], golden: dict[str, str], voting: bool, platform: str
 ) -> None:
-    told = Computed(
+    told = ComputedDigests(
         platform=platform, votes=voting, digests=bits, goldens=golden, objected=tuple(bits)[:2], refused=("fp8",)
     )
-    assert computed(Result(test="t", outcome=Outcome.PASS, evidence=told.evidence())) == told
+    assert parse_computed_digests(Result(test="t", outcome=Outcome.PASS, evidence=told.evidence())) == told

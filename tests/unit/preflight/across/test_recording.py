@@ -8,10 +8,10 @@ from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
 
-from preflight.across.digests import Computed
-from preflight.across.recording import record
-from preflight.checks.context import Device
-from preflight.commands.goldens import goldens
+from preflight.check_context import Device
+from preflight.commands.goldens_command import goldens
+from preflight.device_comparison.device_digests import ComputedDigests
+from preflight.device_comparison.golden_recorder import record_goldens
 from preflight.results import DOCUMENT_VERSION, Document, Outcome, Result, Verdict
 
 H100 = "NVIDIA H100, sm_90, 132 SMs, torch 2.11"
@@ -27,7 +27,7 @@ def document(
             test="matmul_repeat",
             outcome=Outcome.PASS,
             device=f"cuda:{i}",
-            evidence=Computed(platform=H100, votes=votes, digests={WORK: digest}).evidence(),
+            evidence=ComputedDigests(platform=H100, votes=votes, digests={WORK: digest}).evidence(),
         )
         for i, digest in enumerate(digests)
     ]
@@ -54,20 +54,20 @@ def document(
 
 
 def test_three_devices_that_agree_teach_and_two_do_not() -> None:
-    taught = record([document("n0", "aaaa", "aaaa"), document("n1", "aaaa")], {})
+    taught = record_goldens([document("n0", "aaaa", "aaaa"), document("n1", "aaaa")], {})
     assert (taught.goldens, taught.new, taught.refused) == (KNOWN, 1, ())
-    few = record([document("n0", "aaaa", "aaaa")], {})
+    few = record_goldens([document("n0", "aaaa", "aaaa")], {})
     assert few.goldens == {}
     assert "2 devices computed it, 3 have to agree" in few.refused[0]
 
 
 def test_the_same_device_twice_is_one_device() -> None:
     again = [document("n0", "aaaa") for _ in range(3)]
-    assert record(again, {}).new == 0
+    assert record_goldens(again, {}).new == 0
 
 
 def test_devices_that_differ_teach_nothing_and_the_odd_one_is_named() -> None:
-    taught = record([document("n0", "aaaa", "aaaa", "aaaa", "bbbb")], {})
+    taught = record_goldens([document("n0", "aaaa", "aaaa", "aaaa", "bbbb")], {})
     assert taught.goldens == {}
     assert "GPU-n0-3" in taught.refused[0]
 
@@ -76,24 +76,24 @@ def test_devices_that_differ_teach_nothing_and_the_odd_one_is_named() -> None:
 def test_a_node_with_any_document_that_is_no_pass_teaches_nothing(verdict: Verdict, order: list[int]) -> None:
     bad = document("bad", "bbbb", "bbbb", "bbbb", verdict=verdict)
     documents = [bad, document("bad", "bbbb", "bbbb", "bbbb"), document("n1", "aaaa", "aaaa", "aaaa")]
-    taught = record([documents[i] for i in order], {})
+    taught = record_goldens([documents[i] for i in order], {})
     assert taught.goldens == KNOWN
     assert f"bad: teaches nothing, one of its documents says {verdict.value}" in taught.refused
 
 
 def test_an_injected_fault_and_a_part_of_a_card_teach_nothing() -> None:
     injected = document("n0", *["aaaa"] * 3, injected=("memory_pattern:bit_flip",))
-    assert record([injected], {}).goldens == {}
-    assert record([document("n0", *["aaaa"] * 3, votes=False)], {}).goldens == {}
+    assert record_goldens([injected], {}).goldens == {}
+    assert record_goldens([document("n0", *["aaaa"] * 3, votes=False)], {}).goldens == {}
 
 
 def test_what_is_on_record_stays_unless_it_is_to_be_replaced() -> None:
     three = [document("n0", *["bbbb"] * 3)]
-    kept = record(three, KNOWN)
+    kept = record_goldens(three, KNOWN)
     assert (kept.goldens, kept.new) == (KNOWN, 0)
     assert "find out which device is wrong" in kept.refused[0]
-    assert record(three, KNOWN, replace=True).goldens == {H100: {WORK: "bbbb"}}
-    assert record([document("n0", *["aaaa"] * 3)], KNOWN).confirmed == 1
+    assert record_goldens(three, KNOWN, replace=True).goldens == {H100: {WORK: "bbbb"}}
+    assert record_goldens([document("n0", *["aaaa"] * 3)], KNOWN).confirmed == 1
 
 
 def test_the_command_writes_what_it_learned_and_says_what_it_did_not(tmp_path: Path) -> None:

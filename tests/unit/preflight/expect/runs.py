@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from preflight.checks.context import Device
+from preflight.check_context import Device
 from preflight.results import Document, Figure, Outcome, Result, Verdict
 
 H200 = "NVIDIA H200"

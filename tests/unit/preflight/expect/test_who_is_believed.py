@@ -9,20 +9,20 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from preflight.expect.apply import Knowledge, expected
-from preflight.expect.bounds import Bound, Word, misses
-from preflight.expect.fleet import Baseline
-from preflight.expect.history import History, record
-from preflight.expect.learning import learn
-from preflight.expect.products import Product, Row, Table
-from preflight.expect.weigh import weigh
+from preflight.expectations.baseline_learning import learn_baseline
+from preflight.expectations.bounds import SourceBound, SourceWeight, misses_bound
+from preflight.expectations.device_history import History, record_run
+from preflight.expectations.fleet_baseline import Baseline
+from preflight.expectations.product_table import Product, ProductRow, ProductTable
+from preflight.expectations.result_judgement import Knowledge, apply_expectations
+from preflight.expectations.source_precedence import weigh_bounds
 from preflight.results import Expectation, Figure, Outcome, Result, Source
 from tests.unit.preflight.expect.runs import H200, NAME, SETTING, TEST, devices, document, rate, results
 
-ROW = Row(
+ROW = ProductRow(
     test=TEST, figure=NAME, setting="bf16 *", unit="TFLOP/s", usual=790, worst=700, peak=989, source="measured on one"
 )
-TABLE = Table(
+TABLE = ProductTable(
     products=(Product(product="H200 SXM", names=(H200,), memory=4800, power=700, source="sheet", rows=(ROW,)),)
 )
 NODE = "judged"
@@ -32,7 +32,7 @@ def fleet(nodes: int, value: float, spread: float = 0.01, driver: str = "") -> B
     """Every node at `value`, a little apart."""
     apart = (value * (1 + spread * (i - (nodes - 1) / 2) / max(1, nodes - 1)) for i in range(nodes))
     software = {"driver": driver} if driver else None
-    return learn(
+    return learn_baseline(
         document(f"other{i}", [reached] * 8, at=float(i), software=software) for i, reached in enumerate(apart)
     )
 
@@ -40,28 +40,28 @@ def fleet(nodes: int, value: float, spread: float = 0.01, driver: str = "") -> B
 def history(value: float, runs: int = 5) -> History:
     past = History()
     for run in range(runs):
-        past = record(past, document(NODE, [value] * 8, at=float(run + 1)))
+        past = record_run(past, document(NODE, [value] * 8, at=float(run + 1)))
     return past
 
 
 def moved(nodes: int, value: float, to: float) -> Baseline:
     """A fleet that has learned `value`, and whose nodes reach `to` by now."""
     new = [document(f"other{i}", [to] * 8, at=99.0) for i in range(nodes)]
-    return learn(new, fleet(nodes, value))
+    return learn_baseline(new, fleet(nodes, value))
 
 
 def mixed(most: int, few: int, reached: float, slower: float) -> Baseline:
     """A fleet of which `few` nodes reach `slower` only."""
     values = [reached * (1 + i / 2000) for i in range(most)] + [slower * (1 + i / 2000) for i in range(few)]
-    return learn(document(f"other{i}", [value] * 8) for i, value in enumerate(values))
+    return learn_baseline(document(f"other{i}", [value] * 8) for i, value in enumerate(values))
 
 
 def known(**what: object) -> Knowledge:
-    return Knowledge(**{"node": NODE, "table": Table(), **what})  # type: ignore[arg-type] - each by its own type
+    return Knowledge(**{"node": NODE, "table": ProductTable(), **what})  # type: ignore[arg-type] - each by its own type
 
 
 def judged(values: list[float], knowledge: Knowledge) -> tuple[Result, ...]:
-    return expected(results(values), devices(len(values), node=NODE), knowledge)
+    return apply_expectations(results(values), devices(len(values), node=NODE), knowledge)
 
 
 SAME = [790.0, 791, 789, 790, 788, 792, 790, 790]
@@ -166,9 +166,9 @@ def test_a_healthy_minority_with_another_part_is_no_failure() -> None:
 def test_a_latency_has_minorities_too() -> None:
     late = Figure(name="latency", value=1.0, unit="us", setting=SETTING)
     values = [10.0] * 24 + [20.0] * 12
-    slow = learn(document(f"other{i}", [value] * 8, figure=late) for i, value in enumerate(values))
-    assert expected(results([20.0], late), devices(1), known(baseline=slow))[0].outcome is ERROR
-    assert expected(results([30.0], late), devices(1), known(baseline=slow))[0].outcome is FAIL
+    slow = learn_baseline(document(f"other{i}", [value] * 8, figure=late) for i, value in enumerate(values))
+    assert apply_expectations(results([20.0], late), devices(1), known(baseline=slow))[0].outcome is ERROR
+    assert apply_expectations(results([30.0], late), devices(1), known(baseline=slow))[0].outcome is FAIL
 
 
 def test_only_the_slow_one_is_named() -> None:
@@ -180,7 +180,7 @@ def test_only_the_slow_one_is_named() -> None:
 def test_the_judged_node_does_not_speak_for_itself() -> None:
     documents = [document(f"other{i}", [790.0 + i] * 8) for i in range(3)]
     own = [document(NODE, [600.0] * 8, at=float(i)) for i in range(9)]
-    judged_by = known(baseline=learn([*documents, *own]))
+    judged_by = known(baseline=learn_baseline([*documents, *own]))
     bound = next(e for e in judged([600.0] * 8, judged_by)[0].figures[0].expected if e.source is Source.FLEET)
     assert "3 other nodes, 791" in bound.words
 
@@ -188,7 +188,7 @@ def test_the_judged_node_does_not_speak_for_itself() -> None:
 def test_the_judged_node_does_not_speak_for_itself_under_another_name() -> None:
     documents = [document(f"other{i}", [790.0 + i] * 8) for i in range(3)]
     own = document(f"{NODE}.cluster", [600.0] * 8, machine=NODE)
-    judged_by = known(baseline=learn([*documents, own]))
+    judged_by = known(baseline=learn_baseline([*documents, own]))
     bound = next(e for e in judged([600.0] * 8, judged_by)[0].figures[0].expected if e.source is Source.FLEET)
     assert "3 other nodes, 791" in bound.words
 
@@ -198,7 +198,7 @@ def test_a_result_that_failed_already_keeps_its_own_reason() -> None:
         msgspec.structs.replace(r, outcome=FAIL, reason="wrong bits") if r.device == "cuda:7" else r
         for r in results(ONE_SLOW)
     )
-    found = expected(failed, devices(8), known())
+    found = apply_expectations(failed, devices(8), known())
     assert (found[-1].outcome, found[-1].reason) == (FAIL, "wrong bits")
     assert found[-1].figures[0].margin is not None
 
@@ -209,13 +209,13 @@ def test_a_demand_of_the_test_itself_decides_whatever_the_fleet_says() -> None:
         msgspec.structs.replace(r, figures=tuple(msgspec.structs.replace(f, expected=(demand,)) for f in r.figures))
         for r in results([790.0])
     )
-    (found,) = expected(own, devices(1), known(baseline=fleet(12, 790)))
+    (found,) = apply_expectations(own, devices(1), known(baseline=fleet(12, 790)))
     assert found.outcome is FAIL
     assert "the maker's rule" in found.reason
 
 
 def test_another_products_fleet_says_nothing() -> None:
-    other = learn(document(f"n{i}", [900.0] * 8, product="NVIDIA H200 NVL") for i in range(12))
+    other = learn_baseline(document(f"n{i}", [900.0] * 8, product="NVIDIA H200 NVL") for i in range(12))
     assert judged(SAME, known(baseline=other))[0].figures[0].margin is not None  # by siblings
     assert all(e.source is Source.SIBLINGS for e in judged(SAME, known(baseline=other))[0].figures[0].expected)
 
@@ -228,14 +228,14 @@ def test_what_could_not_be_read_is_said_once() -> None:
 rates = st.floats(min_value=1.0, max_value=2000.0)
 bounds = st.dictionaries(
     st.sampled_from([Source.PHYSICAL, Source.SKU, Source.SIBLINGS, Source.FLEET, Source.HISTORY]),
-    st.tuples(rates, st.floats(min_value=1.0, max_value=3.0), st.sampled_from(Word)),
+    st.tuples(rates, st.floats(min_value=1.0, max_value=3.0), st.sampled_from(SourceWeight)),
 )  # the least that is good, how much more is usual, what the word is worth
-Drawn = dict[Source, tuple[float, float, Word]]
+Drawn = dict[Source, tuple[float, float, SourceWeight]]
 
 
-def _bounds(drawn: Drawn) -> dict[Source, Bound]:
+def _bounds(drawn: Drawn) -> dict[Source, SourceBound]:
     return {
-        source: Bound(
+        source: SourceBound(
             expectation=Expectation(source=source, words="", at_least=least), usual=least * more, witnesses=9, word=word
         )
         for source, (least, more, word) in drawn.items()
@@ -244,27 +244,27 @@ def _bounds(drawn: Drawn) -> dict[Source, Bound]:
 
 @given(rates, bounds)
 def test_a_margin_is_below_zero_exactly_if_something_follows(value: float, drawn: Drawn) -> None:
-    ruling = weigh(rate(value), _bounds(drawn))
+    ruling = weigh_bounds(rate(value), _bounds(drawn))
     bad = ruling.figure.margin is not None and ruling.figure.margin < 0
     assert bad is (ruling.outcome is not PASS)
     assert bool(ruling.reason) is (ruling.outcome is not PASS)
     counting = [e for e in ruling.figure.expected if e.fails]
-    assert any(misses(value, e) for e in counting) is bad
+    assert any(misses_bound(value, e) for e in counting) is bad
 
 
 @given(rates, bounds)
 def test_a_content_fleet_leaves_only_siblings_to_fail_by(value: float, drawn: Drawn) -> None:
     given_bounds = _bounds(drawn)
-    ruling = weigh(rate(value), given_bounds)
+    ruling = weigh_bounds(rate(value), given_bounds)
     fleet_bound = given_bounds.get(Source.FLEET)
-    if fleet_bound and not misses(value, fleet_bound.expectation) and ruling.outcome is not PASS:
-        assert misses(value, given_bounds[Source.SIBLINGS].expectation)
+    if fleet_bound and not misses_bound(value, fleet_bound.expectation) and ruling.outcome is not PASS:
+        assert misses_bound(value, given_bounds[Source.SIBLINGS].expectation)
 
 
 @given(rates, rates, bounds)
 def test_a_faster_device_is_never_judged_worse(one: float, other: float, drawn: Drawn) -> None:
     order = [PASS, ERROR, FAIL]
-    slow, fast = (weigh(rate(value), _bounds(drawn)).outcome for value in sorted((one, other)))
+    slow, fast = (weigh_bounds(rate(value), _bounds(drawn)).outcome for value in sorted((one, other)))
     assert order.index(fast) <= order.index(slow)
 
 
@@ -274,41 +274,45 @@ def test_the_order_of_results_changes_nothing(values: list[float], chance: objec
     found = results(values)
     shuffled = list(found)
     chance.shuffle(shuffled)  # type: ignore[attr-defined] - hypothesis' Random
-    by_device = {r.device: r for r in expected(shuffled, devices(len(values)), known(table=TABLE))}
-    assert tuple(by_device[r.device] for r in found) == expected(found, devices(len(values)), known(table=TABLE))
+    by_device = {r.device: r for r in apply_expectations(shuffled, devices(len(values)), known(table=TABLE))}
+    assert tuple(by_device[r.device] for r in found) == apply_expectations(
+        found, devices(len(values)), known(table=TABLE)
+    )
 
 
 def test_what_cannot_be_compared_meets_no_bound() -> None:
-    assert misses(float("nan"), Expectation(source=Source.EXACT, words="", at_least=1.0))
-    assert misses(float("nan"), Expectation(source=Source.EXACT, words="", at_most=1.0))
+    assert misses_bound(float("nan"), Expectation(source=Source.EXACT, words="", at_least=1.0))
+    assert misses_bound(float("nan"), Expectation(source=Source.EXACT, words="", at_most=1.0))
 
 
 def test_a_latency_is_judged_the_other_way_round() -> None:
     late = Figure(name="latency", value=1.0, unit="us", setting=SETTING)
-    found = expected(results([10.0] * 7 + [12.0], late), devices(8), known())
+    found = apply_expectations(results([10.0] * 7 + [12.0], late), devices(8), known())
     assert [r.outcome for r in found] == [PASS] * 7 + [FAIL]
-    assert [r.outcome for r in expected(results([10.0] * 7 + [8.0], late), devices(8), known())] == [PASS] * 8
+    assert [r.outcome for r in apply_expectations(results([10.0] * 7 + [8.0], late), devices(8), known())] == [PASS] * 8
 
 
 def test_the_worst_moment_alone_fails_nothing() -> None:
     worst = Figure(name="clock_min", value=1.0, unit="MHz")
-    found = expected(results([1980.0] * 7 + [345.0], worst), devices(8), known())[-1]
+    found = apply_expectations(results([1980.0] * 7 + [345.0], worst), devices(8), known())[-1]
     assert found.outcome is PASS
     assert "under 1802, the bound of its siblings" in found.remarks[0]
     past = History()
     for run in range(4):
-        past = record(past, document(NODE, [1980.0] * 8, at=float(run + 1), figure=worst))
-    judged_by_two = expected(results([1980.0] * 7 + [345.0], worst), devices(8, node=NODE), known(history=past))
+        past = record_run(past, document(NODE, [1980.0] * 8, at=float(run + 1), figure=worst))
+    judged_by_two = apply_expectations(
+        results([1980.0] * 7 + [345.0], worst), devices(8, node=NODE), known(history=past)
+    )
     assert judged_by_two[-1].outcome is PASS
     assert len(judged_by_two[-1].figures[0].expected) == 2
     room = Figure(name="temperature_margin_min", value=1.0, unit="°C")
-    assert expected(results([20.0] * 7 + [45.0], room), devices(8), known())[-1].remarks == ()
+    assert apply_expectations(results([20.0] * 7 + [45.0], room), devices(8), known())[-1].remarks == ()
 
 
 def test_heat_is_a_remark_and_a_count_is_compared_with_nothing() -> None:
     heat = Figure(name="temperature_max", value=1.0, unit="°C")
-    hot = expected(results([60.0] * 7 + [75.0], heat), devices(8), known())[-1]
+    hot = apply_expectations(results([60.0] * 7 + [75.0], heat), devices(8), known())[-1]
     assert hot.outcome is PASS
     assert "15 °C over" in hot.remarks[0]
     count = Figure(name="replays", value=1.0, unit="")
-    assert expected(results([0.0] * 7 + [75.0], count), devices(8), known())[-1].figures[0].expected == ()
+    assert apply_expectations(results([0.0] * 7 + [75.0], count), devices(8), known())[-1].figures[0].expected == ()

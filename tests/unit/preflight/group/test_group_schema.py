@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import preflight
-from preflight.group.schema import FILE_NAME, schema_text
+from preflight.group.group_schema import FILE_NAME, schema_text
 
 PUBLISHED = Path(preflight.__file__).parent / "schemas" / FILE_NAME
 

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from preflight.group.launchers.found import find
-from preflight.group.launchers.place import LauncherError
-from preflight.group.launchers.slurm import expanded
+from preflight.group.launchers.launcher_detection import detect_placement
+from preflight.group.launchers.rank_placement import LauncherError
+from preflight.group.launchers.slurm_step import expand_hostlist
 
 SLURM = {
     "SLURM_PROCID": "2",
@@ -27,22 +27,24 @@ POD = {"JOB_COMPLETION_INDEX": "0", "NNODES": "3", "MASTER_ADDR": "gate-0.gate",
 
 
 def test_a_slurm_task_finds_its_place() -> None:
-    place = find(SLURM, "host")
+    place = detect_placement(SLURM, "host")
     assert (place.launcher, place.rank, place.world, place.node) == ("slurm", 2, 4, "gpu10")
     assert (place.address, place.leaf) == ("gpu08", "leaf2")
     assert place.listed == ("gpu08", "gpu09", "gpu10", "fat1")
     assert place.name_of(3) == "fat1"
-    assert {find(SLURM | {"SLURM_PROCID": str(n)}, "host").port for n in range(4)} == {place.port}
-    assert find(SLURM | {"SLURM_STEP_ID": "2"}, "host").port != place.port
+    assert {detect_placement(SLURM | {"SLURM_PROCID": str(n)}, "host").port for n in range(4)} == {place.port}
+    assert detect_placement(SLURM | {"SLURM_STEP_ID": "2"}, "host").port != place.port
 
 
 def test_the_site_may_say_where_rank_0_is_found() -> None:
-    place = find(SLURM | {"MASTER_ADDR": "10.0.0.1", "MASTER_PORT": "4000", "HEALTHD_LEAF": "rack9"}, "host")
+    place = detect_placement(
+        SLURM | {"MASTER_ADDR": "10.0.0.1", "MASTER_PORT": "4000", "HEALTHD_LEAF": "rack9"}, "host"
+    )
     assert (place.address, place.port, place.leaf) == ("10.0.0.1", 4000, "rack9")
 
 
 def test_torchrun_counts_within_a_slurm_step() -> None:
-    place = find(SLURM | TORCHRUN, "host")
+    place = detect_placement(SLURM | TORCHRUN, "host")
     assert (place.launcher, place.rank, place.world, place.port) == ("torchrun", 1, 2, 29500)
     assert place.name_of(0) == "rank0"
 
@@ -50,11 +52,11 @@ def test_torchrun_counts_within_a_slurm_step() -> None:
 @pytest.mark.parametrize(("said", "there"), [("True", True), ("False", False), (None, False)])
 def test_the_store_of_torchruns_agent_is_used(said: str | None, there: bool) -> None:  # noqa: FBT001 - the answer
     extra = {} if said is None else {"TORCHELASTIC_USE_AGENT_STORE": said}
-    assert find(TORCHRUN | extra, "host").store_is_there is there
+    assert detect_placement(TORCHRUN | extra, "host").store_is_there is there
 
 
 def test_a_pod_finds_its_place() -> None:
-    place = find(POD, "gate-0")
+    place = detect_placement(POD, "gate-0")
     assert (place.launcher, place.rank, place.world, place.node, place.port) == ("kubernetes", 0, 3, "k8s-7", 29400)
 
 
@@ -76,7 +78,7 @@ def test_a_pod_finds_its_place() -> None:
 )
 def test_what_is_no_group_says_why(environ: Mapping[str, str], says: str) -> None:
     with pytest.raises(LauncherError, match=says):
-        find(environ, "host")
+        detect_placement(environ, "host")
 
 
 @given(
@@ -97,13 +99,13 @@ def test_a_hostlist_names_every_node_in_order(parts: list[tuple[str, int, int, i
         span = [f"{head}{str(number).zfill(width)}{tail}" for number in range(first, first + more + 1)]
         texts.append(f"{head}[{str(first).zfill(width)}-{str(first + more).zfill(width)}]{tail}")
         names += span
-    assert list(expanded(",".join(texts))) == names
+    assert list(expand_hostlist(",".join(texts))) == names
 
 
 @given(st.text("n[]-,0123 ", max_size=12))
 def test_a_strange_hostlist_is_read_or_refused(text: str) -> None:
     try:
-        names = list(expanded(text))
+        names = list(expand_hostlist(text))
     except LauncherError:
         return
     assert all("[" not in name and "," not in name for name in names)
@@ -112,7 +114,7 @@ def test_a_strange_hostlist_is_read_or_refused(text: str) -> None:
 def test_one_start_of_a_job_is_told_from_another() -> None:
     again = {"RANK": "0", "WORLD_SIZE": "2", "MASTER_ADDR": "h"}
     torchrun = again | {"TORCHELASTIC_RUN_ID": "job7", "TORCHELASTIC_RESTART_COUNT": "1"}
-    assert find(again, "h").run == ""
-    assert find(torchrun, "h").run == "job7.1"
+    assert detect_placement(again, "h").run == ""
+    assert detect_placement(torchrun, "h").run == "job7.1"
     pod = {"JOB_COMPLETION_INDEX": "0", "NNODES": "2", "MASTER_ADDR": "h", "HEALTHD_RUN": "uid"}
-    assert find(pod, "h").run == "uid"
+    assert detect_placement(pod, "h").run == "uid"

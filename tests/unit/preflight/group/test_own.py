@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from preflight.group.own import facts, own_test
+from preflight.group.node_self_test import collect_software_facts, run_own_test
 from preflight.results import Verdict
 
 
@@ -29,12 +29,12 @@ def test_only_a_document_that_agrees_with_its_exit_code_counts(
     command: tuple[str, ...], verdict: Verdict, reason: str
 ) -> None:
     seconds = 0.5 if command[0] == "sleep" else 60
-    own = own_test(command, seconds)
+    own = run_own_test(command, seconds)
     assert own.verdict is verdict
     assert reason in own.reason
 
 
 def test_this_machine_tells_its_software(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert facts()
-    monkeypatch.setattr("preflight.group.own.FACTS", says("", 1, "the driver hangs"))
-    assert facts() is None
+    assert collect_software_facts()
+    monkeypatch.setattr("preflight.group.node_self_test.FACTS", says("", 1, "the driver hangs"))
+    assert collect_software_facts() is None

@@ -10,45 +10,51 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from preflight.group.faults import FaultError, parse, share_of, strangers
-from preflight.group.pairing import combined, results
-from preflight.group.records import Answer, Measured, Own, PairRecord, Standing, Word
-from preflight.group.standing import same_machine, standing_of, twice
-from preflight.group.verdict import Judged, Scene, excluded, judge, next_round
-from preflight.localise.records import Kind, Why
-from preflight.localise.rounds import rounds
+from preflight.fault_localisation.localisation_records import Kind, Why
+from preflight.fault_localisation.pair_rounds import plan_pair_rounds
+from preflight.group.group_records import NodeReport, Own, PairRecord, RailMeasurement, Standing, StepAnswer
+from preflight.group.group_verdict import (
+    GroupEvidence,
+    GroupJudgement,
+    judge_group,
+    plan_next_round,
+    select_excluded_nodes,
+)
+from preflight.group.injected_faults import FaultError, compute_rate_share, find_unknown_nodes, parse_injected_faults
+from preflight.group.pair_records import build_pair_results, combine_pair_answers
+from preflight.group.participation import decide_participation, find_duplicate_names, share_one_machine
 from preflight.results import Evidence, Verdict
 
 NODES = tuple(f"n{number}" for number in range(8))
 
 
-def word(node: str, own: Own | None = None, facts: Evidence | None = None, rails: tuple[str, ...] = ()) -> Word:
-    return Word(rank=0, node=node, machine=node, own=own, facts=facts or {}, rails=rails)
+def word(node: str, own: Own | None = None, facts: Evidence | None = None, rails: tuple[str, ...] = ()) -> NodeReport:
+    return NodeReport(rank=0, node=node, machine=node, own=own, facts=facts or {}, rails=rails)
 
 
-def scene(words: Sequence[Word], **known: object) -> Scene:
-    standing = {word.node: standing_of(word) for word in words}
-    return Scene(standing, {word.node: word for word in words}, (), compared=True, **known)  # type: ignore[arg-type]  # of a test
+def scene(words: Sequence[NodeReport], **known: object) -> GroupEvidence:
+    standing = {word.node: decide_participation(word) for word in words}
+    return GroupEvidence(standing, {word.node: word for word in words}, (), compared=True, **known)  # type: ignore[arg-type]  # of a test
 
 
-def played(start: Scene, injected: Sequence[str]) -> tuple[Judged, int]:
+def played(start: GroupEvidence, injected: Sequence[str]) -> tuple[GroupJudgement, int]:
     """Run the rounds and confirmations of a group whose pairs measure 40 GB/s but for the faults; the verdict and how many rounds it took."""
-    faults, now = parse(injected), start
+    faults, now = parse_injected_faults(injected), start
     tested = [node for node, standing in start.standing.items() if standing is Standing.TESTED]
-    planned = [*rounds(tested, {}, 4, seed=1)]
+    planned = [*plan_pair_rounds(tested, {}, 4, seed=1)]
     number = 0
     for _ in range(10):
-        pairs = planned.pop(0) if planned else next_round(now)
+        pairs = planned.pop(0) if planned else plan_next_round(now)
         if not pairs:
             break
         number += 1
         answers = {}
         for pair in pairs:
             for node, peer in (pair, pair[::-1]):
-                share = share_of(faults, node, peer)
-                answers[node] = Answer(measured=(Measured(rate=40 * share, factor=share),))
-        now = replace(now, records=(*now.records, *combined(number, pairs, answers, compared=now.compared)))
-    return judge(now), number
+                share = compute_rate_share(faults, node, peer)
+                answers[node] = StepAnswer(measured=(RailMeasurement(rate=40 * share, factor=share),))
+        now = replace(now, records=(*now.records, *combine_pair_answers(number, pairs, answers, compared=now.compared)))
+    return judge_group(now), number
 
 
 def test_a_healthy_group_passes_without_a_confirmation() -> None:
@@ -115,7 +121,7 @@ def test_who_runs_other_software_is_named() -> None:
 
 
 def test_a_fault_of_a_stranger_is_misconfigured() -> None:
-    judged = judge(replace(scene([word(node) for node in NODES]), strangers=("x",)))
+    judged = judge_group(replace(scene([word(node) for node in NODES]), strangers=("x",)))
     assert judged.verdict is Verdict.MISCONFIGURED
     assert len(judged.reasons) == 1
 
@@ -150,50 +156,50 @@ def test_the_slow_rail_of_a_node_is_its_adapter() -> None:
     rails = ("mlx5_0", "mlx5_1", "mlx5_2")
     start = scene([word(node, rails=rails) for node in NODES])
     records = []
-    for number, pairs in enumerate(rounds(NODES, {}, 4, seed=3), 1):
+    for number, pairs in enumerate(plan_pair_rounds(NODES, {}, 4, seed=3), 1):
         answers = {
-            node: Answer(
+            node: StepAnswer(
                 measured=tuple(
-                    Measured(rail=rail, rate=20.0 if node == "n5" and rail == 1 else 40.0) for rail in range(3)
+                    RailMeasurement(rail=rail, rate=20.0 if node == "n5" and rail == 1 else 40.0) for rail in range(3)
                 )
             )
             for node in NODES
         }
-        records += combined(number, pairs, answers, compared=True)
-    judged = judge(replace(start, records=records))
+        records += combine_pair_answers(number, pairs, answers, compared=True)
+    judged = judge_group(replace(start, records=records))
     assert [(one.kind, one.where, one.nic) for one in judged.culprits] == [(Kind.NIC, ("n5",), "mlx5_1")]
     assert judged.exclude == ("n5",)
 
 
 def test_a_group_of_one_without_a_test_proves_nothing() -> None:
-    assert judge(scene([word("n0")])).verdict is Verdict.INCONCLUSIVE
-    assert judge(scene([word("n0", Own(verdict=Verdict.PASS))])).verdict is Verdict.PASS
+    assert judge_group(scene([word("n0")])).verdict is Verdict.INCONCLUSIVE
+    assert judge_group(scene([word("n0", Own(verdict=Verdict.PASS))])).verdict is Verdict.PASS
 
 
 def test_of_bad_links_as_few_nodes_as_needed_are_left_out() -> None:
     judged, _ = played(scene([word(node) for node in NODES[:4]]), ["link:n0,n1=0.5"])
     link = judged.culprits[0]
     fan = [msgspec.structs.replace(link, where=("hub", other)) for other in ("a", "b", "c")]
-    assert excluded(fan) == ("hub",)
+    assert select_excluded_nodes(fan) == ("hub",)
 
 
 def test_both_ends_are_heard_and_the_worse_counts() -> None:
-    fine, slow = Answer(measured=(Measured(rate=4.0),)), Answer(measured=(Measured(rate=3.0),))
-    wrong = Answer(measured=(Measured(why=Why.ERROR, wrong_words=2, words="2 words"),))
-    cut = Answer(measured=(Measured(why=Why.ERROR, words="closed"),))
-    (record,) = combined(1, [("a", "b")], {"a": fine, "b": slow}, compared=True)
+    fine, slow = StepAnswer(measured=(RailMeasurement(rate=4.0),)), StepAnswer(measured=(RailMeasurement(rate=3.0),))
+    wrong = StepAnswer(measured=(RailMeasurement(why=Why.ERROR, wrong_words=2, words="2 words"),))
+    cut = StepAnswer(measured=(RailMeasurement(why=Why.ERROR, words="closed"),))
+    (record,) = combine_pair_answers(1, [("a", "b")], {"a": fine, "b": slow}, compared=True)
     assert record.rate == 3.0
-    (record,) = combined(1, [("a", "b")], {"a": fine}, compared=True)
+    (record,) = combine_pair_answers(1, [("a", "b")], {"a": fine}, compared=True)
     assert (record.why, record.words) == (Why.HANG, "b: no answer")
-    (record,) = combined(1, [("a", "b")], {"a": wrong, "b": cut}, compared=True)
+    (record,) = combine_pair_answers(1, [("a", "b")], {"a": wrong, "b": cut}, compared=True)
     assert (record.why, record.wrong_words, record.words) == (Why.ERROR, 2, "a: 2 words")
-    assert results([record], compared=True)[0].value is None
+    assert build_pair_results([record], compared=True)[0].value is None
 
 
 def test_one_name_for_two_processes_and_one_machine_for_two_nodes_are_seen() -> None:
-    assert twice(["a", "b", "a"]) == ["a"]
-    assert not same_machine({"a": word("a"), "b": word("b")})
-    assert same_machine({"a": word("a"), "b": msgspec.structs.replace(word("b"), machine="a")})
+    assert find_duplicate_names(["a", "b", "a"]) == ["a"]
+    assert not share_one_machine({"a": word("a"), "b": word("b")})
+    assert share_one_machine({"a": word("a"), "b": msgspec.structs.replace(word("b"), machine="a")})
 
 
 @pytest.mark.parametrize(
@@ -201,11 +207,11 @@ def test_one_name_for_two_processes_and_one_machine_for_two_nodes_are_seen() -> 
 )  # fmt: skip
 def test_what_is_no_fault_is_refused(text: str) -> None:
     with pytest.raises(FaultError, match="there is slow:NODE=SHARE"):
-        parse([text])
+        parse_injected_faults([text])
 
 
 def test_faults_know_strangers() -> None:
-    assert strangers(parse(["link:n1,x=0.5", "die:y"]), ["n1"]) == ["x", "y"]
+    assert find_unknown_nodes(parse_injected_faults(["link:n1,x=0.5", "die:y"]), ["n1"]) == ["x", "y"]
 
 
 def test_what_is_not_known_of_software_is_no_pass() -> None:

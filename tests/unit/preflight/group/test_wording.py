@@ -6,9 +6,9 @@ from typing import Any
 
 import msgspec
 
-from preflight.group.records import GroupDocument, Named, NodeRecord, Own, Standing
-from preflight.group.wording import accusations
-from preflight.localise.records import Kind
+from preflight.fault_localisation.localisation_records import Kind
+from preflight.group.culprit_messages import build_accusations
+from preflight.group.group_records import GroupDocument, Named, NodeRecord, Own, Standing
 from preflight.results import Verdict
 
 
@@ -26,15 +26,15 @@ def node(rank: int, own: Own | None = None) -> NodeRecord:
 
 def test_a_bad_link_is_told_at_both_ends_and_accuses_neither() -> None:
     link, culprit = Named(kind=Kind.LINK, where=("n0", "n1")), Named(kind=Kind.NODE, where=("n1",))
-    said = accusations(document((link,), node(0), node(1), node(2)))
+    said = build_accusations(document((link,), node(0), node(1), node(2)))
     assert {rank: one.verdict for rank, one in said.items()} == dict.fromkeys((0, 1), Verdict.INCONCLUSIVE)
-    said = accusations(document((link, culprit), node(0), node(1)))
+    said = build_accusations(document((link, culprit), node(0), node(1)))
     assert said[1].verdict is Verdict.FAIL  # what is certain comes first
 
 
 def test_an_adapter_is_told_by_its_name_and_a_rail_of_a_gpu_is_none() -> None:
     named = tuple(Named(kind=Kind.NIC, where=(f"n{n}",), rail=1, nic=nic) for n, nic in enumerate(("mlx5_1", "cuda:1")))
-    said = accusations(document(named, node(0), node(1)))
+    said = build_accusations(document(named, node(0), node(1)))
     assert (said[0].nic, said[1].nic) == ("mlx5_1", "")
     assert "cuda:1" in said[1].reason
 
@@ -42,4 +42,4 @@ def test_an_adapter_is_told_by_its_name_and_a_rail_of_a_gpu_is_none() -> None:
 def test_a_failed_test_of_its_own_is_told_once() -> None:
     culprits = tuple(Named(kind=Kind.NODE, where=(f"n{n}",), evidence=("failed its own test: x",)) for n in range(2))
     owns = [Own(verdict=Verdict.FAIL, reason="x", told=told) for told in (True, False)]
-    assert list(accusations(document(culprits, *(node(n, own) for n, own in enumerate(owns))))) == [1]
+    assert list(build_accusations(document(culprits, *(node(n, own) for n, own in enumerate(owns))))) == [1]

@@ -17,13 +17,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from preflight.check_context import Context, Device
 from preflight.checks import host_link
-from preflight.checks.context import Context, Device
-from preflight.host import pcie
-from preflight.host.machine import Machine
-from preflight.host.pcie import Link
-from preflight.host.turns import Turns
-from preflight.plan import SPECS, watchdog_s
+from preflight.host import gpu_pcie_link
+from preflight.host.gpu_pcie_link import PcieLink
+from preflight.host.machine_files import Machine
+from preflight.host.measurement_turns import TurnQueue
+from preflight.plan import SPECS, compute_watchdog_s
 from preflight.results import Outcome, Result
 from tests.nodes.machines import dgx
 
@@ -39,7 +39,7 @@ def both(fault: str = "") -> list[Result]:
     def one(device: Device) -> Result:
         mine = fault if device is DEVICES[-1] else ""
         context = Context(device=device, devices=DEVICES, level="gate", seconds=0.1, fault=mine, note=lambda _: None)
-        (result,) = host_link.run(context)
+        (result,) = host_link.check_host_link(context)
         return result
 
     with ThreadPoolExecutor(2) as pool:
@@ -87,9 +87,9 @@ def test_a_slow_way_shows_in_its_rate() -> None:
 
 def test_data_that_went_wrong_on_the_device_itself_is_found_though_it_came_home_right() -> None:
     context = Context(device=DEVICES[0], devices=DEVICES[:1], level="gate", seconds=0.05, fault="", note=lambda _: None)
-    place = host_link.Place(Machine(), DEVICES[0], "")
-    with Turns(0, 1, "alone") as turns:
-        copies = host_link._Run(context, DEVICES[0], place, turns)
+    place = host_link.DevicePlace(Machine(), DEVICES[0], "")
+    with TurnQueue(0, 1, "alone") as turns:
+        copies = host_link._CopyRun(context, DEVICES[0], place, turns)
         copies._buffers()
         assert copies._round_trip() is None
         copies._there[99] ^= 4
@@ -110,9 +110,9 @@ def test_a_copy_that_moves_half_of_its_bytes_while_it_is_timed_has_no_rate(
     monkeypatch: pytest.MonkeyPatch, lies: int | None, says: str
 ) -> None:
     timed: list[float] = []
-    rate = host_link._Run._rate
+    rate = host_link._CopyRun._rate
 
-    def half(copies: host_link._Run, ways: tuple[Callable[[], object], ...], seconds: float) -> float:
+    def half(copies: host_link._CopyRun, ways: tuple[Callable[[], object], ...], seconds: float) -> float:
         whole = {name: getattr(copies, name) for name in ("_there", "_back", "_sent", "_returning")}
         for name, tensor in whole.items() if len(timed) == lies else ():
             setattr(copies, name, tensor[: len(tensor) // 2])
@@ -120,9 +120,9 @@ def test_a_copy_that_moves_half_of_its_bytes_while_it_is_timed_has_no_rate(
         vars(copies).update(whole)
         return timed[-1]
 
-    monkeypatch.setattr(host_link._Run, "_rate", half)
+    monkeypatch.setattr(host_link._CopyRun, "_rate", half)
     context = Context(device=DEVICES[0], devices=DEVICES[:1], level="gate", seconds=0.05, fault="", note=lambda _: None)
-    (result,) = host_link.run(context)
+    (result,) = host_link.check_host_link(context)
     assert result.outcome is (Outcome.PASS if lies is None else Outcome.FAIL)
     assert len(result.figures) == (3 if lies is None else lies)
     if lies is not None:
@@ -156,26 +156,28 @@ def test_who_waits_for_others_that_hang_is_done_before_its_own_watchdog(monkeypa
     nobody, spec = Nobody(), SPECS["host_link"]
     monkeypatch.setattr(host_link, "_clock", nobody.clock)
     context = Context(device=DEVICES[0], devices=DEVICES, level="gate", seconds=1.0, fault="", note=lambda _: None)
-    copies = host_link._Run(context, DEVICES[0], host_link.Place(Machine(), DEVICES[0], ""), cast("Turns", nobody))
+    copies = host_link._CopyRun(
+        context, DEVICES[0], host_link.DevicePlace(Machine(), DEVICES[0], ""), cast("TurnQueue", nobody)
+    )
     result = copies.result()
     assert result.outcome is Outcome.PASS
     assert "other devices may have copied" in result.remarks[0]
     assert len(nobody.waited) == 3
-    assert nobody.now + 2 * host_link.DRIVER_PATIENCE_S <= watchdog_s(spec, "gate") - 3
+    assert nobody.now + 2 * host_link.DRIVER_PATIENCE_S <= compute_watchdog_s(spec, "gate") - 3
 
 
 GPU = Device(name="cuda:3", torch_name="cuda:0", index=3, label="", uuid="GPU-fake-0003")
 ADDRESS = "0000:13:00.0"
 
 
-def gpu_link(root: Path, fault: str = "", **files: str) -> Link:
+def gpu_link(root: Path, fault: str = "", **files: str) -> PcieLink:
     at = dgx.device(root, 1, ADDRESS, vendor="0x10de", kind="0x030200", speed="32.0 GT/s PCIe")
     dgx.write(root, f"{at}/numa_node", "1")
     dgx.write(root, f"{at}/local_cpulist", "48-95,144")
     for name, text in files.items():
         folder, _, file = name.partition("__")
         dgx.write(root, f"{at if folder == 'device' else at.rpartition('/')[0]}/{file}", text)
-    return host_link.Place(Machine(root), GPU, fault).link()
+    return host_link.DevicePlace(Machine(root), GPU, fault).link()
 
 
 def test_driver_and_kernel_tell_of_the_link(driver_says: Say, tmp_path: Path) -> None:
@@ -184,7 +186,7 @@ def test_driver_and_kernel_tell_of_the_link(driver_says: Say, tmp_path: Path) ->
     assert (link.address, link.width, link.width_max, link.generation, link.generation_max) == (ADDRESS, 8, 16, 1, 5)
     assert (link.replays, link.corrected, link.uncorrected, link.numa) == (5, 0, 0, 1)
     assert (link.cpus[0], link.cpus[-1], len(link.cpus)) == (48, 144, 49)
-    told = host_link.facts(link, link)
+    told = host_link.build_link_evidence(link, link)
     assert (told["pcie_generation_max"], told["pcie_width_max"], told["numa_node"]) == (5, 16, 1)
 
 
@@ -192,7 +194,7 @@ def test_the_slot_bounds_what_can_be_asked_of_the_link(driver_says: Say, tmp_pat
     driver_says(["pcie_width.3 8", "pcie_generation.3 4"])
     link = gpu_link(tmp_path, slot__max_link_width="8", slot__max_link_speed="16.0 GT/s PCIe")
     assert (link.width_max, link.device_width_max, link.generation_max) == (8, 16, 4)
-    assert pcie.judge(link, link, link) == (
+    assert gpu_pcie_link.judge_pcie_link(link, link, link) == (
         (),
         ("the PCIe link has 8 lanes: the slot has no more, the GPU could use 16",),
     )
@@ -204,15 +206,15 @@ def test_a_virtual_machine_that_shows_no_link_is_unknown_not_wrong(driver_says: 
     )
     link = gpu_link(tmp_path, device__current_link_speed="Unknown", device__current_link_width="0")
     assert (link.width, link.generation) == (None, None)
-    assert pcie.judge(link, link, link)[0] == ()
-    absent = host_link.Place(Machine(tmp_path / "none"), GPU, "")
+    assert gpu_pcie_link.judge_pcie_link(link, link, link)[0] == ()
+    absent = host_link.DevicePlace(Machine(tmp_path / "none"), GPU, "")
     assert absent.link().width is None
 
 
 def test_without_a_driver_that_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HEALTHD_NVML_LIBRARY", str(tmp_path / "none.so"))
-    place = host_link.Place(Machine(tmp_path), GPU, "")
-    assert place.link() == Link()
+    place = host_link.DevicePlace(Machine(tmp_path), GPU, "")
+    assert place.link() == PcieLink()
     assert "width and errors of the link are unknown" in place.remarks[0]
 
 
@@ -227,7 +229,7 @@ def test_processors_near_the_device_are_used_and_where_none_may_be_that_is_said(
     def beside(cpulist: str) -> tuple[set[int], list[str]]:
         path = next((tmp_path / "sys/devices").rglob(f"{ADDRESS}/local_cpulist"))
         path.write_text(cpulist)
-        with host_link.near(Machine(tmp_path), GPU, context) as place:
+        with host_link.run_near_device(Machine(tmp_path), GPU, context) as place:
             return os.sched_getaffinity(0), place.remarks
 
     assert beside(str(max(mine))) == ({max(mine)}, [])
@@ -237,13 +239,13 @@ def test_processors_near_the_device_are_used_and_where_none_may_be_that_is_said(
     assert "none of the processors near the device may be used" in remarks[0]
 
 
-WIDE = Link(
+WIDE = PcieLink(
     width=16, width_max=16, device_width_max=16, generation=5, generation_max=5, replays=0, corrected=0, uncorrected=0
 )
 
 
-def changed(**fields: int) -> Link:
-    return Link(**{name: fields.get(name, getattr(WIDE, name)) for name in WIDE.__struct_fields__})
+def changed(**fields: int) -> PcieLink:
+    return PcieLink(**{name: fields.get(name, getattr(WIDE, name)) for name in WIDE.__struct_fields__})
 
 
 @pytest.mark.parametrize(
@@ -258,8 +260,8 @@ def changed(**fields: int) -> Link:
         (WIDE, changed(uncorrected=1), "1 uncorrectable PCIe errors", ""),
     ],
 )
-def test_what_a_link_under_load_must_be(busy: Link, after: Link, fault: str, remark: str) -> None:
-    faults, remarks = pcie.judge(changed(generation=1), busy, after)
+def test_what_a_link_under_load_must_be(busy: PcieLink, after: PcieLink, fault: str, remark: str) -> None:
+    faults, remarks = gpu_pcie_link.judge_pcie_link(changed(generation=1), busy, after)
     assert bool(faults) == bool(fault)
     assert bool(remarks) == bool(remark)
     assert fault in " ".join(faults)
@@ -268,8 +270,9 @@ def test_what_a_link_under_load_must_be(busy: Link, after: Link, fault: str, rem
 
 @given(st.integers(0, 16), st.integers(0, 16), st.integers(0, 6), st.integers(0, 6))
 def test_of_two_readings_the_better_one_counts(width: int, other: int, generation: int, second: int) -> None:
-    found = pcie.best(
-        Link(width=width or None, generation=generation or None), Link(width=other or None, generation=second or None)
+    found = gpu_pcie_link.merge_best_readings(
+        PcieLink(width=width or None, generation=generation or None),
+        PcieLink(width=other or None, generation=second or None),
     )
     assert (found.width or 0, found.generation or 0) == (max(width, other), max(generation, second))
 
@@ -278,7 +281,7 @@ def test_nobody_begins_before_all_have_come_or_ends_before_all_are_done() -> Non
     order: list[str] = []
 
     def comer(index: int) -> bool:
-        with Turns(index, 3, f"all-{os.getpid()}") as turns:
+        with TurnQueue(index, 3, f"all-{os.getpid()}") as turns:
             order.append("comes")
             met = turns.gather(60.0)
             order.append("measures")
@@ -290,10 +293,10 @@ def test_nobody_begins_before_all_have_come_or_ends_before_all_are_done() -> Non
 
 
 def test_one_who_never_comes_is_not_waited_for_longer_than_patience_lasts_and_is_then_taken_as_done() -> None:
-    with Turns(0, 2, f"alone-{os.getpid()}") as turns:
+    with TurnQueue(0, 2, f"alone-{os.getpid()}") as turns:
         assert not turns.gather(0.01)
         assert turns.scatter(3600.0)
-    with Turns(0, 2, f"stuck-{os.getpid()}") as turns, Turns(1, 2, f"stuck-{os.getpid()}") as other:
+    with TurnQueue(0, 2, f"stuck-{os.getpid()}") as turns, TurnQueue(1, 2, f"stuck-{os.getpid()}") as other:
         other._busy = other._bound("busy-1")
         assert not turns.gather(0.01)
         assert not turns.scatter(0.01)
@@ -303,7 +306,7 @@ def test_only_one_at_a_time_has_the_turn() -> None:
     inside, most = [], []
 
     def taker(index: int) -> None:
-        with Turns(index, 8, f"turn-{os.getpid()}") as turns, turns.turn(60.0) as had:
+        with TurnQueue(index, 8, f"turn-{os.getpid()}") as turns, turns.turn(60.0) as had:
             assert had
             inside.append(index)
             most.append(len(inside))
@@ -318,7 +321,7 @@ def test_only_one_at_a_time_has_the_turn() -> None:
 def test_the_turn_of_a_killed_process_is_free_again() -> None:
     program = (
         "import os, time\n"
-        "from preflight.host.turns import Turns\n"
+        "from preflight.host.measurement_turns import Turns\n"
         "with Turns(0, 2, f'killed-{os.getppid()}') as turns, turns.turn(1.0) as had:\n"
         "    print(had, flush=True)\n"
         "    time.sleep(600)\n"
@@ -327,8 +330,8 @@ def test_the_turn_of_a_killed_process_is_free_again() -> None:
     with subprocess.Popen(words, stdout=subprocess.PIPE, cwd=Path(__file__).parents[4]) as process:
         assert process.stdout
         assert process.stdout.readline() == b"True\n"
-        with Turns(1, 2, f"killed-{os.getpid()}") as turns, turns.turn(0.01) as had:
+        with TurnQueue(1, 2, f"killed-{os.getpid()}") as turns, turns.turn(0.01) as had:
             assert not had
         process.send_signal(signal.SIGKILL)
-    with Turns(1, 2, f"killed-{os.getpid()}") as turns, turns.turn(30.0) as had:
+    with TurnQueue(1, 2, f"killed-{os.getpid()}") as turns, turns.turn(30.0) as had:
         assert had

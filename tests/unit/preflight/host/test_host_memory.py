@@ -10,14 +10,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from preflight.check_context import Context
 from preflight.checks import host_memory
-from preflight.checks.context import Context
-from preflight.host import edac
-from preflight.host.edac import Errors
-from preflight.host.machine import Machine
-from preflight.host.room import room, zones
-from preflight.host.taken import PIECE_BYTES, Done, FirstToGo, rates
-from preflight.host.words import TILE_WORDS, key, tile, write, wrong
+from preflight.host import edac_counters
+from preflight.host.edac_counters import ModuleErrors
+from preflight.host.host_patterns import TILE_WORDS, build_tile, derive_block_key, find_wrong_words, write_block
+from preflight.host.machine_files import Machine
+from preflight.host.memory_budget import compute_memory_budget, distribute_over_zones
+from preflight.host.memory_shares import PIECE_BYTES, OomVictimPreference, StepTiming, compute_zone_rates
 from preflight.results import Outcome, Result
 from tests.nodes.machines import dgx
 
@@ -35,7 +35,7 @@ def machine(root: Path, files: dict[str, str] | None = None, available_mib: int 
 def the(fault: str, on: Machine) -> Result:
     notes: list[str] = []
     context = Context(device=None, devices=(), level="gate", seconds=0.05, fault=fault, note=notes.append)
-    (result,) = host_memory.run(context, on)
+    (result,) = host_memory.check_host_memory(context, on)
     assert notes[0] == "taking host memory"
     return result
 
@@ -73,7 +73,7 @@ def test_slow_memory_shows_in_its_rate(tmp_path: Path) -> None:
 
 def test_little_room_is_no_conclusion(tmp_path: Path) -> None:
     context = Context(device=None, devices=(), level="gate", seconds=0.05, fault="", note=lambda _: None)
-    (result,) = host_memory.run(context, machine(tmp_path, available_mib=1100))
+    (result,) = host_memory.check_host_memory(context, machine(tmp_path, available_mib=1100))
     assert result.outcome is Outcome.ERROR
     assert "MiB of host memory may be taken" in result.reason
 
@@ -83,7 +83,7 @@ def test_others_keep_what_they_need(tmp_path: Path) -> None:
         dgx.write(tmp_path, "/proc/meminfo", f"MemTotal: {100 << 20} kB\nMemAvailable: {int(available_gib * 2**20)} kB")
         for path, text in (files or {}).items():
             dgx.write(tmp_path, path, text)
-        return room(Machine(tmp_path), level) / GIB
+        return compute_memory_budget(Machine(tmp_path), level) / GIB
 
     assert at("burn-in", 90) == pytest.approx(72)
     assert at("standard", 90) == pytest.approx(45)
@@ -106,7 +106,7 @@ def test_others_keep_what_they_need(tmp_path: Path) -> None:
         "/sys/fs/cgroup/memory/a/memory.usage_in_bytes": "0",
     }
     assert at("standard", 90, one) == pytest.approx(2)
-    assert room(Machine(tmp_path / "nothing"), "gate") == 0
+    assert compute_memory_budget(Machine(tmp_path / "nothing"), "gate") == 0
 
 
 def numa(root: Path, *nodes: tuple[str, int]) -> Machine:
@@ -119,16 +119,21 @@ def numa(root: Path, *nodes: tuple[str, int]) -> Machine:
 
 
 def test_each_memory_node_is_tested_from_its_own_processors(tmp_path: Path) -> None:
-    near, far = zones(numa(tmp_path, ("0-1", 30), ("2-60", 10), ("", 96)), 8 * GIB, range(40))
+    near, far = distribute_over_zones(numa(tmp_path, ("0-1", 30), ("2-60", 10), ("", 96)), 8 * GIB, range(40))
     assert (near.cpus, near.threads, near.bytes_) == ((0, 1), 2, 6 * GIB)
     assert (far.cpus[-1], far.threads, far.bytes_) == (39, 16, 2 * GIB)
-    (only,) = zones(Machine(tmp_path / "nothing"), GIB, [0, 3])
+    (only,) = distribute_over_zones(Machine(tmp_path / "nothing"), GIB, [0, 3])
     assert (only.cpus, only.bytes_) == ((0, 3), GIB)
 
 
 def test_rates_are_of_each_node_from_first_to_last() -> None:
-    done = [Done(0, 1.0, 2.0, 10**9), Done(0, 1.5, 3.0, 10**9), Done(1, 1.0, 2.0, 3 * 10**9), Done(2, 1.0, 1.0, 1)]
-    assert rates(done) == {0: 1.0, 1: 3.0}
+    done = [
+        StepTiming(0, 1.0, 2.0, 10**9),
+        StepTiming(0, 1.5, 3.0, 10**9),
+        StepTiming(1, 1.0, 2.0, 3 * 10**9),
+        StepTiming(2, 1.0, 1.0, 1),
+    ]
+    assert compute_zone_rates(done) == {0: 1.0, 1: 3.0}
 
 
 def controller(root: Path, corrected: int, uncorrected: int, unknown: int) -> Machine:
@@ -145,23 +150,27 @@ def controller(root: Path, corrected: int, uncorrected: int, unknown: int) -> Ma
 
 
 def test_modules_that_had_errors_during_the_test_are_named(tmp_path: Path) -> None:
-    before = edac.read(controller(tmp_path, 5, 1, 0))
-    faults, remarks = edac.grown(before, edac.read(controller(tmp_path, 8, 2, 3)))
+    before = edac_counters.read_edac_counts(controller(tmp_path, 5, 1, 0))
+    faults, remarks = edac_counters.judge_edac_growth(
+        before, edac_counters.read_edac_counts(controller(tmp_path, 8, 2, 3))
+    )
     assert faults == ("mc0 CPU0_C1: 1 uncorrectable memory errors during the test; replace the module",)
     assert remarks[0] == "mc0 CPU0_C1: 3 corrected memory errors during the test"
     assert remarks[-1] == "mc0, module unknown: 3 corrected memory errors during the test"
-    (storm,), _ = edac.grown({"a": Errors(0, 0)}, {"a": Errors(edac.CORRECTED_MAX + 1, 0)})
+    (storm,), _ = edac_counters.judge_edac_growth(
+        {"a": ModuleErrors(0, 0)}, {"a": ModuleErrors(edac_counters.CORRECTED_MAX + 1, 0)}
+    )
     assert "101 corrected" in storm
-    assert edac.grown(before, before)[0] == ()
-    assert edac.read(Machine(tmp_path / "nothing")) == {}
+    assert edac_counters.judge_edac_growth(before, before)[0] == ()
+    assert edac_counters.read_edac_counts(Machine(tmp_path / "nothing")) == {}
 
 
 def test_counters_alone_fail_the_memory() -> None:
-    result = host_memory.conclude(host_memory.Found((), 1, 2), (("mc0 A: bad",), ()), 1)
+    result = host_memory.judge_host_memory(host_memory.MemoryFindings((), 1, 2), (("mc0 A: bad",), ()), 1)
     assert (result.outcome, result.reason) == (Outcome.FAIL, "mc0 A: bad")
 
 
-TILE = tile(7)
+TILE = build_tile(7)
 
 
 @given(
@@ -172,31 +181,31 @@ TILE = tile(7)
 )
 def test_any_wrong_bit_anywhere_is_found(pattern: int, block: int, place: int, bit: int) -> None:
     words, scratch = np.empty(2 * TILE_WORDS, dtype=np.uint64), np.empty(TILE_WORDS, dtype=np.uint64)
-    mark = key(pattern, block)
-    write(words, TILE, mark)
-    assert wrong(words, TILE, mark, scratch, 8) == (0, ())
+    mark = derive_block_key(pattern, block)
+    write_block(words, TILE, mark)
+    assert find_wrong_words(words, TILE, mark, scratch, 8) == (0, ())
     before = int(words[place])
     words[place] ^= np.uint64(1 << bit)
-    count, (one,) = wrong(words, TILE, mark, scratch, 8)
+    count, (one,) = find_wrong_words(words, TILE, mark, scratch, 8)
     assert (count, one.offset, one.expected, one.found) == (1, 8 * place, before, before ^ 1 << bit)
 
 
 @given(st.integers(0, 1000), st.integers(0, 1 << 30), st.integers(0, 1 << 30))
 def test_no_two_blocks_are_alike_and_patterns_come_in_complements(pattern: int, one: int, other: int) -> None:
-    assert (key(pattern, one) == key(pattern, other)) == (one == other)
-    assert key(2 * pattern, one) ^ key(2 * pattern + 1, one) == (1 << 64) - 1
+    assert (derive_block_key(pattern, one) == derive_block_key(pattern, other)) == (one == other)
+    assert derive_block_key(2 * pattern, one) ^ derive_block_key(2 * pattern + 1, one) == (1 << 64) - 1
 
 
 def test_a_block_that_answers_for_another_is_wrong_everywhere_and_a_short_one_is_whole() -> None:
     words, scratch = np.empty(TILE_WORDS + 100, dtype=np.uint64), np.empty(TILE_WORDS, dtype=np.uint64)
-    write(words, TILE, key(0, 1))
-    count, listed = wrong(words, TILE, key(0, 2), scratch, 3)
+    write_block(words, TILE, derive_block_key(0, 1))
+    count, listed = find_wrong_words(words, TILE, derive_block_key(0, 2), scratch, 3)
     assert (count, len(listed)) == (words.size, 3)
 
 
 def test_the_test_goes_first_when_memory_is_short_and_is_as_before_afterwards() -> None:
     score = Path("/proc/self/oom_score_adj")
     before = score.read_text()
-    with FirstToGo():
+    with OomVictimPreference():
         assert score.read_text().strip() == "1000"
     assert score.read_text() == before

@@ -4,8 +4,8 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
-from preflight.checks.context import Device
-from preflight.checks.nvlinks import Links, NvLink, NvLinks, judge
+from preflight.check_context import Device
+from preflight.checks.nvlink_state import NvLink, NvLinkReader, NvLinks, judge_nvlinks
 from preflight.results import Outcome
 
 Say = Callable[[Sequence[str]], None]
@@ -14,8 +14,8 @@ GPUS = tuple(
 )
 
 
-def links_of(number: int) -> Links:
-    return Links(GPUS[number], GPUS, lambda _: None)
+def links_of(number: int) -> NvLinkReader:
+    return NvLinkReader(GPUS[number], GPUS, lambda _: None)
 
 
 def healthy(up: int = 18, **counters: int) -> NvLinks:
@@ -79,12 +79,12 @@ def test_gpus_that_reach_each_other_over_nvlink(driver_says: Say) -> None:
 def test_the_host_has_no_links_and_asks_no_driver(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HEALTHD_NVML_LIBRARY", "/nowhere/libnvidia-ml.so.1")
     host = Device(name="cpu:0", torch_name="cpu", index=0, label="")
-    assert Links(host, (host,), lambda _: None).read() == NvLinks()
+    assert NvLinkReader(host, (host,), lambda _: None).read() == NvLinks()
 
 
 def test_without_a_fabric_a_link_may_be_down_by_design() -> None:
     bridged = NvLinks(links=tuple(NvLink(number=n, up=n < 4) for n in range(12)))
-    result = judge("cuda:0", bridged, bridged, 1.0)
+    result = judge_nvlinks("cuda:0", bridged, bridged, 1.0)
     assert result
     assert result.outcome is Outcome.PASS
     assert result.evidence["nvlinks_up"] == 4
@@ -92,7 +92,7 @@ def test_without_a_fabric_a_link_may_be_down_by_design() -> None:
 
 def test_a_link_that_does_not_say_is_no_link_that_is_down() -> None:
     silent = NvLinks(links=(NvLink(number=0, up=None), NvLink(number=1, up=True)), fabric_state=3, fabric_status=0)
-    result = judge("cuda:0", silent, silent, 1.0)
+    result = judge_nvlinks("cuda:0", silent, silent, 1.0)
     assert result
     assert result.outcome is Outcome.PASS
     assert result.remarks == ("the driver does not say whether 1 of 2 NVLinks are up",)
@@ -100,6 +100,6 @@ def test_a_link_that_does_not_say_is_no_link_that_is_down() -> None:
 
 def test_a_link_that_vanishes_is_missed() -> None:
     after = NvLinks(links=healthy().links[:17], fabric_state=3, fabric_status=0)
-    result = judge("cuda:0", healthy(), after, 1.0)
+    result = judge_nvlinks("cuda:0", healthy(), after, 1.0)
     assert result
     assert result.reason == "17 of 18 NVLinks are up; NVLink 17 no longer answers"

@@ -10,14 +10,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from preflight.across.versions import ABSENT, differences
-from preflight.allowed import ALLOW_VARIABLE
-from preflight.checks.context import Context
-from preflight.checks.software import run
-from preflight.host.installed import Gpu, Software
-from preflight.host.machine import Machine, numbers_listed
-from preflight.host.software import torch_build
-from preflight.host.states import facts, states
+from preflight.check_context import Context
+from preflight.checks.software import check_software
+from preflight.device_comparison.version_differences import ABSENT, find_fact_differences
+from preflight.host.allowed_states import ALLOW_VARIABLE
+from preflight.host.configuration_states import collect_comparable_facts, list_states
+from preflight.host.installed_software import InstalledGpu, InstalledSoftware
+from preflight.host.machine_files import Machine, parse_number_list
+from preflight.host.software_inventory import parse_torch_build
 from preflight.plan import SPECS
 from preflight.results import Outcome, Result
 from tests.nodes.machines import dgx
@@ -30,7 +30,7 @@ def context(fault: str = "") -> Context:
 
 
 def the(fault: str, machine: Machine) -> Result:
-    (result,) = run(context(fault), machine)
+    (result,) = check_software(context(fault), machine)
     return result
 
 
@@ -125,8 +125,8 @@ def test_gpus_without_a_driver_and_a_driver_of_two_versions(tmp_path: Path, monk
     assert result.misconfigured
     assert "no driver answers: HEALTHD_NVML_LIBRARY names a library that cannot be loaded" in result.reason
     assert the("", Machine(tmp_path / "nothing")).outcome is Outcome.PASS
-    two = Software(machine={"driver": "570.86.15", "driver_module": "570.124.06"})
-    assert [state.name for state in states(two)] == ["driver_mismatch"]
+    two = InstalledSoftware(machine={"driver": "570.86.15", "driver_module": "570.124.06"})
+    assert [state.name for state in list_states(two)] == ["driver_mismatch"]
 
 
 def test_the_module_of_the_kernel_is_read_as_the_driver_writes_it(play: Play, tmp_path: Path) -> None:
@@ -139,8 +139,10 @@ def test_the_module_of_the_kernel_is_read_as_the_driver_writes_it(play: Play, tm
     assert the("", Machine(tmp_path)).evidence["driver_module"] == "570.86.15"
 
 
-def switched(joined: int | None, runs: bool | None) -> Software:  # noqa: FBT001 - a table below names them
-    return Software(machine={}, gpus=(Gpu(index=0, fabric_state=joined),), switches_on_bus=4, fabric_manager=runs)
+def switched(joined: int | None, runs: bool | None) -> InstalledSoftware:  # noqa: FBT001 - a table below names them
+    return InstalledSoftware(
+        machine={}, gpus=(InstalledGpu(index=0, fabric_state=joined),), switches_on_bus=4, fabric_manager=runs
+    )
 
 
 @pytest.mark.parametrize(
@@ -154,40 +156,40 @@ def switched(joined: int | None, runs: bool | None) -> Software:  # noqa: FBT001
         (switched(1, False), [("fabric_not_joined", True)]),
     ],
 )
-def test_the_fabric_has_two_witnesses(software: Software, names: list[tuple[str, bool]]) -> None:
-    assert [(state.name, state.wrong) for state in states(software)] == names
+def test_the_fabric_has_two_witnesses(software: InstalledSoftware, names: list[tuple[str, bool]]) -> None:
+    assert [(state.name, state.wrong) for state in list_states(software)] == names
 
 
 def test_a_torch_newer_than_the_driver_is_said_and_a_newer_minor_is_not() -> None:
-    def node(built: str) -> Software:
+    def node(built: str) -> InstalledSoftware:
         facts: dict[str, str | int] = {"torch": "2", "torch_cuda": built, "cuda_driver": "12.8"}
-        return Software(machine=facts, gpus=(Gpu(index=0),), gpus_on_bus=1)
+        return InstalledSoftware(machine=facts, gpus=(InstalledGpu(index=0),), gpus_on_bus=1)
 
-    assert [state.name for state in states(node("13.0"))] == ["torch_too_new"]
-    assert states(node("12.9")) == ()
-    assert states(msgspec.structs.replace(node("13.0"), gpus_on_bus=0)) == ()
-    desktop = Software(machine={}, gpus=(Gpu(index=0, product="NVIDIA GeForce RTX 4090", ecc=False),))
-    assert states(desktop) == ()
+    assert [state.name for state in list_states(node("13.0"))] == ["torch_too_new"]
+    assert list_states(node("12.9")) == ()
+    assert list_states(msgspec.structs.replace(node("13.0"), gpus_on_bus=0)) == ()
+    desktop = InstalledSoftware(machine={}, gpus=(InstalledGpu(index=0, product="NVIDIA GeForce RTX 4090", ecc=False),))
+    assert list_states(desktop) == ()
 
 
 def test_what_torch_is_stands_in_a_file() -> None:
     text = "from typing import Optional\n__version__ = '2.11.0+cu128'\ncuda: Optional[str] = '12.8'\nhip: Optional[str] = None\n"
-    assert torch_build(text) == {"torch": "2.11.0+cu128", "torch_cuda": "12.8"}
-    assert torch_build("cuda: Optional[str] = None\n") == {}
+    assert parse_torch_build(text) == {"torch": "2.11.0+cu128", "torch_cuda": "12.8"}
+    assert parse_torch_build("cuda: Optional[str] = None\n") == {}
 
 
 def test_a_value_that_only_some_gpus_have_is_told_with_their_numbers() -> None:
-    gpus = (Gpu(index=0, ecc=True), Gpu(index=1))
-    assert facts(Software(machine={}, gpus=gpus))["ecc"] == "True (GPU 0)"
+    gpus = (InstalledGpu(index=0, ecc=True), InstalledGpu(index=1))
+    assert collect_comparable_facts(InstalledSoftware(machine={}, gpus=gpus))["ecc"] == "True (GPU 0)"
 
 
 def test_the_odd_nodes_are_named_and_without_a_majority_nobody_is_odd() -> None:
     group = {f"n{i}": {"driver": "570", "os": "a"} for i in range(4)} | {"n9": {"driver": "560"}}
-    driver, os = differences(group)
+    driver, os = find_fact_differences(group)
     assert (driver.fact, driver.common, driver.others, driver.matters) == ("driver", "570", {"560": ("n9",)}, True)
     assert (os.fact, os.others, os.matters) == ("os", {ABSENT: ("n9",)}, False)
     assert str(driver) == "driver: 570 on most, 560 on n9"
-    (tie,) = differences({"a": {"driver": "1"}, "b": {"driver": "2"}})
+    (tie,) = find_fact_differences({"a": {"driver": "1"}, "b": {"driver": "2"}})
     assert (tie.common, tie.others) == ("", {"1": ("a",), "2": ("b",)})
 
 
@@ -195,7 +197,7 @@ def test_the_odd_nodes_are_named_and_without_a_majority_nobody_is_odd() -> None:
 def test_equal_nodes_do_not_differ_and_every_odd_one_is_named_once(
     group: dict[str, dict[str, str | int | float | bool]],
 ) -> None:
-    for difference in differences(group):
+    for difference in find_fact_differences(group):
         named = [node for nodes in difference.others.values() for node in nodes]
         assert len(named) == len(set(named))
         for value, nodes in difference.others.items():
@@ -203,14 +205,14 @@ def test_equal_nodes_do_not_differ_and_every_odd_one_is_named_once(
         rest = set(group) - set(named)
         assert all(str(group[node].get(difference.fact, ABSENT)) == difference.common for node in rest)
     same = {node: {"a": 1} for node in group}
-    assert differences(same) == ()
+    assert find_fact_differences(same) == ()
 
 
 @pytest.mark.parametrize(
     ("text", "numbers"), [("0-3,8", (0, 1, 2, 3, 8)), ("5", (5,)), ("", ()), ("x", ()), ("0-", ())]
 )
 def test_lists_of_numbers_as_the_kernel_writes_them(text: str, numbers: tuple[int, ...]) -> None:
-    assert numbers_listed(text) == numbers
+    assert parse_number_list(text) == numbers
 
 
 def test_an_empty_machine_tells_what_python_knows(tmp_path: Path) -> None:

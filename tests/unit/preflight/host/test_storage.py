@@ -13,12 +13,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from preflight.check_context import Context
 from preflight.checks import storage
-from preflight.checks.context import Context
-from preflight.checks.storage import PATHS_VARIABLE, Measured, Space, percentile, too_full
-from preflight.host.mounts import Mount, mount_of, mounted_read_only
-from preflight.host.scratch import Scratch
-from preflight.host.words import Words
+from preflight.checks.storage import (
+    PATHS_VARIABLE,
+    DiskSpace,
+    StorageMeasurement,
+    compute_percentile,
+    explain_lack_of_space,
+)
+from preflight.host.host_patterns import Words
+from preflight.host.mount_table import Mount, find_mount, is_mounted_read_only
+from preflight.host.scratch_file import ScratchFile
 from preflight.results import Outcome, Result
 
 GIB = 1 << 30
@@ -26,7 +32,9 @@ GIB = 1 << 30
 
 def results(fault: str = "", seconds: float = 0.2) -> list[Result]:
     return list(
-        storage.run(Context(device=None, devices=(), level="gate", seconds=seconds, fault=fault, note=lambda _: None))
+        storage.check_storage(
+            Context(device=None, devices=(), level="gate", seconds=seconds, fault=fault, note=lambda _: None)
+        )
     )
 
 
@@ -58,15 +66,15 @@ def test_without_time_a_quarter_is_read_all_the_same_blocks_by_chance_and_that_i
     folder: Path, monkeypatch: pytest.MonkeyPatch, fault: str
 ) -> None:
     places: set[int] = set()
-    read = Scratch.read
+    read = ScratchFile.read
 
-    def noted(file: Scratch, into: Words, offset: int) -> float:
+    def noted(file: ScratchFile, into: Words, offset: int) -> float:
         if into.nbytes == storage.BLOCK_BYTES:
             places.add(offset)
         return read(file, into, offset)
 
-    monkeypatch.setattr(Scratch, "read", noted)
-    monkeypatch.setattr(storage._Run, "_until", lambda _, share: share == storage._WRITING)
+    monkeypatch.setattr(ScratchFile, "read", noted)
+    monkeypatch.setattr(storage._StorageRun, "_until", lambda _, share: share == storage._WRITING)
     monkeypatch.setitem(storage.BYTES_MAX, "gate", 8 * storage.BLOCK_BYTES)
     runs = [results(fault)[0] for _ in range(12)]
     assert {(run.evidence["bytes"], run.evidence["bytes_verified"]) for run in runs} == {(8 << 22, 2 << 22)}
@@ -105,7 +113,7 @@ def test_a_full_disk_in_the_midst_of_writing_fails_by_name(folder: Path) -> None
 TRY = """
 import msgspec, sys
 from preflight.checks import storage
-from preflight.checks.context import Context
+from preflight.check_context import Context
 storage.FREE_SHARE_MAX = float(sys.argv[1])
 context = Context(device=None, devices=(), level="gate", seconds=0.2, fault="", note=lambda _: None)
 sys.stdout.buffer.write(msgspec.json.encode(list(storage.run(context))))
@@ -180,19 +188,19 @@ def test_a_killed_test_leaves_nothing(tmp_path: Path, *, nameless: bool) -> None
 @pytest.mark.parametrize(
     ("space", "full"),
     [
-        (Space(100 * GIB, 50 * GIB, 0, 0), False),
-        (Space(100 * GIB, GIB // 2, 0, 0), True),
-        (Space(100 * GIB, 50 * GIB, 1000, 500), False),
-        (Space(100 * GIB, 50 * GIB, 1000, 9), True),
+        (DiskSpace(100 * GIB, 50 * GIB, 0, 0), False),
+        (DiskSpace(100 * GIB, GIB // 2, 0, 0), True),
+        (DiskSpace(100 * GIB, 50 * GIB, 1000, 500), False),
+        (DiskSpace(100 * GIB, 50 * GIB, 1000, 9), True),
     ],
 )
-def test_too_little_room_is_a_fault(space: Space, *, full: bool) -> None:
-    assert bool(too_full(space)) is full
+def test_too_little_room_is_a_fault(space: DiskSpace, *, full: bool) -> None:
+    assert bool(explain_lack_of_space(space)) is full
 
 
 def test_a_file_system_that_cannot_be_read_directly_is_said_so(tmp_path: Path) -> None:
-    measured = Measured(False, 1, 1.0, 1, 1.0, (0.5,), (), 0, ())
-    result = storage.conclude(tmp_path, Mount("fs:/", "/fs", "nfs4", ("rw",)), Space(GIB, GIB, 0, 0), measured)
+    measured = StorageMeasurement(False, 1, 1.0, 1, 1.0, (0.5,), (), 0, ())
+    result = storage.judge_storage(tmp_path, Mount("fs:/", "/fs", "nfs4", ("rw",)), DiskSpace(GIB, GIB, 0, 0), measured)
     assert result.figures[0].setting == "/fs, 4 MiB, buffered"
     assert "may have come from memory" in result.remarks[0]
 
@@ -210,10 +218,10 @@ MOUNTS = "/dev/a / ext4 rw 0 0\nfs:/x /data nfs4 ro,hard 0 0\n/dev/b /data\\040s
     ],
 )
 def test_a_path_belongs_to_the_last_and_deepest_mount(path: str, point: str, kind: str) -> None:
-    mount = mount_of(path, MOUNTS)
+    mount = find_mount(path, MOUNTS)
     assert mount is not None
     assert (mount.point, mount.kind) == (point, kind)
-    assert mount_of(path, "") is None
+    assert find_mount(path, "") is None
 
 
 MOUNTINFO = (
@@ -224,13 +232,13 @@ MOUNTINFO = (
 
 @pytest.mark.parametrize(("path", "by_hand"), [("/", False), ("/data", False), ("/data set/x", True)])
 def test_the_kernel_leaves_the_options_of_a_mount_alone(path: str, *, by_hand: bool) -> None:
-    assert mounted_read_only(path, MOUNTINFO) is by_hand
-    assert not mounted_read_only(path, "")
+    assert is_mounted_read_only(path, MOUNTINFO) is by_hand
+    assert not is_mounted_read_only(path, "")
 
 
 @given(st.lists(st.floats(0, 1e6), min_size=1))
 def test_a_percentile_is_one_of_the_values_and_grows(values: list[float]) -> None:
-    found = [percentile(values, percent) for percent in (1, 50, 99, 100)]
+    found = [compute_percentile(values, percent) for percent in (1, 50, 99, 100)]
     assert found == sorted(found)
     assert set(found) <= set(values)
     assert found[-1] == max(values)

@@ -11,14 +11,14 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from preflight.check_context import Context, Device
 from preflight.checks import sustained_load
-from preflight.checks.context import Context, Device
-from preflight.checks.sustained_load import Done, Size, Watch, conclude
-from preflight.host import load
-from preflight.host.digits import four
-from preflight.host.driver import Driver
-from preflight.host.load import Burst, Limits, Reading
-from preflight.host.machine import Machine
+from preflight.checks.sustained_load import LoadResult, LoadSize, SensorWatch, judge_sustained_load
+from preflight.host import load_sensors
+from preflight.host.load_sensors import LoadBurst, SensorReading, ThermalLimits
+from preflight.host.machine_files import Machine
+from preflight.host.nvml_driver import NvmlDriver
+from preflight.host.significant_digits import round_to_four_digits
 from preflight.results import Figure, Outcome, Result
 from tests.nodes.machines import dgx
 
@@ -30,7 +30,7 @@ GPU = Device(name="cuda:3", torch_name="cuda:0", index=3, label="", uuid="GPU-fa
 
 def worked(fault: str = "", seconds: float = 0.5) -> Result:
     context = Context(device=CPU, devices=(CPU,), level="standard", seconds=seconds, fault=fault, note=lambda _: None)
-    (result,) = sustained_load.run(context)
+    (result,) = sustained_load.check_sustained_load(context)
     return result
 
 
@@ -39,7 +39,7 @@ def small(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Small products on one thread, as a device of the host has it on two processors: two threads wait for each other."""
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
-    monkeypatch.setattr(sustained_load, "HOST_SIZE", Size("float32", 64, 4))
+    monkeypatch.setattr(sustained_load, "HOST_SIZE", LoadSize("float32", 64, 4))
     monkeypatch.setattr(sustained_load, "READ_EVERY_S", 0.005)
     yield
     torch.set_num_threads(threads)
@@ -85,15 +85,15 @@ def test_the_slow_one_does_more_and_has_less_to_show_for_it() -> None:
 def test_a_driver_that_stops_answering_does_not_hold_up_the_work() -> None:
     never = threading.Event()
 
-    def stuck(at: float, busy: bool) -> Reading:  # noqa: FBT001 - a sensor's signature
+    def stuck(at: float, busy: bool) -> SensorReading:  # noqa: FBT001 - a sensor's signature
         never.wait()
-        return Reading(at=at, busy=busy)
+        return SensorReading(at=at, busy=busy)
 
-    watch = Watch(stuck, patience_s=0.01)
+    watch = SensorWatch(stuck, patience_s=0.01)
     with watch.looking():
         pass
     assert not watch.ended
-    result = sustained_load._hung(GPU, watch)
+    result = sustained_load._build_hung_result(GPU, watch)
     assert result.outcome is Outcome.FAIL
     assert "did not answer" in result.reason
     never.set()
@@ -110,9 +110,9 @@ def test_a_gpus_sensors_are_read_by_its_driver(driver_says: Callable[[Sequence[s
             "throttle.3 0x44",
         ]
     )
-    driver = Driver()
-    sensors, limits = load.gpu_sensors(driver, driver.gpu("GPU-fake-0003"))
-    wanted = Reading(
+    driver = NvmlDriver()
+    sensors, limits = load_sensors.open_gpu_sensors(driver, driver.gpu("GPU-fake-0003"))
+    wanted = SensorReading(
         at=1.5,
         busy=True,
         clock_mhz=1755,
@@ -123,9 +123,11 @@ def test_a_gpus_sensors_are_read_by_its_driver(driver_says: Callable[[Sequence[s
         reasons=0x44,
     )
     assert sensors(1.5, True) == wanted
-    assert limits == Limits(slowdown_c=87, memory_max_c=95)
-    _, none, remarks = sustained_load._sensors(Device(name="cuda:9", torch_name="cuda:0", index=9, label=""), Machine())
-    assert (none, len(remarks)) == (Limits(), 1)
+    assert limits == ThermalLimits(slowdown_c=87, memory_max_c=95)
+    _, none, remarks = sustained_load._open_sensors(
+        Device(name="cuda:9", torch_name="cuda:0", index=9, label=""), Machine()
+    )
+    assert (none, len(remarks)) == (ThermalLimits(), 1)
 
 
 @pytest.mark.parametrize(
@@ -141,16 +143,16 @@ def test_a_gpu_of_which_the_driver_tells_neither_heat_nor_clock_does_not_pass(
     driver_says: Callable[[Sequence[str]], None], silent: tuple[str, ...], outcome: Outcome
 ) -> None:
     driver_says([f"error_{name} 999" for name in silent])
-    sensors, limits, remarks = sustained_load._sensors(GPU, Machine())
+    sensors, limits, remarks = sustained_load._open_sensors(GPU, Machine())
     seen = [sensors(float(at), True) for at in range(3)]
     assert [reading.temperature_c is None for reading in seen] == ["temperature" in silent] * 3
     assert [reading.clock_mhz is None for reading in seen] == ["sm_clock" in silent] * 3
-    done = Done(size=Size("bfloat16", 8192, 32), steady=(Burst(0.0, 1.0, 10),), swings=())
-    result = conclude(GPU, done, (seen, seen), limits, remarks)
+    done = LoadResult(size=LoadSize("bfloat16", 8192, 32), steady=(LoadBurst(0.0, 1.0, 10),), swings=())
+    result = judge_sustained_load(GPU, done, (seen, seen), limits, remarks)
     assert result.outcome is outcome
     assert ("told neither temperature nor clock in 3 readings" in result.reason) == (outcome is Outcome.ERROR)
     assert figure(result, "product_rate").value > 0
-    on_host = conclude(CPU, done, (seen, seen), limits, remarks)
+    on_host = judge_sustained_load(CPU, done, (seen, seen), limits, remarks)
     assert on_host.outcome is Outcome.PASS
 
 
@@ -167,15 +169,15 @@ def test_a_processors_sensors_are_read_by_the_kernel(tmp_path: Path) -> None:
         "/sys/devices/system/cpu/cpu6/cpufreq/scaling_cur_freq": "800000",
     }.items():
         dgx.write(tmp_path, path, text)
-    sensors, limits = load.host_sensors(Machine(tmp_path), [4, 5])
-    assert sensors(0.0, False) == Reading(at=0.0, busy=False, clock_mhz=1900, temperature_c=64)
-    assert limits == Limits(slowdown_c=100)
-    blind, none = load.host_sensors(Machine(tmp_path / "none"), [0])
-    assert (blind(0.0, True), none) == (Reading(at=0.0, busy=True), Limits())
+    sensors, limits = load_sensors.open_host_sensors(Machine(tmp_path), [4, 5])
+    assert sensors(0.0, False) == SensorReading(at=0.0, busy=False, clock_mhz=1900, temperature_c=64)
+    assert limits == ThermalLimits(slowdown_c=100)
+    blind, none = load_sensors.open_host_sensors(Machine(tmp_path / "none"), [0])
+    assert (blind(0.0, True), none) == (SensorReading(at=0.0, busy=True), ThermalLimits())
 
 
-def readings(*reasons: int, busy: bool = True, **more: float) -> list[Reading]:
-    return [Reading(at=float(at), busy=busy, reasons=reason, **more) for at, reason in enumerate(reasons)]
+def readings(*reasons: int, busy: bool = True, **more: float) -> list[SensorReading]:
+    return [SensorReading(at=float(at), busy=busy, reasons=reason, **more) for at, reason in enumerate(reasons)]
 
 
 @pytest.mark.parametrize(
@@ -193,20 +195,20 @@ def readings(*reasons: int, busy: bool = True, **more: float) -> list[Reading]:
     ],
 )
 def test_what_slows_a_gpu_down_under_load(reasons: list[int], fault: str, remark: str) -> None:
-    faults, remarks, _ = load.judge(readings(*reasons), Limits())
+    faults, remarks, _ = load_sensors.judge_load_readings(readings(*reasons), ThermalLimits())
     assert len(faults) == bool(fault)
     assert len(remarks) == bool(remark)
     assert fault in " ".join(faults)
     assert remark in " ".join(remarks)
-    idle = load.judge(readings(*reasons, busy=False), Limits())
+    idle = load_sensors.judge_load_readings(readings(*reasons, busy=False), ThermalLimits())
     assert idle[:2] == ((), ())
 
 
 def test_heat_is_judged_by_the_makers_own_limits() -> None:
     hot = readings(0, 0, temperature_c=87.0, memory_temperature_c=96.0)
-    faults, _, _ = load.judge(hot, Limits(slowdown_c=87, memory_max_c=95))
+    faults, _, _ = load_sensors.judge_load_readings(hot, ThermalLimits(slowdown_c=87, memory_max_c=95))
     assert [fault.split(",")[0] for fault in faults] == ["it reached 87 °C", "its memory reached 96 °C"]
-    assert load.judge(hot, Limits())[0] == ()
+    assert load_sensors.judge_load_readings(hot, ThermalLimits())[0] == ()
 
 
 @pytest.mark.parametrize(
@@ -214,29 +216,37 @@ def test_heat_is_judged_by_the_makers_own_limits() -> None:
 )
 def test_a_gpu_that_tells_its_margin_is_judged_by_that_alone(margin: float, fault: str, remark: str) -> None:
     close = readings(0, 0, temperature_c=95.0, margin_c=margin)
-    faults, remarks, _ = load.judge(close, Limits(slowdown_c=87))
+    faults, remarks, _ = load_sensors.judge_load_readings(close, ThermalLimits(slowdown_c=87))
     assert (len(faults), len(remarks)) == (bool(fault), bool(remark))
     assert fault in " ".join(faults)
     assert remark in " ".join(remarks)
 
 
 def test_figures_are_of_the_steady_load_once_it_is_warm() -> None:
-    steady = [Reading(at=float(at), busy=True, clock_mhz=1980 if at < 10 else 1700, power_w=690) for at in range(100)]
-    steady += [Reading(at=100.0, busy=True, clock_mhz=300, power_w=690)]  # a dip no longer than a reading
-    every = [*steady, Reading(at=101.0, busy=False, power_w=710, temperature_c=77, margin_c=10)]
-    found = {f.name: (f.value, f.unit) for f in load.figures(steady, every, "bf16 8192")}
+    steady = [
+        SensorReading(at=float(at), busy=True, clock_mhz=1980 if at < 10 else 1700, power_w=690) for at in range(100)
+    ]
+    steady += [SensorReading(at=100.0, busy=True, clock_mhz=300, power_w=690)]  # a dip no longer than a reading
+    every = [*steady, SensorReading(at=101.0, busy=False, power_w=710, temperature_c=77, margin_c=10)]
+    found = {f.name: (f.value, f.unit) for f in load_sensors.build_load_figures(steady, every, "bf16 8192")}
     assert found["clock_min"] == (1700, "MHz")
     assert found["power_mean"] == (690, "W")
     assert found["power_max"] == (710, "W")
     assert found["temperature_max"] == (77, "°C")
     assert found["temperature_margin_min"] == (10, "K")
-    assert load.figures([], [], "") == ()
+    assert load_sensors.build_load_figures([], [], "") == ()
 
 
 def test_a_device_that_tires_is_worth_a_remark() -> None:
-    bursts = tuple(Burst(float(at), 1.0 if at < 50 else 1.25, 10) for at in range(100))
+    bursts = tuple(LoadBurst(float(at), 1.0 if at < 50 else 1.25, 10) for at in range(100))
     blind = "no sensor can be read: no driver"
-    result = conclude(GPU, Done(size=Size("bfloat16", 8192, 32), steady=bursts, swings=()), ([], []), Limits(), [blind])
+    result = judge_sustained_load(
+        GPU,
+        LoadResult(size=LoadSize("bfloat16", 8192, 32), steady=bursts, swings=()),
+        ([], []),
+        ThermalLimits(),
+        [blind],
+    )
     assert result.outcome is Outcome.PASS
     assert result.evidence["sag_percent"] == 20.0
     assert result.remarks == (
@@ -248,25 +258,25 @@ def test_a_device_that_tires_is_worth_a_remark() -> None:
 
 @given(st.lists(st.floats(1, 1e4), min_size=1, max_size=200))
 def test_a_low_clock_is_one_that_nearly_all_readings_reach(values: list[float]) -> None:
-    found = load.low(values)
+    found = load_sensors.compute_low_percentile(values)
     assert found in values
     assert sum(value >= found for value in values) >= 0.95 * len(values)
 
 
 @given(st.lists(st.tuples(st.floats(0.01, 10), st.integers(1, 50)), min_size=10, max_size=60))
 def test_sag_is_none_if_all_bursts_are_alike_and_has_the_sign_of_what_happened(parts: list[tuple[float, int]]) -> None:
-    bursts = [Burst(float(at), seconds, products) for at, (seconds, products) in enumerate(parts)]
-    alike = [Burst(burst.at, 0.5, 8) for burst in bursts]
-    assert load.sag_percent(alike) == 0
-    assert load.sag_percent(bursts[:9]) is None
+    bursts = [LoadBurst(float(at), seconds, products) for at, (seconds, products) in enumerate(parts)]
+    alike = [LoadBurst(burst.at, 0.5, 8) for burst in bursts]
+    assert load_sensors.compute_sag_percent(alike) == 0
+    assert load_sensors.compute_sag_percent(bursts[:9]) is None
     tenth = len(bursts) // 10
-    slower = load.rate(bursts[-tenth:]) < load.rate(bursts[:tenth])
-    sag = load.sag_percent(bursts)
+    slower = load_sensors.compute_product_rate(bursts[-tenth:]) < load_sensors.compute_product_rate(bursts[:tenth])
+    sag = load_sensors.compute_sag_percent(bursts)
     assert sag is not None
     assert (sag > 0) == slower
 
 
 @given(st.floats(1e-12, 1e12))
 def test_a_rate_is_told_to_four_digits_and_never_as_none(value: float) -> None:
-    assert four(value) == pytest.approx(value, rel=1e-3)
-    assert four(value) > 0
+    assert round_to_four_digits(value) == pytest.approx(value, rel=1e-3)
+    assert round_to_four_digits(value) > 0

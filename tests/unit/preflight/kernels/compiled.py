@@ -12,10 +12,10 @@ warnings.simplefilter("ignore")  # of the compiler's own defaults
 from triton.backends.compiler import GPUTarget  # noqa: E402 - after the filter
 from triton.compiler import ASTSource, compile  # noqa: A004, E402 - its name there; after the filter
 
-from preflight.kernels import patterns  # noqa: E402 - after the filter
+from preflight.kernels import memory_patterns  # noqa: E402 - after the filter
 from preflight.kernels.digest_kernel import digest_kernel  # noqa: E402 - after the filter
-from preflight.kernels.own_product import product_kernel  # noqa: E402 - after the filter
-from preflight.kernels.passes import verify_and_write_kernel, verify_kernel, write_kernel  # noqa: E402 - after the filter
+from preflight.kernels.memory_kernels import verify_and_write_kernel, verify_kernel, write_kernel  # noqa: E402 - after the filter
+from preflight.kernels.triton_matmul import product_kernel  # noqa: E402 - after the filter
 
 ARCHITECTURES = (80, 90, 100)
 ALIGNED = [["tt.divisibility", 16]]
@@ -51,10 +51,10 @@ def main() -> None:
         found[f"verify and write {architecture}"] = compiled(
             verify_and_write_kernel,
             memory,
-            {**words, "KIND": patterns.HASH, "KIND_NEXT": patterns.WALKING},
+            {**words, "KIND": memory_patterns.HASH, "KIND_NEXT": memory_patterns.WALKING},
             architecture,
         )
-    for kind in range(patterns.STRIDE + 1):
+    for kind in range(memory_patterns.STRIDE + 1):
         found[f"write kind {kind}"] = compiled(write_kernel, memory, {"KIND": kind, "BLOCK": 2048}, 90)
         found[f"verify kind {kind}"] = compiled(verify_kernel, memory, {**words, "KIND": kind}, 90)
     print(json.dumps(found))

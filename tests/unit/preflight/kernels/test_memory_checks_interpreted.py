@@ -6,8 +6,8 @@ import pytest
 
 pytest.importorskip("triton")
 
+from preflight.check_context import Context, Device
 from preflight.checks import cache_pattern, memory_pattern, memory_retention
-from preflight.checks.context import Context, Device
 from preflight.results import Outcome, Result
 
 pytestmark = pytest.mark.torch
@@ -19,7 +19,7 @@ def context(fault: str = "") -> Context:
 
 
 def pattern(fault: str = "") -> Result:
-    (result,) = memory_pattern.run(context(fault))
+    (result,) = memory_pattern.check_memory_pattern(context(fault))
     assert result.evidence["way"] == "triton"
     return result
 
@@ -41,12 +41,12 @@ def test_each_fault_is_found_by_the_kernels(fault: str, kind: str) -> None:
 
 
 def test_charge_that_is_lost_is_found_by_the_kernels() -> None:
-    (result,) = memory_retention.run(context("decay"))
+    (result,) = memory_retention.check_memory_retention(context("decay"))
     assert (result.evidence["way"], result.evidence["kind"]) == ("triton", "decayed")
 
 
 def test_a_cache_is_read_many_times_in_one_launch() -> None:
-    sound, stuck = (next(iter(cache_pattern.run(context(fault)))) for fault in ("", "stuck_bit"))
+    sound, stuck = (next(iter(cache_pattern.check_cache_pattern(context(fault)))) for fault in ("", "stuck_bit"))
     assert (sound.outcome, sound.evidence["way"]) == (Outcome.PASS, "triton")
     assert (stuck.evidence["kind"], int(stuck.evidence["wrong_reads"]) % cache_pattern.INTERPRETED_REPEATS) == (
         "stuck_bit",

@@ -6,14 +6,14 @@ import numpy as np
 import pytest
 import torch
 
-memory = pytest.importorskip("preflight.kernels.memory")
+memory = pytest.importorskip("preflight.kernels.triton_memory")
 
 import triton  # noqa: E402 - only where it is
 import triton.language as tl  # noqa: E402 - the same
 
-from preflight.kernels import patterns as p  # noqa: E402 - only where triton is
-from preflight.kernels import sweeps  # noqa: E402 - only where triton is
-from preflight.kernels.words import places  # noqa: E402 - only where triton is
+from preflight.kernels import memory_patterns as p  # noqa: E402 - only where triton is
+from preflight.kernels import memory_sweeps  # noqa: E402 - only where triton is
+from preflight.kernels.pattern_kernels import compute_program_offsets  # noqa: E402 - only where triton is
 
 pytestmark = pytest.mark.torch
 EVERY = sorted(set(p.FULL + p.GATE))
@@ -54,7 +54,7 @@ def test_a_pattern_is_the_model_bit_for_bit_also_beyond_32_bits(pattern: p.Patte
         memory.write(made, pattern, block)
         model = numpy_words(pattern, base, words)
         assert np.array_equal(made.memory.numpy().view(np.uint64), model)
-        assert [p.expected(pattern, base + i) for i in (0, words // 2, words - 1)] == [
+        assert [p.compute_expected_word(pattern, base + i) for i in (0, words // 2, words - 1)] == [
             int(model[i]) for i in (0, words // 2, words - 1)
         ]
         assert memory.verify([made], pattern).wrong == 0
@@ -62,7 +62,7 @@ def test_a_pattern_is_the_model_bit_for_bit_also_beyond_32_bits(pattern: p.Patte
 
 @triton.jit
 def places_kernel(out, blocks: tl.int64, step: tl.int64, BLOCK: tl.constexpr):  # noqa: ANN201, ANN001, N803 - a kernel
-    tl.store(out + tl.program_id(0) * BLOCK + tl.arange(0, BLOCK), places(blocks, step, BLOCK))
+    tl.store(out + tl.program_id(0) * BLOCK + tl.arange(0, BLOCK), compute_program_offsets(blocks, step, BLOCK))
 
 
 def test_a_place_in_one_piece_is_64_bits_wide() -> None:
@@ -98,7 +98,9 @@ def test_more_errors_than_there_is_room_for_are_still_counted() -> None:
     made = piece(memory.LISTED * 3)
     errors = memory.verify([made], p.GATE[0].inverted())
     assert (errors.wrong, len(errors.listed)) == (memory.LISTED * 3, memory.LISTED)
-    assert sum(errors.bits) == sum(p.expected(p.GATE[0].inverted(), i).bit_count() for i in range(memory.LISTED * 3))
+    assert sum(errors.bits) == sum(
+        p.compute_expected_word(p.GATE[0].inverted(), i).bit_count() for i in range(memory.LISTED * 3)
+    )
 
 
 def test_verifying_writes_the_next_pattern_but_leaves_a_block_with_errors_to_be_read_again() -> None:
@@ -122,14 +124,14 @@ def test_a_word_read_wrongly_once_is_told_from_one_that_stays_wrong() -> None:
 def test_good_memory_passes_all_patterns_and_a_stuck_bit_fails_those_that_want_the_other_value() -> None:
     pieces = [piece(2500), piece(0, 2500), piece(70, 2500)]
     way = memory.TritonWay()
-    assert sweeps.sweep(way, pieces, p.FULL[:8]) == []
+    assert memory_sweeps.sweep_patterns(way, pieces, p.FULL[:8]) == []
 
     def stick() -> None:
         pieces[2].memory[3] |= 4
 
     zeros = p.Pattern("zeros", p.CONSTANT)
-    assert [error.address for error in sweeps.retained(way, pieces, zeros, stick).listed] == [2503]
-    assert sweeps.retained(way, pieces, zeros.inverted(), stick).wrong == 0
+    assert [error.address for error in memory_sweeps.hold_and_verify(way, pieces, zeros, stick).listed] == [2503]
+    assert memory_sweeps.hold_and_verify(way, pieces, zeros.inverted(), stick).wrong == 0
 
 
 def test_verifying_many_times_in_one_launch_reads_every_block_as_often_and_lists_a_word_once() -> None:
@@ -137,7 +139,7 @@ def test_verifying_many_times_in_one_launch_reads_every_block_as_often_and_lists
     memory.write(made, p.FULL[-1])
     made.memory[memory.BLOCK_WORDS * 3] ^= 6
     made.memory[-1] ^= 1
-    errors = sweeps.verify(memory.TritonWay(), [made], p.FULL[-1], repeats=7)
+    errors = memory_sweeps.verify_pieces(memory.TritonWay(), [made], p.FULL[-1], repeats=7)
     assert errors.wrong == 14
     assert (errors.bits[:3], sum(errors.bits)) == ((7, 7, 7), 21)
     assert [word.address for word in errors.listed] == [memory.BLOCK_WORDS * 3, 5 * memory.BLOCK_WORDS + 8]
@@ -151,5 +153,5 @@ def test_an_error_is_reported_once_and_the_next_pattern_is_whole_again() -> None
         if pattern == lies:
             pieces[0].memory[5] = 0
 
-    found = sweeps.sweep(memory.TritonWay(), pieces, [lies, *p.GATE], spoil)
+    found = memory_sweeps.sweep_patterns(memory.TritonWay(), pieces, [lies, *p.GATE], spoil)
     assert [(errors.pattern, errors.wrong) for errors in found] == [("lies", 1)]

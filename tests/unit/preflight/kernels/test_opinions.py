@@ -6,17 +6,17 @@ from typing import Any
 import pytest
 import torch
 
-from preflight.kernels import checksums, opinions
-from preflight.kernels.operands import operand
-from preflight.kernels.products import KINDS, Work
+from preflight.kernels import checksums, product_verification
+from preflight.kernels.matmul_products import KINDS, MatmulWork
+from preflight.kernels.operands import build_operand
 
 pytestmark = pytest.mark.torch
 SIZE = 128
 HERE = [kind for kind in KINDS if kind.name != "tf32"]
 
 
-def made(kind: Any, seed: int = 11) -> tuple[Work, Any]:
-    work = Work(kind, SIZE, seed, "cpu")
+def made(kind: Any, seed: int = 11) -> tuple[MatmulWork, Any]:
+    work = MatmulWork(kind, SIZE, seed, "cpu")
     output = work.buffer()
     work.run(output)
     return work, output
@@ -34,16 +34,16 @@ def one_thread() -> Iterator[None]:
 @pytest.mark.parametrize("kind", HERE, ids=lambda kind: kind.name)
 @pytest.mark.parametrize("seed", range(3))
 def test_nothing_is_said_against_a_right_product(kind: Any, seed: int) -> None:
-    assert opinions.objections(*made(kind, 100 * seed)) == []
+    assert product_verification.collect_objections(*made(kind, 100 * seed)) == []
 
 
 @pytest.mark.parametrize("kind", HERE, ids=lambda kind: kind.name)
 def test_double_precision_sees_an_element_wrong_by_more_than_rounding(kind: Any) -> None:
     work, output = made(kind)
-    assert opinions.by_another_order(work, output) is None
+    assert product_verification.judge_by_reordered_sum(work, output) is None
     floating = output.dtype.is_floating_point
     output[3, 70] += (abs(float(output[3, 70])) + float(output.double().std())) / 16 if floating else 1
-    objection = opinions.by_another_order(work, output)
+    objection = product_verification.judge_by_reordered_sum(work, output)
     assert objection is not None
     assert (objection.elements, objection.rows, objection.columns) == (1, [3], [70])
 
@@ -52,28 +52,28 @@ def test_double_precision_sees_an_element_wrong_by_more_than_rounding(kind: Any)
 def test_what_is_no_number_is_wrong_by_itself(wrong: float) -> None:
     work, output = made(KINDS[0])
     output[5, 6] = wrong
-    said = {each.by: (each.rows, each.columns) for each in opinions.objections(work, output)}
+    said = {each.by: (each.rows, each.columns) for each in product_verification.collect_objections(work, output)}
     assert said["what is no number"] == ([5], [6])
     assert said["checksums"] == ([5], [6])
     assert len(said) == 3
 
 
 def test_the_own_product_is_asked_where_it_can_be() -> None:
-    with_triton = not opinions.without_triton("cpu")
-    assert opinions.takes_own_product(made(KINDS[1])[0]) is with_triton
-    assert not opinions.takes_own_product(made(KINDS[0])[0])
-    assert not opinions.takes_own_product(Work(KINDS[0], 64, 1, "cpu"))
-    assert not opinions.takes_own_product(Work(KINDS[-1], SIZE, 1, "cpu"))
+    with_triton = not product_verification.explain_missing_triton("cpu")
+    assert product_verification.supports_own_product(made(KINDS[1])[0]) is with_triton
+    assert not product_verification.supports_own_product(made(KINDS[0])[0])
+    assert not product_verification.supports_own_product(MatmulWork(KINDS[0], 64, 1, "cpu"))
+    assert not product_verification.supports_own_product(MatmulWork(KINDS[-1], SIZE, 1, "cpu"))
 
 
 def test_no_multiprocessor_is_accused_on_a_processor() -> None:
-    assert opinions.faulty_multiprocessors(made(KINDS[0])[0]) == {}
+    assert product_verification.find_faulty_multiprocessors(made(KINDS[0])[0]) == {}
 
 
 def test_a_transposed_or_shifted_output_is_refused() -> None:
     for spoil in (lambda o: o.t().contiguous(), lambda o: torch.roll(o, 1, 0), torch.zeros_like):
         work, output = made(KINDS[0])
-        assert {"checksums"} < {each.by for each in opinions.objections(work, spoil(output))}
+        assert {"checksums"} < {each.by for each in product_verification.collect_objections(work, spoil(output))}
 
 
 def cut(numbers: Any, bits: int) -> Any:
@@ -101,13 +101,13 @@ def test_the_limits_allow_what_tensor_cores_cut_off_in_products_of_full_depth(
     name: str, operand_bits: int, bits: int, step: int, span: int
 ) -> None:
     kind = next(kind for kind in KINDS if kind.name == name)
-    left, right = (operand((32, 8192), kind.operands, 7 + side, "cpu") for side in (0, 1))
+    left, right = (build_operand((32, 8192), kind.operands, 7 + side, "cpu") for side in (0, 1))
     true = left.double() @ right.double().t()
     given = [cut(each.double(), operand_bits) for each in (left, right)]
     output = summed_like_tensor_cores(given[0], given[1].t(), bits, step, span).to(kind.output)
-    limit = opinions.allowed(kind, true, left, right.t())
+    limit = product_verification.compute_tolerance(kind, true, left, right.t())
     excess = float(((output.double() - true).abs() / limit).max())
     assert 0 < excess < 0.6
-    sums = checksums.check(left, right.t(), output, tensor_float=name == "tf32")
+    sums = checksums.verify_checksums(left, right.t(), output, tensor_float=name == "tf32")
     assert not sums.wrong
     assert sums.excess < 0.6

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 import torch
 
-taking = pytest.importorskip("preflight.kernels.taking")
+taking = pytest.importorskip("preflight.kernels.gpu_memory_allocation")
 GIB = 1 << 30
 
 

@@ -7,10 +7,10 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from preflight.kernels import patterns as p
-from preflight.kernels import sweeps
-from preflight.kernels.torch_memory import TorchWay, _blocks, fill
-from preflight.kernels.wrong_words import LISTED, Errors, Piece, signed
+from preflight.kernels import memory_patterns as p
+from preflight.kernels import memory_sweeps
+from preflight.kernels.memory_errors import LISTED, Errors, Piece, signed
+from preflight.kernels.torch_memory import TorchWay, _iterate_blocks, fill_pattern
 
 pytestmark = pytest.mark.torch
 EVERY = sorted(set(p.FULL + p.GATE))
@@ -19,7 +19,7 @@ ADDRESSES = st.integers(0, 1 << 45)
 
 def triton_way() -> Any:
     pytest.importorskip("triton")
-    from preflight.kernels.memory import TritonWay  # noqa: PLC0415 - only where triton is
+    from preflight.kernels.triton_memory import TritonWay  # noqa: PLC0415 - only where triton is
 
     return TritonWay()
 
@@ -38,13 +38,13 @@ def test_torch_writes_what_the_judge_expects(pattern: p.Pattern, first: int, wor
         pattern = pattern._replace(seed=seed)
     pattern = pattern._replace(keep=keep)
     out = torch.empty(words, dtype=torch.int64)
-    fill(out, pattern, first)
-    assert unsigned(out) == [p.expected(pattern, first + i) for i in range(words)]
+    fill_pattern(out, pattern, first)
+    assert unsigned(out) == [p.compute_expected_word(pattern, first + i) for i in range(words)]
 
 
 def test_an_unknown_kind_is_refused() -> None:
     with pytest.raises(ValueError, match="no kind of pattern 99"):
-        fill(torch.empty(1, dtype=torch.int64), p.Pattern("?", 99), 0)
+        fill_pattern(torch.empty(1, dtype=torch.int64), p.Pattern("?", 99), 0)
 
 
 @given(st.sampled_from(EVERY), ADDRESSES, st.integers(1, 300), st.integers(1, 64), st.data())
@@ -56,10 +56,10 @@ def test_memory_and_answers_do_not_depend_on_the_size_of_blocks(
     for size in (block, 0):
         made, way = piece(words, base), TorchWay(size)
         way.write(made, pattern)
-        assert unsigned(made.memory) == [p.expected(pattern, base + i) for i in range(words)]
+        assert unsigned(made.memory) == [p.compute_expected_word(pattern, base + i) for i in range(words)]
         for place, flipped in places.items():
             made.memory[place] ^= signed(flipped)
-        answers.append(sweeps.verify(way, [made], pattern))
+        answers.append(memory_sweeps.verify_pieces(way, [made], pattern))
     assert answers[0] == answers[1]
     assert [word.address for word in answers[0].listed] == sorted(base + place for place in places)
     assert answers[0].bits == tuple(sum(flip >> bit & 1 for flip in places.values()) for bit in range(64))
@@ -74,7 +74,7 @@ def spoilt_sweep(way: Any) -> tuple[list[Errors], list[list[int]]]:
         if pattern.kind == p.CHECKER:
             pieces[0].memory[2000] ^= -1 << 63
 
-    found = sweeps.sweep(way, pieces, p.FULL, spoil)
+    found = memory_sweeps.sweep_patterns(way, pieces, p.FULL, spoil)
     return found, [each.memory.tolist() for each in pieces]
 
 
@@ -99,9 +99,9 @@ def test_good_memory_passes_and_each_pattern_stands_before_it_is_verified() -> N
 
     def look(pattern: p.Pattern) -> None:
         stood.append(pattern.name)
-        assert unsigned(pieces[1].memory) == [p.expected(pattern, 1000 + i) for i in range(77)]
+        assert unsigned(pieces[1].memory) == [p.compute_expected_word(pattern, 1000 + i) for i in range(77)]
 
-    assert sweeps.sweep(TorchWay(64), pieces, p.FULL, look) == []
+    assert memory_sweeps.sweep_patterns(TorchWay(64), pieces, p.FULL, look) == []
     assert stood == [pattern.name for pattern in p.FULL]
 
 
@@ -112,14 +112,14 @@ def test_a_block_with_errors_is_left_as_it_was_and_the_next_pattern_is_whole_aga
     going = way.begin(p.GATE[0], "cpu", p.GATE[1])
     going.launch(made)
     assert going.errors([made]).wrong == 1
-    assert unsigned(made.memory)[151:200] == [p.expected(p.GATE[0], i) for i in range(151, 200)]
-    assert unsigned(made.memory)[200:] == [p.expected(p.GATE[1], i) for i in range(200, 300)]
+    assert unsigned(made.memory)[151:200] == [p.compute_expected_word(p.GATE[0], i) for i in range(151, 200)]
+    assert unsigned(made.memory)[200:] == [p.compute_expected_word(p.GATE[1], i) for i in range(200, 300)]
 
 
 def test_more_errors_than_there_is_room_for_are_counted_and_repeats_count_again() -> None:
     made, words = piece(LISTED * 2), LISTED * 2
     TorchWay().write(made, p.FULL[0])
-    errors = sweeps.verify(TorchWay(), [made], p.FULL[1], repeats=3)
+    errors = memory_sweeps.verify_pieces(TorchWay(), [made], p.FULL[1], repeats=3)
     assert (errors.wrong, len(errors.listed), sum(errors.bits)) == (3 * words, LISTED, 3 * words * 64)
 
 
@@ -127,7 +127,7 @@ def test_a_word_read_many_times_is_listed_once() -> None:
     made = piece(100)
     TorchWay().write(made, p.FULL[0])
     made.memory[7] ^= 1
-    errors = sweeps.verify(TorchWay(), [made], p.FULL[0], repeats=5)
+    errors = memory_sweeps.verify_pieces(TorchWay(), [made], p.FULL[0], repeats=5)
     assert (errors.wrong, errors.bits[0], [word.address for word in errors.listed]) == (5, 5, [7])
 
 
@@ -140,7 +140,7 @@ def test_a_word_read_many_times_is_listed_once() -> None:
     ],
 )
 def test_blocks_are_visited_in_the_order_of_the_pattern(order: str, visited: list[int]) -> None:
-    blocks = list(_blocks(piece(45, 1000), order, 10))
+    blocks = list(_iterate_blocks(piece(45, 1000), order, 10))
     assert [first for first, _ in blocks] == visited
     assert sorted(block.numel() for _, block in blocks) == [5, 10, 10, 10, 10]
 
@@ -154,8 +154,8 @@ def test_a_wrong_read_that_nobody_can_find_again_still_counts() -> None:
 
 
 def test_rounds_draw_other_random_words_and_keep_the_rest() -> None:
-    again = p.reseeded(p.FULL, 1)
-    assert p.reseeded(p.FULL, 0) == p.FULL
+    again = p.reseed_patterns(p.FULL, 1)
+    assert p.reseed_patterns(p.FULL, 0) == p.FULL
     assert {a.name for a, b in zip(p.FULL, again, strict=True) if a != b} == {
         pattern.name for pattern in p.FULL if pattern.kind == p.HASH
     }

@@ -22,7 +22,7 @@ import msgspec
 import torch
 import torch.distributed as dist
 
-from preflight.checks.context import Context, Device
+from preflight.check_context import Context, Device
 from preflight.results import Result
 
 

@@ -4,8 +4,13 @@ import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
-from preflight.across.collectives import PROOFS_MIN, UNOWNED, collectives, owners
-from preflight.checks.context import Device
+from preflight.check_context import Device
+from preflight.device_comparison.collective_results import (
+    PROOFS_MIN,
+    UNOWNED,
+    find_wrong_part_owners,
+    judge_collectives,
+)
 from preflight.results import Figure, Location, Outcome, Result
 
 NAMES = [f"cuda:{n}" for n in range(8)]
@@ -33,7 +38,7 @@ def ranks(wrong: set[tuple[str, str]] | None = None, arrived: dict[str, float] |
 
 
 def failed(results: list[Result]) -> dict[str, str]:
-    return {r.device: r.reason for r in collectives(results, DEVICES) if r.outcome is Outcome.FAIL}
+    return {r.device: r.reason for r in judge_collectives(results, DEVICES) if r.outcome is Outcome.FAIL}
 
 
 def test_right_and_in_time_accuses_nobody() -> None:
@@ -43,7 +48,7 @@ def test_right_and_in_time_accuses_nobody() -> None:
 def test_a_part_that_is_wrong_everywhere_is_its_owners() -> None:
     everywhere = {("cuda:5", name) for name in NAMES}
     assert failed(ranks(everywhere)) == {"cuda:5": "its part was wrong on 8 of 8 devices; all_reduce: 1 wrong words"}
-    judged = {r.device: r for r in collectives(ranks(everywhere), DEVICES)}
+    judged = {r.device: r for r in judge_collectives(ranks(everywhere), DEVICES)}
     assert "not at fault here" in judged["cuda:0"].remarks[0]
     assert not judged["cuda:0"].locations
 
@@ -70,7 +75,7 @@ def test_wrong_sums_that_are_nobodys_are_an_error() -> None:
         msgspec.structs.replace(r, **wrong, evidence=r.evidence | {UNOWNED: True}) if r.device != "cuda:7" else r
         for r in ranks()
     ]
-    judged = collectives(results, DEVICES)
+    judged = judge_collectives(results, DEVICES)
     assert [r.outcome for r in judged] == [Outcome.ERROR] * 7 + [Outcome.PASS]
     assert "all_reduce: 1 wrong words; the wrong bits move with no device's part" in judged[0].reason
     with_culprit = ranks({("cuda:7", "cuda:7"), ("cuda:7", "cuda:0")})
@@ -84,16 +89,18 @@ def test_a_part_that_is_wrong_wherever_it_lies_is_its_owners_and_a_bit_that_stay
     turns = [number % count for number in range(PROOFS_MIN)]
     culprit = data.draw(st.integers(0, count - 1))
     beside = [data.draw(st.sets(st.integers(0, count - 1), max_size=1)) for _ in turns]
-    assert culprit in owners([(turn, {culprit} | more) for turn, more in zip(turns, beside, strict=True)])
-    assert owners([(turn, {(culprit - turn) % count}) for turn in turns]) == ()
-    assert owners([(turn, ()) for turn in turns]) == (), "bits that are in nobody's part"
+    assert culprit in find_wrong_part_owners(
+        [(turn, {culprit} | more) for turn, more in zip(turns, beside, strict=True)]
+    )
+    assert find_wrong_part_owners([(turn, {(culprit - turn) % count}) for turn in turns]) == ()
+    assert find_wrong_part_owners([(turn, ()) for turn in turns]) == (), "bits that are in nobody's part"
 
 
 def test_few_wrong_sums_or_only_one_place_prove_nothing() -> None:
-    assert owners([(0, {1}), (1, {1}), (0, {1})]) == ()
-    assert owners([(0, {1})] * 9) == ()
-    assert owners([(0, {1}), (1, {1})] * 2) == (1,)
-    assert owners([]) == ()
+    assert find_wrong_part_owners([(0, {1}), (1, {1}), (0, {1})]) == ()
+    assert find_wrong_part_owners([(0, {1})] * 9) == ()
+    assert find_wrong_part_owners([(0, {1}), (1, {1})] * 2) == (1,)
+    assert find_wrong_part_owners([]) == ()
 
 
 def test_floats_that_are_wrong_fail_though_they_do_not_say_who() -> None:
@@ -111,5 +118,5 @@ def test_late_is_who_takes_several_times_as_long_and_long_enough() -> None:
 
 def test_who_broke_off_leaves_the_others_unjudged_by_time() -> None:
     hung = Result(test="collectives", outcome=Outcome.HANG, device="cuda:7", reason="did not arrive")
-    judged = collectives([*ranks(arrived={"cuda:0": 9.0})[:7], hung], DEVICES)
+    judged = judge_collectives([*ranks(arrived={"cuda:0": 9.0})[:7], hung], DEVICES)
     assert [r.outcome for r in judged] == [Outcome.PASS] * 7 + [Outcome.HANG]

@@ -4,8 +4,8 @@ from collections.abc import Callable
 
 import pytest
 
-from preflight.across.collectives import collectives
-from preflight.checks.context import Device
+from preflight.check_context import Device
+from preflight.device_comparison.collective_results import judge_collectives
 from preflight.results import Outcome, Result
 
 pytestmark = [pytest.mark.torch, pytest.mark.xdist_group("links")]
@@ -17,14 +17,14 @@ def devices(count: int) -> tuple[Device, ...]:
 
 
 def failed(ranks: Run, count: int, faults: dict[int, str] | None = None) -> dict[str, str]:
-    results = collectives(ranks("collectives", count, faults), devices(count))
+    results = judge_collectives(ranks("collectives", count, faults), devices(count))
     assert {r.outcome for r in results} <= {Outcome.PASS, Outcome.FAIL}, results
     return {r.device: r.reason for r in results if r.outcome is Outcome.FAIL}
 
 
 @pytest.mark.parametrize("count", [2, 3])
 def test_clean_collectives_are_right_and_each_has_its_rate(ranks: Run, count: int) -> None:
-    results = collectives(ranks("collectives", count), devices(count))
+    results = judge_collectives(ranks("collectives", count), devices(count))
     assert [r.outcome for r in results] == [Outcome.PASS] * count, results
     settings = {f.setting.split(",")[0] for f in results[0].figures if f.name == "bus_rate"}
     assert settings == {"all_reduce", "all_gather", "reduce_scatter", "all_to_all"}
@@ -40,11 +40,11 @@ def test_who_gives_wrong_bits_is_named_alone(ranks: Run, count: int, culprit: in
 
 
 def test_a_bit_that_is_wrong_in_every_sum_names_nobody(ranks: Run) -> None:
-    everywhere = collectives(ranks("collectives", 2, {0: "stuck_bit", 1: "stuck_bit"}), devices(2))
+    everywhere = judge_collectives(ranks("collectives", 2, {0: "stuck_bit", 1: "stuck_bit"}), devices(2))
     assert [r.outcome for r in everywhere] == [Outcome.ERROR, Outcome.ERROR]
     assert "whose fault it is this cannot tell" in everywhere[0].reason
     assert not any(r.locations for r in everywhere)
-    here = collectives(ranks("collectives", 3, {2: "stuck_bit"}), devices(3))
+    here = judge_collectives(ranks("collectives", 3, {2: "stuck_bit"}), devices(3))
     assert [r.outcome for r in here] == [Outcome.PASS, Outcome.PASS, Outcome.ERROR]
 
 

@@ -4,8 +4,8 @@ from collections.abc import Callable
 
 import pytest
 
-from preflight.across.links import peer_links
-from preflight.checks.context import Device
+from preflight.check_context import Device
+from preflight.device_comparison.link_results import judge_peer_links
 from preflight.results import Outcome, Result
 
 pytestmark = [pytest.mark.torch, pytest.mark.xdist_group("links")]
@@ -17,7 +17,7 @@ def devices(count: int) -> tuple[Device, ...]:
 
 
 def judged(ranks: Run, count: int, faults: dict[int, str] | None = None) -> dict[str, Result]:
-    return {r.device: r for r in peer_links(ranks("peer_links", count, faults), devices(count))}
+    return {r.device: r for r in judge_peer_links(ranks("peer_links", count, faults), devices(count))}
 
 
 def failed(results: dict[str, Result]) -> set[str]:

@@ -13,12 +13,26 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from preflight.check_context import Context
 from preflight.checks import nic_rails
-from preflight.checks.context import Context
-from preflight.checks.nic_rails import Peer
-from preflight.host.machine import Machine
-from preflight.host.rail_traffic import BLOCK_BYTES, Carried, answering, average_gigabits, over
-from preflight.host.rails import Rail, Wanted, chosen, faults_of, grown, read, wanted
+from preflight.checks.nic_rails import RailPeer
+from preflight.host.machine_files import Machine
+from preflight.host.network_rails import (
+    NetworkRail,
+    WantedRail,
+    describe_error_growth,
+    judge_rail,
+    parse_wanted_rails,
+    read_network_rails,
+    select_rails,
+)
+from preflight.host.rail_traffic import (
+    BLOCK_BYTES,
+    TrafficResult,
+    exchange_over_rail,
+    parse_average_gigabits,
+    run_echo_server,
+)
 from preflight.results import Outcome, Result
 
 ROOT = Path(__file__).parents[4]
@@ -52,7 +66,7 @@ def ethernet(root: Path, name: str, **files: object) -> None:
 
 def ran(root: Path | None = None, fault: str = "", **environ: str) -> list[Result]:
     context = Context(device=None, devices=(), level="standard", seconds=1.0, fault=fault, note=lambda _: None)
-    return list(nic_rails.run(context, Machine(root) if root else None, environ))
+    return list(nic_rails.check_nic_rails(context, Machine(root) if root else None, environ))
 
 
 @pytest.fixture
@@ -66,12 +80,12 @@ def node(tmp_path: Path) -> Path:
 
 
 def test_rdma_ports_are_the_rails_where_there_are_any(node: Path) -> None:
-    rails = read(Machine(node))
+    rails = read_network_rails(Machine(node))
     assert [rail.name for rail in rails] == ["mlx5_0/1", "mlx5_1/1", "mlx5_2/1", "mlx5_3/1", "eth0"]
     first = rails[0]
     assert (first.up, first.rate, first.width, first.interface, first.kind) == (True, 400.0, 16, "ib0", "InfiniBand")
-    assert [rail.name for rail in chosen(rails, ())] == [f"mlx5_{n}/1" for n in range(4)]
-    assert [rail.name for rail in chosen(rails, (Wanted("eth0"), Wanted("ib2")))] == ["eth0", "mlx5_2/1"]
+    assert [rail.name for rail in select_rails(rails, ())] == [f"mlx5_{n}/1" for n in range(4)]
+    assert [rail.name for rail in select_rails(rails, (WantedRail("eth0"), WantedRail("ib2")))] == ["eth0", "mlx5_2/1"]
 
 
 def test_a_rail_slower_or_narrower_than_its_siblings_fails_alone(node: Path) -> None:
@@ -103,7 +117,7 @@ def test_what_is_wanted_and_not_there_or_too_slow_fails(node: Path) -> None:
 @pytest.mark.parametrize("text", ["mlx5_0:fast", "a b", ":400"])
 def test_words_that_are_no_rail_are_the_persons_to_put_right(tmp_path: Path, text: str) -> None:
     with pytest.raises(ValueError, match="is no rail"):
-        wanted(text)
+        parse_wanted_rails(text)
     (result,) = ran(tmp_path, HEALTHD_PREFLIGHT_RAILS=text)
     assert result.misconfigured
     (result,) = ran(tmp_path, HEALTHD_PREFLIGHT_RAIL_PEERS="eth0=nowhere")
@@ -123,21 +137,21 @@ def test_an_interface_that_is_switched_off_is_nobodys_rail(tmp_path: Path) -> No
 
 
 def test_two_siblings_set_no_standard() -> None:
-    rails = [Rail(name=f"r{n}", kind="", up=True, rate=400, board="b") for n in range(2)]
-    slow = Rail(name="slow", kind="", up=True, rate=100, board="b")
-    assert faults_of(slow, [*rails, slow], ()) == ([], [])
+    rails = [NetworkRail(name=f"r{n}", kind="", up=True, rate=400, board="b") for n in range(2)]
+    slow = NetworkRail(name="slow", kind="", up=True, rate=100, board="b")
+    assert judge_rail(slow, [*rails, slow], ()) == ([], [])
 
 
 def test_errors_count_by_what_the_traffic_added() -> None:
-    before = Rail(name="r", kind="", up=True, counters={"link_downed": 7, "symbol_error": 1000})
+    before = NetworkRail(name="r", kind="", up=True, counters={"link_downed": 7, "symbol_error": 1000})
     after = msgspec.structs.replace(before, counters={"link_downed": 8, "symbol_error": 1050})
-    assert grown(before, after) == ["link_downed grew by 1 during the test"]
+    assert describe_error_growth(before, after) == ["link_downed grew by 1 during the test"]
 
 
 def test_the_average_is_read_from_the_last_row_of_the_tools_table() -> None:
     table = " #bytes #iterations BW peak[Gb/sec] BW average[Gb/sec] MsgRate[Mpps]\n 65536 742000 0.00 388.71 0.741412\n"
-    assert average_gigabits(table) == 388.71
-    assert average_gigabits("Couldn't connect to 127.0.0.1:18515") is None
+    assert parse_average_gigabits(table) == 388.71
+    assert parse_average_gigabits("Couldn't connect to 127.0.0.1:18515") is None
 
 
 @pytest.mark.parametrize(("fault", "words"), [("down", "is down"), ("slow", "carries"), ("corrupt", "came back wrong")])
@@ -162,7 +176,7 @@ def test_a_peer_that_changes_a_byte_is_noticed() -> None:
 
         thread = threading.Thread(target=spoil)
         thread.start()
-        carried = over("", server.getsockname()[:2], 0.0)
+        carried = exchange_over_rail("", server.getsockname()[:2], 0.0)
         thread.join()
     assert (carried.wrong, carried.first, carried.total) == (1, 77, 2 * BLOCK_BYTES)
 
@@ -239,19 +253,21 @@ def test_a_port_is_blamed_only_for_words_that_two_peers_change(
 def test_a_port_is_blamed_for_being_slow_only_if_it_is_so_with_every_peer(
     rates: tuple[float, ...], faults: int, unsure: int
 ) -> None:
-    carried = tuple((Peer("r", (f"10.0.0.{n}", 18600)), Carried(rate, 1 << 20)) for n, rate in enumerate(rates))
-    seen = nic_rails._weighed(nic_rails._Seen(Rail(name="r", kind="", up=True), carried=carried))
+    carried = tuple(
+        (RailPeer("r", (f"10.0.0.{n}", 18600)), TrafficResult(rate, 1 << 20)) for n, rate in enumerate(rates)
+    )
+    seen = nic_rails._judge_traffic(nic_rails._RailInspection(NetworkRail(name="r", kind="", up=True), carried=carried))
     assert (len(seen.faults), len(seen.unsure)) == (faults, unsure)
     assert [figure.value for figure in seen.figures] == [max(rates)] * (len(rates) > 1)
-    same = tuple((Peer("r", ("10.0.0.1", port)), each) for port, (_, each) in enumerate(carried))
-    assert not nic_rails._weighed(msgspec.structs.replace(seen, faults=(), carried=same)).faults, (
+    same = tuple((RailPeer("r", ("10.0.0.1", port)), each) for port, (_, each) in enumerate(carried))
+    assert not nic_rails._judge_traffic(msgspec.structs.replace(seen, faults=(), carried=same)).faults, (
         "one host is one witness"
     )
 
 
 def test_a_peer_answers_all_who_ask_at_once() -> None:
-    with answering(("127.0.0.1", 0)) as address, socket.create_connection(address):
-        assert over("", address, 0.0).wrong == 0
+    with run_echo_server(("127.0.0.1", 0)) as address, socket.create_connection(address):
+        assert exchange_over_rail("", address, 0.0).wrong == 0
 
 
 def test_a_peer_that_hangs_up_is_no_answer() -> None:
@@ -264,7 +280,7 @@ def test_a_peer_that_hangs_up_is_no_answer() -> None:
         thread = threading.Thread(target=hang_up)
         thread.start()
         with pytest.raises(OSError, match=r"closed|reset|pipe"):
-            over("", address, 0.0)
+            exchange_over_rail("", address, 0.0)
         thread.join()
 
 
@@ -308,7 +324,7 @@ def test_words_cross_a_real_link_and_none_when_it_is_down(rail: tuple[str, str])
     sent = int(Path(f"/sys/class/net/{name}/statistics/tx_bytes").read_text())
     assert sent > BLOCK_BYTES, "it went over this interface and no other"
     with pytest.raises(OSError, match=r"unreachable|timed out"):
-        over("lo", (address.partition(":")[0], 18600), 0.0, timeout_s=0.5)
+        exchange_over_rail("lo", (address.partition(":")[0], 18600), 0.0, timeout_s=0.5)
     subprocess.run(["ip", "link", "set", name, "down"], check=True)
     (result,) = ran(HEALTHD_PREFLIGHT_RAILS=name, HEALTHD_PREFLIGHT_RAIL_PEERS=f"{name}={address}")
     assert result.outcome is Outcome.FAIL
@@ -318,7 +334,7 @@ def test_words_cross_a_real_link_and_none_when_it_is_down(rail: tuple[str, str])
 @pytest.mark.skipif(not NETWORKS, reason="needs root and iproute2 to make a network")
 def test_no_answer_over_a_link_that_is_up_accuses_nobody(rail: tuple[str, str]) -> None:
     name, address = rail
-    with answering(("127.0.0.1", 0)) as elsewhere:
+    with run_echo_server(("127.0.0.1", 0)) as elsewhere:
         (result,) = ran(
             HEALTHD_PREFLIGHT_RAILS=name,
             HEALTHD_PREFLIGHT_RAIL_PEERS=f"{name}={address.rpartition(':')[0]}:{elsewhere[1]}",

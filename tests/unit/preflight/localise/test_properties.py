@@ -9,10 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bench.fabrics import Fabric, Plan
-from preflight.localise.confirm import confirmation
-from preflight.localise.records import Accused, PairResult, Topology, Verdict
-from preflight.localise.rounds import rounds
-from preflight.localise.verdict import judge
+from preflight.fault_localisation.confirmation_rounds import plan_confirmation_round
+from preflight.fault_localisation.localisation_records import Accused, LocalisationVerdict, PairResult, Topology
+from preflight.fault_localisation.localisation_verdict import localise_faults
+from preflight.fault_localisation.pair_rounds import plan_pair_rounds
 
 PLANS = st.builds(
     Plan,
@@ -28,7 +28,7 @@ PLANS = st.builds(
 
 def measured(plan: Plan, seed: int, count: int = 4) -> tuple[Fabric, list[PairResult]]:
     fabric = Fabric(plan, seed)
-    planned = rounds(fabric.topology.nodes, fabric.topology.leaf_of, count, seed)
+    planned = plan_pair_rounds(fabric.topology.nodes, fabric.topology.leaf_of, count, seed)
     fabric.plant_links(planned)
     return fabric, fabric.results(planned)
 
@@ -43,10 +43,10 @@ def test_names_carry_no_weight(plan: Plan, seed: int) -> None:
     fabric, seen = measured(plan, seed)
     names = fabric.topology.nodes
     other = dict(zip(names, reversed(names), strict=True)) | {f"leaf{i:03}": f"switch{99 - i}" for i in range(99)}
-    told = judge(seen, fabric.topology)
+    told = localise_faults(seen, fabric.topology)
     moved = [r._replace(a=other[r.a], b=other[r.b]) for r in reversed(seen)]
     leaf_of = {other[name]: other[leaf] for name, leaf in fabric.topology.leaf_of.items()}
-    again = judge(moved, Topology(tuple(leaf_of), leaf_of))
+    again = localise_faults(moved, Topology(tuple(leaf_of), leaf_of))
 
     def renamed(accused: tuple[Accused, ...]) -> list[tuple[str, ...]]:
         return sorted(tuple(sorted(other[name] for name in one.where)) for one in accused)
@@ -61,7 +61,7 @@ def test_names_carry_no_weight(plan: Plan, seed: int) -> None:
 def test_the_unit_carries_no_weight(plan: Plan, seed: int, unit: float) -> None:
     fabric, seen = measured(plan, seed)
     scaled = [r if r.value is None else r._replace(value=r.value * unit) for r in seen]
-    one, other = judge(seen, fabric.topology), judge(scaled, fabric.topology)
+    one, other = localise_faults(seen, fabric.topology), localise_faults(scaled, fabric.topology)
     assert (where(one.culprits), where(one.suspects)) == (where(other.culprits), where(other.suspects))
     assert (one.conclusion, one.cleared, one.reasons) == (other.conclusion, other.cleared, other.reasons)
 
@@ -72,10 +72,10 @@ def test_what_is_missing_makes_no_culprit_of_the_innocent(plan: Plan, seed: int,
     fabric, seen = measured(replace(plan, lost=0.0), seed)
     good = [r for r in seen if r.value is not None and not fabric.bad & {r.a, r.b}]
     seen.remove(good[without % len(good)])
-    assert innocent(fabric, judge(seen, fabric.topology)) == []
+    assert innocent(fabric, localise_faults(seen, fabric.topology)) == []
 
 
-def innocent(fabric: Fabric, verdict: Verdict) -> list[tuple[str, ...]]:
+def innocent(fabric: Fabric, verdict: LocalisationVerdict) -> list[tuple[str, ...]]:
     return [name for name in where(verdict.culprits) if name not in fabric.truth]
 
 
@@ -98,7 +98,7 @@ def test_wrong_names_stay_rare_on_many_clusters(plan: Plan) -> None:
     wrong = 0
     for seed in range(15):
         fabric, seen = measured(plan, seed, count=3)
-        wrong += len(innocent(fabric, judge(seen, fabric.topology)))
+        wrong += len(innocent(fabric, localise_faults(seen, fabric.topology)))
     # The best of r partners alone names (n − d)(d/(n − 1))^r innocents a cluster: 0.79 with 16 of 64 bad in 3 rounds. A partner that
     # is itself doubted is no witness here.
     assert wrong <= 1
@@ -109,8 +109,8 @@ def test_wrong_names_stay_rare_on_many_clusters(plan: Plan) -> None:
 def test_a_confirmation_never_pairs_two_suspects_and_repeats_no_pair_but_a_link(plan: Plan, seed: int) -> None:
     fabric, seen = measured(plan, seed, count=2)
     for _ in range(4):
-        verdict = judge(seen, fabric.topology)
-        pairs = confirmation(verdict, fabric.topology, seen)
+        verdict = localise_faults(seen, fabric.topology)
+        pairs = plan_confirmation_round(verdict, fabric.topology, seen)
         ends = [name for pair in pairs for name in pair]
         assert len(ends) == len(set(ends))
         doubted = {name for s in verdict.suspects if s.kind.value in ("node", "nic") for name in s.where} | set(
@@ -126,12 +126,12 @@ def test_a_confirmation_never_pairs_two_suspects_and_repeats_no_pair_but_a_link(
         seen += fabric.results([pairs])
 
 
-def settled(fabric: Fabric, seen: list[PairResult], rounds_max: int = 6) -> Verdict:
-    verdict = judge(seen, fabric.topology)
+def settled(fabric: Fabric, seen: list[PairResult], rounds_max: int = 6) -> LocalisationVerdict:
+    verdict = localise_faults(seen, fabric.topology)
     for _ in range(rounds_max):
-        if pairs := confirmation(verdict, fabric.topology, seen):
+        if pairs := plan_confirmation_round(verdict, fabric.topology, seen):
             seen = seen + fabric.results([pairs])
-            verdict = judge(seen, fabric.topology)
+            verdict = localise_faults(seen, fabric.topology)
     return verdict
 
 
@@ -156,12 +156,12 @@ def test_three_rounds_and_confirmations_name_exactly_the_culprits(plan: Plan) ->
 
 def test_nobody_cleared_leaves_nothing_to_confirm_with() -> None:
     fabric, seen = measured(Plan(nodes=8, bad=8, factor=0.0), 1)
-    verdict = judge(seen, fabric.topology)
+    verdict = localise_faults(seen, fabric.topology)
     assert not verdict.cleared
-    assert confirmation(verdict, fabric.topology, seen) == ()
+    assert plan_confirmation_round(verdict, fabric.topology, seen) == ()
 
 
 def test_a_fabric_that_scatters_clears_no_bad_node() -> None:
     for seed in range(12):
         fabric, seen = measured(Plan(nodes=32, bad=1, collisions=0.4), seed)
-        assert not fabric.bad & set(judge(seen, fabric.topology).cleared)
+        assert not fabric.bad & set(localise_faults(seen, fabric.topology).cleared)

@@ -7,7 +7,7 @@ import random
 import msgspec
 import pytest
 
-from preflight.checks.context import Device
+from preflight.check_context import Device
 from preflight.results import (
     DOCUMENT_VERSION,
     Document,

@@ -14,14 +14,14 @@ import msgspec
 import pytest
 
 from healthctl.main import cli
-from preflight.checks.context import Device
-from preflight.commands.table import COMMANDS
-from preflight.commands.tests import proves
-from preflight.group.records import GroupDocument, Named
+from preflight.check_context import Device
+from preflight.commands.command_table import COMMANDS
+from preflight.commands.tests_command import read_test_summary
+from preflight.document_schema import schema_text
+from preflight.group.group_records import GroupDocument, Named
 from preflight.plan import SPECS
-from preflight.report.reading import read
+from preflight.report.document_reader import parse_document
 from preflight.results import Document, Figure, Outcome, Result, Verdict
-from preflight.schema import schema_text
 
 Ask = Callable[..., click.testing.Result]
 Kept = Callable[..., str]
@@ -84,7 +84,7 @@ def test_every_test_says_what_it_proves_without_being_imported(ask: Ask) -> None
 
 
 def test_a_test_without_a_file_proves_nothing() -> None:
-    assert not proves("no_such_test")
+    assert not read_test_summary("no_such_test")
 
 
 @pytest.mark.parametrize(("form", "begins"), [("text", "gpu-node-17: FAIL"), ("json", '{\n  "version": 2'), ("junit", "<?xml"), ("html", "<!DOCTYPE html>")])  # fmt: skip
@@ -238,7 +238,7 @@ def test_a_run_ends_as_its_verdict_says_in_every_form(ask: Ask, tmp_path: Path, 
     written = target.read_text()
     assert written.startswith(begins)
     assert "gpu_state:crash" in written
-    assert form != "json" or read(written.encode()).verdict.exit_code == done.exit_code
+    assert form != "json" or parse_document(written.encode()).verdict.exit_code == done.exit_code
 
 
 def test_a_run_whose_report_cannot_be_written_is_not_known_to_be_good(ask: Ask, tmp_path: Path) -> None:

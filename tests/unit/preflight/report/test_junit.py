@@ -6,7 +6,7 @@ from xml.etree import ElementTree as ET
 import msgspec
 import pytest
 
-from preflight.report.junit import junit
+from preflight.report.junit_report import render_junit
 from preflight.results import Document, Outcome, Verdict
 
 NAMES = ["passing", "failing", "hanging", "huge", "hostile"]
@@ -18,13 +18,13 @@ def parsed(text: str) -> ET.Element:
 
 
 def test_the_whole_file(passing: Document, hanging: Document, golden: Callable[[str, str], None]) -> None:
-    golden("preflight/report/two.junit.xml", junit([passing, hanging]))
+    golden("preflight/report/two.junit.xml", render_junit([passing, hanging]))
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_reader_counts_what_the_document_says(name: str, request: pytest.FixtureRequest) -> None:
     document: Document = request.getfixturevalue(name)
-    suites = parsed(junit([document]))
+    suites = parsed(render_junit([document]))
     suite = suites[0]
     cases = suite.findall("testcase")
     assert len(cases) == len(document.results) + 1 == int(suite.get("tests", ""))
@@ -41,19 +41,19 @@ def test_a_reader_counts_what_the_document_says(name: str, request: pytest.Fixtu
 def test_only_a_node_that_passed_looks_good_to_a_reader(huge: Document, verdict: Verdict) -> None:
     """Also if every case succeeded or was skipped: readers take what is skipped for good."""
     said = msgspec.structs.replace(huge, verdict=verdict, reason=verdict.value, reasons=(verdict.value,))
-    suite = parsed(junit([said]))[0]
+    suite = parsed(render_junit([said]))[0]
     bad = int(suite.get("failures", "")) + int(suite.get("errors", ""))
     assert (bad == 0) is (verdict is Verdict.PASS)
 
 
 def test_children_stand_in_the_order_that_strict_readers_want(failing: Document) -> None:
     order = ["properties", "skipped", "error", "failure", "system-out"]
-    for case in parsed(junit([failing])).iter("testcase"):
+    for case in parsed(render_junit([failing])).iter("testcase"):
         tags = [child.tag for child in case]
         assert tags == sorted(tags, key=order.index)
 
 
 def test_names_of_cases_are_unique_and_stable(failing: Document) -> None:
-    cases = [(case.get("classname"), case.get("name")) for case in parsed(junit([failing])).iter("testcase")]
+    cases = [(case.get("classname"), case.get("name")) for case in parsed(render_junit([failing])).iter("testcase")]
     assert len(set(cases)) == len(cases)
     assert ("preflight.host_link", "host_link on cuda:3") in cases

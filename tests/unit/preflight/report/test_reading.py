@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from preflight.report.reading import DocumentError, read
+from preflight.report.document_reader import DocumentError, parse_document
 from preflight.results import DOCUMENT_VERSION, Document, Outcome, Verdict
 
 VERSION_1 = {
@@ -30,11 +30,11 @@ VERSION_1 = {
 
 
 def test_a_document_comes_back_as_it_was(failing: Document) -> None:
-    assert read(msgspec.json.encode(failing)) == failing
+    assert parse_document(msgspec.json.encode(failing)) == failing
 
 
 def test_a_document_of_the_first_version_is_read_as_if_written_today() -> None:
-    found = read(json.dumps(VERSION_1).encode())
+    found = parse_document(json.dumps(VERSION_1).encode())
     assert found.version == DOCUMENT_VERSION
     assert found.verdict is Verdict.FAIL
     assert found.results[0].evidence == {"wrong_words": 1}
@@ -45,7 +45,7 @@ def test_a_document_of_the_first_version_is_read_as_if_written_today() -> None:
 def test_what_a_later_release_adds_does_not_hinder(passing: Document) -> None:
     said = json.loads(msgspec.json.encode(passing))
     said["colour"] = said["results"][0]["colour"] = "green"
-    assert read(json.dumps(said).encode()) == passing
+    assert parse_document(json.dumps(said).encode()) == passing
 
 
 @pytest.mark.parametrize(
@@ -67,11 +67,11 @@ def test_what_a_later_release_adds_does_not_hinder(passing: Document) -> None:
 )
 def test_what_is_none_is_refused_in_words(said: bytes, words: str) -> None:
     with pytest.raises(DocumentError, match=words):
-        read(said)
+        parse_document(said)
 
 
 @given(st.one_of(st.binary(max_size=60), st.recursive(st.none() | st.integers() | st.text(), lambda inner: st.lists(inner) | st.dictionaries(st.sampled_from(["version", "results", "data", "x"]), inner)).map(lambda value: json.dumps(value).encode())))  # fmt: skip
 @settings(max_examples=50, deadline=None)
 def test_nothing_but_a_document_error_comes_of_anything(said: bytes) -> None:
     with pytest.raises(DocumentError):
-        read(said)
+        parse_document(said)

@@ -17,12 +17,12 @@ from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
 import preflight
-from preflight.report.reading import DocumentError, read
+from preflight.document_schema import FILE_NAME, build_document_schema, schema_text
+from preflight.report.document_reader import DocumentError, parse_document
 from preflight.results import Document
-from preflight.schema import FILE_NAME, schema, schema_text
 
 PUBLISHED = Path(preflight.__file__).parent / "schemas" / FILE_NAME
-VALIDATOR = Draft202012Validator(schema())
+VALIDATOR = Draft202012Validator(build_document_schema())
 
 
 def plain(document: Document) -> dict[str, Any]:
@@ -35,7 +35,7 @@ def test_what_is_published_is_what_the_records_say() -> None:
 
 
 def test_the_schema_is_one_by_its_own_dialect() -> None:
-    Draft202012Validator.check_schema(schema())
+    Draft202012Validator.check_schema(build_document_schema())
 
 
 @pytest.mark.parametrize("name", ["passing", "failing", "hanging", "huge", "hostile"])
@@ -47,7 +47,7 @@ def test_what_a_real_run_prints_is_valid_and_can_be_read() -> None:
     command = [sys.executable, "-m", "preflight", "run", "--only", "gpu_state", "-o", "json"]
     done = subprocess.run(command, capture_output=True, check=False, timeout=100)
     VALIDATOR.validate(json.loads(done.stdout))
-    assert read(done.stdout).verdict.exit_code == done.returncode
+    assert parse_document(done.stdout).verdict.exit_code == done.returncode
 
 
 @pytest.mark.parametrize(
@@ -94,7 +94,7 @@ def test_schema_and_reader_agree_on_anything_that_was_changed(failing: Document,
     if changed.get("version") != 2:
         return  # another version: the reader brings it up to date first
     try:
-        read(json.dumps(deepcopy(changed)).encode())
+        parse_document(json.dumps(deepcopy(changed)).encode())
         readable = True
     except DocumentError:
         readable = False

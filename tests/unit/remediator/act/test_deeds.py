@@ -8,12 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from remediator.act.deeds import Deeds, Hook
-from remediator.model.delivery import Message
-from remediator.model.hold import Result
-from remediator.model.records import Action
+from remediator.model.delivery import NotificationMessage
+from remediator.model.journal_records import Action
+from remediator.model.scheduler_hold import ActionResult
+from remediator.notifications.action_dispatcher import ActionDispatcher, SiteHook
 
-MESSAGE = Message("a1", "alert", "c", "n1", "inc-1", "$(touch /tmp/x) `id`", "r", "text\n; rm -rf /", injected=False)
+MESSAGE = NotificationMessage(
+    "a1", "alert", "c", "n1", "inc-1", "$(touch /tmp/x) `id`", "r", "text\n; rm -rf /", injected=False
+)
 
 
 def action(verb: str, how: str = "") -> Action:
@@ -23,8 +25,8 @@ def action(verb: str, how: str = "") -> Action:
 
 
 def test_with_nobody_to_tell_the_plan_goes_on_and_says_so() -> None:
-    outcome = Deeds({}).do(action("alert"), MESSAGE)
-    assert outcome.result is Result.DONE
+    outcome = ActionDispatcher({}).do(action("alert"), MESSAGE)
+    assert outcome.result is ActionResult.DONE
     assert "alerts.receivers" in outcome.detail
 
 
@@ -33,8 +35,8 @@ def test_a_hook_gets_the_message_as_data_and_nothing_else(tmp_path: Path) -> Non
     script = (
         f"import sys,os,json; open({str(out)!r},'w').write(json.dumps([sys.stdin.read(), sys.argv, dict(os.environ)]))"
     )
-    hooks = {"h": Hook(command=(sys.executable, "-c", script))}
-    assert Deeds(hooks).do(action("exec", "h"), MESSAGE).result is Result.DONE
+    hooks = {"h": SiteHook(command=(sys.executable, "-c", script))}
+    assert ActionDispatcher(hooks).do(action("exec", "h"), MESSAGE).result is ActionResult.DONE
     text, argv, environment = json.loads(out.read_text())
     assert json.loads(text)["text"] == MESSAGE.text
     assert argv == ["-c"]
@@ -44,17 +46,21 @@ def test_a_hook_gets_the_message_as_data_and_nothing_else(tmp_path: Path) -> Non
 @pytest.mark.parametrize(
     ("hook", "result", "says"),
     [
-        (Hook(command=(sys.executable, "-c", "import sys; sys.exit('no power')")), Result.REFUSED, "exit 1: no power"),
-        (Hook(command=("/nowhere/hook",)), Result.REFUSED, "cannot be started: No such file"),
         (
-            Hook(command=(sys.executable, "-c", "import time; time.sleep(60)"), timeout_s=0.2),
-            Result.FAILED,
+            SiteHook(command=(sys.executable, "-c", "import sys; sys.exit('no power')")),
+            ActionResult.REFUSED,
+            "exit 1: no power",
+        ),
+        (SiteHook(command=("/nowhere/hook",)), ActionResult.REFUSED, "cannot be started: No such file"),
+        (
+            SiteHook(command=(sys.executable, "-c", "import time; time.sleep(60)"), timeout_s=0.2),
+            ActionResult.FAILED,
             "did not end within 0.2 s",
         ),
-        (None, Result.REFUSED, "the configuration allows no hook called 'h'"),
+        (None, ActionResult.REFUSED, "the configuration allows no hook called 'h'"),
     ],
 )
-def test_a_hook_that_does_not_work_is_said(hook: Hook | None, result: Result, says: str) -> None:
-    outcome = Deeds({} if hook is None else {"h": hook}).do(action("exec", "h"), MESSAGE)
+def test_a_hook_that_does_not_work_is_said(hook: SiteHook | None, result: ActionResult, says: str) -> None:
+    outcome = ActionDispatcher({} if hook is None else {"h": hook}).do(action("exec", "h"), MESSAGE)
     assert outcome.result is result
     assert says in outcome.detail

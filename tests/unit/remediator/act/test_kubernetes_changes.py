@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from healthctl.supervised.programs import wait_for
-from remediator.act.kubernetes.scheduler import KubernetesScheduler
-from remediator.model.hold import NodeHold, Owner, Result
+from healthctl.process_supervision.supervised_programs import wait_until_ready
+from remediator.model.scheduler_hold import ActionResult, HoldOwner, NodeHold
+from remediator.schedulers.kubernetes.kubernetes_scheduler import KubernetesScheduler
 from tests.conftest import skip_or_fail
 from tests.nodes.fake_kubernetes.admission import why_not
 from tests.nodes.fake_kubernetes.cluster import Cluster, running
@@ -34,14 +34,14 @@ def condition(cluster: Cluster, node: str = "node1") -> dict[str, Any]:
 
 def test_a_write_that_others_overtook_is_decided_anew_on_what_they_left(cluster: Cluster) -> None:
     cluster.server.before_write += [lambda: cluster.kubectl.patch_node("node1", {"metadata": {"labels": {"x": "1"}}})]
-    assert cluster.scheduler().cordon("node1", OURS).result is Result.DONE
+    assert cluster.scheduler().cordon("node1", OURS).result is ActionResult.DONE
     assert cluster.see("node1")["metadata"]["labels"]["x"] == "1"
 
 
 def test_an_operator_who_cordons_between_our_look_and_our_write_wins(cluster: Cluster) -> None:
     cluster.server.before_write += [lambda: cluster.cordon("node1", "mine")]
     refused = cluster.scheduler().cordon("node1", OURS)
-    assert (refused.result, refused.detail) == (Result.REFUSED, "an operator holds node1: mine")
+    assert (refused.result, refused.detail) == (ActionResult.REFUSED, "an operator holds node1: mine")
     assert [taint["key"] for taint in cluster.see("node1")["spec"]["taints"]] == ["nvidia.com/gpu"]
 
 
@@ -49,7 +49,7 @@ def test_an_operator_who_takes_over_between_our_look_and_our_lift_wins(cluster: 
     ours = cluster.scheduler()
     ours.cordon("node1", OURS)
     cluster.server.before_write += [lambda: cluster.annotate("node1", "mine now")]
-    assert ours.resume("node1").result is Result.REFUSED
+    assert ours.resume("node1").result is ActionResult.REFUSED
     assert cluster.see("node1")["spec"]["unschedulable"] is True
 
 
@@ -59,7 +59,7 @@ def test_a_node_that_never_stands_still_is_tried_again_later(cluster: Cluster) -
 
     cluster.server.before_write += [label] * 4
     failed = cluster.scheduler().cordon("node1", OURS)
-    assert failed.result is Result.FAILED
+    assert failed.result is ActionResult.FAILED
     assert "changed by others" in failed.detail
 
 
@@ -68,8 +68,8 @@ def test_an_operator_who_uncordons_and_cordons_again_owns_the_node(cluster: Clus
     ours.cordon("node1", OURS)
     cluster.uncordon("node1")
     cluster.cordon("node1")
-    assert ours.resume("node1").result is Result.REFUSED
-    assert (seen(ours).owner, seen(ours).reason) == (Owner.OPERATOR, "cordoned anew by kubectl-cordon")
+    assert ours.resume("node1").result is ActionResult.REFUSED
+    assert (seen(ours).owner, seen(ours).reason) == (HoldOwner.OPERATOR, "cordoned anew by kubectl-cordon")
 
 
 def test_our_taint_goes_when_an_operator_uncordons(cluster: Cluster) -> None:
@@ -81,9 +81,9 @@ def test_our_taint_goes_when_an_operator_uncordons(cluster: Cluster) -> None:
         seen(ours)
         return [taint["key"] for taint in cluster.see("node1")["spec"]["taints"]] == ["nvidia.com/gpu"]
 
-    wait_for(clean, 90, "our taint to go")
+    wait_until_ready(clean, 90, "our taint to go")
     assert "annotations" not in cluster.see("node1")["metadata"]
-    wait_for(lambda: condition(cluster)["status"] == "True", 90, "our condition to be good")
+    wait_until_ready(lambda: condition(cluster)["status"] == "True", 90, "our condition to be good")
 
 
 def test_what_we_left_on_a_node_stays_once_an_operator_says_hands_off(cluster: Cluster) -> None:
@@ -93,7 +93,7 @@ def test_what_we_left_on_a_node_stays_once_an_operator_says_hands_off(cluster: C
     cluster.uncordon("node1")
     before = cluster.see("node1")
     asked = len(cluster.server.asked)
-    wait_for(lambda: seen(ours).owner is Owner.OPERATOR, 90, "the label to be seen")
+    wait_until_ready(lambda: seen(ours).owner is HoldOwner.OPERATOR, 90, "the label to be seen")
     assert cluster.see("node1") == before
     assert "patch" not in {asked.verb for token, asked in cluster.server.asked[asked:] if token == "centre"}
 
@@ -104,9 +104,9 @@ def test_a_cordon_of_others_is_lifted_only_where_the_sites_policy_lets_us(cluste
         skip_or_fail(why)
     ours = cluster.scheduler()
     cluster.cordon("node1", "fan")
-    wait_for(lambda: seen(ours).owner is Owner.OPERATOR, 90, "the cordon to be seen")
+    wait_until_ready(lambda: seen(ours).owner is HoldOwner.OPERATOR, 90, "the cordon to be seen")
     refused = ours.uncordon_for("node1", "fan")
-    assert refused.result is Result.FAILED
+    assert refused.result is ActionResult.FAILED
     assert "kubectl uncordon" in refused.detail
     assert cluster.see("node1")["spec"]["unschedulable"] is True
 
@@ -119,7 +119,7 @@ def test_the_condition_follows_the_hold_and_spares_all_others(cluster: Cluster) 
     cluster.kubectl.patch_node_status(
         "node1", {"status": {"conditions": [{"type": "AcceleratorsHealthy", "$patch": "delete"}]}}
     )
-    assert ours.cordon("node1", OURS).result is Result.ALREADY  # asked for again, as after a crash in between
+    assert ours.cordon("node1", OURS).result is ActionResult.ALREADY  # asked for again, as after a crash in between
     assert condition(cluster)["status"] == "False"
     ours.resume("node1")
     assert condition(cluster)["status"] == "True"
@@ -129,29 +129,29 @@ def test_the_condition_follows_the_hold_and_spares_all_others(cluster: Cluster) 
 def test_a_second_centre_carries_on_what_the_first_began(cluster: Cluster) -> None:
     cluster.scheduler().cordon("node1", OURS)
     second = cluster.scheduler()
-    assert second.cordon("node1", OURS).result is Result.ALREADY
-    assert second.resume("node1").result is Result.DONE
+    assert second.cordon("node1", OURS).result is ActionResult.ALREADY
+    assert second.resume("node1").result is ActionResult.DONE
 
 
 def test_another_owners_hold_is_not_ours_to_lift(cluster: Cluster) -> None:
     cluster.scheduler().cordon("node1", OURS)
     other = cluster.scheduler(owner="other-centre")
-    assert other.resume("node1").result is Result.REFUSED
-    assert seen(other).owner is Owner.OPERATOR
+    assert other.resume("node1").result is ActionResult.REFUSED
+    assert seen(other).owner is HoldOwner.OPERATOR
 
 
 def test_a_node_born_again_under_its_name_is_free_of_the_old_ones_hold(cluster: Cluster) -> None:
     ours = cluster.scheduler()
     ours.cordon("node1", OURS)
-    assert seen(ours).owner is Owner.US
+    assert seen(ours).owner is HoldOwner.US
     marks = cluster.see("node1")["metadata"]["annotations"]
     cluster.store.delete("nodes", "", "node1")
-    wait_for(lambda: seen(ours).schedulable is None, 90, "the node to be gone")
+    wait_until_ready(lambda: seen(ours).schedulable is None, 90, "the node to be gone")
     cluster.node("node1", annotations=marks)  # restored from a copy, marks and all
-    assert ours.resume("node1").result is Result.ALREADY
-    wait_for(lambda: seen(ours).schedulable is True, 90, "the node to be back")
+    assert ours.resume("node1").result is ActionResult.ALREADY
+    wait_until_ready(lambda: seen(ours).schedulable is True, 90, "the node to be back")
     cluster.cordon("node1")
-    assert ours.resume("node1").result is Result.REFUSED
+    assert ours.resume("node1").result is ActionResult.REFUSED
 
 
 def test_a_node_replaced_between_our_look_and_our_write_is_not_cordoned_for_the_old_one(cluster: Cluster) -> None:
@@ -168,11 +168,11 @@ def test_a_node_replaced_between_our_look_and_our_write_is_not_cordoned_for_the_
 def test_a_node_that_goes_for_good_is_unknown_and_no_operators(cluster: Cluster) -> None:
     cluster.server.before_write += [lambda: cluster.store.delete("nodes", "", "node1")]
     ours = cluster.scheduler()
-    assert ours.cordon("node1", OURS).result is Result.UNKNOWN
+    assert ours.cordon("node1", OURS).result is ActionResult.UNKNOWN
     answer = ours.resume("node1")
-    assert answer.result is Result.UNKNOWN
+    assert answer.result is ActionResult.UNKNOWN
     assert "knows no node node1" in answer.detail
-    wait_for(lambda: not seen(ours).known, 90, "the watch to say the same")
+    wait_until_ready(lambda: not seen(ours).known, 90, "the watch to say the same")
 
 
 def test_nodes_outside_the_selector_are_not_ours(cluster: Cluster) -> None:
@@ -180,8 +180,8 @@ def test_nodes_outside_the_selector_are_not_ours(cluster: Cluster) -> None:
     ours = cluster.scheduler(node_selector="pool in (gpu, new),zone!=a")
     assert seen(ours, "gpu1").schedulable is True
     assert seen(ours, "node1").schedulable is None
-    assert ours.cordon("node1", OURS).result is Result.UNKNOWN
-    assert ours.cordon("gpu1", OURS).result is Result.DONE
+    assert ours.cordon("node1", OURS).result is ActionResult.UNKNOWN
+    assert ours.cordon("gpu1", OURS).result is ActionResult.DONE
 
 
 def test_a_node_labelled_hands_off_is_left_alone(cluster: Cluster) -> None:
@@ -189,17 +189,17 @@ def test_a_node_labelled_hands_off_is_left_alone(cluster: Cluster) -> None:
     ours.cordon("node2", OURS)
     for node in ("node1", "node2"):
         cluster.kubectl.patch_node(node, {"metadata": {"labels": {"gpu-healthd.dev/hands-off": "true"}}})
-    assert ours.cordon("node1", OURS).result is Result.REFUSED
-    assert ours.resume("node2").result is Result.REFUSED
-    assert ours.evict("node2").result is Result.REFUSED
+    assert ours.cordon("node1", OURS).result is ActionResult.REFUSED
+    assert ours.resume("node2").result is ActionResult.REFUSED
+    assert ours.evict("node2").result is ActionResult.REFUSED
 
 
 def test_a_node_that_kubernetes_took_out_is_held_with_both_reasons(cluster: Cluster) -> None:
     gone = {"type": "Ready", "status": "Unknown", "reason": "NodeStatusUnknown", "message": "Kubelet stopped posting"}
     cluster.kubectl.patch_node_status("node1", {"status": {"conditions": [gone]}})
     ours = cluster.scheduler()
-    assert seen(ours).owner is Owner.SCHEDULER
-    assert ours.cordon("node1", OURS).result is Result.DONE
+    assert seen(ours).owner is HoldOwner.SCHEDULER
+    assert ours.cordon("node1", OURS).result is ActionResult.DONE
     assert seen(ours).reason == f"{OURS} (Kubernetes: not ready (NodeStatusUnknown: Kubelet stopped posting))"
 
 
@@ -209,7 +209,7 @@ def test_without_rights_nothing_is_claimed(cluster: Cluster) -> None:
     cluster.server.rules["centre"] = [rule for rule in rules if rule["resources"] != ["nodes"]]
     ours = cluster.scheduler()
     assert "cannot list resource nodes" in seen(ours).reason
-    assert ours.cordon("node1", OURS).result is Result.FAILED
+    assert ours.cordon("node1", OURS).result is ActionResult.FAILED
     del cluster.server.rules["centre"]
     assert "Unauthorized" in ours.cordon("node1", OURS).detail
 
@@ -219,5 +219,5 @@ def test_a_condition_that_cannot_be_written_spoils_no_cordon(cluster: Cluster) -
     assert rules is not None
     cluster.server.rules["centre"] = [rule for rule in rules if rule["resources"] != ["nodes/status"]]
     done = cluster.scheduler().cordon("node1", OURS)
-    assert done.result is Result.DONE
+    assert done.result is ActionResult.DONE
     assert "its condition is not written" in done.detail

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from healthctl.supervised.programs import wait_for
-from remediator.act.kubernetes.scheduler import KubernetesScheduler
-from remediator.model.hold import NodeHold, Owner, Result
+from healthctl.process_supervision.supervised_programs import wait_until_ready
+from remediator.model.scheduler_hold import ActionResult, HoldOwner, NodeHold
+from remediator.schedulers.kubernetes.kubernetes_scheduler import KubernetesScheduler
 from tests.nodes.fake_kubernetes.cluster import Cluster, running
 from vocabulary.clock import ManualClock
 
@@ -26,7 +26,7 @@ def cluster(tmp_path: Path) -> Iterator[Cluster]:
 def holding(cluster: Cluster, **changes: Any) -> KubernetesScheduler:
     found = cluster.scheduler(**changes)
     found.observe(["node1"])
-    assert found.cordon("node1", OURS).result is Result.DONE
+    assert found.cordon("node1", OURS).result is ActionResult.DONE
     return found
 
 
@@ -50,14 +50,14 @@ def test_work_is_asked_to_leave_with_time_to_save_and_nothing_else_is(cluster: C
     ours = holding(cluster)
     assert ours.evict("node1").detail == "2 pods asked to leave node1"
     assert ending(cluster) == {"short": 120, "long": 900}
-    assert ours.evict("node1").result is Result.DONE  # again, as after a crash in between: nobody is asked twice
+    assert ours.evict("node1").result is ActionResult.DONE  # again, as after a crash in between: nobody is asked twice
     assert len([what for _, what, _ in cluster.server.bodies if what.endswith("/eviction")]) == 2
-    wait_for(lambda: len(seen(ours).jobs) == 2, 90, "the pods to be seen")
+    wait_until_ready(lambda: len(seen(ours).jobs) == 2, 90, "the pods to be seen")
     assert seen(ours).drained is False
     for name in ("short", "long"):
         cluster.store.delete("pods", "research", name)
-    wait_for(lambda: seen(ours).drained, 90, "node1 to be drained")
-    assert ours.evict("node1").result is Result.ALREADY
+    wait_until_ready(lambda: seen(ours).drained, 90, "node1 to be drained")
+    assert ours.evict("node1").result is ActionResult.ALREADY
 
 
 def test_a_disruption_budget_is_obeyed_and_never_got_round(cluster: Cluster) -> None:
@@ -67,7 +67,7 @@ def test_a_disruption_budget_is_obeyed_and_never_got_round(cluster: Cluster) -> 
     ours = holding(cluster)
     for _ in range(3):
         failed = ours.evict("node1")
-        assert failed.result is Result.FAILED
+        assert failed.result is ActionResult.FAILED
         assert "research/kept: The disruption budget keep needs all its pods" in failed.detail
     assert set(ending(cluster)) == {"free"}
     assert not [asked for _, asked in cluster.server.asked if asked.verb == "delete"]
@@ -80,14 +80,14 @@ def test_a_disruption_budget_is_obeyed_and_never_got_round(cluster: Cluster) -> 
         "controller",
         "status",
     )
-    assert ours.evict("node1").result is Result.DONE
+    assert ours.evict("node1").result is ActionResult.DONE
 
 
 def test_a_busy_server_is_not_mistaken_for_a_budget(cluster: Cluster) -> None:
     cluster.pod("node1", "worker")
     ours = holding(cluster)
     cluster.server.busy = 2
-    assert ours.evict("node1").result is Result.DONE
+    assert ours.evict("node1").result is ActionResult.DONE
     cluster.server.busy, cluster.server.retry_after = 1, "3600"
     assert "too busy" in ours.evict("node1").detail
 
@@ -108,7 +108,7 @@ def test_a_pod_that_took_the_name_of_the_one_we_meant_is_spared(cluster: Cluster
 
     ours = holding(cluster)
     cluster.server.before_write += [replaced]
-    assert ours.evict("node1").result is Result.DONE
+    assert ours.evict("node1").result is ActionResult.DONE
     assert ending(cluster) == {}
 
 
@@ -116,16 +116,16 @@ def test_a_pod_that_is_gone_already_is_no_failure(cluster: Cluster) -> None:
     cluster.pod("node1", "worker")
     ours = holding(cluster)
     cluster.server.before_write += [lambda: cluster.store.delete("pods", "research", "worker")]
-    assert ours.evict("node1").result is Result.DONE
+    assert ours.evict("node1").result is ActionResult.DONE
 
 
 def test_nothing_is_evicted_from_a_node_that_we_do_not_hold(cluster: Cluster) -> None:
     cluster.pod("node1", "worker")
     ours = holding(cluster)
     cluster.annotate("node1", "mine now")
-    assert ours.evict("node1").result is Result.REFUSED
-    assert ours.evict("node2").result is Result.REFUSED
-    assert ours.evict("elsewhere").result is Result.UNKNOWN
+    assert ours.evict("node1").result is ActionResult.REFUSED
+    assert ours.evict("node2").result is ActionResult.REFUSED
+    assert ours.evict("elsewhere").result is ActionResult.UNKNOWN
     assert ending(cluster) == {}
 
 
@@ -135,10 +135,10 @@ def test_work_is_evictable_only_where_the_site_says_so_and_after_its_time(cluste
     patient = cluster.scheduler(clock)
     quick = cluster.scheduler(clock, evict_after_s=600.0)
     for found in (patient, quick):
-        wait_for(lambda found=found: seen(found).jobs != (), 90, "the pod to be seen")  # type: ignore[misc]  # a bound default
+        wait_until_ready(lambda found=found: seen(found).jobs != (), 90, "the pod to be seen")  # type: ignore[misc]  # a bound default
     assert seen(quick).evictable is False
     patient.cordon("node1", OURS)
-    wait_for(lambda: seen(quick).owner is Owner.US, 90, "the hold to be seen")
+    wait_until_ready(lambda: seen(quick).owner is HoldOwner.US, 90, "the hold to be seen")
     assert seen(quick).evictable is False
     clock.advance(601)
     assert (seen(quick).evictable, seen(patient).evictable) == (True, False)

@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 from kubernetes.config import incluster_config
 
-from remediator.act.kubernetes.options import KubernetesOptions
-from remediator.act.kubernetes.scheduler import KubernetesScheduler
 from remediator.config import SchedulerConfig
-from remediator.model.hold import Result
-from remediator.roster import Roster
-from remediator.serving.term import scheduler
+from remediator.fleet.report_registry import ReportRegistry
+from remediator.model.scheduler_hold import ActionResult
+from remediator.schedulers.kubernetes.kubernetes_options import KubernetesOptions
+from remediator.schedulers.kubernetes.kubernetes_scheduler import KubernetesScheduler
+from remediator.serving.leader_term import build_scheduler
 from tests.conftest import skip_or_fail
 from tests.nodes.fake_kubernetes.cluster import Cluster, our_rules
 from tests.nodes.fake_kubernetes.server import Server
@@ -54,7 +54,10 @@ def test_the_service_account_is_enough(server: Server) -> None:
     ours = KubernetesScheduler(KubernetesOptions(settle_s=0.0))
     try:
         assert ours.observe(["node1"])["node1"].schedulable is True
-        assert [ours.cordon("node1", OURS).result, ours.resume("node1").result] == [Result.DONE, Result.DONE]
+        assert [ours.cordon("node1", OURS).result, ours.resume("node1").result] == [
+            ActionResult.DONE,
+            ActionResult.DONE,
+        ]
         assert {token for token, _ in server.asked} == {"centre"}
     finally:
         ours.close()
@@ -66,11 +69,11 @@ def test_a_server_that_another_authority_vouches_for_gets_no_token(server: Serve
     command = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-subj", "/CN=127.0.0.1", "-keyout"]
     subprocess.run([*command, str(strange / "key"), "-out", str(account / "ca.crt")], check=True, capture_output=True)
     failed = KubernetesScheduler(KubernetesOptions(deadline_s=2.0)).cordon("node1", OURS)
-    assert failed.result is Result.FAILED
+    assert failed.result is ActionResult.FAILED
     assert "certificate verify failed" in failed.detail.lower()
     assert server.asked == []
 
 
 def test_the_configuration_names_the_backend() -> None:
-    found = scheduler(SchedulerConfig(kind="kubernetes"), SystemClock(), Roster())
+    found = build_scheduler(SchedulerConfig(kind="kubernetes"), SystemClock(), ReportRegistry())
     assert isinstance(found, KubernetesScheduler)

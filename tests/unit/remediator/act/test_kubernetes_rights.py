@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from healthctl.supervised.programs import wait_for
-from remediator.act.kubernetes import names
-from remediator.model.hold import REASON_PREFIX, THEIR_PREFIX, Result
+from healthctl.process_supervision.supervised_programs import wait_until_ready
+from remediator.model.scheduler_hold import REASON_PREFIX, THEIR_PREFIX, ActionResult
+from remediator.schedulers.kubernetes import object_names
 from tests.nodes.fake_kubernetes.cluster import ROLE, documents, our_rules, running
 from tests.nodes.fake_kubernetes.rights import granted
 from tests.nodes.fake_kubernetes.schema import problems
@@ -35,14 +35,14 @@ def test_the_role_allows_exactly_what_is_used(tmp_path: Path) -> None:
         jobset = cluster.made("jobsets", "s")
         cluster.pod("node1", maker=cluster.made("jobs", "s-node-0", jobset))
         ours = cluster.scheduler()
-        wait_for(lambda: ours.observe(["node1"])["node1"].jobs == ("JobSet/research/s",), 90, "the job")
+        wait_until_ready(lambda: ours.observe(["node1"])["node1"].jobs == ("JobSet/research/s",), 90, "the job")
         outcomes = [ours.cordon("node1", OURS), ours.evict("node1"), ours.resume("node1")]
-        assert {outcome.result for outcome in outcomes} == {Result.DONE}
+        assert {outcome.result for outcome in outcomes} == {ActionResult.DONE}
 
         def used() -> set[Any]:
             return {asked for token, asked in cluster.server.asked if token == "centre"}
 
-        wait_for(lambda: used() >= granted(our_rules()), 90, "every right to be used")
+        wait_until_ready(lambda: used() >= granted(our_rules()), 90, "every right to be used")
         assert used() == granted(our_rules())
 
 
@@ -57,7 +57,15 @@ def test_the_role_is_given_to_the_account_that_the_policy_watches() -> None:
     assert binding["subjects"] == [{"kind": "ServiceAccount", "name": meta["name"], "namespace": meta["namespace"]}]
     text = ADMISSION.read_text()
     assert f"system:serviceaccount:{meta['namespace']}:{meta['name']}'" in text
-    marks = (names.TAINT, names.HANDS_OFF, names.OWNER, names.REASON, names.SINCE, names.NODE_UID, names.CONDITION)
+    marks = (
+        object_names.TAINT,
+        object_names.HANDS_OFF,
+        object_names.OWNER,
+        object_names.REASON,
+        object_names.SINCE,
+        object_names.NODE_UID,
+        object_names.CONDITION,
+    )
     for name in (*marks, REASON_PREFIX, THEIR_PREFIX):
         assert f"'{name}'" in text
 
@@ -71,6 +79,6 @@ def test_every_policy_is_in_force_and_fails_closed() -> None:
 
 
 def test_no_other_backend_needs_the_client_library() -> None:
-    code = "import sys, remediator.serving.term, remediator.config; print('kubernetes' in sys.modules)"
+    code = "import sys, remediator.serving.leader_term, remediator.config; print('kubernetes' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
     assert done.stdout.strip() == "False"

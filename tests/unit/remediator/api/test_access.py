@@ -12,16 +12,16 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from remediator.api.access import Access, allows
+from remediator.api.access_control import Access, is_access_allowed
 from remediator.api.endpoint import Endpoint
-from remediator.api.routes import ENDPOINTS
+from remediator.api.route_table import ENDPOINTS
 from remediator.model.credentials import Identity, Role
-from tests.unit.remediator.api.inside import Inside
-from vocabulary.bounds import MOMENT_MAX
+from tests.unit.remediator.api.in_process_controller import Inside
 from vocabulary.finding import Finding, Severity, finding_id
 from vocabulary.health import Health
 from vocabulary.identity import Component, ComponentKind
-from vocabulary.wire import FindingChange, Report, encode
+from vocabulary.messages.message_bounds import MOMENT_MAX
+from vocabulary.messages.wire import FindingChange, Report, encode_message
 
 HOLDERS = ("", "nonsense", "vic", "ann", "root", "n1", "n2", "join")
 MAY = {
@@ -61,7 +61,7 @@ def test_every_route_lets_in_whom_its_rule_names_and_nobody_else(shared: Inside,
 
 def test_the_rule_itself_by_every_role() -> None:
     for access, role, node in itertools.product(Access, Role, (None, "n1", "n2")):
-        let = allows(access, Identity(role, "n1"), node)
+        let = is_access_allowed(access, Identity(role, "n1"), node)
         if role is Role.NODE:
             assert let is ((access is Access.NODE and node == "n1") or access is Access.JOB)
         if role is Role.JOIN:
@@ -104,7 +104,7 @@ def report(node: str = "n1", seq: int = 1, findings: tuple[Finding, ...] = (), *
         changes=tuple(FindingChange(n + 1, f) for n, f in enumerate(findings)),
         active=findings,
     )
-    return encode(replace(plain, **more))
+    return encode_message(replace(plain, **more))
 
 
 @pytest.fixture

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from remediator.model.inputs import BreakerReset
-from tests.unit.remediator.api.inside import Inside
+from remediator.model.pipeline_inputs import BreakerReset
+from tests.unit.remediator.api.in_process_controller import Inside
 from tests.unit.remediator.api.test_access import finding, report
 
 

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from sqlalchemy import create_engine, insert
 
-from remediator.store import schema
-from remediator.store.listing import Listing
-from tests.unit.remediator.api.inside import Inside
+from remediator.store import table_schema
+from remediator.store.history_queries import HistoryQueries
+from tests.unit.remediator.api.in_process_controller import Inside
 from tests.unit.remediator.api.test_access import finding, report
 
 
@@ -53,7 +53,7 @@ def test_every_open_incident_and_no_closed_one(tmp_path: Path) -> None:
 @pytest.mark.parametrize("kept", [range(1, 30), range(7, 8), range(5, 30, 3), range(0)])
 def test_a_time_is_found_in_any_log_also_one_with_gaps(kept: range) -> None:
     engine = create_engine("sqlite://")
-    schema.metadata.create_all(engine)
+    table_schema.metadata.create_all(engine)
     rows = [
         {
             "seq": n,
@@ -70,8 +70,8 @@ def test_a_time_is_found_in_any_log_also_one_with_gaps(kept: range) -> None:
     ]
     if rows:
         with engine.begin() as db:
-            db.execute(insert(schema.audit), rows)
+            db.execute(insert(table_schema.audit), rows)
     for at in range(32):
-        found = Listing(engine).last_event_before(at)
+        found = HistoryQueries(engine).last_event_before(at)
         assert [n for n in kept if n > found] == [n for n in kept if n >= at]
     engine.dispose()

@@ -11,20 +11,20 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from remediator.act.webhooks.telling import Telling
 from remediator.api.endpoint import Endpoint
-from remediator.api.routes import ENDPOINTS
-from remediator.decide.wide import open_wide
-from remediator.model.plan import Mode
-from remediator.model.records import BREAKER, Action, Incident, IncidentState, NodeRecord
-from remediator.state import ClusterState
+from remediator.api.route_table import ENDPOINTS
+from remediator.decisions.group_incidents import open_group_incident
+from remediator.model.journal_records import BREAKER, Action, Incident, IncidentState, NodeRecord
+from remediator.model.plan_steps import Mode
+from remediator.notifications.alert_settings import AlertSettings
+from remediator.state.cluster_state import ClusterState
 from remediator.store.journal import Journal
-from tests.unit.remediator.api.inside import Inside
+from tests.unit.remediator.api.in_process_controller import Inside
 from tests.unit.remediator.api.test_access import finding, report
-from vocabulary.evidence import EVIDENCE_VERSION, EvidenceBundle
 from vocabulary.finding import Severity, finding_id
+from vocabulary.messages.evidence_bundle import EVIDENCE_VERSION, EvidenceBundle
+from vocabulary.messages.wire import encode_message
 from vocabulary.order import Order, OrderKind
-from vocabulary.wire import encode
 
 CHANGING = [endpoint for endpoint in ENDPOINTS if endpoint.method != "GET"]
 DIGEST = "ab" * 32
@@ -45,7 +45,7 @@ def before(place: Path) -> None:
             deadline=now + 600, order=order,
         )  # fmt: skip
         state.put_action(planned)
-    open_wide(state, BREAKER, "breaker", "made for a test", (), now)
+    open_group_incident(state, BREAKER, "breaker", "made for a test", (), now)
     journal.commit([], state.take_changes(), journal.lead())
     journal.close()
 
@@ -53,7 +53,7 @@ def before(place: Path) -> None:
 @pytest.fixture
 def centre(tmp_path: Path) -> Iterator[Inside]:
     before(tmp_path)
-    nobody_listens = Telling(webhooks=("http://127.0.0.1:1/",))
+    nobody_listens = AlertSettings(webhooks=("http://127.0.0.1:1/",))
     centre = Inside(tmp_path, Mode.APPROVE, alerts=nobody_listens)
     yield centre
     centre.close()
@@ -74,7 +74,7 @@ def asked(centre: Inside, endpoint: Endpoint) -> tuple[str, str, Any]:
             version=EVIDENCE_VERSION, node="n2", boot_id="b", taken_at=2.0, from_at=1.0, order=kind.value
         )
         update = {"id": kind.value, "state": "succeeded", "at": 1.0}
-        body = gzip.compress(encode(bundle)) if "evidence" in path else update
+        body = gzip.compress(encode_message(bundle)) if "evidence" in path else update
         return "n2", path.replace("{order:path}", kind.value).replace("n1", "n2"), body
     if word == "approve":
         waits = centre.call("GET", f"/v1/incidents/{incident}", "ann").json()["awaits"]

@@ -12,15 +12,15 @@ import pytest
 from msgspec import inspect
 
 from remediator.api.endpoint import Endpoint
-from remediator.api.routes import ENDPOINTS
-from remediator.web.routes import PAGES
-from tests.unit.remediator.api.inside import Inside
+from remediator.api.route_table import ENDPOINTS
+from remediator.web.page_routes import PAGES
+from tests.unit.remediator.api.in_process_controller import Inside
 from tests.unit.remediator.api.test_access import finding
-from vocabulary.bounds import ACTIVE_MAX, RANKS_MAX, ComponentBounds, FindingBounds, OrderUpdateBounds
 from vocabulary.finding import Finding
 from vocabulary.identity import Component
+from vocabulary.messages.message_bounds import ACTIVE_MAX, RANKS_MAX, ComponentBounds, FindingBounds, OrderUpdateBounds
+from vocabulary.messages.wire import Gpu, RankStatus, Report
 from vocabulary.order import OrderUpdate
-from vocabulary.wire import Gpu, RankStatus, Report
 
 GOOD: dict[str, Any] = {
     "version": 1, "node": "n1", "boot_id": "b", "agent": "a", "seq": 1, "sent_at": 1.0, "ttl_s": 30.0, "health": "healthy",

@@ -7,7 +7,7 @@ import socket
 import time
 from pathlib import Path
 
-from remediator.door import Limits
+from remediator.server_config import AccessLimits
 from tests.unit.remediator.api.test_door import Door
 
 
@@ -29,7 +29,7 @@ def ended(caller: socket.socket) -> bool:
 
 
 def test_one_token_holds_so_many_connections_and_the_oldest_idle_one_makes_room(tmp_path: Path) -> None:
-    door = Door(tmp_path, None, Limits(connections_per_node=3))
+    door = Door(tmp_path, None, AccessLimits(connections_per_node=3))
     try:
         other, _ = answered(door, "n2", "/v1/nodes/n2/orders")
         mine = [answered(door, "n1", "/v1/nodes/n1/orders")[0] for _ in range(8)]
@@ -44,7 +44,7 @@ def test_one_token_holds_so_many_connections_and_the_oldest_idle_one_makes_room(
 
 
 def test_one_that_finds_the_others_busy_is_answered_and_ends(tmp_path: Path) -> None:
-    door = Door(tmp_path, None, Limits(connections_per_node=1))
+    door = Door(tmp_path, None, AccessLimits(connections_per_node=1))
     try:
         busy = socket.create_connection(("127.0.0.1", door.port), timeout=60)
         head = f"Host: x\r\nAuthorization: Bearer {door.inside.token['n1']}\r\n\r\n"
@@ -65,7 +65,7 @@ def test_one_that_finds_the_others_busy_is_answered_and_ends(tmp_path: Path) -> 
 
 
 def test_asking_too_often_earns_nobody_a_connection(tmp_path: Path) -> None:
-    door = Door(tmp_path, None, Limits(node_per_s=0.001, node_burst=1))
+    door = Door(tmp_path, None, AccessLimits(node_per_s=0.001, node_burst=1))
     try:
         first, _ = answered(door, "n1", "/v1/nodes/n1/orders")
         for _ in range(3):

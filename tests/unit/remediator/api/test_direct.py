@@ -11,11 +11,11 @@ import pytest
 from starlette.requests import Request
 from starlette.responses import Response
 
-from remediator.api.app import HANDLERS
-from remediator.api.direct import Direct
+from remediator.api.api_application import HANDLERS
 from remediator.api.endpoint import Endpoint
-from remediator.api.routes import ENDPOINTS
-from tests.unit.remediator.api.inside import Answer, Inside
+from remediator.api.fast_path import FastPathApplication
+from remediator.api.route_table import ENDPOINTS
+from tests.unit.remediator.api.in_process_controller import Answer, Inside
 
 REPORT = {
     "version": 1, "node": "n1", "boot_id": "b", "agent": "a", "seq": 1, "sent_at": 1.0, "ttl_s": 30.0, "health": "healthy",
@@ -49,7 +49,7 @@ def inside(tmp_path: Path) -> Iterator[Inside]:
 
 def test_the_short_way_answers_as_the_long_one(inside: Inside) -> None:
     long = {case: _told(inside.call(*asked)) for case, asked in CASES.items()}
-    inside.app = Direct(inside.app, ENDPOINTS, HANDLERS)  # type: ignore[assignment]  # both are called alike
+    inside.app = FastPathApplication(inside.app, ENDPOINTS, HANDLERS)  # type: ignore[assignment]  # both are called alike
     short = {case: _told(inside.call(*asked)) for case, asked in CASES.items()}
     assert short == long
     assert {status for status, _, _ in short.values()} >= {200, 400, 401, 403, 405, 413}
@@ -62,7 +62,7 @@ def test_reports_and_polls_do_not_go_the_long_way(inside: Inside) -> None:
         async def __call__(self, scope: Any, *_: Any) -> None:
             passed.append(scope["path"])
 
-    direct = Direct(inside.app, ENDPOINTS, HANDLERS)
+    direct = FastPathApplication(inside.app, ENDPOINTS, HANDLERS)
     inside.app = direct  # type: ignore[assignment]  # same
     middleware, direct._app.middleware_stack = direct._app.middleware_stack, Counted()
     assert inside.call("POST", "/v1/nodes/n1/report", "n1", REPORT).status == 200
@@ -79,7 +79,7 @@ def test_a_bug_of_ours_is_answered_and_told_to_the_server(inside: Inside) -> Non
         Endpoint(method=e.method, path=e.path, access=e.access, handler=fails, about=e.about) for e in ENDPOINTS
     )
     sent: list[Any] = []
-    direct = Direct(inside.app, broken, HANDLERS)
+    direct = FastPathApplication(inside.app, broken, HANDLERS)
 
     class Heard:
         async def __call__(self, scope: Any, receive: Any, send: Any) -> None:

@@ -15,25 +15,25 @@ from typing import Any
 
 import pytest
 
-from healthd.centre import Centre, Denied, Unreachable, enrol
 from healthd.config import RemediatorConfig
-from healthd.http_client import Answer, HttpClient, HttpError, Trust
-from remediator.api.app import HANDLERS
-from remediator.api.direct import Direct
-from remediator.api.routes import ENDPOINTS
+from healthd.controller.controller_client import ControllerClient, ControllerDenied, ControllerUnreachable, enrol_node
+from healthd.controller.http_client import HttpClient, HttpError, HttpResponse, TlsCredentials
+from remediator.api.api_application import HANDLERS
+from remediator.api.fast_path import FastPathApplication
+from remediator.api.route_table import ENDPOINTS
 from remediator.config import ConfigError, load_config
-from remediator.door import Limits, Tls
 from remediator.model.credentials import Role
+from remediator.server_config import AccessLimits, TlsSettings
 from remediator.serving.http_protocol import HEAD_BYTES_MAX, certificate_names
 from remediator.serving.listener import Listener, tls_context
-from remediator.serving.serve import _Server
+from remediator.serving.replica import _DrainingServer
 from remediator.store.database import StoreError
 from tests.conftest import skip_or_fail
-from tests.unit.remediator.api.inside import Inside
+from tests.unit.remediator.api.in_process_controller import Inside
 from tests.unit.remediator.api.test_access import report
-from vocabulary.wire import Report, decode
+from vocabulary.messages.wire import Report, decode_message
 
-REPORT = decode(report("gpu-1"), Report)
+REPORT = decode_message(report("gpu-1"), Report)
 
 
 def certificate(place: Path, name: str) -> tuple[Path, Path]:
@@ -63,10 +63,10 @@ def certificate(place: Path, name: str) -> tuple[Path, Path]:
 class Door:
     """A centre behind uvicorn, in this process."""
 
-    def __init__(self, place: Path, tls: Tls | None = None, limits: Limits = Limits()) -> None:  # noqa: B008 - immutable
+    def __init__(self, place: Path, tls: TlsSettings | None = None, limits: AccessLimits = AccessLimits()) -> None:  # noqa: B008 - immutable
         self.inside = Inside(place, limits=limits, listen="127.0.0.1:0", tls=tls)
-        app = Direct(self.inside.app, ENDPOINTS, HANDLERS)
-        self.server = _Server(app, self.inside.config, self.inside.wakeups)  # type: ignore[arg-type]  # no front
+        app = FastPathApplication(self.inside.app, ENDPOINTS, HANDLERS)
+        self.server = _DrainingServer(app, self.inside.config, self.inside.wakeups)  # type: ignore[arg-type]  # no front
         self.thread = threading.Thread(target=self.server.run)
         self.thread.start()
         deadline = time.monotonic() + 60
@@ -91,7 +91,7 @@ def place(tmp_path: Path) -> Path:
 def secured(place: Path) -> Iterator[Door]:
     cert, key = certificate(place, "localhost")
     client, _ = certificate(place, "gpu-1")
-    door = Door(place, Tls(str(cert), str(key), str(client), "optional", nodes_by_certificate=True))
+    door = Door(place, TlsSettings(str(cert), str(key), str(client), "optional", nodes_by_certificate=True))
     yield door
     door.close()
 
@@ -115,27 +115,27 @@ def test_a_node_enrols_through_tls_and_counts_only_with_its_certificate(secured:
         certificate=place / "gpu-1.pem",
         certificate_key=place / "gpu-1.key",
     )
-    centre = Centre(config, "gpu-1")
+    centre = ControllerClient(config, "gpu-1")
     assert centre.report(REPORT).acked_seq == 0
     assert token.stat().st_mode & 0o777 == 0o600
     kept = token.read_text()
     assert centre.report(REPORT).acked_seq == 0
     assert token.read_text() == kept
     centre.close()
-    bare = Centre(RemediatorConfig(url=url, token_file=token, ca_file=place / "localhost.pem"), "gpu-1")
-    with pytest.raises(Denied, match="no client certificate"):
+    bare = ControllerClient(RemediatorConfig(url=url, token_file=token, ca_file=place / "localhost.pem"), "gpu-1")
+    with pytest.raises(ControllerDenied, match="no client certificate"):
         bare.report(REPORT)
     bare.close()
-    strange = Centre(RemediatorConfig(url=url, token_file=token), "gpu-1")
-    with pytest.raises(Unreachable, match="certificate verify failed"):
+    strange = ControllerClient(RemediatorConfig(url=url, token_file=token), "gpu-1")
+    with pytest.raises(ControllerUnreachable, match="certificate verify failed"):
         strange.report(REPORT)
     strange.close()
     (place / "none").write_text("wrong")
     late = RemediatorConfig(
         url=url, token_file=place / "other", enrol_token_file=place / "none", ca_file=place / "localhost.pem"
     )
-    wrong = Centre(late, "gpu-2")
-    with pytest.raises(Denied, match="not known"):
+    wrong = ControllerClient(late, "gpu-2")
+    with pytest.raises(ControllerDenied, match="not known"):
         wrong.report(REPORT)
     wrong.close()
     assert not (place / "other").exists()
@@ -143,18 +143,18 @@ def test_a_node_enrols_through_tls_and_counts_only_with_its_certificate(secured:
 
 def test_a_node_that_never_got_its_answer_enrols_again(open_door: Door, place: Path) -> None:
     class Lossy(HttpClient):
-        def request(self, *args: Any) -> Answer:
+        def request(self, *args: Any) -> HttpResponse:
             super().request(*args)
             self.close()
             raise HttpError("the answer was lost")
 
     (place / "join").write_text(open_door.inside.tokens.issue(Role.JOIN, "gpu-*", time.time(), uses=1))
     url = f"http://127.0.0.1:{open_door.port}"
-    with pytest.raises(Unreachable, match="lost"):
-        enrol(Lossy(url), url, "gpu-1", place / "join", place / "token")
+    with pytest.raises(ControllerUnreachable, match="lost"):
+        enrol_node(Lossy(url), url, "gpu-1", place / "join", place / "token")
     assert not (place / "token").exists()
     config = RemediatorConfig(url=url, token_file=place / "token", enrol_token_file=place / "join")
-    centre = Centre(config, "gpu-1")
+    centre = ControllerClient(config, "gpu-1")
     assert centre.report(REPORT).acked_seq == 0
     centre.close()
     assert sorted(path.name for path in place.glob("token*")) == ["token"]
@@ -163,12 +163,12 @@ def test_a_node_that_never_got_its_answer_enrols_again(open_door: Door, place: P
 
 def test_a_centre_of_before_makes_the_token_itself(place: Path) -> None:
     class Old(HttpClient):
-        def request(self, *_: Any) -> Answer:
-            return Answer(200, {}, b'{"token": "ghd_made_there"}')
+        def request(self, *_: Any) -> HttpResponse:
+            return HttpResponse(200, {}, b'{"token": "ghd_made_there"}')
 
     (place / "join").write_text("ghd_secret")
     (place / "token.new").write_text("ghd_half")  # written when the power went
-    enrol(Old("http://127.0.0.1:1"), "http://127.0.0.1:1", "gpu-1", place / "join", place / "token")
+    enrol_node(Old("http://127.0.0.1:1"), "http://127.0.0.1:1", "gpu-1", place / "join", place / "token")
     assert (place / "token").read_text() == "ghd_made_there\n"
 
 
@@ -190,11 +190,11 @@ def test_the_certificate_is_read_again(secured: Door, place: Path) -> None:
     (place / "localhost.pem").write_text("damaged")
     secured.server.listener.read_certificate()  # what is in force stays
     with pytest.raises(StoreError, match=r"localhost\.pem"):
-        tls_context(Tls(str(place / "localhost.pem"), str(place / "localhost.key")))
+        tls_context(TlsSettings(str(place / "localhost.pem"), str(place / "localhost.key")))
 
 
 def test_who_does_not_get_to_the_point_is_cut_off(place: Path) -> None:
-    door = Door(place, limits=Limits(headers_s=0.3, body_s=0.3))
+    door = Door(place, limits=AccessLimits(headers_s=0.3, body_s=0.3))
     try:
         for beginning in (b"", b"GET /healthz HTTP/1.1\r\nHost: x\r\nX-A"):
             with socket.create_connection(("127.0.0.1", door.port), timeout=60) as slow:
@@ -211,7 +211,9 @@ def test_who_does_not_get_to_the_point_is_cut_off(place: Path) -> None:
 
 def asked(door: Door, place: Path, path: str, token: str, shows: str = "") -> int:
     """The status of a GET over a connection of its own, which shows a certificate or none."""
-    trust = Trust(place / "localhost.pem", *((place / f"{shows}.pem", place / f"{shows}.key") if shows else ()))
+    trust = TlsCredentials(
+        place / "localhost.pem", *((place / f"{shows}.pem", place / f"{shows}.key") if shows else ())
+    )
     client = HttpClient(f"https://127.0.0.1:{door.port}", trust)
     try:
         return client.request("GET", path, b"", {"Authorization": f"Bearer {token}"}, 30.0).status
@@ -222,8 +224,8 @@ def asked(door: Door, place: Path, path: str, token: str, shows: str = "") -> in
 def test_a_copied_token_is_worth_nothing_anywhere_and_uses_up_nothing(place: Path) -> None:
     cert, key = certificate(place, "localhost")
     client, _ = certificate(place, "n1")
-    tls = Tls(str(cert), str(key), str(client), "optional", nodes_by_certificate=True)
-    door = Door(place, tls, Limits(node_per_s=0.001, node_burst=2, unknown_per_s=0.001, unknown_burst=3))
+    tls = TlsSettings(str(cert), str(key), str(client), "optional", nodes_by_certificate=True)
+    door = Door(place, tls, AccessLimits(node_per_s=0.001, node_burst=2, unknown_per_s=0.001, unknown_burst=3))
     try:
         token = door.inside.token["n1"]
         copied = [asked(door, place, path, token) for path in ("/v1/hazard/j", "/v1/nodes/n1/orders") * 2]
@@ -244,7 +246,7 @@ def test_an_authority_that_was_taken_out_is_trusted_no_more(secured: Door, place
         certificate=place / "gpu-1.pem",
         certificate_key=place / "gpu-1.key",
     )
-    centre = Centre(config, "gpu-1")
+    centre = ControllerClient(config, "gpu-1")
     assert centre.report(REPORT).acked_seq == 0
     authorities = place / "gpu-1.pem"
     mine = authorities.read_bytes()
@@ -253,7 +255,7 @@ def test_an_authority_that_was_taken_out_is_trusted_no_more(secured: Door, place
     secured.server.listener.read_certificate()
     authorities.write_bytes(mine)  # the client shows its own
     assert centre.report(REPORT).acked_seq == 0  # the connection was there before; this is its last answer
-    with pytest.raises(Unreachable):
+    with pytest.raises(ControllerUnreachable):
         centre.report(REPORT)
     centre.close()
 
@@ -299,7 +301,7 @@ def test_requests_ahead_of_their_answers_are_so_many(open_door: Door) -> None:
 @pytest.mark.parametrize("beginning", [b"", b"GET /livez HTTP/1.1\r\nHost: x\r\n\r\n"])
 def test_who_shows_no_token_is_not_kept_waiting_for(place: Path, beginning: bytes) -> None:
     """Also where a byte comes now and then that begins no request."""
-    door = Door(place, limits=Limits(headers_s=0.3))
+    door = Door(place, limits=AccessLimits(headers_s=0.3))
     try:
         with socket.create_connection(("127.0.0.1", door.port), timeout=60) as idle:
             idle.sendall(beginning)
@@ -324,12 +326,12 @@ def test_who_shows_no_token_is_not_kept_waiting_for(place: Path, beginning: byte
 @pytest.mark.parametrize("secure", [False, True])
 def test_strangers_are_so_many_and_nodes_are_no_strangers(place: Path, *, secure: bool) -> None:
     cert, key = certificate(place, "localhost") if secure else ("", "")
-    tls = Tls(str(cert), str(key)) if secure else None
-    door = Door(place, tls, Limits(strangers_per_address=3, headers_s=300.0))
+    tls = TlsSettings(str(cert), str(key)) if secure else None
+    door = Door(place, tls, AccessLimits(strangers_per_address=3, headers_s=300.0))
     try:
         nodes = []
         for _ in range(5):  # known at once, so they take no stranger's room
-            trust = Trust(place / "localhost.pem") if secure else Trust()
+            trust = TlsCredentials(place / "localhost.pem") if secure else TlsCredentials()
             nodes.append(HttpClient(f"http{'s' if secure else ''}://127.0.0.1:{door.port}", trust))
             head = {"Authorization": f"Bearer {door.inside.token['n1']}"}
             assert nodes[-1].request("GET", "/v1/nodes/n1/orders", b"", head, 30.0).status == 200
@@ -354,7 +356,7 @@ def test_strangers_are_so_many_and_nodes_are_no_strangers(place: Path, *, secure
 
 def test_an_address_that_is_taken_is_said(place: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
-        listener = Listener(taken.getsockname(), None, Limits(), lambda: None)  # type: ignore[arg-type,return-value]  # nobody comes
+        listener = Listener(taken.getsockname(), None, AccessLimits(), lambda: None)  # type: ignore[arg-type,return-value]  # nobody comes
         with pytest.raises(StoreError, match=r"listen 127\.0\.0\.1:\d+: Address already in use"):
             listener.bind()
 

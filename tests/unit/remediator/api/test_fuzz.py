@@ -10,11 +10,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from remediator.api.openapi import document
-from tests.unit.remediator.api.inside import Inside
-from vocabulary.wire import Problem, decode
+from remediator.api.openapi_document import build_openapi_document
+from tests.unit.remediator.api.in_process_controller import Inside
+from vocabulary.messages.wire import Problem, decode_message
 
-DOCUMENT: dict[str, Any] = document()
+DOCUMENT: dict[str, Any] = build_openapi_document()
 SCHEMAS = DOCUMENT["components"]["schemas"]
 OPERATIONS = [
     (method.upper(), path, operation)
@@ -102,9 +102,9 @@ def test_no_request_breaks_it(
     assert answer.status != 500, answer.body
     assert str(answer.status) in {*operation["responses"], "404"} or answer.status == 503
     if answer.status >= 400:
-        assert decode(answer.body, Problem).error
+        assert decode_message(answer.body, Problem).error
     if who in {"", "nobody's"} and "security" in operation:
-        assert answer.status == 401 or "Not Found" in decode(answer.body, Problem).error  # a slash in a name
+        assert answer.status == 401 or "Not Found" in decode_message(answer.body, Problem).error  # a slash in a name
     assert shared.service.engine.alive
     assert not shared.service.engine.trouble
 

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from remediator.api import jobs
-from tests.unit.remediator.api.inside import Inside
+from remediator.api import hazard_handlers
+from tests.unit.remediator.api.in_process_controller import Inside
 from tests.unit.remediator.api.test_access import finding, report
-from vocabulary.wire import RankStatus
+from vocabulary.messages.wire import RankStatus
 
 
 @pytest.fixture
@@ -108,8 +108,8 @@ def rank(job: str) -> RankStatus:
 
 def test_a_job_that_just_came_is_asked_about_at_once(centre: Inside, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nodes and findings are sorted by job once in a while; who holds a rank need not wait for that."""
-    monkeypatch.setattr(jobs, "STALE_S", 1e9)
-    monkeypatch.setattr(jobs, "NEWS_S", 0.0)
+    monkeypatch.setattr(hazard_handlers, "STALE_S", 1e9)
+    monkeypatch.setattr(hazard_handlers, "NEWS_S", 0.0)
     for seq, job in ((2, "a"), (3, "b/1"), (4, "b/hazard")):
         assert centre.call("POST", "/v1/nodes/n1/report", "n1", report(seq=seq, ranks=(rank(job),))).status == 200
         deadline = time.monotonic() + 60

@@ -11,17 +11,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from remediator.api.limits import Buckets, Seats
-from remediator.door import Limits
+from remediator.api.rate_limits import RequestSlots, TokenBuckets
 from remediator.model.credentials import Role
-from tests.unit.remediator.api.inside import Inside
+from remediator.server_config import AccessLimits
+from tests.unit.remediator.api.in_process_controller import Inside
 from tests.unit.remediator.api.test_access import finding, report
-from vocabulary.wire import FindingChange, RankStatus, Report, decode, encode
+from vocabulary.messages.wire import FindingChange, RankStatus, Report, decode_message, encode_message
 
 
 @pytest.fixture
 def strict(tmp_path: Path) -> Iterator[Inside]:
-    limits = Limits(
+    limits = AccessLimits(
         node_per_s=0.001, node_burst=3, person_per_s=0.001, person_burst=6, unknown_per_s=0.001, unknown_burst=4,
         polls_per_node=1, streams_per_person=1,
     )  # fmt: skip
@@ -33,7 +33,7 @@ def strict(tmp_path: Path) -> Iterator[Inside]:
 @given(st.lists(st.floats(0, 10), max_size=60), st.floats(0.1, 10), st.integers(1, 9))
 def test_a_bucket_never_gives_more_than_its_burst_and_rate(pauses: list[float], per_s: float, burst: int) -> None:
     now, given_out = 0.0, 0
-    bucket = Buckets(per_s, burst, lambda: now)
+    bucket = TokenBuckets(per_s, burst, lambda: now)
     for pause in pauses:
         now += pause
         given_out += bucket.wait_s("k") == 0
@@ -48,7 +48,7 @@ def test_what_is_charged_afterwards_is_paid_for_in_time(
     told: list[tuple[float, float]], per_s: float, burst: int
 ) -> None:
     now, charged = 0.0, 0.0
-    bucket = Buckets(per_s, burst, lambda: now)
+    bucket = TokenBuckets(per_s, burst, lambda: now)
     for pause, weight in told:
         now += pause
         if bucket.owes_s("k") == 0:
@@ -61,7 +61,7 @@ def test_what_is_charged_afterwards_is_paid_for_in_time(
 
 
 def test_seats_are_given_back() -> None:
-    seats = Seats(1, 2)
+    seats = RequestSlots(1, 2)
     with seats.one("a") as first, seats.one("a") as again, seats.one("b") as second, seats.one("c") as third:
         assert (first, again, second, third) == (True, False, True, False)
     with seats.one("a") as first:
@@ -77,7 +77,7 @@ def test_who_asks_too_often_is_told_when_to_come_again_and_others_are_served(str
 
 @pytest.fixture
 def paced(tmp_path: Path) -> Iterator[Inside]:
-    limits = Limits(news_per_s=0.001, news_burst=22)  # the first report tells of a placement, too: 10
+    limits = AccessLimits(news_per_s=0.001, news_burst=22)  # the first report tells of a placement, too: 10
     centre = Inside(tmp_path, limits=limits)
     yield centre
     centre.close()
@@ -86,7 +86,7 @@ def paced(tmp_path: Path) -> Iterator[Inside]:
 def told(node: str, seq: int, number: int) -> bytes:
     """A report with so many findings that nobody knows yet."""
     changes = tuple(FindingChange(seq=n + 1, finding=finding(node, f"{seq}-{n}")) for n in range(number))
-    return encode(replace(decode(report(node, seq=seq), Report), changes=changes))
+    return encode_message(replace(decode_message(report(node, seq=seq), Report), changes=changes))
 
 
 def test_who_tells_more_than_its_share_is_asked_to_wait_and_nobody_else(paced: Inside) -> None:
@@ -104,7 +104,7 @@ def test_who_tells_more_than_its_share_is_asked_to_wait_and_nobody_else(paced: I
 def test_what_only_repeats_itself_is_not_counted(paced: Inside) -> None:
     active = tuple(finding("n1", str(n)) for n in range(9))
     for seq in range(1, 40):
-        body = encode(replace(decode(report("n1", seq=seq), Report), active=active))
+        body = encode_message(replace(decode_message(report("n1", seq=seq), Report), active=active))
         assert paced.call("POST", "/v1/nodes/n1/report", "n1", body).status == 200
 
 
@@ -112,7 +112,7 @@ def test_many_findings_that_come_and_go_are_news_each_time(paced: Inside) -> Non
     codes = []
     for seq in range(1, 6):
         active = tuple(finding("n1", f"{seq}-{n}") for n in range(4))
-        body = encode(replace(decode(report("n1", seq=seq), Report), active=active))
+        body = encode_message(replace(decode_message(report("n1", seq=seq), Report), active=active))
         codes.append(paced.call("POST", "/v1/nodes/n1/report", "n1", body).status)
     assert codes == [200, 200, 200, 429, 429]
 
@@ -121,7 +121,7 @@ def test_jobs_that_come_and_go_are_news_each_time(paced: Inside) -> None:
     codes = []
     for seq in range(1, 5):
         rank = RankStatus(job="j", attempt=seq, rank=0, world=1, pid=1, step=1, phase="step", at=1.0)
-        body = encode(replace(decode(report("n1", seq=seq), Report), ranks=(rank,)))
+        body = encode_message(replace(decode_message(report("n1", seq=seq), Report), ranks=(rank,)))
         codes.append(paced.call("POST", "/v1/nodes/n1/report", "n1", body).status)
     assert codes == [200, 200, 200, 429]
 

@@ -11,20 +11,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from remediator.api.render_jobs import NOWHERE, gpu_key, gpus, job, jobs
-from remediator.api.render_watch import lemons, stragglers
-from remediator.decide.budget import Budget
-from remediator.decide.figures import limits
-from remediator.engine import Snapshot
-from remediator.model.plan import Mode
-from remediator.model.records import Incident, JobRef, NodeRecord
-from remediator.roster import Roster
-from tests.unit.remediator.api.inside import Inside
+from remediator.api.detector_views import list_lemon_views, list_straggler_views
+from remediator.api.job_views import NOWHERE, find_job_view, list_gpu_views, list_job_views, parse_gpu_key
+from remediator.decisions.budget_usage import describe_budget_limits
+from remediator.decisions.isolation_budget import IsolationBudget
+from remediator.engine.decision_engine import StateSnapshot
+from remediator.fleet.report_registry import ReportRegistry
+from remediator.model.journal_records import Incident, JobRef, NodeRecord
+from remediator.model.plan_steps import Mode
+from tests.unit.remediator.api.in_process_controller import Inside
 from tests.unit.remediator.api.test_access import finding, report
 from vocabulary.finding import Evidence, Finding, Severity, finding_id
 from vocabulary.health import Health
 from vocabulary.identity import Component, ComponentKind
-from vocabulary.wire import Gpu, RankStatus, Report
+from vocabulary.messages.wire import Gpu, RankStatus, Report
 
 NOW = 1_700_000_000.0
 
@@ -34,8 +34,8 @@ def rank(job: str, number: int, **more: Any) -> RankStatus:
     return RankStatus(job=job, attempt=told.pop("attempt", 1), rank=number, world=4, pid=1, **told)
 
 
-def heard(nodes: dict[str, tuple[RankStatus, ...]], at: float = NOW) -> Roster:
-    roster = Roster()
+def heard(nodes: dict[str, tuple[RankStatus, ...]], at: float = NOW) -> ReportRegistry:
+    roster = ReportRegistry()
     for name, ranks in nodes.items():
         devices = tuple(Gpu(each, f"GPU-{rank.rank}", f"0000:{each:02x}:00.0") for each, rank in enumerate(ranks))
         said = Report(
@@ -54,9 +54,9 @@ def heard(nodes: dict[str, tuple[RankStatus, ...]], at: float = NOW) -> Roster:
     return roster
 
 
-def snapshot(roster: Roster, *findings: Finding) -> Snapshot:
+def snapshot(roster: ReportRegistry, *findings: Finding) -> StateSnapshot:
     nodes = {e.node: NodeRecord(node=e.node, jobs=e.jobs) for e in roster.entries()}
-    return Snapshot(nodes=nodes, findings={f.id: f for f in findings}, incidents={}, actions={}, holds={})
+    return StateSnapshot(nodes=nodes, findings={f.id: f for f in findings}, incidents={}, actions={}, holds={})
 
 
 def fact(node: str, check: str, about: Component, origin: str = "b:1", evidence: Evidence | None = None) -> Finding:
@@ -85,26 +85,26 @@ def test_a_job_is_told_from_its_living_ranks_of_the_newest_attempt() -> None:
     )
     of_rank = fact("n3", "training", Component(ComponentKind.RANK, "b.1"))
     slow = fact("n1", "straggler", Component(ComponentKind.HOST), "centre:straggler:a/1.1", {"job": "a/1"})
-    one, other = jobs(snapshot(roster, of_rank, slow), roster)
+    one, other = list_job_views(snapshot(roster, of_rank, slow), roster)
     assert (one.job, one.attempt, one.world, one.ranks_told, one.nodes) == ("a/1", 1, 4, 3, ("n1", "n2"))
     assert (one.step, one.step_s, one.phase, one.at, one.ranks) == (8, 2.0, "backward", NOW, ())
     assert one.verdicts == ("straggler was seen",)
     assert [f.check for f in one.findings] == ["straggler"]
     assert (other.job, other.step_s, [f.check for f in other.findings]) == ("b", 4.0, ["training"])
-    whole = job(snapshot(roster, slow), roster, "a/1")
+    whole = find_job_view(snapshot(roster, slow), roster, "a/1")
     assert whole is not None
     assert [(each.node, each.status.rank) for each in whole.ranks] == [("n1", 0), ("n1", 1), ("n2", 2), ("n2", 3)]
     assert replace(whole, ranks=()) == one
-    assert job(snapshot(roster), roster, "c") is None
+    assert find_job_view(snapshot(roster), roster, "c") is None
 
 
 def test_a_new_leader_names_a_jobs_nodes_before_they_report() -> None:
-    known = Snapshot(
+    known = StateSnapshot(
         nodes={"n1": NodeRecord(node="n1", jobs=(JobRef("a", 2),))}, findings={}, incidents={}, actions={}, holds={}
     )
-    (found,) = jobs(known, Roster())
+    (found,) = list_job_views(known, ReportRegistry())
     assert (found.job, found.attempt, found.nodes, found.ranks_told, found.step) == ("a", 2, ("n1",), 0, -1)
-    assert job(known, Roster(), "a") == found
+    assert find_job_view(known, ReportRegistry(), "a") == found
 
 
 def test_a_gpu_has_its_own_findings_its_rank_and_is_unknown_in_silence() -> None:
@@ -113,22 +113,22 @@ def test_a_gpu_has_its_own_findings_its_rank_and_is_unknown_in_silence() -> None
     by_both = fact("n1", "ecc", Component(ComponentKind.GPU, "GPU-1", "0000:01:00.0", 1))
     elsewhere = fact("n2", "xid", Component(ComponentKind.GPU, "GPU-0"))
     known = snapshot(roster, by_name, by_both, elsewhere)
-    first, second = gpus(known, roster, NOW, limit=9)
+    first, second = list_gpu_views(known, roster, NOW, limit=9)
     assert (first.health, first.findings, first.job, first.rank) == ("healthy", (), "a", 0)
     assert (second.health, second.rank) == ("unhealthy", 1)
     assert set(second.findings) == {"xid/x: xid was seen", "ecc/x: ecc was seen"}
-    assert [each.health for each in gpus(known, roster, NOW + 31, limit=9)] == ["unknown", "unhealthy"]
+    assert [each.health for each in list_gpu_views(known, roster, NOW + 31, limit=9)] == ["unknown", "unhealthy"]
 
 
 @given(st.lists(st.integers(0, 5), max_size=6), st.integers(1, 4))
 def test_pages_of_gpus_are_the_whole_list_in_pieces(counts: list[int], limit: int) -> None:
     roster = heard({f"n{n}": tuple(rank("a", each) for each in range(count)) for n, count in enumerate(counts)})
     known, after, found = snapshot(roster), NOWHERE, []
-    while page := gpus(known, roster, NOW, "*", after, limit):
+    while page := list_gpu_views(known, roster, NOW, "*", after, limit):
         assert len(page) <= limit
         found += page
-        after = gpu_key(f"{page[-1].node}/{page[-1].index}")
-    assert tuple(found) == gpus(known, roster, NOW, limit=10**6)
+        after = parse_gpu_key(f"{page[-1].node}/{page[-1].index}")
+    assert tuple(found) == list_gpu_views(known, roster, NOW, limit=10**6)
     assert len(found) == sum(counts)
 
 
@@ -143,17 +143,17 @@ def test_lemons_and_stragglers_are_the_centres_own_findings() -> None:
     said_by_a_node = fact("n1", "lemon", host, "b:1", past)
     known = snapshot(roster, slow, nobody, lemon, said_by_a_node)
     about = Incident(id="inc-1", node="n1", title="t", opened_at=NOW, findings=(slow.id,))
-    first, second = stragglers(replace(known, incidents={about.id: about}), roster)
+    first, second = list_straggler_views(replace(known, incidents={about.id: about}), roster)
     assert (first.incident, second.incident) == ("inc-1", "")
     assert (first.node, first.rank, first.ranks, first.stage, first.excess) == ("n1", 0, (0, 2), 3, 0.25)
     assert (second.node, second.rank, second.stage) == ("", None, None)
-    (found,) = lemons(known)
+    (found,) = list_lemon_views(known)
     assert (found.node, found.score, found.failures, found.hours, found.jobs) == ("n2", 0.8, 3, 48.0, ("a",))
     assert found.next_step == "a preflight before its next job"
 
 
 def test_every_limit_has_its_figures() -> None:
-    said = limits(Budget(), 200, 2, (NOW - 4000, NOW - 90), {"cordon": 2}, NOW)
+    said = describe_budget_limits(IsolationBudget(), 200, 2, (NOW - 4000, NOW - 90), {"cordon": 2}, NOW)
     assert said == (
         "level: 2 of at most 4 nodes isolated by us, of 200 in the cluster",
         "rate: 1 of at most 1 isolation in the last hour",
@@ -161,7 +161,7 @@ def test_every_limit_has_its_figures() -> None:
         "breaker: opens at 10 nodes isolated by us; now 2",
         "failures: cordon failed for 2 incidents in a row; the breaker opens at 3",
     )
-    assert "there was none lately" in limits(Budget(), 1, 0, (), {}, NOW)[2]
+    assert "there was none lately" in describe_budget_limits(IsolationBudget(), 1, 0, (), {}, NOW)[2]
 
 
 @pytest.fixture

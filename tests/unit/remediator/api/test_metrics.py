@@ -11,14 +11,12 @@ from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
-from remediator.act.webhooks.telling import Telling
-from remediator.api.fleet_metrics import SHOWN_MAX, fleet
-from remediator.decide.budget import Budget
-from remediator.engine import Snapshot
-from remediator.model.inputs import Tick
-from remediator.model.places import Places
-from remediator.model.plan import Mode
-from remediator.model.records import (
+from remediator.api.fleet_metrics import SHOWN_MAX, collect_fleet_metrics
+from remediator.decisions.isolation_budget import IsolationBudget
+from remediator.engine.decision_engine import StateSnapshot
+from remediator.engine.term_counters import TermCounters
+from remediator.fleet.report_registry import ReportEntry
+from remediator.model.journal_records import (
     Action,
     ActionState,
     Answer,
@@ -29,23 +27,25 @@ from remediator.model.records import (
     JobRef,
     NodeRecord,
 )
-from remediator.model.rules import NodeState
-from remediator.roster import Entry
-from remediator.state import Changes
-from remediator.tally import Tally
-from tests.unit.remediator.api.inside import Inside
+from remediator.model.node_location import NodeLocation
+from remediator.model.pipeline_inputs import Tick
+from remediator.model.plan_steps import Mode
+from remediator.model.rule_conditions import NodeState
+from remediator.notifications.alert_settings import AlertSettings
+from remediator.state.cluster_state import StateChanges
+from tests.unit.remediator.api.in_process_controller import Inside
 from vocabulary.finding import Finding, Severity
 from vocabulary.health import Health
 from vocabulary.identity import Component, ComponentKind
-from vocabulary.wire import Gpu, Versions
+from vocabulary.messages.wire import Gpu, Versions
 
 NOW = 10_000.0
 HOSTILE = 'a"} 1\nremediator_leading 0'
 
 
-def entry(node: str, seen_at: float, health: Health = Health.HEALTHY) -> Entry:
+def entry(node: str, seen_at: float, health: Health = Health.HEALTHY) -> ReportEntry:
     gpus = tuple(Gpu(i, f"GPU-{node}-{i}", f"0000:1{i}:00.0", "NVIDIA H100 80GB HBM3", "") for i in range(8))
-    return Entry(node, "b", "a", 1, seen_at, seen_at, 30.0, health, gpus, (), (JobRef("j", 1),), (), Versions())
+    return ReportEntry(node, "b", "a", 1, seen_at, seen_at, 30.0, health, gpus, (), (JobRef("j", 1),), (), Versions())
 
 
 def finding(check: str, code: str, **more: object) -> Finding:
@@ -64,9 +64,9 @@ def finding(check: str, code: str, **more: object) -> Finding:
     )
 
 
-def snapshot() -> Snapshot:
+def snapshot() -> StateSnapshot:
     held = NodeRecord(
-        "n2", NodeState.QUARANTINED, 9100.0, "xid", held=True, isolated_at=9100.0, places=Places(rack="r7")
+        "n2", NodeState.QUARANTINED, 9100.0, "xid", held=True, isolated_at=9100.0, places=NodeLocation(rack="r7")
     )
     incident = Incident(
         id="i1", node="n2", title=HOSTILE, opened_at=9050.0, state=IncidentState.ACTING, answer=Answer.ACT
@@ -77,7 +77,7 @@ def snapshot() -> Snapshot:
     slow = finding("straggler", "gpu", evidence={"job": "train", "slowdown": 0.31, "confirmed": "unknown"})
     xid = finding("xid", "79")
     over = finding("xid", "31").cleared(9500.0, "over")
-    return Snapshot(
+    return StateSnapshot(
         nodes={"n1": NodeRecord("n1"), "n2": held},
         findings={each.id: each for each in (slow, xid, over)},
         incidents={incident.id: incident},
@@ -87,22 +87,22 @@ def snapshot() -> Snapshot:
 
 
 class Page(Collector):
-    def __init__(self, shown: Snapshot) -> None:
-        settings = SimpleNamespace(mode=Mode.APPROVE, budget=Budget())
+    def __init__(self, shown: StateSnapshot) -> None:
+        settings = SimpleNamespace(mode=Mode.APPROVE, budget=IsolationBudget())
         self.engine = SimpleNamespace(snapshot=shown, settings=settings, waiting=3)
 
     def collect(self) -> Iterator[Metric]:
-        yield from fleet(self.engine, [entry("n1", NOW - 5), entry("n2", NOW - 100)], NOW)  # type: ignore[arg-type] # its three words
+        yield from collect_fleet_metrics(self.engine, [entry("n1", NOW - 5), entry("n2", NOW - 100)], NOW)  # type: ignore[arg-type] # its three words
 
 
-def page_of(shown: Snapshot) -> str:
+def page_of(shown: StateSnapshot) -> str:
     registry = CollectorRegistry()
     registry.register(Page(shown))
     return generate_latest(registry).decode()
 
 
-def tally() -> Tally:
-    counted = Tally()
+def tally() -> TermCounters:
+    counted = TermCounters()
     planned = snapshot().actions["i1.a1"]
     done = Action(
         id="i1.a1",
@@ -127,9 +127,9 @@ def tally() -> Tally:
         findings=(),
     )
     opened = AuditEvent(at=9050.0, kind="incident_opened", text="…")
-    counted.count(Changes(audit=[opened], decisions={decision.id: decision}, actions={planned.id: planned}))
-    counted.count(Changes(actions={done.id: done}))
-    counted.count(Changes(actions={done.id: done}))  # written again, with its incident
+    counted.count(StateChanges(audit=[opened], decisions={decision.id: decision}, actions={planned.id: planned}))
+    counted.count(StateChanges(actions={done.id: done}))
+    counted.count(StateChanges(actions={done.id: done}))  # written again, with its incident
     return counted
 
 
@@ -145,7 +145,7 @@ def test_what_a_node_says_stays_within_its_label() -> None:
 
 def test_a_fleet_that_is_out_whole_has_a_page_of_bounded_length() -> None:
     out = {f"n{i}": NodeRecord(f"n{i}", NodeState.SUSPECT, float(i)) for i in range(3 * SHOWN_MAX)}
-    page = page_of(Snapshot(nodes=out, findings={}, incidents={}, actions={}, holds={}))
+    page = page_of(StateSnapshot(nodes=out, findings={}, incidents={}, actions={}, holds={}))
     rows = [line for line in page.splitlines() if line.startswith("remediator_node_since_timestamp_seconds{")]
     assert len(rows) == SHOWN_MAX
     assert f'node="n{3 * SHOWN_MAX - 1}"' in page, "the newest are shown"
@@ -155,7 +155,7 @@ def test_an_ended_action_of_a_closed_incident_is_forgotten() -> None:
     counted = tally()
     assert counted._ended
     closed = Incident(id="i1", node="n2", title="…", opened_at=1.0, state=IncidentState.CLOSED, closed_at=2.0)
-    counted.count(Changes(incidents={closed.id: closed}))
+    counted.count(StateChanges(incidents={closed.id: closed}))
     assert not counted._ended
 
 
@@ -179,7 +179,7 @@ def test_the_mode_on_the_page_is_the_one_in_force(tmp_path: Path) -> None:
 
 
 def test_the_page_of_a_centre_that_has_just_begun(golden: Callable[[str, str], None], tmp_path: Path) -> None:
-    centre = Inside(tmp_path, alerts=Telling(webhooks=("http://127.0.0.1:9/",)))
+    centre = Inside(tmp_path, alerts=AlertSettings(webhooks=("http://127.0.0.1:9/",)))
     try:
         page = centre.call("GET", "/metrics").body.decode()
     finally:

@@ -10,12 +10,12 @@ import pytest
 from msgspec.structs import replace
 
 from remediator.model.credentials import Role
-from remediator.model.inputs import InventoryChanged
-from remediator.model.plan import Mode
-from tests.unit.remediator.api.inside import Inside
+from remediator.model.pipeline_inputs import InventoryChanged
+from remediator.model.plan_steps import Mode
+from tests.unit.remediator.api.in_process_controller import Inside
 from tests.unit.remediator.api.test_access import finding, report
 from vocabulary.finding import Severity, finding_id
-from vocabulary.wire import VERSION_CHARS_MAX, VERSIONS_MAX, Versions
+from vocabulary.messages.wire import VERSION_CHARS_MAX, VERSIONS_MAX, Versions
 
 
 @pytest.fixture

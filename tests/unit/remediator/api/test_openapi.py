@@ -9,9 +9,9 @@ from typing import Any
 
 from jsonschema import Draft202012Validator
 
-from remediator.api.openapi import document
-from remediator.api.routes import ENDPOINTS
-from tests.unit.remediator.api.inside import Inside
+from remediator.api.openapi_document import build_openapi_document
+from remediator.api.route_table import ENDPOINTS
+from tests.unit.remediator.api.in_process_controller import Inside
 
 # What OpenAPI 3.1 asks of a document's frame, written from the specification's tables of fixed fields; what stands under
 # `schema` is plain JSON Schema 2020-12 there, and is held against that one's own meta-schema.
@@ -98,11 +98,11 @@ def _everywhere(value: Any, key: str) -> list[Any]:
 
 
 def test_it_is_as_it_was(golden: Callable[[str, str], None]) -> None:
-    golden("remediator/openapi.json", json.dumps(document(), indent=1, sort_keys=True) + "\n")
+    golden("remediator/openapi.json", json.dumps(build_openapi_document(), indent=1, sort_keys=True) + "\n")
 
 
 def test_it_is_well_formed() -> None:
-    found = document()
+    found = build_openapi_document()
     frame = json.loads(json.dumps(FRAME).replace('{"$dynamicRef": "#meta"}', "{}"))
     assert list(Draft202012Validator(frame).iter_errors(found)) == []
     schemas = found["components"]["schemas"]
@@ -118,11 +118,11 @@ def test_it_is_well_formed() -> None:
 
 
 def test_every_path_names_its_parameters() -> None:
-    for path, operations in document()["paths"].items():
+    for path, operations in build_openapi_document()["paths"].items():
         for operation in operations.values():
             named = [p["name"] for p in operation.get("parameters", []) if p["in"] == "path"]
             assert re.findall(r"\{(\w+)\}", path) == named
 
 
 def test_anybody_may_have_it(shared: Inside) -> None:
-    assert shared.call("GET", "/v1/openapi.json").json() == json.loads(json.dumps(document()))
+    assert shared.call("GET", "/v1/openapi.json").json() == json.loads(json.dumps(build_openapi_document()))

@@ -11,21 +11,30 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 from sqlalchemy.exc import DataError, OperationalError
 
-from remediator.api import render_overview as render
-from remediator.engine import Snapshot
-from remediator.model.hold import NodeHold, Owner
-from remediator.model.plan import Mode
-from remediator.model.records import BREAKER, Action, ActionState, Answer, Decision, Incident, IncidentState, NodeRecord
-from remediator.model.rules import NodeState
-from remediator.model.standing import AlertSilence
+from remediator.api import overview_views as render
+from remediator.engine.decision_engine import StateSnapshot
+from remediator.fleet.report_registry import ReportRegistry
+from remediator.model.journal_records import (
+    BREAKER,
+    Action,
+    ActionState,
+    Answer,
+    Decision,
+    Incident,
+    IncidentState,
+    NodeRecord,
+)
+from remediator.model.override_records import AlertSilence
+from remediator.model.plan_steps import Mode
+from remediator.model.rule_conditions import NodeState
+from remediator.model.scheduler_hold import HoldOwner, NodeHold
 from remediator.model.views_overview import HeardView, NamedNodes, SilencedView
-from remediator.roster import Roster
-from remediator.store.listing import Listing
-from tests.unit.remediator.api.inside import Inside
+from remediator.store.history_queries import HistoryQueries
+from tests.unit.remediator.api.in_process_controller import Inside
 from tests.unit.remediator.api.test_access import finding, report
 from vocabulary.finding import Finding, Severity
 from vocabulary.health import Health
-from vocabulary.wire import Report
+from vocabulary.messages.wire import Report
 
 NOW = 1_700_000_000.0
 FACT = finding("n1")
@@ -39,10 +48,10 @@ def incident(name: str, *findings: Finding, node: str = "n1", at: float = NOW, *
 
 def state(
     *incidents: Incident, facts: tuple[Finding, ...] = (), actions: tuple[Action, ...] = (), **more: Any
-) -> Snapshot:
+) -> StateSnapshot:
     nodes = {each.node: NodeRecord(node=each.node) for each in incidents if ":" not in each.node}
     known: dict[str, Any] = {"nodes": nodes, "holds": {}} | more
-    return Snapshot(
+    return StateSnapshot(
         findings={f.id: f for f in facts},
         incidents={i.id: i for i in incidents},
         actions={a.id: a for a in actions},
@@ -69,13 +78,13 @@ def test_the_worst_is_first_and_a_test_last() -> None:
         incident("rack", node="rack:r7", at=NOW - 1),
         incident("breaker", node=BREAKER, at=NOW - 2),
     ]
-    ordered = render.worst_first(state(*found, facts=(fatal, warning, over)))
+    ordered = render.order_worst_incidents(state(*found, facts=(fatal, warning, over)))
     names = [each.id.removeprefix("inc-") for each in ordered]
     assert names == ["breaker", "rack", "fatal", "warning", "theirs", "old", "young", "drill"]
 
 
-def told(known: Snapshot, one: Incident, *decisions: Decision) -> Any:
-    (found,) = render.told_incidents([one], known, {each.id: each for each in decisions}, {})
+def told(known: StateSnapshot, one: Incident, *decisions: Decision) -> Any:
+    (found,) = render.incident_overviews([one], known, {each.id: each for each in decisions}, {})
     return found
 
 
@@ -122,12 +131,12 @@ def test_of_decisions_only_the_one_in_force_is_told() -> None:
 
 def test_of_the_whole_cluster_comes_first_then_by_incident() -> None:
     blocked = ("mode is observe: x", "inc-1 on n1 is held", "inc-9 on n9 is not open any more", "inc-2 on n2 waits")
-    ordered = render.in_order(blocked, [incident("2", node="n2"), incident("1")])
+    ordered = render.order_blocked_reasons(blocked, [incident("2", node="n2"), incident("1")])
     assert ordered == [blocked[0], blocked[2], blocked[3], blocked[1]]
 
 
-def heard(ages: dict[str, float], health: Health = Health.UNHEALTHY) -> Roster:
-    roster = Roster()
+def heard(ages: dict[str, float], health: Health = Health.UNHEALTHY) -> ReportRegistry:
+    roster = ReportRegistry()
     for node, age_s in ages.items():
         said = Report(
             version=1,
@@ -152,39 +161,41 @@ NODES = {name: NodeRecord(node=name) for name in ("n1", "n2", "n3", "n4")} | {
 
 def test_how_much_is_young() -> None:
     roster = heard({"n1": 0.0, "n2": 30.0, "n3": 31.0, "old": 900.0})
-    assert render.heard(state(nodes=NODES), roster, NOW) == HeardView(4, 2, 1, NOW - 31)
-    assert render.heard(state(nodes={}), Roster(), NOW) == HeardView()
+    assert render.report_freshness_view(state(nodes=NODES), roster, NOW) == HeardView(4, 2, 1, NOW - 31)
+    assert render.report_freshness_view(state(nodes={}), ReportRegistry(), NOW) == HeardView()
 
 
 def test_what_is_unhealthy_without_an_incident_is_named() -> None:
     known = state(incident("1"), nodes=NODES)
-    assert render.untended(known, heard({"n1": 0, "n3": 0, "n2": 31, "old": 0}), NOW) == NamedNodes(1, ("n3",))
+    assert render.unhealthy_unassigned_nodes(known, heard({"n1": 0, "n3": 0, "n2": 31, "old": 0}), NOW) == NamedNodes(
+        1, ("n3",)
+    )
     many = {f"n{n:03}": 0.0 for n in range(50)}
-    named = render.untended(state(nodes={n: NodeRecord(node=n) for n in many}), heard(many), NOW)
+    named = render.unhealthy_unassigned_nodes(state(nodes={n: NodeRecord(node=n) for n in many}), heard(many), NOW)
     assert (named.count, len(named.names), named.names[0]) == (50, render.NAMES_MAX, "n000")
 
 
 def test_what_people_cordoned_is_named_and_what_we_or_nobody_holds_is_not() -> None:
-    def hold(node: str, owner: Owner, *, schedulable: bool | None = False) -> tuple[str, NodeHold]:
+    def hold(node: str, owner: HoldOwner, *, schedulable: bool | None = False) -> tuple[str, NodeHold]:
         return node, NodeHold(node, schedulable, owner=owner)
 
     holds = dict(
         [
-            hold("n1", Owner.OPERATOR),
-            hold("n2", Owner.US),
-            hold("n3", Owner.OPERATOR, schedulable=True),
-            hold("n4", Owner.OPERATOR, schedulable=None),
-            hold("old", Owner.OPERATOR),
-            hold("stranger", Owner.OPERATOR),
+            hold("n1", HoldOwner.OPERATOR),
+            hold("n2", HoldOwner.US),
+            hold("n3", HoldOwner.OPERATOR, schedulable=True),
+            hold("n4", HoldOwner.OPERATOR, schedulable=None),
+            hold("old", HoldOwner.OPERATOR),
+            hold("stranger", HoldOwner.OPERATOR),
         ]
     )
-    assert render.cordoned(state(nodes=NODES, holds=holds)) == NamedNodes(1, ("n1",))
+    assert render.operator_cordoned_nodes(state(nodes=NODES, holds=holds)) == NamedNodes(1, ("n1",))
 
 
 def test_silences_are_counted() -> None:
     one = AlertSilence("s", "*", "*", NOW, NOW + 60, "ann", "moving")
-    assert render.silenced([one, replace(one, until=NOW + 5)]) == SilencedView(2, NOW + 5)
-    assert render.silenced([]) == SilencedView()
+    assert render.silence_summary([one, replace(one, until=NOW + 5)]) == SilencedView(2, NOW + 5)
+    assert render.silence_summary([]) == SilencedView()
 
 
 @pytest.fixture(scope="module")
@@ -229,7 +240,7 @@ def test_without_the_database_the_rest_is_told(centre: Inside, monkeypatch: pyte
     def away(*_: object) -> None:
         raise OperationalError("SELECT", {}, Exception("the server is gone"))
 
-    monkeypatch.setattr(Listing, "decisions", away)
+    monkeypatch.setattr(HistoryQueries, "decisions", away)
     seen = look(centre)
     assert "the database does not answer" in seen["lacking"][0]
     assert "decisions" not in seen["incidents"][0]
@@ -240,5 +251,5 @@ def test_a_question_that_the_database_refuses_is_our_bug(centre: Inside, monkeyp
     def refused(*_: object) -> None:
         raise DataError("SELECT", {}, Exception("no such value"))
 
-    monkeypatch.setattr(Listing, "decisions", refused)
+    monkeypatch.setattr(HistoryQueries, "decisions", refused)
     assert centre.call("GET", "/v1/overview", "vic").status == 500

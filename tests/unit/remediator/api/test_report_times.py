@@ -1,10 +1,10 @@
 from __future__ import annotations
 
-from remediator.api.report_times import BOUNDS_S, ReportTimes
+from remediator.api.report_latency import BOUNDS_S, ReportLatency
 
 
 def test_each_report_is_in_every_bucket_that_it_was_quick_enough_for() -> None:
-    times = ReportTimes()
+    times = ReportLatency()
     for took_s in (0.0, 0.001, 0.0011, 9.0, 99.0):
         times.count(took_s)
     found = {sample.labels.get("le", sample.name.rpartition("_")[2]): sample.value for sample in times.family().samples}

@@ -10,13 +10,13 @@ from typing import Any
 import msgspec
 import pytest
 
-from remediator.telemetry import WISH_S
-from tests.unit.remediator.api.inside import Inside
+from remediator.fleet.telemetry_cache import WISH_S
+from tests.unit.remediator.api.in_process_controller import Inside
 from vocabulary.finding import Finding, Severity
 from vocabulary.health import Health
 from vocabulary.identity import Component, ComponentKind
-from vocabulary.telemetry import BUCKET_S, BUCKETS, TelemetryBlock, TelemetryPart, bucket_of
-from vocabulary.wire import FindingChange, Gpu, Report, ReportReply, decode, encode
+from vocabulary.messages.telemetry_messages import BUCKET_S, BUCKETS, TelemetryBlock, TelemetryPart, bucket_of
+from vocabulary.messages.wire import FindingChange, Gpu, Report, ReportReply, decode_message, encode_message
 
 GPU = Gpu(3, "GPU-3", "0000:3b:00.0", "NVIDIA H200")
 POLL_S = 20
@@ -34,9 +34,9 @@ def tell(shared: Inside) -> Callable[..., ReportReply]:
             health=Health.HEALTHY, gpus=(GPU,), changes=changes, active=tuple(change.finding for change in changes),
             telemetry=msgspec.UNSET if part is None else msgspec.Raw(part),
         )  # fmt: skip
-        answer = shared.call("POST", "/v1/nodes/n1/report", "n1", encode(message))
+        answer = shared.call("POST", "/v1/nodes/n1/report", "n1", encode_message(message))
         assert answer.status == 200, answer.body
-        return decode(answer.body, ReportReply)
+        return decode_message(answer.body, ReportReply)
 
     report(None)
     return report
@@ -44,7 +44,9 @@ def tell(shared: Inside) -> Callable[..., ReportReply]:
 
 def part(value: float = 61.0, gpu: str = GPU.pci) -> bytes:
     monotonic = 1e6
-    return encode(TelemetryPart(monotonic, (TelemetryBlock(gpu, bucket_of(monotonic), {"temperature": (value,)}),)))
+    return encode_message(
+        TelemetryPart(monotonic, (TelemetryBlock(gpu, bucket_of(monotonic), {"temperature": (value,)}),))
+    )
 
 
 def look(shared: Inside, who: str = "vic", query: str = "") -> Any:
@@ -89,7 +91,7 @@ def test_who_waits_is_answered_when_the_node_tells(tmp_path_factory: pytest.Temp
         report = Report(
             version=1, node="n1", boot_id="b", agent="a", seq=1, sent_at=1.0, ttl_s=30.0, health=Health.HEALTHY, gpus=(GPU,)
         )  # fmt: skip
-        assert centre.call("POST", "/v1/nodes/n1/report", "n1", encode(report)).status == 200
+        assert centre.call("POST", "/v1/nodes/n1/report", "n1", encode_message(report)).status == 200
         poll = centre.begin("GET", f"/v1/nodes/n1/orders?wait_s={POLL_S}", "n1")
         looking = centre.begin("GET", "/v1/nodes/n1/telemetry?wait_s=10", "vic")
         told = poll.result(POLL_S).json()
@@ -97,7 +99,7 @@ def test_who_waits_is_answered_when_the_node_tells(tmp_path_factory: pytest.Temp
         assert told["telemetry"]["back_s"] == BUCKETS * BUCKET_S
         assert not looking.done()
         again = msgspec.structs.replace(report, seq=2, telemetry=msgspec.Raw(part()))
-        assert centre.call("POST", "/v1/nodes/n1/report", "n1", encode(again)).status == 200
+        assert centre.call("POST", "/v1/nodes/n1/report", "n1", encode_message(again)).status == 200
         assert looking.result(10).json()["series"]
         second = centre.begin("GET", "/v1/nodes/n1/orders?wait_s=0", "n1").result(POLL_S).json()
         assert second == {"orders": []}, "a poll that is told of the wish once is not ended by it again"
@@ -138,7 +140,7 @@ def test_an_old_report_that_comes_late_changes_nothing(shared: Inside, tell: Cal
     )  # fmt: skip
     older = msgspec.structs.replace(report, seq=8, telemetry=msgspec.Raw(part(99.0)))
     for each in (report, older):
-        assert shared.call("POST", "/v1/nodes/n1/report", "n1", encode(each)).status == 200
+        assert shared.call("POST", "/v1/nodes/n1/report", "n1", encode_message(each)).status == 200
     assert [series["values"] for series in look(shared)["series"]] == [[50.0]]
 
 

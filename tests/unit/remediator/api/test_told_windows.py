@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from remediator.api import render, render_jobs
-from remediator.engine import Snapshot
-from remediator.model.records import NodeRecord
-from remediator.roster import Roster
+from remediator.api import job_views, record_views
+from remediator.engine.decision_engine import StateSnapshot
+from remediator.fleet.report_registry import ReportRegistry
+from remediator.model.journal_records import NodeRecord
 from vocabulary.health import Health
-from vocabulary.wire import RankStatus, Report, StepWindow
+from vocabulary.messages.wire import RankStatus, Report, StepWindow
 
 WINDOWS = tuple(StepWindow(8 * n, 8, 8, 1.5, 0.5, None, 0.25) for n in range(3))
 
@@ -17,13 +17,13 @@ def test_a_node_and_a_job_are_shown_with_the_windows_of_their_ranks() -> None:
         RankStatus("j", 0, 0, 2, 1, 24, "step", 1.0, windows=WINDOWS),
         RankStatus("j", 0, 1, 2, 2, 24, "step", 1.0),
     )
-    roster, node = Roster(), NodeRecord("n1")
+    roster, node = ReportRegistry(), NodeRecord("n1")
     said = Report(
         version=1, node="n1", boot_id="b", agent="a", seq=1, sent_at=1.0, ttl_s=30.0, health=Health.HEALTHY, ranks=ranks
     )
     roster.take(said, 1.0)
-    snapshot = Snapshot(nodes={"n1": node}, findings={}, incidents={}, actions={}, holds={})
-    assert render.node_view(node, snapshot, roster, 1.0).ranks == ranks
-    job = render_jobs.job(snapshot, roster, "j")
+    snapshot = StateSnapshot(nodes={"n1": node}, findings={}, incidents={}, actions={}, holds={})
+    assert record_views.node_view(node, snapshot, roster, 1.0).ranks == ranks
+    job = job_views.find_job_view(snapshot, roster, "j")
     assert job is not None
     assert tuple(rank.status for rank in job.ranks) == ranks

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 
-from remediator.api.service import Wakeups
+from remediator.api.handler_context import LongPollWakeups
 
 
 def test_who_is_woken_by_what() -> None:
     async def run() -> None:
-        wakeups = Wakeups()
+        wakeups = LongPollWakeups()
         wakeups.bind(asyncio.get_running_loop())
         with (
             wakeups.subscription("n1") as one,

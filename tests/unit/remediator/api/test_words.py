@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from remediator.api.render import word_view
-from remediator.model.plan import Mode
-from remediator.model.records import NodeRecord
-from remediator.model.rules import NodeState
-from remediator.model.settled import Settled
+from remediator.api.record_views import settlement_view
+from remediator.model.finding_settlement import Settlement
+from remediator.model.journal_records import NodeRecord
+from remediator.model.plan_steps import Mode
+from remediator.model.rule_conditions import NodeState
 from remediator.model.views import WordView
-from tests.unit.remediator.api.inside import Inside
+from tests.unit.remediator.api.in_process_controller import Inside
 from tests.unit.remediator.api.test_access import finding, report
 from tests.unit.remediator.api.test_writes import until
 from vocabulary.finding import Severity
@@ -25,12 +25,12 @@ FATAL = replace(finding("n1"), severity=Severity.FATAL)
 NODES = {"n1": NodeRecord(node="n1"), "n2": NodeRecord(node="n2", state=NodeState.OPERATOR_HELD)}
 
 
-def word(at: float = SAID_AT) -> Settled:
-    return Settled("inc-1", "ann resolved it", at)
+def word(at: float = SAID_AT) -> Settlement:
+    return Settlement("inc-1", "ann resolved it", at)
 
 
 def test_no_word_is_none() -> None:
-    assert word_view([FATAL], {}, NODES, QUIET_S) is None
+    assert settlement_view([FATAL], {}, NODES, QUIET_S) is None
 
 
 @pytest.mark.parametrize(
@@ -44,12 +44,12 @@ def test_no_word_is_none() -> None:
     ],
 )
 def test_a_word_ends_for_what_is_fatal_on_a_node_that_is_nobodys(found: Any, until: float | None) -> None:
-    assert word_view([found], {found.id: word()}, NODES, QUIET_S) == WordView("ann resolved it", SAID_AT, until)
+    assert settlement_view([found], {found.id: word()}, NODES, QUIET_S) == WordView("ann resolved it", SAID_AT, until)
 
 
 def test_of_several_words_the_last_is_told_and_the_first_end() -> None:
     other = replace(FATAL, id="f2")
-    told = word_view([FATAL, other], {FATAL.id: word(), other.id: word(SAID_AT + 50)}, NODES, QUIET_S)
+    told = settlement_view([FATAL, other], {FATAL.id: word(), other.id: word(SAID_AT + 50)}, NODES, QUIET_S)
     assert told == WordView("ann resolved it", SAID_AT + 50, SAID_AT + QUIET_S)
 
 

@@ -11,14 +11,14 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from remediator.act.webhooks.telling import Telling
-from remediator.api.hands import at_work
-from remediator.model.plan import Mode
-from remediator.model.records import Action
+from remediator.api.node_override_handlers import running_node_work
+from remediator.model.journal_records import Action
+from remediator.model.plan_steps import Mode
+from remediator.notifications.alert_settings import AlertSettings
 from tests.unit.remediator.act.webhooks.peer import Peer
-from tests.unit.remediator.api.inside import Answer, Inside
+from tests.unit.remediator.api.in_process_controller import Answer, Inside
 from tests.unit.remediator.api.test_access import finding, report
-from tests.unit.remediator.web.browsing import Browser
+from tests.unit.remediator.web.simulated_browser import Browser
 from vocabulary.finding import Severity
 from vocabulary.order import Order, OrderKind
 
@@ -142,11 +142,11 @@ def test_an_uncordon_while_a_reset_is_ordered_wants_one_word_more(centre: Inside
     while_ordered(ordered={"n1": [reset]})
     assert post(centre, "/v1/nodes/n1/uncordon", {"force": True}).status == 204
     given_up = replace(engine.snapshot, ordered={}, unheard={"o1": reset})
-    assert at_work(given_up, "n1", now) == [
+    assert running_node_work(given_up, "n1", now) == [
         "reset_gpu was ordered on n1 and withdrawn, and n1 has not said how it ended"
     ]
-    assert not at_work(given_up, "n2", now)
-    assert not at_work(given_up, "n1", now + 900)
+    assert not running_node_work(given_up, "n2", now)
+    assert not running_node_work(given_up, "n1", now + 900)
 
 
 def test_what_is_cancelled_is_not_done(tmp_path: Path) -> None:
@@ -174,7 +174,7 @@ def test_what_is_cancelled_is_not_done(tmp_path: Path) -> None:
 
 def test_a_silenced_alert_waits_and_is_told_when_the_silence_ends(tmp_path: Path) -> None:
     peer = Peer()
-    alerts = Telling(webhooks=(peer.url,))
+    alerts = AlertSettings(webhooks=(peer.url,))
     centre = Inside(tmp_path, alerts=alerts)
     wish = {"match": "n*", "kinds": "*", "until": time.time() + 3600, "text": "we know"}
     first = post(centre, "/v1/alerts/silences", wish)
@@ -203,7 +203,7 @@ def test_a_silenced_alert_waits_and_is_told_when_the_silence_ends(tmp_path: Path
 
 def test_a_receiver_is_tried_out(tmp_path: Path) -> None:
     peer = Peer()
-    centre = Inside(tmp_path, alerts=Telling(webhooks=(peer.url,)))
+    centre = Inside(tmp_path, alerts=AlertSettings(webhooks=(peer.url,)))
     found = post(centre, "/v1/alerts/test", {"receiver": "webhook-1"}).json()
     assert (found["receiver"], found["taken"]) == ("webhook-1", True)
     peer.status = 500

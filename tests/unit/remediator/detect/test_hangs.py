@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from remediator.detect.hangs.graph import final_circles, sinks
-from remediator.detect.hangs.judge import judge
-from remediator.detect.hangs.records import Group, Operation, Snapshot, Transfer, Verdict
+from remediator.detection.hangs.call_records import Group, HangVerdict, Operation, Snapshot, Transfer
+from remediator.detection.hangs.hang_verdict import judge_hang
+from remediator.detection.hangs.wait_graph import find_final_cycles, find_sinks
 
 WORLD = {"world": (0, 1, 2, 3)}
 PAIRS = {**WORLD, "a": (0, 1), "b": (2, 3), "c": (0, 2), "d": (1, 3)}
@@ -46,7 +46,7 @@ def snapshot(
 def blame(
     calls: Calls, groups: Mapping[str, tuple[int, ...]] = WORLD, **more: bool
 ) -> tuple[str, tuple[int, ...], tuple[int, ...]]:
-    found = judge(snapshot(calls, groups, **more))  # type: ignore[arg-type]  # by name
+    found = judge_hang(snapshot(calls, groups, **more))  # type: ignore[arg-type]  # by name
     return found.kind, found.culprits, found.victims
 
 
@@ -114,8 +114,8 @@ def test_who_called_something_else_is_named(odd: str) -> None:
 
 def test_two_that_differ_are_told_apart_by_groups_of_the_same_role() -> None:
     calls = {0: ["a 1 started"], 1: ["a 1 started all_reduce 9"], 2: ["b 1 completed"], 3: ["b 1 completed"]}
-    assert judge(snapshot(calls, PAIRS, roles="tp")).culprits == (1,)
-    assert judge(snapshot(calls, PAIRS)).culprits == (0, 1)
+    assert judge_hang(snapshot(calls, PAIRS, roles="tp")).culprits == (1,)
+    assert judge_hang(snapshot(calls, PAIRS)).culprits == (0, 1)
 
 
 @pytest.mark.parametrize("name", ["all_to_all", "all_to_all_single", "reduce_scatter_v", "coalesced"])
@@ -181,9 +181,9 @@ def test_two_that_both_send_first_wait_for_each_other(whole: bool) -> None:  # n
 def test_how_far_a_rank_is_counts_when_its_calls_are_gone_from_the_ring() -> None:
     calls = {rank: ["world 5 pending"] for rank in (0, 1, 2)} | {3: ["b 70 completed"]}
     found = snapshot(calls, PAIRS)
-    assert judge(found).culprits == (3,)
+    assert judge_hang(found).culprits == (3,)
     assert (
-        judge(
+        judge_hang(
             Snapshot(
                 operations=found.operations, groups=found.groups, recorded=found.recorded, entered={(3, "world"): 5}
             )
@@ -195,7 +195,7 @@ def test_how_far_a_rank_is_counts_when_its_calls_are_gone_from_the_ring() -> Non
 def test_the_reasons_say_that_who_reported_is_not_who_is_to_blame() -> None:
     found = snapshot({0: ["world 2 started"], 1: ["world 2 started"], 2: ["world 1 completed"], 3: ["world 2 started"]})
     told = [msgspec.structs.replace(found.operations[0], timed_out=True), *found.operations[1:]]
-    verdict = judge(Snapshot(operations=told, groups=found.groups, recorded=found.recorded))
+    verdict = judge_hang(Snapshot(operations=told, groups=found.groups, recorded=found.recorded))
     assert verdict.culprits == (2,)
     assert any("rank 0 reported the time-out" in reason for reason in verdict.reasons)
 
@@ -214,9 +214,9 @@ OPERATIONS = st.lists(
 )  # fmt: skip
 
 
-def verdict_of(operations: Sequence[Operation]) -> Verdict:
+def verdict_of(operations: Sequence[Operation]) -> HangVerdict:
     groups = {name: Group(name, "", members) for name, members in PAIRS.items()}
-    return judge(
+    return judge_hang(
         Snapshot(
             operations=operations,
             groups=groups,
@@ -242,12 +242,12 @@ def test_any_record_is_judged_and_nobody_is_both(operations: list[Operation], rn
 
 
 def test_sinks_and_circles() -> None:
-    assert sinks({1: {2, 3}, 2: {3}}, {1, 2}) == {3}
-    assert final_circles({1: {2}, 2: {3}, 3: {2}, 4: {1}}) == [{2, 3}]
-    assert final_circles({1: {2}, 2: {1, 3}}) == []
+    assert find_sinks({1: {2, 3}, 2: {3}}, {1, 2}) == {3}
+    assert find_final_cycles({1: {2}, 2: {3}, 3: {2}, 4: {1}}) == [{2, 3}]
+    assert find_final_cycles({1: {2}, 2: {1, 3}}) == []
     chain = {rank: {rank + 1} for rank in range(100_000)}
-    assert sinks(chain, chain.keys()) == {100_000}
-    assert final_circles({**chain, 100_000: {0}}) == [set(range(100_001))]
+    assert find_sinks(chain, chain.keys()) == {100_000}
+    assert find_final_cycles({**chain, 100_000: {0}}) == [set(range(100_001))]
 
 
 def test_calls_that_run_in_crossed_orders_are_told_by_their_order() -> None:
@@ -280,7 +280,7 @@ def silent(calls: Calls, groups: Mapping[str, tuple[int, ...]]) -> tuple[str, tu
     """The verdict on eight ranks, of which some left no record; groups whose names begin alike have one role."""
     shown = snapshot(calls, groups, ranks=8)
     roles = {name: msgspec.structs.replace(group, description=name[0]) for name, group in shown.groups.items()}
-    found = judge(msgspec.structs.replace(shown, groups=roles))
+    found = judge_hang(msgspec.structs.replace(shown, groups=roles))
     return found.kind, found.culprits
 
 

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from remediator.api.jobs import Jobs
-from remediator.detect.hazard import (
+from remediator.api.hazard_handlers import JobHazards
+from remediator.detection.failure_hazard import (
     DAY_S,
     NODE_MTBF_H,
     OF_FINDING,
@@ -17,18 +17,18 @@ from remediator.detect.hazard import (
     TREND_MAX,
     XID_THIS_WEEK,
     XID_TODAY,
-    attempt_held,
-    job_hazard,
+    choose_placement,
+    compute_job_hazard,
     lemon_factor,
-    place,
+    newest_attempt_held,
 )
-from remediator.engine import Snapshot
-from remediator.model.records import JobRef, NodeRecord
-from remediator.model.rules import NodeState
+from remediator.engine.decision_engine import StateSnapshot
+from remediator.model.journal_records import JobRef, NodeRecord
+from remediator.model.rule_conditions import NodeState
 from vocabulary.finding import Finding, Severity
-from vocabulary.hazard import JobHazard
 from vocabulary.identity import Component, ComponentKind
-from vocabulary.wire import decode
+from vocabulary.messages.job_hazard import JobHazard
+from vocabulary.messages.wire import decode_message
 
 NOW = 1e9
 USUAL = 1 / (NODE_MTBF_H * 3600)
@@ -46,13 +46,13 @@ def finding(severity: Severity, kind: ComponentKind = ComponentKind.GPU, *, acti
 
 
 def factor(of: NodeRecord, findings: Iterable[Finding] = ()) -> float:
-    found = job_hazard("train", [of], {"n1": findings}, NOW)
+    found = compute_job_hazard("train", [of], {"n1": findings}, NOW)
     assert found is not None
     return found.per_s / USUAL
 
 
 def test_a_job_fails_as_often_as_its_nodes_together() -> None:
-    found = job_hazard("train", [node(f"n{i}") for i in range(128)], {}, NOW)
+    found = compute_job_hazard("train", [node(f"n{i}") for i in range(128)], {}, NOW)
     assert found is not None
     assert (found.nodes, found.attempt, found.risks) == (128, 1, ())
     assert 1 / found.per_s == pytest.approx(NODE_MTBF_H * 3600 / 128)
@@ -60,25 +60,28 @@ def test_a_job_fails_as_often_as_its_nodes_together() -> None:
 
 def test_the_attempt_that_most_nodes_hold_counts_the_newest_of_as_many() -> None:
     nodes = [node("n1"), node("n2", attempt=2), node("n3", attempt=2)]
-    found = job_hazard("train", nodes, {}, NOW)
+    found = compute_job_hazard("train", nodes, {}, NOW)
     assert found is not None
     assert (found.nodes, found.attempt) == (2, 2)
-    assert job_hazard("other", nodes, {}, NOW) is None
-    assert job_hazard("train", [], {}, NOW) is None
-    assert attempt_held("train", nodes[:2]) == 2
+    assert compute_job_hazard("other", nodes, {}, NOW) is None
+    assert compute_job_hazard("train", [], {}, NOW) is None
+    assert newest_attempt_held("train", nodes[:2]) == 2
 
 
 def test_one_node_cannot_speak_for_the_attempt_of_all_others() -> None:
     nodes = [*(node(f"n{i}") for i in range(32)), node("evil", attempt=999)]
-    found = job_hazard("train", nodes, {}, NOW)
+    found = compute_job_hazard("train", nodes, {}, NOW)
     assert found is not None
     assert (found.nodes, found.attempt) == (32, 1)
 
 
 def test_who_asks_is_told_of_the_attempt_it_holds_itself() -> None:
     nodes = {each.node: each for each in (node("n1"), node("n2"), node("n3", attempt=2))}
-    jobs = Jobs(Snapshot(nodes, {}, {}, {}, {}), NOW)
-    told = {asker: decode(jobs.answer("train", asker, NODE_MTBF_H), JobHazard) for asker in (None, "n1", "n3", "other")}
+    jobs = JobHazards(StateSnapshot(nodes, {}, {}, {}, {}), NOW)
+    told = {
+        asker: decode_message(jobs.answer("train", asker, NODE_MTBF_H), JobHazard)
+        for asker in (None, "n1", "n3", "other")
+    }
     assert [(each.attempt, each.nodes) for each in told.values()] == [(1, 2), (1, 2), (2, 1), (1, 2)]
 
 
@@ -103,7 +106,9 @@ def test_a_node_that_came_back_is_likelier_to_fail_and_the_less_so_the_longer_it
 
 def test_the_worst_of_what_is_known_counts_and_is_named() -> None:
     back = node("n1", state=NodeState.PROBATION, since=NOW - 3600)
-    found = job_hazard("train", [back, node("n2")], {"n1": [finding(Severity.WARNING), finding(Severity.ERROR)]}, NOW)
+    found = compute_job_hazard(
+        "train", [back, node("n2")], {"n1": [finding(Severity.WARNING), finding(Severity.ERROR)]}, NOW
+    )
     assert found is not None
     assert [(r.node, r.factor, r.why) for r in found.risks] == [("n1", OF_FINDING[Severity.ERROR], "xid/63 (error)")]
     assert found.per_s == pytest.approx((OF_FINDING[Severity.ERROR] + 1) * USUAL)
@@ -167,8 +172,8 @@ def lemon(probability: float, multiplier: float) -> Finding:
 
 
 def test_a_suspected_lemon_makes_its_job_save_more_often() -> None:
-    usual = job_hazard("train", [node("n1"), node("n2")], {}, NOW)
-    sour = job_hazard("train", [node("n1"), node("n2")], {"n2": [lemon(0.8, 31)], "n1": [lemon(0.2, 0.5)]}, NOW)
+    usual = compute_job_hazard("train", [node("n1"), node("n2")], {}, NOW)
+    sour = compute_job_hazard("train", [node("n1"), node("n2")], {"n2": [lemon(0.8, 31)], "n1": [lemon(0.2, 0.5)]}, NOW)
     assert usual is not None
     assert sour is not None
     assert sour.per_s == pytest.approx(usual.per_s * (1 + 25) / 2)
@@ -178,27 +183,27 @@ def test_a_suspected_lemon_makes_its_job_save_more_often() -> None:
 @pytest.mark.parametrize(("probability", "multiplier"), [(float("nan"), 5), (0.5, float("inf")), (-1, 5), (0.5, 0.1)])
 def test_nonsense_makes_no_suspect(probability: float, multiplier: float) -> None:
     assert lemon_factor(probability, multiplier) == 1.0
-    found = job_hazard("train", [node("n1")], {"n1": [lemon(probability, multiplier)]}, NOW)
+    found = compute_job_hazard("train", [node("n1")], {"n1": [lemon(probability, multiplier)]}, NOW)
     assert found is not None
     assert found.per_s == pytest.approx(USUAL)
 
 
 def test_a_job_is_placed_where_it_lives_longest() -> None:
     free = [node(f"n{i}") for i in range(6)]
-    advice = place(4, free, {"n0": [finding(Severity.ERROR)], "n2": [lemon(0.5, 13)]}, NOW)
+    advice = choose_placement(4, free, {"n0": [finding(Severity.ERROR)], "n2": [lemon(0.5, 13)]}, NOW)
     assert advice is not None
     assert advice.chosen == ("n1", "n3", "n4", "n5")
     assert [risk.node for risk in advice.avoided] == ["n0", "n2"]
     assert advice.per_s == pytest.approx(4 * USUAL)
     assert advice.per_s_at_random == pytest.approx((OF_FINDING[Severity.ERROR] + 7 + 4) / 6 * 4 * USUAL)
-    whole = place(6, free, {"n0": [finding(Severity.ERROR)]}, NOW)
+    whole = choose_placement(6, free, {"n0": [finding(Severity.ERROR)]}, NOW)
     assert whole is not None
     assert whole.per_s == pytest.approx(whole.per_s_at_random)
 
 
 @pytest.mark.parametrize("wanted", [0, 7])
 def test_no_place_for_a_job_that_does_not_fit(wanted: int) -> None:
-    assert place(wanted, [node(f"n{i}") for i in range(6)], {}, NOW) is None
+    assert choose_placement(wanted, [node(f"n{i}") for i in range(6)], {}, NOW) is None
 
 
 @given(st.lists(st.sampled_from(list(Severity)), min_size=1, max_size=8), st.data())
@@ -206,8 +211,8 @@ def test_no_other_choice_is_better(severities: list[Severity], data: st.DataObje
     free = [node(f"n{i}") for i in range(len(severities))]
     findings = {f"n{i}": [finding(severity)] for i, severity in enumerate(severities)}
     wanted = data.draw(st.integers(1, len(free)))
-    advice = place(wanted, free, findings, NOW)
-    other = job_hazard("train", data.draw(st.permutations(free))[:wanted], findings, NOW)
+    advice = choose_placement(wanted, free, findings, NOW)
+    other = compute_job_hazard("train", data.draw(st.permutations(free))[:wanted], findings, NOW)
     assert advice is not None
     assert other is not None
     assert advice.per_s <= other.per_s * (1 + 1e-9)

@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 
 from bench import lemon_fleets as fleets
 from bench.lemon_fleets import BEGAN, Fleet, Rows, Shape
-from remediator.detect.lemons import DAY_S, Advice, History, Judged, Kind, Mark, judge
-from remediator.detect.lemons.blame import incidents
-from remediator.detect.lemons.judgement import TEST_MAX, TEST_MIN
-from remediator.detect.lemons.service import fleet_of
+from remediator.detection.lemons import DAY_S, Advice, History, Judged, Kind, Mark, judge
+from remediator.detection.lemons.incident_attribution import attribute_incidents
+from remediator.detection.lemons.lemon_judgement import TEST_MAX, TEST_MIN
+from remediator.detection.lemons.service_time import compute_fleet_exposure
 
 CLEAN = Shape(nodes=600, share=0.0)
 SOUR = Shape(nodes=600, share=0.02, times=50.0)
@@ -253,7 +253,7 @@ def test_on_days_that_were_bad_for_everybody_more_is_expected_of_everybody() -> 
     rows = one_sick_node([])
     rows.add(Kind.FAILURE, np.arange(100, 220), BEGAN + DAY_S * np.linspace(10, 13, 120))
     known = rows.history(400).until(NOW)
-    exposure = fleet_of(known, incidents(known), NOW, None).counts.exposure
+    exposure = compute_fleet_exposure(known, attribute_incidents(known), NOW, None).counts.exposure
     assert exposure[0, 11] > 2 * exposure[0, 20] > 0
 
 

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from bench.lemon_fleets import BEGAN, Rows
-from remediator.detect.lemons import DAY_S, Judged, Kind, Mark, judge
-from remediator.detect.lemons.history import out_of_service
+from remediator.detection.lemons import DAY_S, Judged, Kind, Mark, judge
+from remediator.detection.lemons.failure_record import out_of_service
 
 NOW = BEGAN + 28 * DAY_S
 

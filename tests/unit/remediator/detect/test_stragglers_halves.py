@@ -7,8 +7,8 @@ from types import FrameType
 
 import numpy as np
 
-from remediator.detect.stragglers import halves
-from remediator.detect.stragglers.trace import Trace
+from remediator.detection.stragglers import small_group_baseline
+from remediator.detection.stragglers.step_trace import StepTrace
 
 STEPS = 40
 
@@ -18,7 +18,7 @@ def lines_run(nodes: int) -> int:
     ranks = 8 * nodes
     compute = np.exp(0.02 * np.random.default_rng(0).standard_normal((STEPS, ranks)))
     unknown = np.full(ranks, -1)
-    trace = Trace(
+    trace = StepTrace(
         steps=np.arange(STEPS),
         ranks=np.arange(ranks),
         cells={"compute_s": compute},
@@ -31,13 +31,15 @@ def lines_run(nodes: int) -> int:
 
     def each(frame: FrameType, event: str, _: object) -> object:
         nonlocal count
-        count += event == "line" and frame.f_code is halves.slow_half.__code__
+        count += event == "line" and frame.f_code is small_group_baseline.find_slow_small_group.__code__
         return each
 
     before = sys.gettrace()
     sys.settrace(each)  # type: ignore[arg-type]  # it returns itself, which cannot be written as a type
     try:
-        found = halves.slow_half(trace, compute, np.zeros(ranks, dtype=np.int64), np.ones(STEPS, dtype=np.bool_))
+        found = small_group_baseline.find_slow_small_group(
+            trace, compute, np.zeros(ranks, dtype=np.int64), np.ones(STEPS, dtype=np.bool_)
+        )
     finally:
         sys.settrace(before)
     assert found is None

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from remediator.playbook.lint import Level, lint
-from remediator.playbook.load import load_policy
+from remediator.playbook.playbook_loader import load_policy
+from remediator.playbook.policy_linter import ProblemLevel, lint_policy
 from vocabulary.finding import Severity
 
 KNOWN = {
@@ -16,10 +16,10 @@ KNOWN = {
 LAST = "  - {name: unknown, why: x}\n"
 
 
-def problems(tmp_path: Path, rules: str, last: str = LAST) -> list[tuple[Level, str]]:
+def problems(tmp_path: Path, rules: str, last: str = LAST) -> list[tuple[ProblemLevel, str]]:
     path = tmp_path / "p.yaml"
     path.write_text(f"playbook: 1\nrules:\n{rules}{last}")
-    return [(p.level, p.text) for p in lint(load_policy([path]), KNOWN)]
+    return [(p.level, p.text) for p in lint_policy(load_policy([path]), KNOWN)]
 
 
 ALL = "  - {name: all, why: x, match: {findings: [xid/*, ecc/*]}}\n"
@@ -33,24 +33,28 @@ def test_a_policy_that_covers_everything_is_clean(tmp_path: Path) -> None:
     ("rules", "level", "says"),
     [
         ("  - {name: a, why: x, match: {findings: [xid/79]}}\n" + ALL.replace("all", "b"), None, ""),
-        (ALL + "  - {name: b, why: x, match: {findings: [xid/79]}}\n", Level.ERROR, "b is never reached: all answers"),
-        (ALL + "  - {name: b, why: x, match: {findings: [ecc/any]}}\n", Level.ERROR, "b is never reached"),
+        (
+            ALL + "  - {name: b, why: x, match: {findings: [xid/79]}}\n",
+            ProblemLevel.ERROR,
+            "b is never reached: all answers",
+        ),
+        (ALL + "  - {name: b, why: x, match: {findings: [ecc/any]}}\n", ProblemLevel.ERROR, "b is never reached"),
         (
             ALL + "  - {name: b, why: x, match: {findings: [ecc/any], severities: [error]}}\n",
-            Level.ERROR,
+            ProblemLevel.ERROR,
             "b is never reached",
         ),
         ("  - {name: a, why: x, match: {findings: [xid/31, xid/79]}}\n" + ALL, None, ""),
         (
             "  - {name: a, why: x, match: {findings: [xid/31]}}\n" + ALL.replace("xid/*,", "xid/31, xid/79,"),
-            Level.WARNING,
+            ProblemLevel.WARNING,
             "all: xid/31 never reach it: a answers before",
         ),
-        ("  - {name: a, why: x, match: {findings: [xid/7]}}\n" + ALL, Level.WARNING, "did you mean 'xid/79'?"),
+        ("  - {name: a, why: x, match: {findings: [xid/7]}}\n" + ALL, ProblemLevel.WARNING, "did you mean 'xid/79'?"),
         (
             "  - {name: a, why: x, match: {findings: [xid/79], history: [{of: [exx/1], at_least: 1, within_s: 9}]}}\n"
             + ALL,
-            Level.WARNING,
+            ProblemLevel.WARNING,
             "nothing known is called 'exx/1'",
         ),
         (
@@ -59,56 +63,60 @@ def test_a_policy_that_covers_everything_is_clean(tmp_path: Path) -> None:
             None,
             "",
         ),
-        ("  - {name: a, why: x, match: {findings: [xid/*]}}\n", Level.ERROR, "ecc/any (error) is not covered"),
+        ("  - {name: a, why: x, match: {findings: [xid/*]}}\n", ProblemLevel.ERROR, "ecc/any (error) is not covered"),
         (
             "  - {name: a, why: x, match: {findings: [xid/*], job: running}}\n" + ALL.replace("xid/*, ", ""),
-            Level.ERROR,
+            ProblemLevel.ERROR,
             "xid/79 (fatal) is not covered: no rule names it whatever its node's situation",
         ),
         (
             "  - {name: a, why: x, match: {findings: [xid/79], severities: [info]}}\n" + ALL,
-            Level.ERROR,
+            ProblemLevel.ERROR,
             "a answers nothing",
         ),
         (
             "  - {name: a, why: x, match: {findings: [xid/79], together: {any: [ecx/1]}}}\n" + ALL,
-            Level.WARNING,
+            ProblemLevel.WARNING,
             "'ecx/1'",
         ),
         (
             "  - {name: a, why: x, match: {findings: [xid/79], history: [{of: [rule/al], at_least: 1, within_s: 9}]}}\n"
             + ALL,
-            Level.WARNING,
+            ProblemLevel.WARNING,
             "nothing known is called 'rule/al'; did you mean 'rule/all'?",
         ),
         (
             "  - {name: a, why: x, match: {findings: [xid/79], history: [{of: [action/retrun], at_least: 1, within_s: 9}]}}\n"
             + ALL,
-            Level.WARNING,
+            ProblemLevel.WARNING,
             "nothing known is called 'action/retrun'",
         ),
         (
             ALL.replace("}}", "}, guards: {drained: true}, steps: [cordon, preflight, return_to_service]}"),
-            Level.ERROR,
+            ProblemLevel.ERROR,
             "all waits for the node to be drained before it may drain it",
         ),
-        (ALL.replace("}}", "}, steps: [cordon]}"), Level.ERROR, "all takes a node out of service and knows no way out"),
+        (
+            ALL.replace("}}", "}, steps: [cordon]}"),
+            ProblemLevel.ERROR,
+            "all takes a node out of service and knows no way out",
+        ),
         (ALL.replace("}}", "}, steps: [cordon, preflight, return_to_service]}"), None, ""),
         (ALL.replace("}}", "}, steps: [cordon, replace]}"), None, ""),
         (
             ALL.replace("}}", "}, steps: [{notify_trainer: revert}]}"),
-            Level.ERROR,
+            ProblemLevel.ERROR,
             "all: xid/*, ecc/*: names no step to go back to",
         ),
         (
             "  - {name: a, why: x, steps: [{notify_trainer: revert}]}\n" + ALL,
-            Level.ERROR,
+            ProblemLevel.ERROR,
             "a: any finding: names no step to go back to",
         ),
         (ALL.replace("}}", "}, steps: [{notify_trainer: save_and_stop}]}"), None, ""),
     ],
 )
-def test_what_lint_says(tmp_path: Path, rules: str, level: Level | None, says: str) -> None:
+def test_what_lint_says(tmp_path: Path, rules: str, level: ProblemLevel | None, says: str) -> None:
     found = problems(tmp_path, rules)
     if level is None:
         assert found == []
@@ -118,4 +126,4 @@ def test_what_lint_says(tmp_path: Path, rules: str, level: Level | None, says: s
 
 def test_a_policy_needs_an_answer_to_the_unknown(tmp_path: Path) -> None:
     found = problems(tmp_path, ALL, last="")
-    assert (Level.ERROR, "the last rule, all, does not answer everything: give it no 'match'") in found
+    assert (ProblemLevel.ERROR, "the last rule, all, does not answer everything: give it no 'match'") in found

@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from remediator.decide.policy import Policy
-from remediator.model.plan import Mode, Verb
-from remediator.playbook.errors import PolicyError
-from remediator.playbook.load import files_of, load_policy
+from remediator.decisions.policy import Policy
+from remediator.model.plan_steps import Mode, Verb
+from remediator.playbook.playbook_errors import PolicyError
+from remediator.playbook.playbook_loader import load_policy, playbook_files
 
 GOOD = """\
 playbook: 1
@@ -182,7 +182,7 @@ def test_files_that_include_each_other_are_read_once(tmp_path: Path) -> None:
     other = GOOD.replace("name: a", "name: b") + "include: [p.yaml, b.yaml]\n"
     policy = load(tmp_path, GOOD + "include: [b.yaml]\n", b=other)
     assert [rule.name for rule in policy.rules] == ["a", "b"]
-    assert [path.name for path in files_of(tmp_path / "p.yaml")] == ["p.yaml", "b.yaml"]
+    assert [path.name for path in playbook_files(tmp_path / "p.yaml")] == ["p.yaml", "b.yaml"]
 
 
 def test_shipped_files_can_be_included_from_anywhere(tmp_path: Path) -> None:

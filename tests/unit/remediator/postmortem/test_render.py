@@ -14,13 +14,13 @@ from hypothesis import HealthCheck, given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
-from remediator.postmortem.document import PostMortem
-from remediator.postmortem.escape import clean, fenced, markdown
-from remediator.postmortem.facts import post_mortem
-from remediator.postmortem.render import Form, content_policy, render
-from tests.unit.remediator.postmortem.a_story import bundle, story
-from vocabulary.evidence import Missing
-from vocabulary.wire import decode
+from remediator.postmortem.document_rendering import DocumentForm, content_policy, render_document
+from remediator.postmortem.postmortem_document import PostMortem
+from remediator.postmortem.postmortem_facts import build_post_mortem
+from remediator.postmortem.text_escaping import escape_control_characters, escape_markdown, fence_code_block
+from tests.unit.remediator.postmortem.sample_incident import bundle, story
+from vocabulary.messages.evidence_bundle import Missing
+from vocabulary.messages.wire import decode_message
 
 HOSTILE = [
     "{{7*7}}",
@@ -63,7 +63,7 @@ def document(text: str, line: str = "a line") -> PostMortem:
         "actions": [msgspec.structs.replace(a, detail=text) for a in told.actions],
         "evidence": [named],
     }
-    return post_mortem(msgspec.structs.replace(told, **parts))
+    return build_post_mortem(msgspec.structs.replace(told, **parts))
 
 
 class Skeleton(HTMLParser):
@@ -94,31 +94,31 @@ def rows_of(page: str) -> list[tuple[str, int]]:
 
 def words(text: str) -> str:
     """As they are to be read."""
-    return clean(text)
+    return escape_control_characters(text)
 
 
 def test_the_golden_markdown(golden: Callable[[str, str], None]) -> None:
-    golden("postmortem/gpu_lost.md", render(post_mortem(story()), Form.MARKDOWN))
+    golden("postmortem/gpu_lost.md", render_document(build_post_mortem(story()), DocumentForm.MARKDOWN))
 
 
 def test_the_golden_page(golden: Callable[[str, str], None]) -> None:
-    golden("postmortem/gpu_lost.html", render(post_mortem(story()), Form.HTML))
+    golden("postmortem/gpu_lost.html", render_document(build_post_mortem(story()), DocumentForm.HTML))
 
 
 def test_the_json_is_the_document() -> None:
-    told = post_mortem(story())
-    assert decode(render(told, Form.JSON), PostMortem) == told
+    told = build_post_mortem(story())
+    assert decode_message(render_document(told, DocumentForm.JSON), PostMortem) == told
 
 
-@pytest.mark.parametrize("form", list(Form))
-def test_the_same_story_gives_the_same_bytes(form: Form) -> None:
-    assert render(post_mortem(story()), form) == render(post_mortem(story()), form)
+@pytest.mark.parametrize("form", list(DocumentForm))
+def test_the_same_story_gives_the_same_bytes(form: DocumentForm) -> None:
+    assert render_document(build_post_mortem(story()), form) == render_document(build_post_mortem(story()), form)
 
 
 @pytest.mark.parametrize("text", HOSTILE)
 def test_html_keeps_its_shape_whatever_is_written_into_it(text: str) -> None:
-    page = Skeleton(render(document(text), Form.HTML))
-    plain = Skeleton(render(document("harmless"), Form.HTML))
+    page = Skeleton(render_document(document(text), DocumentForm.HTML))
+    plain = Skeleton(render_document(document("harmless"), DocumentForm.HTML))
     assert page.elements == plain.elements
     assert "script" not in {tag for tag, _ in page.elements}
     if text.strip():
@@ -127,8 +127,8 @@ def test_html_keeps_its_shape_whatever_is_written_into_it(text: str) -> None:
 
 @pytest.mark.parametrize("text", HOSTILE)
 def test_markdown_keeps_its_shape_whatever_is_written_into_it(text: str) -> None:
-    page = render(document(text), Form.MARKDOWN)
-    assert rows_of(page) == rows_of(render(document("harmless"), Form.MARKDOWN))
+    page = render_document(document(text), DocumentForm.MARKDOWN)
+    assert rows_of(page) == rows_of(render_document(document("harmless"), DocumentForm.MARKDOWN))
     outside = re.sub(r"(?ms)^(`{3,})text$.*?^\1$", "", page)
     assert "<" not in outside
     assert not re.search(r"(?<!\\)\]\(", outside), "no link"
@@ -137,23 +137,23 @@ def test_markdown_keeps_its_shape_whatever_is_written_into_it(text: str) -> None
 @pytest.mark.parametrize(
     "text", [text.replace("\ud800", "") for text in HOSTILE]
 )  # no wire message holds half a letter
-@pytest.mark.parametrize("form", list(Form))
-def test_nothing_that_a_terminal_could_act_upon_comes_out(form: Form, text: str) -> None:
-    page = render(document(text, line=text), form)
-    if form is Form.JSON:
-        assert decode(page, PostMortem).title == text
+@pytest.mark.parametrize("form", list(DocumentForm))
+def test_nothing_that_a_terminal_could_act_upon_comes_out(form: DocumentForm, text: str) -> None:
+    page = render_document(document(text, line=text), form)
+    if form is DocumentForm.JSON:
+        assert decode_message(page, PostMortem).title == text
     assert all(c.isprintable() or c == "\n" for c in page)
 
 
 def test_templates_calculate_nothing_of_what_they_are_given() -> None:
-    for form in Form:
-        page = render(document("{{7*7}} {{ self.__init__ }}"), form)
+    for form in DocumentForm:
+        page = render_document(document("{{7*7}} {{ self.__init__ }}"), form)
         assert "7*7" in page.replace("\\", "")
         assert "TemplateReference" not in page
 
 
 def test_the_page_loads_nothing_and_runs_nothing() -> None:
-    page = render(post_mortem(story()), Form.HTML)
+    page = render_document(build_post_mortem(story()), DocumentForm.HTML)
     style = page.partition("<style>")[2].partition("</style>")[0]
     assert f'content="{content_policy(style)}"'.replace("'", "&#39;") in page
     elements = Skeleton(page).elements
@@ -164,7 +164,7 @@ def test_the_page_loads_nothing_and_runs_nothing() -> None:
 
 def test_every_element_is_closed() -> None:
     stack: list[str] = []
-    for tag, _ in Skeleton(render(post_mortem(story()), Form.HTML)).elements:
+    for tag, _ in Skeleton(render_document(build_post_mortem(story()), DocumentForm.HTML)).elements:
         if tag.startswith("/"):
             if tag[1:] not in VOID:
                 assert stack.pop() == tag[1:]
@@ -174,7 +174,7 @@ def test_every_element_is_closed() -> None:
 
 
 def test_a_chart_has_words_for_those_who_do_not_see_it() -> None:
-    page = render(post_mortem(story()), Form.HTML)
+    page = render_document(build_post_mortem(story()), DocumentForm.HTML)
     charts = re.findall(r"<svg.*?</svg>", page, re.DOTALL)
     assert len(charts) == 5
     for number, chart in enumerate(charts, 1):
@@ -185,15 +185,15 @@ def test_a_chart_has_words_for_those_who_do_not_see_it() -> None:
 
 @pytest.mark.parametrize("missing", ["evidence", "findings", "decisions", "actions", "events"])
 def test_it_can_be_told_with_anything_missing(missing: str) -> None:
-    told = post_mortem(msgspec.structs.replace(story(), **{missing: []}))
-    for form in Form:
-        assert "gpu-17" in render(told, form)
-    json.loads(render(told, Form.JSON))
+    told = build_post_mortem(msgspec.structs.replace(story(), **{missing: []}))
+    for form in DocumentForm:
+        assert "gpu-17" in render_document(told, form)
+    json.loads(render_document(told, DocumentForm.JSON))
 
 
 @given(st.text())
 def test_markdown_of_any_text_is_one_line_without_markup(text: str) -> None:
-    escaped = markdown(text)
+    escaped = escape_markdown(text)
     assert "\n" not in escaped
     assert escaped.isprintable()
     assert not re.search(r"(?<!\\)(\\\\)*[`*\[\]{}|#~!$<>]", escaped)
@@ -202,7 +202,7 @@ def test_markdown_of_any_text_is_one_line_without_markup(text: str) -> None:
 
 @given(st.lists(st.text()))
 def test_a_fence_holds_any_lines(lines: list[str]) -> None:
-    block = fenced(lines).split("\n")
+    block = fence_code_block(lines).split("\n")
     fence = re.match("`+", block[0])
     assert fence is not None
     assert block[-1] == fence[0]
@@ -213,5 +213,5 @@ def test_a_fence_holds_any_lines(lines: list[str]) -> None:
 @given(st.text(max_size=30))
 @hypothesis_settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 def test_no_text_changes_the_shape_of_the_page(text: str) -> None:
-    plain = Skeleton(render(document("harmless"), Form.HTML))
-    assert Skeleton(render(document(text), Form.HTML)).elements == plain.elements
+    plain = Skeleton(render_document(document("harmless"), DocumentForm.HTML))
+    assert Skeleton(render_document(document(text), DocumentForm.HTML)).elements == plain.elements

@@ -6,23 +6,25 @@ import msgspec
 import numpy as np
 import pytest
 
-from remediator.decide.budget import Budget, of_level_only
-from remediator.playbook.load import SHIPPED, load_policy
-from remediator.simulate.engine import Measured, simulate
-from remediator.simulate.fate import DAY_S, fate_of
-from remediator.simulate.parameters import Parameters
-from remediator.simulate.policies import POLICIES
+from remediator.decisions.isolation_budget import IsolationBudget, level_only_budget
+from remediator.playbook.playbook_loader import SHIPPED, load_policy
+from remediator.simulation.compared_policies import POLICIES
+from remediator.simulation.fault_schedule import DAY_S, draw_fault_schedule
+from remediator.simulation.simulation_parameters import SimulationParameters
+from remediator.simulation.simulation_run import SimulationResult, run_simulation
 
 POLICY = load_policy([SHIPPED])
-FREE = of_level_only(10**6)
+FREE = level_only_budget(10**6)
 QUIET: dict[str, Any] = {
     "nodes": 80, "days": 10.0, "failures_per_1000_node_days": 0.0, "lemon_share": 0.0, "straggler_share": 0.0,
     "user_fault_share": 0.0, "budget": FREE, "spares_per_1024": 100,
 }  # fmt: skip
 
 
-def run(name: str, seed: int = 3, **different: Any) -> Measured:
-    return simulate(name, Parameters(**{**QUIET, **different}), POLICY, seed, np.random.default_rng(seed))
+def run(name: str, seed: int = 3, **different: Any) -> SimulationResult:
+    return run_simulation(
+        name, SimulationParameters(**{**QUIET, **different}), POLICY, seed, np.random.default_rng(seed)
+    )
 
 
 def total(name: str, field: str, seeds: int = 6, **different: Any) -> float:
@@ -40,24 +42,24 @@ def test_a_fleet_without_faults_loses_only_what_saves_cost(name: str) -> None:
 def test_the_same_seed_gives_the_same_run_and_the_sums_fit_each_other(name: str) -> None:
     rough: dict[str, Any] = {
         "failures_per_1000_node_days": 60.0, "lemon_share": 0.03, "straggler_share": 0.05, "user_fault_share": 0.24,
-        "budget": Budget(),
+        "budget": IsolationBudget(),
     }  # fmt: skip
     found = run(name, **rough)
     assert found == run(name, **rough)
     assert found != run(name, 4, **rough)
     assert 0 < found.goodput < found.effective_time < 1
-    assert found.goodput <= Parameters(**QUIET).utilisation + 0.01
+    assert found.goodput <= SimulationParameters(**QUIET).utilisation + 0.01
     assert found.wrong_actions <= found.isolations
     assert 0 <= found.healthy_node_days_lost <= found.out_node_days
 
 
 def test_policies_meet_the_same_world() -> None:
-    p = Parameters(nodes=300, days=30)
-    assert fate_of(p, np.random.default_rng(5)) == fate_of(p, np.random.default_rng(5))
-    many = [len(fate_of(p, np.random.default_rng(seed)).faults) for seed in range(40)]
+    p = SimulationParameters(nodes=300, days=30)
+    assert draw_fault_schedule(p, np.random.default_rng(5)) == draw_fault_schedule(p, np.random.default_rng(5))
+    many = [len(draw_fault_schedule(p, np.random.default_rng(seed)).faults) for seed in range(40)]
     first_times = 300 * 30 * 6.5 / 1000 * (1 - 0.42)  # repetitions bring the fleet up to the published rate
     assert np.mean(many) == pytest.approx(first_times, rel=0.08)
-    assert all(fault.at_s <= 30 * DAY_S for fault in fate_of(p, np.random.default_rng(5)).faults)
+    assert all(fault.at_s <= 30 * DAY_S for fault in draw_fault_schedule(p, np.random.default_rng(5)).faults)
 
 
 def test_users_mistakes_take_no_node_with_the_shipped_playbook_and_many_with_plain_ones() -> None:
@@ -93,7 +95,7 @@ def test_the_oracle_takes_no_sound_node() -> None:
 
 def test_budgets_hold_back_what_people_then_do() -> None:
     faults: dict[str, Any] = {"failures_per_1000_node_days": 40.0, "lasting_share": 1.0, "silent_share": 0.0}
-    shut = Budget(isolated_max=0, isolated_fraction_max=0.0)
+    shut = IsolationBudget(isolated_max=0, isolated_fraction_max=0.0)
     held, free = run("checkpoint-eject", budget=shut, **faults), run("checkpoint-eject", **faults)
     assert held.isolations == 0 < held.by_people
     assert free.isolations > 0
@@ -145,4 +147,4 @@ def test_a_slow_node_is_taken_out_and_repaired() -> None:
 )
 def test_what_cannot_be_is_refused(wrong: dict[str, object], said: str) -> None:
     with pytest.raises(msgspec.ValidationError, match=said):
-        msgspec.convert(wrong, Parameters)
+        msgspec.convert(wrong, SimulationParameters)

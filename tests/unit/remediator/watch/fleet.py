@@ -6,12 +6,12 @@ from collections.abc import Callable, Iterable
 
 import numpy as np
 
-from remediator.model.records import JobRef
-from remediator.watch.job import JobWatch, Known
-from remediator.watch.timings import Heard
+from remediator.model.journal_records import JobRef
+from remediator.monitoring.job_monitor import JobMonitor, KnownFindings
+from remediator.monitoring.step_windows import NodeRankReport
 from vocabulary.finding import Finding, Severity, finding_id
 from vocabulary.identity import Component, ComponentKind
-from vocabulary.wire import RankStatus, StepWindow
+from vocabulary.messages.wire import RankStatus, StepWindow
 
 TRAIN = JobRef("train", 1)
 ROW_S = 4.0
@@ -32,7 +32,7 @@ class Fleet:
     def now(self) -> float:
         return 1_700_000_000.0 + self.row * ROW_S
 
-    def say(self, own: Callable[[int, int], float] = lambda _rank, _row: 1.0) -> list[Heard]:
+    def say(self, own: Callable[[int, int], float] = lambda _rank, _row: 1.0) -> list[NodeRankReport]:
         """One more row, told by every node."""
         heard = []
         for place, name in enumerate(self.names):
@@ -42,7 +42,7 @@ class Fleet:
                 window = StepWindow(self.row * STEPS, STEPS, STEPS, 1.5, 0.3 * seconds, 0.7 * seconds, 0.2, 0.01)
                 self._windows[rank] = [*self._windows.get(rank, []), window][-8:]
                 ranks.append(self.rank(rank, tuple(self._windows[rank])))
-            heard.append(Heard(name, ranks, self.now, self.now))
+            heard.append(NodeRankReport(name, ranks, self.now, self.now))
         self.row += 1
         return heard
 
@@ -59,13 +59,13 @@ class Watched:
     """A job's watch whose news are taken in as the pipeline would, so that they are known at the next look."""
 
     def __init__(self, own: Iterable[Finding] = ()) -> None:
-        self.job = JobWatch(TRAIN)
+        self.job = JobMonitor(TRAIN)
         self.findings = {finding.id: finding for finding in own}
         self.told: list[Finding] = []
 
-    def look(self, heard: list[Heard], now: float, silent: tuple[str, ...] = ()) -> None:
+    def look(self, heard: list[NodeRankReport], now: float, silent: tuple[str, ...] = ()) -> None:
         self.job.take(heard)
-        judgements = self.job.judgements(Known(self.findings.values()), lambda node: node not in silent, now)
+        judgements = self.job.judgements(KnownFindings(self.findings.values()), lambda node: node not in silent, now)
         news = [finding for judgement in judgements for finding in judgement()]
         self.told += news
         self.findings |= {finding.id: finding for finding in news}

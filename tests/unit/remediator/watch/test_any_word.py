@@ -6,13 +6,13 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from remediator.watch.passes import PASS_ROWS
-from remediator.watch.timings import Heard, possible
+from remediator.monitoring.analysis_passes import PASS_ROWS
+from remediator.monitoring.step_windows import NodeRankReport, is_possible_rank
 from tests.unit.remediator.watch.fleet import TRAIN, Fleet, Watched, own
 from tests.unit.remediator.watch.test_slow_jobs import slow
 from tests.unit.remediator.watch.test_stuck_jobs import stalled
 from vocabulary.finding import Severity
-from vocabulary.wire import RankStatus, StepWindow, decode, encode
+from vocabulary.messages.wire import RankStatus, StepWindow, decode_message, encode_message
 
 NUMBER = st.one_of(st.integers(-2, 40), st.sampled_from([2**31, 2**52 - 1, 2**63, -(2**63), 2**70, -(2**70)]))
 SECONDS = st.one_of(st.floats(-1e3, 1e3), st.sampled_from([0.0, 1e-308, 1e13, 1e308, -1e308, 1.7e9]))
@@ -42,9 +42,9 @@ def test_it_is_judged_to_the_end(words: list[list[RankStatus]], member: bool) ->
     watch = Watched([stalled("n0"), stalled("n1"), stalled("liar"), own("liar", "xid/79", severity=Severity.FATAL)])
     for row in range(3 * PASS_ROWS):
         heard = fleet.say(slow(5, by=0.4))
-        told = [rank for rank in words[row % len(words)] if possible(rank)]
+        told = [rank for rank in words[row % len(words)] if is_possible_rank(rank)]
         told = [rank if rank.windows else replace(rank, windows=heard[0].ranks[0].windows) for rank in told]
-        said = Heard("liar", told, fleet.now, fleet.now)
+        said = NodeRankReport("liar", told, fleet.now, fleet.now)
         watch.look([*heard[member:], said], fleet.now + 700.0 * (row % 7 == 0))
     for finding in watch.told:
-        assert decode(encode(finding), type(finding)) == finding
+        assert decode_message(encode_message(finding), type(finding)) == finding

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from remediator.watch.crews import Crews
-from remediator.watch.timings import LEFT_S, PAUSE_S, Heard
+from remediator.monitoring.rank_groups import RankGroups
+from remediator.monitoring.step_windows import LEFT_S, PAUSE_S, NodeRankReport
 from tests.unit.remediator.watch.fleet import Fleet, Watched
 from tests.unit.remediator.watch.test_slow_jobs import ROWS, slow
 
 
-def places(crews: Crews) -> list[set[str]]:
+def places(crews: RankGroups) -> list[set[str]]:
     return [{seat.node for seat in crew.timings.seats.values()} for crew in crews]
 
 
@@ -29,13 +29,13 @@ def test_a_node_that_tells_of_ever_other_ranks_of_a_world_of_its_own_keeps_no_pa
         heard = fleet.say(slow(5, by=0.4))
         base = heard[0].ranks[0]
         invented = [replace(base, rank=1000 + 64 * look + place, world=1 << 20) for place in range(64)]
-        watch.look([*heard, Heard("liar", invented, fleet.now, fleet.now)], fleet.now)
+        watch.look([*heard, NodeRankReport("liar", invented, fleet.now, fleet.now)], fleet.now)
     assert list(watch.stands) == ["straggler/gpu n0"]
     assert sum(len(crew.timings.seats) for crew in watch.job._crews) <= 32 + 64
 
 
 def test_a_rank_that_was_anothers_comes_to_the_others_when_that_one_has_gone() -> None:
-    crews, fleet = Crews(), Fleet(nodes=3)
+    crews, fleet = RankGroups(), Fleet(nodes=3)
     crews.take(fleet.say())
     spare = fleet.say()[0]._replace(node="n3")
     for pause in range(int(LEFT_S / PAUSE_S) + 3):
@@ -47,7 +47,7 @@ def test_a_rank_that_was_anothers_comes_to_the_others_when_that_one_has_gone() -
 
 
 def test_a_job_that_goes_on_with_fewer_ranks_is_judged_by_those_and_the_old_crew_goes() -> None:
-    crews, fleet = Crews(), Fleet(nodes=3)
+    crews, fleet = RankGroups(), Fleet(nodes=3)
     crews.take(fleet.say())
     for pause in range(int(LEFT_S / PAUSE_S) + 3):
         (word, *_) = fleet.say()

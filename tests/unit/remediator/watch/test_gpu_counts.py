@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from remediator.model.concluded import is_concluded
-from remediator.watch.gpu_counts import Comparison, NodeGpus, compare_gpu_counts
+from remediator.model.detector_origin import is_concluded
+from remediator.monitoring.gpu_count_comparison import GpuCountComparison, NodeGpus, compare_gpu_counts
 from vocabulary.finding import Severity
 
 NOW = 1_700_000_000.0
 
 
-def compare(*counts: int, product: str = "H100", partitions: tuple[str, ...] = ()) -> Comparison:
+def compare(*counts: int, product: str = "H100", partitions: tuple[str, ...] = ()) -> GpuCountComparison:
     return compare_gpu_counts([NodeGpus(f"n{i}", product, partitions, c) for i, c in enumerate(counts)], NOW)
 
 

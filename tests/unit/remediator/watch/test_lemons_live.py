@@ -7,18 +7,18 @@ from collections import Counter
 import pytest
 from msgspec.structs import replace
 
-from remediator.engine import Snapshot
-from remediator.model.hold import Owner
-from remediator.model.inputs import VerdictsReached
+from remediator.engine.decision_engine import StateSnapshot
+from remediator.model.journal_records import NodeRecord
 from remediator.model.occurrence import Occurrence
-from remediator.model.records import NodeRecord
-from remediator.model.rules import NodeState
-from remediator.state import Changes
+from remediator.model.pipeline_inputs import VerdictsReached
+from remediator.model.rule_conditions import NodeState
+from remediator.model.scheduler_hold import HoldOwner
+from remediator.monitoring import lemon_findings
+from remediator.monitoring.lemon_monitor import AGAIN_S, EVERY_S, FIRST_S, MEMORY_S, LemonMonitor
+from remediator.state.cluster_state import StateChanges
 from remediator.store.journal import Journal
-from remediator.store.past import PastStore
-from remediator.watch import lemons
-from remediator.watch.past import AGAIN_S, EVERY_S, FIRST_S, MEMORY_S, PastWatch
-from tests.timelines.story import Story
+from remediator.store.occurrence_queries import OccurrenceQueries
+from tests.timelines.timeline import Story
 from vocabulary.finding import Finding, Severity
 
 DAY_S, NOW = 86400.0, 1_700_000_000.0
@@ -43,7 +43,7 @@ def by_node(found: list[Finding]) -> dict[str, Finding]:
 
 
 def test_a_node_that_fails_again_and_again_is_a_lemon_and_one_that_failed_once_is_none() -> None:
-    found = by_node(lemons.findings(usual(), FLEET, NOW))
+    found = by_node(lemon_findings.build_lemon_findings(usual(), FLEET, NOW))
     worst = found["n007"]
     assert worst.kind == "lemon/confirmed"
     assert worst.severity is Severity.ERROR
@@ -57,8 +57,8 @@ def test_one_incident_makes_no_lemon_and_without_time_in_service_says_nothing(fl
     nodes = [NodeRecord(node=f"n{number:03}") for number in range(fleet)]
     kinds = ("node/suspected", "node/isolated", "xid/79", "xid/48", "action/ticket", "failed/preflight")
     drill = [failure("n001", 0.003, kind, incident="i-1", jobs=(), job_nodes=0) for kind in kinds]
-    assert lemons.findings(drill, nodes, NOW) == []
-    later = lemons.findings(drill, nodes, NOW + 3 * DAY_S)
+    assert lemon_findings.build_lemon_findings(drill, nodes, NOW) == []
+    later = lemon_findings.build_lemon_findings(drill, nodes, NOW + 3 * DAY_S)
     assert {finding.severity for finding in later} <= {Severity.INFO}
 
 
@@ -68,8 +68,8 @@ def test_what_we_took_out_for_a_suspicion_of_our_own_or_a_drill_does_not_speak_a
     own = [
         failure("n007", day, kind, incident=f"i-n007-{day}") for day in range(1, 27, 2)
     ]  # fmt: skip
-    assert "n007" in by_node(lemons.findings(past, FLEET, NOW))
-    assert "n007" not in by_node(lemons.findings([*past, *own], FLEET, NOW))
+    assert "n007" in by_node(lemon_findings.build_lemon_findings(past, FLEET, NOW))
+    assert "n007" not in by_node(lemon_findings.build_lemon_findings([*past, *own], FLEET, NOW))
 
 
 @pytest.mark.parametrize("injected", [True, False])
@@ -87,23 +87,29 @@ def test_a_drill_on_a_node_that_is_ill_anyway_is_told_from_a_failure_of_its_own(
 def test_a_hang_counts_only_where_a_rule_took_the_node_out_for_it(kind: str) -> None:
     """Else the node of rank 0, for which the others wait when a program goes wrong, would be a lemon."""
     pointed_at = [failure("n007", 2.0 + 2 * n, kind, jobs=(f"j{n}",), job_nodes=16) for n in range(12)]
-    assert "n007" not in by_node(lemons.findings([*usual()[:40], *pointed_at], FLEET, NOW))
+    assert "n007" not in by_node(lemon_findings.build_lemon_findings([*usual()[:40], *pointed_at], FLEET, NOW))
     suspected = [replace(each, kind="node/suspected") for each in pointed_at]
-    assert "n007" in by_node(lemons.findings([*usual()[:40], *pointed_at, *suspected], FLEET, NOW))
+    assert "n007" in by_node(lemon_findings.build_lemon_findings([*usual()[:40], *pointed_at, *suspected], FLEET, NOW))
 
 
 def test_nothing_is_said_without_a_past_nor_of_what_is_no_part_of_the_cluster() -> None:
-    assert lemons.findings([], FLEET, NOW) == []
+    assert lemon_findings.build_lemon_findings([], FLEET, NOW) == []
     gone = [NodeRecord(node="n007", state=NodeState.RETIRED), *(node for node in FLEET if node.node != "n007")]
-    assert "n007" not in by_node(lemons.findings(usual(), gone, NOW))
-    assert lemons.findings([failure("stranger", 1.0), failure("n001", 1.0, "xid/abc")], FLEET, NOW) == []
+    assert "n007" not in by_node(lemon_findings.build_lemon_findings(usual(), gone, NOW))
+    assert (
+        lemon_findings.build_lemon_findings([failure("stranger", 1.0), failure("n001", 1.0, "xid/abc")], FLEET, NOW)
+        == []
+    )
 
 
 def test_a_node_that_people_gave_back_is_in_service_again() -> None:
     out = [failure("n007", 20.0, "node/isolated"), *usual()[:40]]
     back = [NodeRecord(node="n007", since=NOW - 10 * DAY_S) if node.node == "n007" else node for node in FLEET]
     still = [NodeRecord(node="n007", held=True) if node.node == "n007" else node for node in FLEET]
-    rows = {held: [row for row in lemons._rows(out, fleet) if row[0] == 7] for held, fleet in ((0, back), (1, still))}
+    rows = {
+        held: [row for row in lemon_findings._record_rows(out, fleet) if row[0] == 7]
+        for held, fleet in ((0, back), (1, still))
+    }
     assert (len(rows[0]), len(rows[1])) == (2, 1)
 
 
@@ -116,7 +122,7 @@ def test_who_comes_back_from_replacement_was_repaired() -> None:
     story.orders_end("abort")
     story.hold(drained=True)
     assert story.node_state() == "replacing"
-    story.after(1).hold(owner=Owner.NOBODY, schedulable=True)
+    story.after(1).hold(owner=HoldOwner.NOBODY, schedulable=True)
     assert story.node_state() == "probation"
     assert [o.node for o in story.occurrences if o.kind == "node/repaired"] == ["n1"]
 
@@ -126,11 +132,11 @@ def test_it_is_judged_from_the_store_once_an_hour_and_told_once(database: str) -
     epoch = journal.lead()
     old = failure("n003", (MEMORY_S + 1) / DAY_S)
     drill = failure("n004", 1.0, injected=True)
-    journal.commit([], Changes(occurrences=[*usual(), old, drill, failure("n005", 1.0, "xidious/1")]), epoch)
-    store = PastStore(journal.engine)
-    read = store.occurrences([*lemons.KINDS], [lemons.XID], NOW - MEMORY_S)
+    journal.commit([], StateChanges(occurrences=[*usual(), old, drill, failure("n005", 1.0, "xidious/1")]), epoch)
+    store = OccurrenceQueries(journal.engine)
+    read = store.occurrences([*lemon_findings.KINDS], [lemon_findings.XID], NOW - MEMORY_S)
     assert len(read) == len(usual())
-    watch, snapshot = PastWatch(store, NOW - FIRST_S), Snapshot({n.node: n for n in FLEET}, {}, {}, {}, {})
+    watch, snapshot = LemonMonitor(store, NOW - FIRST_S), StateSnapshot({n.node: n for n in FLEET}, {}, {}, {}, {})
     told = watch(snapshot, NOW)
     assert "n007" in by_node([*told])
     assert watch(snapshot, NOW + 1) == ()
@@ -138,7 +144,7 @@ def test_it_is_judged_from_the_store_once_an_hour_and_told_once(database: str) -
     assert watch(snapshot, NOW + AGAIN_S), "that was not what it said at the look before"
     watch.written(NOW + AGAIN_S)
     assert watch(snapshot, NOW + 2 * AGAIN_S) == ()
-    known = Snapshot(snapshot.nodes, {f.id: f for f in told}, {}, {}, {})
+    known = StateSnapshot(snapshot.nodes, {f.id: f for f in told}, {}, {}, {})
     again = watch(known, NOW + AGAIN_S + EVERY_S)
     assert {(f.id, f.count) for f in again} <= {(f.id, f.count) for f in told}, (
         "figures may be told anew, no new finding"
@@ -153,10 +159,12 @@ def test_a_node_that_tells_of_very_many_takes_nobodys_past_away(
     journal = Journal(database)
     flood = [failure("liar", number / 1000, "xid/94") for number in range(60)]
     older = [failure(f"n{number:03}", days, "xid/79") for number in range(10) for days in (5.0, 9.0)]
-    journal.commit([], Changes(occurrences=[*older, *flood]), journal.lead())
+    journal.commit([], StateChanges(occurrences=[*older, *flood]), journal.lead())
 
     def nodes(rows_max: int) -> Counter[str]:
-        read = PastStore(journal.engine, rows_max).occurrences([*lemons.KINDS], [lemons.XID], NOW - MEMORY_S)
+        read = OccurrenceQueries(journal.engine, rows_max).occurrences(
+            [*lemon_findings.KINDS], [lemon_findings.XID], NOW - MEMORY_S
+        )
         assert max(each.at for each in read if each.node == "liar") == NOW
         return Counter(each.node for each in read)
 

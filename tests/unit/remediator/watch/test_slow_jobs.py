@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 from msgspec.structs import replace
 
-from remediator.watch.passes import PASS_ROWS
+from remediator.monitoring.analysis_passes import PASS_ROWS
 from tests.unit.remediator.watch.fleet import TRAIN, Fleet, Watched, own
 from vocabulary.finding import Finding, Severity
 from vocabulary.identity import ComponentKind

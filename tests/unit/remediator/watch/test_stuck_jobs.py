@@ -10,17 +10,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from remediator.watch.slow import of_job
-from remediator.watch.timings import Heard
+from remediator.monitoring.step_windows import NodeRankReport
+from remediator.monitoring.straggler_findings import job_component
 from tests.unit.remediator.watch.fleet import TRAIN, Fleet, Watched, own
 from vocabulary.finding import Finding, Severity
-from vocabulary.wire import RankStatus
+from vocabulary.messages.wire import RankStatus
 
 STUCK_S = 700.0
 
 
 def stalled(node: str) -> Finding:
-    return replace(own(node, "training/stalled"), id=f"stalled-{node}", component=of_job(TRAIN))
+    return replace(own(node, "training/stalled"), id=f"stalled-{node}", component=job_component(TRAIN))
 
 
 def waiting(rank: RankStatus) -> RankStatus:
@@ -33,7 +33,7 @@ def stands(
     given: tuple[Finding, ...] = (),
     says: Iterable[int] = range(4),
     stuck_s: float = STUCK_S,
-) -> tuple[Watched, list[Heard], float]:
+) -> tuple[Watched, list[NodeRankReport], float]:
     """All ranks wait in communication, but for what `change` makes of one; the nodes `says` call it a stall."""
     fleet = Fleet(nodes)
     heard = [word._replace(ranks=[change(waiting(rank)) for rank in word.ranks]) for word in fleet.say()]
@@ -45,7 +45,9 @@ def one(number: int, **changes: object) -> Callable[[RankStatus], RankStatus]:
     return lambda rank: replace(rank, **changes) if rank.rank == number else rank
 
 
-def judged(watch: Watched, heard: list[Heard], now: float, silent: tuple[str, ...] = ()) -> list[tuple[str, Severity]]:
+def judged(
+    watch: Watched, heard: list[NodeRankReport], now: float, silent: tuple[str, ...] = ()
+) -> list[tuple[str, Severity]]:
     watch.look(heard, now, silent)
     return [(name, finding.severity) for name, finding in watch.stands.items()]
 
@@ -92,7 +94,7 @@ def test_all_in_the_same_collective_is_the_network_and_ranks_missing_here_and_th
     assert judged(*stands()) == [("hang/network n0", Severity.WARNING)]
     watch, heard, now = stands(lambda rank: replace(rank, section="forward") if rank.rank in (3, 20) else rank)
     assert judged(watch, heard, now) == [("hang/nobody n0", Severity.WARNING)]
-    assert next(iter(watch.stands.values())).component == of_job(TRAIN)
+    assert next(iter(watch.stands.values())).component == job_component(TRAIN)
 
 
 def test_one_node_alone_cannot_call_a_job_stuck_and_a_job_that_moves_is_not() -> None:
@@ -131,7 +133,7 @@ def test_a_new_leader_lets_stand_what_the_old_one_said_until_it_has_heard_all() 
 def test_a_page_left_over_does_not_stand_for_the_rank_that_lives_elsewhere() -> None:
     sick = own("old", "xid/79", gpu=3, severity=Severity.FATAL)
     watch, heard, now = stands(given=(sick,))
-    old = Heard("old", [replace(heard[0].ranks[3], alive=False, section="forward")], now, now)
+    old = NodeRankReport("old", [replace(heard[0].ranks[3], alive=False, section="forward")], now, now)
     assert judged(watch, [*heard, old], now) == [("hang/network n0", Severity.WARNING)]
 
 
@@ -140,7 +142,7 @@ def test_a_node_that_claims_anothers_ranks_does_not_hide_that_they_stand_still(c
     watch, heard, now = stands(one(11, section="backward"))
     theirs = heard[1].ranks if claims == 8 else heard[1].ranks[3:4]
     fresh = [replace(rank, at=now, step=rank.step + 1) for rank in theirs]
-    assert [name for name, _ in judged(watch, [*heard, Heard("evil", fresh, now, now)], now)] == [
+    assert [name for name, _ in judged(watch, [*heard, NodeRankReport("evil", fresh, now, now)], now)] == [
         "hang/stuck_compute n1"
     ]
 
@@ -149,7 +151,7 @@ def test_a_node_that_claims_anothers_ranks_does_not_hide_that_they_stand_still(c
 def test_ranks_that_the_job_has_not_by_most_nodes_word_count_for_nothing(world: int) -> None:
     watch, heard, now = stands(one(11, section="backward"))
     invented = [replace(heard[0].ranks[0], rank=number, world=world, at=now) for number in range(100, 164)]
-    evil = Heard("evil", invented, now, now)
+    evil = NodeRankReport("evil", invented, now, now)
     assert [name for name, _ in judged(watch, [*heard, evil], now)] == ["hang/stuck_compute n1"]
 
 
@@ -183,7 +185,7 @@ def test_a_node_without_a_rank_of_the_job_brings_nobody_to_life(
     sick = own("n0", "xid/79", gpu=3, severity=Severity.FATAL)
     watch, heard, now = stands(waiting if n0_is_silent else one(3, alive=False, section="forward"), given=(sick,))
     lie = replace(heard[0].ranks[3], alive=True, gpu="", section=section, at=now - written_s)
-    said = judged(watch, [*heard, Heard("liar", [lie], now, now)], now, ("n0",) if n0_is_silent else ())
+    said = judged(watch, [*heard, NodeRankReport("liar", [lie], now, now)], now, ("n0",) if n0_is_silent else ())
     assert said == [("hang/dead_rank n0", Severity.WARNING if n0_is_silent else Severity.ERROR)]
 
 
@@ -202,7 +204,9 @@ def test_pages_left_over_on_a_node_that_holds_other_ranks_now_do_not_stand_for_t
 def test_a_job_that_moved_to_another_node_whole_is_not_where_its_dead_pages_are() -> None:
     watch, heard, now = stands(given=(own("old", "xid/79", severity=Severity.FATAL),))
     left = [replace(rank, alive=False, section="forward") for rank in heard[0].ranks]
-    assert judged(watch, [*heard, Heard("old", left, now, now)], now) == [("hang/network n0", Severity.WARNING)]
+    assert judged(watch, [*heard, NodeRankReport("old", left, now, now)], now) == [
+        ("hang/network n0", Severity.WARNING)
+    ]
 
 
 TRUTHS = {
@@ -229,7 +233,7 @@ def test_whatever_a_node_without_a_rank_of_its_own_tells_of_ranks_the_same_is_sa
 ) -> None:
     change, silent = TRUTHS[truth]
     watch, heard, now = stands(change)
-    told = Heard("liar", [replace(heard[0].ranks[0], gpu="", **lie) for lie in lies], now, now)
+    told = NodeRankReport("liar", [replace(heard[0].ranks[0], gpu="", **lie) for lie in lies], now, now)
     expected = judged(*stands(change), silent)
     assert expected
     assert judged(watch, [told, *heard] if first else [*heard, told], now, silent) == expected

@@ -8,21 +8,29 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from remediator.watch.passes import PASS_ROWS, Passes
-from remediator.watch.timings import LEFT_S, PAUSE_S, RANKS_PER_NODE, ROWS, Heard, Timings, possible
+from remediator.monitoring.analysis_passes import PASS_ROWS, AnalysisPasses
+from remediator.monitoring.step_windows import (
+    LEFT_S,
+    PAUSE_S,
+    RANKS_PER_NODE,
+    ROWS,
+    NodeRankReport,
+    StepWindowMatrix,
+    is_possible_rank,
+)
 from tests.unit.remediator.watch.fleet import Fleet
-from vocabulary.wire import StepWindow
+from vocabulary.messages.wire import StepWindow
 
 LAST = 40
 
 
-def told(rows: int = LAST, nodes: int = 3) -> list[list[Heard]]:
+def told(rows: int = LAST, nodes: int = 3) -> list[list[NodeRankReport]]:
     fleet = Fleet(nodes)
     return [fleet.say() for _ in range(rows)]
 
 
-def filled(words: list[list[Heard]]) -> np.ndarray[tuple[int, int], np.dtype[np.float64]]:
-    timings = Timings()
+def filled(words: list[list[NodeRankReport]]) -> np.ndarray[tuple[int, int], np.dtype[np.float64]]:
+    timings = StepWindowMatrix()
     for heard in words:
         timings.take(heard)
     return np.asarray(timings.trace(0, LAST).cells["backward_s"])
@@ -33,7 +41,7 @@ def filled(words: list[list[Heard]]) -> np.ndarray[tuple[int, int], np.dtype[np.
 def test_reports_that_are_late_lost_or_told_twice_change_nothing(fates: list[int]) -> None:
     words = told()
     whole = filled(words)
-    late: list[Heard] = []
+    late: list[NodeRankReport] = []
     changed = []
     for row, heard in enumerate(words):
         now = [*late]
@@ -54,12 +62,12 @@ def test_reports_that_are_late_lost_or_told_twice_change_nothing(fates: list[int
 
 
 def test_finer_windows_are_put_together_and_a_coarser_cut_begins_anew() -> None:
-    timings = Timings()
+    timings = StepWindowMatrix()
     base = Fleet(1).rank(0)
 
     def say(first: int, size: int, seconds: float, ranks: range) -> None:
         windows = (StepWindow(first, size, size, seconds, backward_s=seconds),)
-        timings.take([Heard("n0", [replace(base, rank=rank, windows=windows) for rank in ranks], 0.0)])
+        timings.take([NodeRankReport("n0", [replace(base, rank=rank, windows=windows) for rank in ranks], 0.0)])
 
     say(0, 4, 1.0, range(8))
     say(4, 2, 2.0, range(8))
@@ -74,7 +82,7 @@ def test_finer_windows_are_put_together_and_a_coarser_cut_begins_anew() -> None:
 
 
 def test_a_job_that_went_back_is_followed_and_no_memory_grows() -> None:
-    timings, fleet = Timings(), Fleet(2)
+    timings, fleet = StepWindowMatrix(), Fleet(2)
     for _ in range(3 * ROWS):
         timings.take(fleet.say())
     assert timings.frontier == 3 * ROWS - 1
@@ -87,36 +95,36 @@ def test_a_job_that_went_back_is_followed_and_no_memory_grows() -> None:
 
 
 def test_a_rank_is_the_nodes_that_told_of_it_first_until_that_is_silent_for_long() -> None:
-    timings = Timings()
+    timings = StepWindowMatrix()
     rank = Fleet(2).rank(3, (StepWindow(0, 4, 4, 1.0, backward_s=1.0),))
-    timings.take([Heard("n0", [rank], 0.0), Heard("n1", [rank], 0.0)])
+    timings.take([NodeRankReport("n0", [rank], 0.0), NodeRankReport("n1", [rank], 0.0)])
     for at in np.arange(0.0, LEFT_S, PAUSE_S).tolist():
-        timings.take([Heard("n1", [rank], at)])
+        timings.take([NodeRankReport("n1", [rank], at)])
     assert timings.seats[3].node == "n0"
-    timings.take([Heard("n1", [rank], LEFT_S)])
+    timings.take([NodeRankReport("n1", [rank], LEFT_S)])
     assert timings.seats[3].node == "n1"
 
 
 def test_a_dead_rank_has_no_place_and_keeps_the_living_one_of_another_node_from_none() -> None:
-    timings = Timings()
+    timings = StepWindowMatrix()
     rank = Fleet(2).rank(3, (StepWindow(0, 4, 4, 1.0, backward_s=1.0),))
     dead = replace(rank, alive=False)
-    timings.take([Heard("n0", [dead], 0.0)])
+    timings.take([NodeRankReport("n0", [dead], 0.0)])
     assert not timings.seats
-    timings.take([Heard("n0", [rank, dead], 1.0), Heard("n1", [dead], 1.0)])
+    timings.take([NodeRankReport("n0", [rank, dead], 1.0), NodeRankReport("n1", [dead], 1.0)])
     assert timings.seats[3].node == "n0", (
         "it began again beside its dead page, and only its own node may say that it died"
     )
-    timings.take([Heard("n0", [dead], 2.0), Heard("n1", [rank], 2.0)])
+    timings.take([NodeRankReport("n0", [dead], 2.0), NodeRankReport("n1", [rank], 2.0)])
     assert timings.seats[3].node == "n1"
 
 
 def test_rows_become_shorter_when_most_ranks_steps_became_much_longer() -> None:
-    timings, base = Timings(), Fleet(1).rank(0)
+    timings, base = StepWindowMatrix(), Fleet(1).rank(0)
 
     def say(first: int, size: int, ranks: range) -> None:
         windows = (StepWindow(first, size, size, 1.0, backward_s=1.0),)
-        timings.take([Heard("n0", [replace(base, rank=rank, windows=windows) for rank in ranks], 0.0)])
+        timings.take([NodeRankReport("n0", [replace(base, rank=rank, windows=windows) for rank in ranks], 0.0)])
 
     say(0, 1024, range(8))
     say(1024, 512, range(8))
@@ -128,17 +136,20 @@ def test_rows_become_shorter_when_most_ranks_steps_became_much_longer() -> None:
 
 
 def test_however_many_ranks_a_node_invents_it_has_as_many_as_a_node_may() -> None:
-    timings, base = Timings(), replace(Fleet(1).rank(0, (StepWindow(0, 4, 4, 1.0, backward_s=1.0),)), world=1 << 20)
+    timings, base = (
+        StepWindowMatrix(),
+        replace(Fleet(1).rank(0, (StepWindow(0, 4, 4, 1.0, backward_s=1.0),)), world=1 << 20),
+    )
     for look in range(40):
         invented = [replace(base, rank=RANKS_PER_NODE * look + place) for place in range(2 * RANKS_PER_NODE)]
-        timings.take([Heard("liar", invented, 4.0 * look)])
+        timings.take([NodeRankReport("liar", invented, 4.0 * look)])
         assert len(timings.seats) <= RANKS_PER_NODE
     assert timings._weight.shape[1] == RANKS_PER_NODE, "what is left is given to the next"
     assert min(timings.seats) > RANKS_PER_NODE, "those that are told of no more have gone"
 
 
 def test_ranks_that_left_keep_nobody_back_and_a_time_in_which_nobody_was_heard_is_nobodys_leave() -> None:
-    timings, fleet = Timings(), Fleet(3)
+    timings, fleet = StepWindowMatrix(), Fleet(3)
     for _ in range(8):
         timings.take(fleet.say())
     fleet.row += 1000
@@ -158,19 +169,19 @@ def test_ranks_that_left_keep_nobody_back_and_a_time_in_which_nobody_was_heard_i
     ],
 )  # fmt: skip
 def test_what_no_rank_can_have_measured_is_passed_over(window: StepWindow) -> None:
-    timings = Timings()
-    timings.take([Heard("n0", [Fleet(1).rank(0, (window,)), replace(Fleet(1).rank(9), world=4)], 0.0)])
+    timings = StepWindowMatrix()
+    timings.take([NodeRankReport("n0", [Fleet(1).rank(0, (window,)), replace(Fleet(1).rank(9), world=4)], 0.0)])
     assert (timings.frontier, timings.grid) == (-1, 0)
     assert 9 not in timings.seats
 
 
 def test_places_in_groups_are_counted_as_the_detector_wants_them() -> None:
-    timings = Timings()
+    timings = StepWindowMatrix()
     ranks = [
         replace(Fleet(1).rank(n), pipeline_stage=n // 4, tensor_group=n // 2, data_group=n // 4 * 2 + n % 2)
         for n in range(8)
     ]
-    timings.take([Heard("n0", ranks, 0.0)])
+    timings.take([NodeRankReport("n0", ranks, 0.0)])
     places = timings.trace(0, 0).places
     assert places["tp_rank"].tolist() == [0, 1] * 4
     assert places["dp_rank"].tolist() == [0, 0, 1, 1] * 2
@@ -180,12 +191,12 @@ def test_places_in_groups_are_counted_as_the_detector_wants_them() -> None:
 @pytest.mark.parametrize("number", [2**52, -(2**70)])
 def test_no_job_has_numbers_that_fit_no_matrix(number: int) -> None:
     rank = Fleet(1).rank(0)
-    assert possible(rank)
-    assert not any(possible(replace(rank, **{name: number})) for name in ("attempt", "rank", "world", "step"))
+    assert is_possible_rank(rank)
+    assert not any(is_possible_rank(replace(rank, **{name: number})) for name in ("attempt", "rank", "world", "step"))
 
 
 def test_rows_that_cannot_be_judged_are_not_tried_for_ever() -> None:
-    passes, fleet, failed = Passes(), Fleet(nodes=1), 0
+    passes, fleet, failed = AnalysisPasses(), Fleet(nodes=1), 0
     for _ in range(8 + 3 * PASS_ROWS):
         passes.take(fleet.say())
         if not passes.last and not failed:
@@ -199,11 +210,13 @@ def test_rows_that_cannot_be_judged_are_not_tried_for_ever() -> None:
 
 
 def test_what_is_told_twice_weighs_once_and_an_old_row_leaves_nothing_to_the_one_in_its_place() -> None:
-    timings, base = Timings(), Fleet(1).rank(0)
+    timings, base = StepWindowMatrix(), Fleet(1).rank(0)
 
     def say(row: int, seconds: float, times: int) -> None:
         windows = (StepWindow(4 * row, 4, 4, seconds, backward_s=seconds),)
-        timings.take(times * [Heard("n0", [replace(base, rank=rank, windows=windows) for rank in range(8)], 0.0)])
+        timings.take(
+            times * [NodeRankReport("n0", [replace(base, rank=rank, windows=windows) for rank in range(8)], 0.0)]
+        )
 
     say(0, 1.0, times=2)
     say(0, 1.0, times=1)

@@ -6,20 +6,20 @@ import numpy as np
 import pytest
 from msgspec.structs import replace
 
-from remediator.watch.job import UNHEARD_S, JobWatch
-from remediator.watch.timings import Heard
+from remediator.monitoring.job_monitor import UNHEARD_S, JobMonitor
+from remediator.monitoring.step_windows import NodeRankReport
 from tests.unit.remediator.watch.fleet import ROW_S, TRAIN, Fleet
 
 ROWS = 48
 
 
-def bare(word: Heard) -> Heard:
+def bare(word: NodeRankReport) -> NodeRankReport:
     return word._replace(ranks=[replace(rank, windows=()) for rank in word.ranks])
 
 
 @pytest.mark.parametrize("lost", [0, 1], ids=["all reports come", "every other report is lost"])
 def test_every_window_is_heard_though_few_reports_are_unpacked(lost: int) -> None:
-    fleet, watch, unpacked = Fleet(), JobWatch(TRAIN), 0
+    fleet, watch, unpacked = Fleet(), JobMonitor(TRAIN), 0
     for row in range(ROWS):
         for word in fleet.say():
             if lost and row % 2:
@@ -41,7 +41,7 @@ def test_every_window_is_heard_though_few_reports_are_unpacked(lost: int) -> Non
 
 @pytest.mark.parametrize("length", [2.0**52, -1.0, 0.0])
 def test_no_word_of_a_node_keeps_its_windows_unheard_for_long(length: float) -> None:
-    fleet, watch = Fleet(nodes=1), JobWatch(TRAIN)
+    fleet, watch = Fleet(nodes=1), JobMonitor(TRAIN)
     (word,) = fleet.say()
     said = [replace(rank, windows=(replace(rank.windows[0], step_s=length),)) for rank in word.ranks]
     watch.take([word._replace(ranks=said)])
@@ -50,7 +50,7 @@ def test_no_word_of_a_node_keeps_its_windows_unheard_for_long(length: float) -> 
 
 
 def test_who_told_no_windows_is_heard_at_every_word() -> None:
-    fleet, watch = Fleet(nodes=1), JobWatch(TRAIN)
+    fleet, watch = Fleet(nodes=1), JobMonitor(TRAIN)
     (word,) = fleet.say()
     watch.take([bare(word)])
     assert watch.wants(word.node, word.at + 0.1)

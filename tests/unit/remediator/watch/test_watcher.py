@@ -9,25 +9,25 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from remediator.engine import Engine, Snapshot
-from remediator.model.inputs import FindingsReported
-from remediator.model.records import JobRef
-from remediator.roster import Roster
+from remediator.engine.decision_engine import DecisionEngine, StateSnapshot
+from remediator.fleet.report_registry import ReportRegistry
+from remediator.model.journal_records import JobRef
+from remediator.model.pipeline_inputs import FindingsReported
+from remediator.monitoring.analysis_passes import PASS_ROWS
+from remediator.monitoring.ended_jobs import UNTESTED_S, findings_of_ended_jobs
+from remediator.monitoring.job_monitor import JobMonitor, KnownFindings
+from remediator.monitoring.job_watcher import GPU_COUNTS_S, HEARD_ALL_S, JobWatcher
+from remediator.monitoring.lemon_monitor import LemonMonitor
+from remediator.monitoring.step_windows import NodeRankReport
 from remediator.store.journal import Journal
-from remediator.store.past import PastStore
-from remediator.watch.job import JobWatch, Known
-from remediator.watch.leftovers import UNTESTED_S, ended
-from remediator.watch.passes import PASS_ROWS
-from remediator.watch.past import PastWatch
-from remediator.watch.timings import Heard
-from remediator.watch.watcher import GPU_COUNTS_S, HEARD_ALL_S, Watcher
-from tests.timelines.story import settings
+from remediator.store.occurrence_queries import OccurrenceQueries
+from tests.timelines.timeline import settings
 from tests.unit.remediator.watch.fleet import Fleet, own
 from tests.unit.remediator.watch.test_slow_jobs import slow
 from vocabulary.clock import ManualClock, SystemClock
 from vocabulary.finding import Finding, Severity
 from vocabulary.health import Health
-from vocabulary.wire import Gpu, RankStatus, Report
+from vocabulary.messages.wire import Gpu, RankStatus, Report
 
 ROWS = 3 * PASS_ROWS + 8
 LIAR = "liar"
@@ -37,8 +37,8 @@ class Leader:
     """One term: an engine, a roster, a watch; the clock is the fleet's."""
 
     def __init__(self, url: str, fleet: Fleet) -> None:
-        self.fleet, self.clock, self.roster = fleet, ManualClock(fleet.now), Roster()
-        self.engine = Engine(Journal(url), settings(), SystemClock(), lambda _snapshot: None)
+        self.fleet, self.clock, self.roster = fleet, ManualClock(fleet.now), ReportRegistry()
+        self.engine = DecisionEngine(Journal(url), settings(), SystemClock(), lambda _snapshot: None)
         self.engine.start()
         self._seq = 0
         self.gpus: dict[str, int] = {}
@@ -46,8 +46,8 @@ class Leader:
         for name in (*fleet.names, LIAR):
             known = FindingsReported(at=time.time(), node=name, boot_id="b", active=())
             self.engine.submit_durably(known).result(60)
-        past = PastWatch(PastStore(self.engine._journal.engine), float("inf"))
-        self.watcher = Watcher(self.engine, self.roster, self.clock, past)
+        past = LemonMonitor(OccurrenceQueries(self.engine._journal.engine), float("inf"))
+        self.watcher = JobWatcher(self.engine, self.roster, self.clock, past)
 
     def hear(self, ranks: dict[str, list[RankStatus]]) -> None:
         self._seq += 1
@@ -119,13 +119,13 @@ def test_whatever_numbers_a_node_tells_of_jobs_of_its_own_the_others_are_judged(
     leader.end()
 
 
-class Past(PastWatch):
+class Past(LemonMonitor):
     """Says `says` at every look, or fails."""
 
     says: tuple[Finding, ...] = ()
     times = 0  # written
 
-    def __call__(self, snapshot: Snapshot, now: float) -> tuple[Finding, ...]:
+    def __call__(self, snapshot: StateSnapshot, now: float) -> tuple[Finding, ...]:
         del snapshot, now
         if not self.says:
             raise RuntimeError
@@ -136,13 +136,13 @@ class Past(PastWatch):
         self.times += 1
 
 
-class Broken(JobWatch):
-    def take(self, heard: Collection[Heard]) -> None:
+class Broken(JobMonitor):
+    def take(self, heard: Collection[NodeRankReport]) -> None:
         super().take(heard)
         raise ArithmeticError
 
     def judgements(
-        self, known: Known, speaks: Callable[[str], bool], now: float
+        self, known: KnownFindings, speaks: Callable[[str], bool], now: float
     ) -> list[Callable[[], tuple[Finding, ...]]]:
         del known, speaks, now
         return [lambda: self.no_such_thing]  # type: ignore[attr-defined]  # the bug
@@ -152,7 +152,7 @@ def test_a_fault_in_judging_one_job_or_the_past_is_counted_and_hides_no_other(ur
     leader = Leader(url, Fleet())
     theirs = RankStatus(job="theirs", attempt=0, rank=0, world=1, pid=1, step=0, phase="step", at=0.0)
     leader.watcher._jobs[JobRef("theirs", 0)] = Broken(JobRef("theirs", 0))
-    leader.watcher._past = Past(PastStore(leader.engine._journal.engine), 0.0)
+    leader.watcher._past = Past(OccurrenceQueries(leader.engine._journal.engine), 0.0)
     leader.train(ROWS, [theirs])
     assert [(found.node, found.kind) for found in leader.concluded()] == [("n0", "straggler/gpu")]
     assert leader.watcher.faults == {"jobs": 2 * ROWS, "ended": 0, "gpu_counts": 0, "past": ROWS}
@@ -208,7 +208,7 @@ def hung(node: str) -> FindingsReported:
 
 def test_what_was_said_of_the_past_and_could_not_be_handed_in_is_not_taken_for_written(url: str) -> None:
     leader = Leader(url, Fleet())
-    leader.watcher._past = past = Past(PastStore(leader.engine._journal.engine), 0.0)
+    leader.watcher._past = past = Past(OccurrenceQueries(leader.engine._journal.engine), 0.0)
     past.says = (finding(Severity.ERROR, "", "lemon"),)
     leader.watcher.look()
     assert past.times == 1
@@ -227,6 +227,6 @@ def finding(severity: Severity, level: str, check: str = "straggler") -> Finding
 def test_a_weak_suspicion_goes_with_its_job_and_a_strong_one_waits_a_day_for_its_test() -> None:
     weak, strong = finding(Severity.WARNING, "watch"), finding(Severity.WARNING, "now")
     grave, lemon = finding(Severity.ERROR, "watch"), finding(Severity.ERROR, "", "lemon")
-    assert [f.cleared_by for f in ended([weak, strong, grave, lemon], 10.0)] == ["the job has ended"]
-    late = ended([strong, grave, lemon], UNTESTED_S + 1)
+    assert [f.cleared_by for f in findings_of_ended_jobs([weak, strong, grave, lemon], 10.0)] == ["the job has ended"]
+    late = findings_of_ended_jobs([strong, grave, lemon], UNTESTED_S + 1)
     assert [f.id for f in late] == [strong.id, grave.id]

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.unit.remediator.api.inside import Inside
+from tests.unit.remediator.api.in_process_controller import Inside
 
 
 @pytest.fixture(scope="module")

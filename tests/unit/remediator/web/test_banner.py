@@ -6,34 +6,34 @@ from pathlib import Path
 
 import pytest
 
-from remediator.model.hold import NodeHold, Owner
-from remediator.model.plan import Mode
-from remediator.model.standing import MODE, AlertSilence, ModeSaid
-from remediator.web.blocks import ByHand, by_hand, folded, reasons
-from tests.unit.remediator.api.inside import Inside
-from tests.unit.remediator.web.browsing import Browser
-from tests.unit.remediator.web.nodes_told import report
+from remediator.model.override_records import MODE, AlertSilence, ModeOverride
+from remediator.model.plan_steps import Mode
+from remediator.model.scheduler_hold import HoldOwner, NodeHold
+from remediator.web.automation_blockers import ManualSettings, fold_blockers, other_blockers, summarize_manual_settings
+from tests.unit.remediator.api.in_process_controller import Inside
+from tests.unit.remediator.web.node_reports import report
+from tests.unit.remediator.web.simulated_browser import Browser
 from tests.unit.remediator.web.test_work_pages import text_of, until
 from vocabulary.health import Health
 
 
 def test_cordons_and_silences_of_people_are_counted_and_no_others() -> None:
     holds = [
-        NodeHold("ours", schedulable=False, owner=Owner.US),
-        NodeHold("theirs", schedulable=False, owner=Owner.OPERATOR),
-        NodeHold("unasked", schedulable=None, owner=Owner.OPERATOR),
+        NodeHold("ours", schedulable=False, owner=HoldOwner.US),
+        NodeHold("theirs", schedulable=False, owner=HoldOwner.OPERATOR),
+        NodeHold("unasked", schedulable=None, owner=HoldOwner.OPERATOR),
         NodeHold("free", schedulable=True),
     ]
     standing = {
-        MODE: ModeSaid(Mode.ACT, "ann", 1.0),
+        MODE: ModeOverride(Mode.ACT, "ann", 1.0),
         "now": AlertSilence("now", "*", "*", 1.0, 20.0, "ann", "why"),
         "over": AlertSilence("over", "*", "*", 1.0, 9.0, "ann", "why"),
     }
-    assert by_hand(holds, standing, 10.0) == ByHand(cordons=1, silences=1)
+    assert summarize_manual_settings(holds, standing, 10.0) == ManualSettings(cordons=1, silences=1)
 
 
 def test_a_sentence_about_one_incident_is_told_from_one_about_all() -> None:
-    blocks = folded(
+    blocks = fold_blockers(
         ["mode is observe", *(f"inc-{n} on n{n} waits for x" for n in range(4)), "inc-9 on n9 is held back"]
     )
     assert [(b.text, b.single) for b in blocks] == [
@@ -49,7 +49,7 @@ def test_what_the_headline_says_is_not_said_again() -> None:
         "the breaker is open since 12:00: much",
         "mode is observed",
     )
-    assert [block.text for block in reasons(folded((*said, "inc-9 on n9 is held back")), "observe")] == [
+    assert [block.text for block in other_blockers(fold_blockers((*said, "inc-9 on n9 is held back")), "observe")] == [
         "mode is observed",
         "inc-9 on n9 is held back",
     ]

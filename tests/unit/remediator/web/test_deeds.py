@@ -11,18 +11,18 @@ from pathlib import Path
 import pytest
 from starlette.requests import Request
 
-from remediator.api.service import Refusal
+from remediator.api.handler_context import Refusal
 from remediator.model.credentials import Identity, Role
 from remediator.model.views import HoldWish
-from remediator.web import blast
-from remediator.web.deeds import DEEDS
-from remediator.web.inside import call, find
-from remediator.web.pages.deeds import JOBS_SHOWN
-from tests.unit.remediator.api.inside import Inside
-from tests.unit.remediator.web.browsing import Browser
-from tests.unit.remediator.web.nodes_told import report
+from remediator.web import blast_radius
+from remediator.web.internal_api_client import call_api, find_api_route
+from remediator.web.node_actions import DEEDS
+from remediator.web.pages.node_action_page import JOBS_SHOWN
+from tests.unit.remediator.api.in_process_controller import Inside
+from tests.unit.remediator.web.node_reports import report
+from tests.unit.remediator.web.simulated_browser import Browser
 from vocabulary.health import Health
-from vocabulary.wire import RankStatus, Report, encode
+from vocabulary.messages.wire import RankStatus, Report, encode_message
 
 
 @pytest.fixture(scope="module")
@@ -33,7 +33,7 @@ def told(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Inside]:
     centre.close()
 
 
-@pytest.mark.parametrize("deed", [d for d in DEEDS if find("POST", f"/v1/nodes/n1/{d}")])
+@pytest.mark.parametrize("deed", [d for d in DEEDS if find_api_route("POST", f"/v1/nodes/n1/{d}")])
 def test_a_deeds_page_says_whom_it_hits(told: Inside, deed: str) -> None:
     page = Browser(told).log_in("ann").get(f"/nodes/n1/deeds/{deed}").body.decode()
     assert "llama" in page
@@ -81,7 +81,7 @@ def test_the_apis_own_rule_holds_whatever_a_page_lets_in(told: Inside) -> None:
     scope = {"type": "http", "method": "GET", "path": "/", "headers": [], "query_string": b"", "app": told.app}
     viewer = Identity(Role.VIEWER, "vic", "v")
     with pytest.raises(Refusal, match="operator is needed here"):
-        asyncio.run(call(Request(scope), viewer, "POST", "/v1/nodes/n1/hold", body=HoldWish("x")))
+        asyncio.run(call_api(Request(scope), viewer, "POST", "/v1/nodes/n1/hold", body=HoldWish("x")))
 
 
 def test_there_is_no_deed_beside_the_list(told: Inside) -> None:
@@ -120,7 +120,7 @@ def test_of_thousands_of_jobs_the_largest_are_named_and_the_rest_counted(tmp_pat
         body = Report(
             version=1, node="n1", boot_id="b", agent="a", seq=1, sent_at=now, ttl_s=600, health=Health.HEALTHY, ranks=ranks
         )  # fmt: skip
-        assert centre.call("POST", "/v1/nodes/n1/report", "n1", encode(body)).status == 200
+        assert centre.call("POST", "/v1/nodes/n1/report", "n1", encode_message(body)).status == 200
         page = Browser(centre).log_in("ann").get("/nodes/n1/deeds/retire").body.decode()
         assert page.count('href="/jobs/job-') == JOBS_SHOWN
         assert "job-4095" in page
@@ -136,7 +136,7 @@ def test_whom_it_hits_may_be_unknown_and_the_form_is_there(
     def fails(*_: object) -> None:
         raise KeyError("a fault of ours")
 
-    monkeypatch.setattr(blast, "hits", fails)
+    monkeypatch.setattr(blast_radius, "affected_jobs_of", fails)
     page = Browser(told).log_in("ann").get(f"/nodes/n1/deeds/{deed}").body.decode()
     assert "could not be worked out" in page
     assert "No job has ranks here" not in page

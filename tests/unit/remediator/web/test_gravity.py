@@ -10,14 +10,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from healthctl.incident_page import title
-from remediator.api.render import incident_lines
-from remediator.model.plan import Mode
-from remediator.model.records import BREAKER, Answer, Incident, IncidentState
-from remediator.web.gravity import drill, gravest_first, worst
-from tests.unit.remediator.api.inside import Inside
-from tests.unit.remediator.web.browsing import Browser
-from tests.unit.remediator.web.nodes_told import finding, report
+from healthctl.pages.incident_page import incident_title
+from remediator.api.record_views import incident_list_view
+from remediator.model.journal_records import BREAKER, Answer, Incident, IncidentState
+from remediator.model.plan_steps import Mode
+from remediator.web.severity_order import drill_text, order_by_severity, worst_severity
+from tests.unit.remediator.api.in_process_controller import Inside
+from tests.unit.remediator.web.node_reports import finding, report
+from tests.unit.remediator.web.simulated_browser import Browser
 from tests.unit.remediator.web.test_work_pages import incident_of, text_of, until
 from vocabulary.finding import Severity
 from vocabulary.health import Health
@@ -26,7 +26,9 @@ MILD, FATAL = (replace(finding("n", severity=s), id=s.value) for s in (Severity.
 
 
 def incident(name: str, *findings: str, **more: object) -> Incident:
-    return Incident(**({"id": name, "node": name, "title": "t", "opened_at": 1.0, "findings": findings} | more))  # type: ignore[arg-type]  # fields
+    return Incident(
+        **({"id": name, "node": name, "incident_title": "t", "opened_at": 1.0, "findings": findings} | more)
+    )  # type: ignore[arg-type]  # fields
 
 
 def test_the_gravest_comes_first_whenever_it_was_opened() -> None:
@@ -36,19 +38,19 @@ def test_the_gravest_comes_first_whenever_it_was_opened() -> None:
     newer = incident("newer", "warning", opened_at=8.0)
     watched = incident("watched", "fatal", answer=Answer.WATCH)
     breaker = incident("breaker", node=BREAKER)
-    order = gravest_first([watched, newer, asks, dead, breaker], known)
+    order = order_by_severity([watched, newer, asks, dead, breaker], known)
     assert [i.id for i in order] == ["breaker", "dead", "asks", "newer", "watched"]
 
 
 def test_what_is_over_makes_nothing_grave() -> None:
     over = replace(FATAL, active=False)
-    assert worst([MILD, over]) is Severity.WARNING
-    assert worst([over]) is None
+    assert worst_severity([MILD, over]) is Severity.WARNING
+    assert worst_severity([over]) is None
 
 
 @given(st.lists(st.booleans()))
 def test_a_drill_is_marked_whole_or_in_part(marks: list[bool]) -> None:
-    said = drill([replace(MILD, injected=mark) for mark in marks])
+    said = drill_text([replace(MILD, injected=mark) for mark in marks])
     assert bool(said) == any(marks)
     assert (said == "injected") == (bool(marks) and all(marks))
 
@@ -99,10 +101,10 @@ def known_now(centre: Inside) -> list[str]:
 
 def test_a_list_marks_what_has_one_test_fault_among_its_findings() -> None:
     drill_whole = incident("whole", "real", "fake", injected=True)
-    listed = incident_lines([incident("part", "real", "fake"), incident("none", "real"), drill_whole], {"fake"})
+    listed = incident_list_view([incident("part", "real", "fake"), incident("none", "real"), drill_whole], {"fake"})
     assert [(i.id, i.injected, i.partly_injected) for i in listed.incidents] == [
         ("part", False, True),
         ("none", False, False),
         ("whole", True, False),
     ]
-    assert [title(i) for i in listed.incidents] == ["[partly injected] t", "t", "[injected] t"]
+    assert [incident_title(i) for i in listed.incidents] == ["[partly injected] t", "t", "[injected] t"]

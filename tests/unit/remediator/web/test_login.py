@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 
 from remediator.config import ConfigError, load_config
-from remediator.door import Limits, Proxy, ProxyRoles, Tls, WebDoor
 from remediator.model.credentials import Role
-from remediator.web.login import LOGIN_WEIGHT
-from remediator.web.proxy import identity
-from tests.unit.remediator.api.inside import Inside
-from tests.unit.remediator.web.browsing import Browser
+from remediator.server_config import AccessLimits, ProxyRoles, TlsSettings, TrustedProxy, WebSettings
+from remediator.web.login_form import LOGIN_WEIGHT
+from remediator.web.proxy_identity import identity_from_headers
+from tests.unit.remediator.api.in_process_controller import Inside
+from tests.unit.remediator.web.simulated_browser import Browser
 
 HOST = {"host": "centre:15180"}
 
@@ -23,8 +23,8 @@ HOST = {"host": "centre:15180"}
 @pytest.fixture(scope="module")
 def behind(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Inside]:
     roles = ProxyRoles(viewer=("*",), operator=("oncall",), admin=("root",))
-    proxy = Proxy(addresses=("192.0.2.7", "10.1.0.0/24"), roles=roles)
-    centre = Inside(tmp_path_factory.mktemp("centre"), web=WebDoor(proxy=proxy))
+    proxy = TrustedProxy(addresses=("192.0.2.7", "10.1.0.0/24"), roles=roles)
+    centre = Inside(tmp_path_factory.mktemp("centre"), web=WebSettings(proxy=proxy))
     yield centre
     centre.close()
 
@@ -81,7 +81,7 @@ def test_a_session_ends_with_a_logout_also_for_who_kept_the_cookie(shared: Insid
 
 
 def test_strangers_keep_nobody_out_who_is_logged_in(tmp_path: Path) -> None:
-    limits = Limits(unknown_per_s=0.001, unknown_burst=2)
+    limits = AccessLimits(unknown_per_s=0.001, unknown_burst=2)
     centre = Inside(tmp_path, limits=limits)
     try:
         ann = Browser(centre).log_in("ann")
@@ -103,7 +103,7 @@ def test_strangers_keep_nobody_out_who_is_logged_in(tmp_path: Path) -> None:
 
 
 def test_good_logins_are_slowed_down_too(tmp_path: Path) -> None:
-    centre = Inside(tmp_path, limits=Limits(person_per_s=0.001, person_burst=2 * LOGIN_WEIGHT))
+    centre = Inside(tmp_path, limits=AccessLimits(person_per_s=0.001, person_burst=2 * LOGIN_WEIGHT))
     try:
         fields = {"token": centre.token["vic"], "next": "/"}
         assert [Browser(centre).post("/login", fields).status for _ in range(3)] == [303, 303, 429]
@@ -147,7 +147,7 @@ def test_anothers_form_does_not_fit(shared: Inside) -> None:
 
 
 def test_wrong_logins_are_slowed_down(tmp_path: Path, shared: Inside) -> None:
-    centre = Inside(tmp_path, limits=Limits(unknown_per_s=0.001, unknown_burst=2))
+    centre = Inside(tmp_path, limits=AccessLimits(unknown_per_s=0.001, unknown_burst=2))
     try:
         browser = Browser(centre)
         assert [browser.post("/login", {"token": f"ghd_{n}", "next": "/"}).status for n in range(3)] == [401, 401, 429]
@@ -162,7 +162,7 @@ def test_wrong_logins_are_slowed_down(tmp_path: Path, shared: Inside) -> None:
 
 
 def test_under_tls_the_session_travels_encrypted_alone(tmp_path: Path) -> None:
-    centre = Inside(tmp_path, tls=Tls(certificate="c", key="k"))
+    centre = Inside(tmp_path, tls=TlsSettings(certificate="c", key="k"))
     try:
         cookie = Browser(centre).post("/login", {"token": centre.token["ann"], "next": "/"}).headers["set-cookie"]
         assert cookie.startswith("__Host-gpu-healthd=")
@@ -172,7 +172,7 @@ def test_under_tls_the_session_travels_encrypted_alone(tmp_path: Path) -> None:
 
 
 def test_where_people_come_by_tls_the_session_travels_encrypted_alone(tmp_path: Path) -> None:
-    centre = Inside(tmp_path, web=WebDoor(url="https://centre.example"))
+    centre = Inside(tmp_path, web=WebSettings(url="https://centre.example"))
     try:
         browser = Browser(centre)
         cookie = browser.post("/login", {"token": centre.token["ann"], "next": "/"}).headers["set-cookie"]
@@ -204,11 +204,16 @@ def test_nobody_else_may_say_it(behind: Inside) -> None:
 def test_what_a_proxy_says_twice_it_does_not_say(behind: Inside) -> None:
     proxy = behind.config.web.proxy
     assert proxy is not None
-    assert identity(proxy, ["ann", "root"], ["root"]) is None
-    assert identity(proxy, [], ["root"]) is None
-    assert identity(proxy, ["ann"], ["staff", "root"]) is None
-    assert identity(proxy, ["a\x00"], ["root"]) is None
-    assert identity(Proxy(addresses=("10.0.0.1",), roles=ProxyRoles(viewer=("staff",))), ["ann"], ["other"]) is None
+    assert identity_from_headers(proxy, ["ann", "root"], ["root"]) is None
+    assert identity_from_headers(proxy, [], ["root"]) is None
+    assert identity_from_headers(proxy, ["ann"], ["staff", "root"]) is None
+    assert identity_from_headers(proxy, ["a\x00"], ["root"]) is None
+    assert (
+        identity_from_headers(
+            TrustedProxy(addresses=("10.0.0.1",), roles=ProxyRoles(viewer=("staff",))), ["ann"], ["other"]
+        )
+        is None
+    )
 
 
 def test_a_proxys_person_acts_with_their_own_name_and_their_own_forms(behind: Inside) -> None:

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from remediator.model.plan import Mode
-from tests.unit.remediator.api.inside import Inside
-from tests.unit.remediator.web.browsing import Browser
+from remediator.model.plan_steps import Mode
+from tests.unit.remediator.api.in_process_controller import Inside
+from tests.unit.remediator.web.simulated_browser import Browser
 from tests.unit.remediator.web.test_work_pages import in_trouble, incident_of, until
 
 

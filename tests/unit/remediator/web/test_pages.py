@@ -10,13 +10,13 @@ from html.parser import HTMLParser
 
 import pytest
 
-from remediator.api.access import Access
-from remediator.web.page import Page
-from remediator.web.rendering import HEADERS
-from remediator.web.routes import PAGES
-from tests.unit.remediator.api.inside import Inside
-from tests.unit.remediator.web.browsing import Browser
-from tests.unit.remediator.web.nodes_told import EVIL, finding, report
+from remediator.api.access_control import Access
+from remediator.web.page_entry import PageEntry
+from remediator.web.page_routes import PAGES
+from remediator.web.template_rendering import HEADERS
+from tests.unit.remediator.api.in_process_controller import Inside
+from tests.unit.remediator.web.node_reports import EVIL, finding, report
+from tests.unit.remediator.web.simulated_browser import Browser
 from vocabulary.health import Health
 
 
@@ -102,13 +102,13 @@ def test_the_picture_holds_every_node_once_and_is_sent_once(told: Inside) -> Non
     assert (again.status, again.body) == (304, b"")
 
 
-def path_to(page: Page) -> str:
+def path_to(page: PageEntry) -> str:
     words = {"node": "n2", "deed": "hold", "job:path": "none"}
     return re.sub(r"\{([^}]+)\}", lambda found: words.get(found[1], "none"), page.path)
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda p: f"{p.method} {p.path}")
-def test_every_page_keeps_its_rule(told: Inside, page: Page) -> None:
+def test_every_page_keeps_its_rule(told: Inside, page: PageEntry) -> None:
     path = path_to(page)
     stranger, viewer = Browser(told), Browser(told).log_in("vic")
     if page.method == "POST":

@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from remediator.api.proxied import HOPS_MAX, client, speaks
-from remediator.door import Proxy, ProxyRoles, WebDoor
-from tests.unit.remediator.api.inside import Inside
-from tests.unit.remediator.web.browsing import Browser
+from remediator.api.trusted_proxy import HOPS_MAX, client_behind_proxy, is_proxy_address
+from remediator.server_config import ProxyRoles, TrustedProxy, WebSettings
+from tests.unit.remediator.api.in_process_controller import Inside
+from tests.unit.remediator.web.simulated_browser import Browser
 
-PROXY = Proxy(addresses=("192.0.2.7", "10.1.0.0/24", "2001:db8:1::/64"), roles=ProxyRoles(operator=("*",)))
+PROXY = TrustedProxy(addresses=("192.0.2.7", "10.1.0.0/24", "2001:db8:1::/64"), roles=ProxyRoles(operator=("*",)))
 ANN = {"x-forwarded-user": "ann@example.org", "x-forwarded-groups": ""}
 STRANGER = "203.0.113.66"
 
@@ -38,30 +38,30 @@ STRANGER = "203.0.113.66"
     ],
 )
 def test_the_nearest_hop_that_is_no_proxy_of_ours_is_the_caller(peer: str, forwarded: list[str], found: str) -> None:
-    assert client(PROXY, peer, forwarded) == found
+    assert client_behind_proxy(PROXY, peer, forwarded) == found
 
 
 def test_without_a_trusted_proxy_nobody_is_believed() -> None:
-    assert client(None, "192.0.2.7", ["198.51.100.9"]) == "192.0.2.7"
+    assert client_behind_proxy(None, "192.0.2.7", ["198.51.100.9"]) == "192.0.2.7"
 
 
 @given(st.lists(st.text(max_size=30), max_size=4), st.ip_addresses())
 def test_what_the_caller_sends_along_changes_nothing(made_up: list[str], real: ipaddress.IPv4Address) -> None:
     """The proxy adds what it saw; whatever stood there before, that is found, or a proxy where that was one."""
-    told = client(PROXY, "192.0.2.7", [*made_up, str(real)])
-    seen = client(PROXY, "192.0.2.7", [str(real)])
-    assert told == seen or speaks(PROXY, str(real))
+    told = client_behind_proxy(PROXY, "192.0.2.7", [*made_up, str(real)])
+    seen = client_behind_proxy(PROXY, "192.0.2.7", [str(real)])
+    assert told == seen or is_proxy_address(PROXY, str(real))
     ipaddress.ip_address(told)
-    assert client(PROXY, STRANGER, [*made_up, str(real)]) == STRANGER
+    assert client_behind_proxy(PROXY, STRANGER, [*made_up, str(real)]) == STRANGER
 
 
 def test_a_row_of_hops_is_looked_at_so_far_and_no_further() -> None:
-    assert client(PROXY, "192.0.2.7", ["198.51.100.9", *["10.1.0.1"] * HOPS_MAX]) == "10.1.0.1"
+    assert client_behind_proxy(PROXY, "192.0.2.7", ["198.51.100.9", *["10.1.0.1"] * HOPS_MAX]) == "10.1.0.1"
 
 
 @pytest.fixture
 def behind(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Inside]:
-    centre = Inside(tmp_path_factory.mktemp("centre"), web=WebDoor(proxy=PROXY))
+    centre = Inside(tmp_path_factory.mktemp("centre"), web=WebSettings(proxy=PROXY))
     yield centre
     centre.close()
 

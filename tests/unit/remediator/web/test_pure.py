@@ -11,28 +11,34 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from remediator.model.places import Places
-from remediator.model.records import Answer, NodeRecord
-from remediator.model.rules import NodeState
+from remediator.model.journal_records import Answer, NodeRecord
+from remediator.model.node_location import NodeLocation
+from remediator.model.rule_conditions import NodeState
 from remediator.model.views import Awaited, IncidentView, StepView
 from remediator.model.views_telemetry import SeriesView
-from remediator.web import blocks, heat, origin, plots, rendering
-from remediator.web.progress import doing, to_come
-from remediator.web.recent import FRESH_S, KEPT_MAX, Recent
+from remediator.web import automation_blockers, csrf_protection, fleet_heatmap, telemetry_plots, template_rendering
+from remediator.web.incident_progress import incident_progress_text, steps_to_come
+from remediator.web.response_cache import FRESH_S, KEPT_MAX, ResponseCache
 
 NAMES = st.text("abc-019", min_size=1, max_size=8)
 RECORDS = st.dictionaries(
     NAMES, st.tuples(st.sampled_from(NodeState), st.sampled_from(["", "r1", "r2", "r10"])), max_size=30
-).map(lambda found: [NodeRecord(name, state=state, places=Places(rack=rack)) for name, (state, rack) in found.items()])
+).map(
+    lambda found: [
+        NodeRecord(name, state=state, places=NodeLocation(rack=rack)) for name, (state, rack) in found.items()
+    ]
+)
 
 
 def health(node: str) -> str:
-    return heat.HEALTHS[len(node) % len(heat.HEALTHS)]
+    return fleet_heatmap.HEALTHS[len(node) % len(fleet_heatmap.HEALTHS)]
 
 
-@given(RECORDS, st.sampled_from(heat.GROUPINGS))
+@given(RECORDS, st.sampled_from(fleet_heatmap.GROUPINGS))
 def test_a_picture_shows_every_node_once_as_it_is(records: list[NodeRecord], by: str) -> None:
-    found = heat.picture(heat.look(records, health, heat.Wanted(), by), by, 1.0)
+    found = fleet_heatmap.build_heatmap_picture(
+        fleet_heatmap.group_nodes(records, health, fleet_heatmap.HeatmapFilter(), by), by, 1.0
+    )
     shown = {
         node: (found.states[int(state, 36)], found.healths[int(well, 36)])
         for group in found.groups
@@ -42,9 +48,11 @@ def test_a_picture_shows_every_node_once_as_it_is(records: list[NodeRecord], by:
     assert sum(len(group.nodes) for group in found.groups) == len(records)
 
 
-@given(RECORDS, st.sampled_from(heat.GROUPINGS))
+@given(RECORDS, st.sampled_from(fleet_heatmap.GROUPINGS))
 def test_the_words_count_the_same_nodes(records: list[NodeRecord], by: str) -> None:
-    rows = heat.rows(heat.look(records, health, heat.Wanted(), by))
+    rows = fleet_heatmap.build_heatmap_rows(
+        fleet_heatmap.group_nodes(records, health, fleet_heatmap.HeatmapFilter(), by)
+    )
     counted: Counter[str] = Counter()
     for row in rows:
         assert sum(number for _, number in row.states) == sum(number for _, number in row.healths) == row.total
@@ -54,29 +62,29 @@ def test_the_words_count_the_same_nodes(records: list[NodeRecord], by: str) -> N
 
 
 def test_groups_stand_in_the_order_in_which_people_count() -> None:
-    records = [NodeRecord(f"n{n}", places=Places(rack=f"r{n % 3 * 9}" if n else "")) for n in (10, 9, 2, 1, 0)]
-    names = [name for name, _ in heat.look(records, health, heat.Wanted(), "rack")]
+    records = [NodeRecord(f"n{n}", places=NodeLocation(rack=f"r{n % 3 * 9}" if n else "")) for n in (10, 9, 2, 1, 0)]
+    names = [name for name, _ in fleet_heatmap.group_nodes(records, health, fleet_heatmap.HeatmapFilter(), "rack")]
     assert names == ["r0", "r9", "r18", ""]
 
 
 @pytest.mark.parametrize(
     ("wanted", "fits"),
     [
-        (heat.Wanted(), True),
-        (heat.Wanted(match="pu-1"), True),
-        (heat.Wanted(match="pu-1*"), False),
-        (heat.Wanted(match="gpu-1?"), True),
-        (heat.Wanted(state="suspect"), True),
-        (heat.Wanted(state="healthy"), False),
-        (heat.Wanted(health="unknown"), False),
-        (heat.Wanted(place="rack:r1"), True),
-        (heat.Wanted(place="rack:r"), False),
-        (heat.Wanted(broken=True), True),
+        (fleet_heatmap.HeatmapFilter(), True),
+        (fleet_heatmap.HeatmapFilter(match="pu-1"), True),
+        (fleet_heatmap.HeatmapFilter(match="pu-1*"), False),
+        (fleet_heatmap.HeatmapFilter(match="gpu-1?"), True),
+        (fleet_heatmap.HeatmapFilter(state="suspect"), True),
+        (fleet_heatmap.HeatmapFilter(state="healthy"), False),
+        (fleet_heatmap.HeatmapFilter(health="unknown"), False),
+        (fleet_heatmap.HeatmapFilter(place="rack:r1"), True),
+        (fleet_heatmap.HeatmapFilter(place="rack:r"), False),
+        (fleet_heatmap.HeatmapFilter(broken=True), True),
     ],
 )
-def test_what_is_asked_for_is_found(wanted: heat.Wanted, *, fits: bool) -> None:
-    record = NodeRecord("gpu-17", state=NodeState.SUSPECT, places=Places(rack="r1"))
-    assert wanted.fits(heat.Seen.of(record, "healthy")) is fits
+def test_what_is_asked_for_is_found(wanted: fleet_heatmap.HeatmapFilter, *, fits: bool) -> None:
+    record = NodeRecord("gpu-17", state=NodeState.SUSPECT, places=NodeLocation(rack="r1"))
+    assert wanted.fits(fleet_heatmap.NodeCell.of(record, "healthy")) is fits
 
 
 @pytest.mark.parametrize(
@@ -90,8 +98,8 @@ def test_what_is_asked_for_is_found(wanted: heat.Wanted, *, fits: bool) -> None:
     ],
 )
 def test_who_is_well_is_not_among_the_broken(state: NodeState, word: str, *, well: bool) -> None:
-    seen = heat.Seen.of(NodeRecord("n", state=state), word)
-    assert heat.Wanted(broken=True).fits(seen) is not well
+    seen = fleet_heatmap.NodeCell.of(NodeRecord("n", state=state), word)
+    assert fleet_heatmap.HeatmapFilter(broken=True).fits(seen) is not well
 
 
 NUMBERS = st.floats(allow_nan=True, allow_infinity=True)
@@ -107,31 +115,35 @@ def test_any_readings_give_paths_within_the_plot(told: list[tuple[int | None, st
         SeriesView(gpu, name, "W", tuple(1000.0 + 30 * n for n in range(len(values))), tuple(values))
         for gpu, name, values in told
     ]
-    drawn, zero = plots.plots(series, now=1600.0)
+    drawn, zero = telemetry_plots.build_telemetry_plots(series, now=1600.0)
     assert {plot.name for plot in drawn}.isdisjoint(zero)
     for plot in drawn:
         for curve in plot.curves:
             assert re.fullmatch(r"(?:[ML]-?\d+\.\d -?\d+\.\d)*", curve.path), curve.path
             for y in re.findall(r" (-?\d+\.\d)", curve.path):
-                assert -0.1 <= float(y) <= plots.HEIGHT + 0.1
+                assert -0.1 <= float(y) <= telemetry_plots.HEIGHT + 0.1
 
 
 def test_a_gap_is_not_drawn_over() -> None:
     times = (100.0, 130.0, 160.0, 900.0, 930.0)
-    [plot], zero = plots.plots([SeriesView(0, "power", "W", times, (1.0, 2.0, math.nan, 4.0, 5.0))], now=1000.0)
+    [plot], zero = telemetry_plots.build_telemetry_plots(
+        [SeriesView(0, "power", "W", times, (1.0, 2.0, math.nan, 4.0, 5.0))], now=1000.0
+    )
     [curve] = plot.curves
     assert re.sub(r"[^ML]", "", curve.path) == "MLML"
     assert (curve.last, curve.low, curve.high, zero) == ("5", "1", "5", [])
 
 
 def test_what_was_nought_all_the_time_is_named_and_not_drawn() -> None:
-    drawn, zero = plots.plots([SeriesView(g, "ECC", "", (1.0,), (0.0,)) for g in range(8)], now=2.0)
+    drawn, zero = telemetry_plots.build_telemetry_plots(
+        [SeriesView(g, "ECC", "", (1.0,), (0.0,)) for g in range(8)], now=2.0
+    )
     assert (drawn, zero) == ([], ["ECC"])
 
 
 @given(st.text(max_size=40))
 def test_a_login_leads_to_a_path_of_ours(text: str) -> None:
-    path = origin.path_here(text)
+    path = csrf_protection.local_redirect_path(text)
     assert path.startswith("/")
     assert not path.startswith(("//", "/\\"))
     assert path in {text, "/"}
@@ -139,9 +151,9 @@ def test_a_login_leads_to_a_path_of_ours(text: str) -> None:
 
 @given(st.text(max_size=20), st.text(max_size=20))
 def test_a_forms_token_fits_its_own_session_alone(one: str, other: str) -> None:
-    assert origin.fits(origin.csrf_token(one), one)
-    assert origin.fits(origin.csrf_token(one), other) is (one == other)
-    assert not origin.fits(other, one) or other == origin.csrf_token(one)
+    assert csrf_protection.is_csrf_token_valid(csrf_protection.csrf_token(one), one)
+    assert csrf_protection.is_csrf_token_valid(csrf_protection.csrf_token(one), other) is (one == other)
+    assert not csrf_protection.is_csrf_token_valid(other, one) or other == csrf_protection.csrf_token(one)
 
 
 def incident(*steps: tuple[str, str], outcome: str = "", awaits: tuple[Awaited, ...] = ()) -> IncidentView:
@@ -151,13 +163,16 @@ def incident(*steps: tuple[str, str], outcome: str = "", awaits: tuple[Awaited, 
 
 def test_progress_in_one_line() -> None:
     half = incident(("cordon", "succeeded"), ("preflight: gate", "running"), ("resume", "pending"))
-    assert doing(half) == "step 2 of 3, running: preflight: gate"
-    assert to_come(half) == ("resume",)
-    assert doing(incident(awaits=(Awaited("x", "cordon n"),))) == "waits for approval: cordon n"
-    assert doing(incident(("cordon", "succeeded"))) == "all 1 steps are done"
-    assert doing(incident()) == "nothing is planned"
-    assert doing(incident(outcome="t")) == "waits until a person has looked"
-    assert doing(incident(), Answer.HOLD, "gpu-lost") == "would act, and a guard holds it back (rule gpu-lost)"
+    assert incident_progress_text(half) == "step 2 of 3, running: preflight: gate"
+    assert steps_to_come(half) == ("resume",)
+    assert incident_progress_text(incident(awaits=(Awaited("x", "cordon n"),))) == "waits for approval: cordon n"
+    assert incident_progress_text(incident(("cordon", "succeeded"))) == "all 1 steps are done"
+    assert incident_progress_text(incident()) == "nothing is planned"
+    assert incident_progress_text(incident(outcome="t")) == "waits until a person has looked"
+    assert (
+        incident_progress_text(incident(), Answer.HOLD, "gpu-lost")
+        == "would act, and a guard holds it back (rule gpu-lost)"
+    )
 
 
 @pytest.mark.parametrize(
@@ -170,7 +185,7 @@ def test_progress_in_one_line() -> None:
     ],
 )
 def test_what_an_incident_is_about_is_a_link_that_exists(name: str, path: str) -> None:
-    macros = rendering._environment().get_template("macros.html.j2").make_module({"when": str})
+    macros = template_rendering._page_environment().get_template("macros.html.j2").make_module({"when": str})
     html = str(macros.node_link(name)).strip()  # type: ignore[attr-defined]  # made by the template
     assert html.startswith(f'<a class="name{" job" if "job:" in name else ""}" href="{path}"' if path else "<span")
     assert "<" not in html[1:].replace("</a>", "").replace("</span>", "")
@@ -178,17 +193,17 @@ def test_what_an_incident_is_about_is_a_link_that_exists(name: str, path: str) -
 
 @pytest.mark.parametrize(("at", "says"), [(None, "–"), (1e300, "1e+300 s"), (0.0, "1970-01-01 00:00:00Z")])
 def test_a_moment_that_cannot_be_is_still_shown(at: float | None, says: str) -> None:
-    assert rendering.moment(at) == says
-    assert rendering.when(at, 5.0)
+    assert template_rendering.format_moment(at) == says
+    assert template_rendering.format_age(at, 5.0)
 
 
 @given(st.floats(allow_nan=False), st.floats(0, 4e9))
 def test_every_moment_can_be_shown(at: float, now: float) -> None:
-    assert "<time" in rendering.when(at, now)
+    assert "<time" in template_rendering.format_age(at, now)
 
 
 def test_doctests() -> None:
-    for module in (blocks, rendering, heat, plots, origin):
+    for module in (automation_blockers, template_rendering, fleet_heatmap, telemetry_plots, csrf_protection):
         assert doctest.testmod(module).failed == 0
 
 
@@ -198,14 +213,18 @@ def test_doctests() -> None:
     )
 )
 def test_no_block_is_lost_by_being_said_together(sentences: list[str]) -> None:
-    said = [words for block in blocks.folded(sentences) for words in (tuple(map(str, block.about)) or (block.text,))]
+    said = [
+        words
+        for block in automation_blockers.fold_blockers(sentences)
+        for words in (tuple(map(str, block.about)) or (block.text,))
+    ]
     assert set(said) >= {words for words in sentences if words.startswith("inc-")}
-    assert len(blocks.folded(sentences)) <= len(set(sentences)) or not sentences
+    assert len(automation_blockers.fold_blockers(sentences)) <= len(set(sentences)) or not sentences
 
 
 def test_what_is_dear_is_worked_out_once_a_second() -> None:
     now, worked = [0.0], []
-    recent: Recent[int] = Recent(lambda: now[0])
+    recent: ResponseCache[int] = ResponseCache(lambda: now[0])
 
     def work(key: str) -> int:
         return recent.get(key, lambda: len(worked.append(key) or worked))  # type: ignore[func-returns-value]  # counts

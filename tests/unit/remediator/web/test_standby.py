@@ -10,17 +10,17 @@ import pytest
 from sqlalchemy.exc import OperationalError
 from starlette.requests import Request
 
-from remediator.api.front import Front
-from remediator.api.service import Wakeups
+from remediator.api.handler_context import LongPollWakeups
+from remediator.api.leader_gateway import LeaderGateway
 from remediator.config import Config
-from remediator.store import whereabouts
+from remediator.store import leader_address
 from remediator.store.journal import Journal
-from remediator.store.whereabouts import Whereabouts
-from remediator.web import static
-from remediator.web.app import Web
+from remediator.store.leader_address import LeaderAddress
+from remediator.web import static_files
+from remediator.web.web_application import WebApplication
 
 
-def page(web: Web) -> tuple[int, str]:
+def page(web: WebApplication) -> tuple[int, str]:
     scope = {"type": "http", "method": "GET", "path": "/nodes", "headers": [], "query_string": b""}
     answer = asyncio.run(web.standing_by(Request(scope), "another remediator leads"))
     return answer.status_code, bytes(answer.body).decode()
@@ -34,8 +34,12 @@ def journal(tmp_path: Path) -> Journal:
 
 
 def test_it_leads_to_the_leader(journal: Journal) -> None:
-    whereabouts.tell(journal.engine, Whereabouts("host-a", "0.0.0.0:15180", "https://a.example/<x>"))
-    status, text = page(Web(Config(cluster="c1"), lambda: whereabouts.read(journal.engine)))
+    leader_address.write_leader_address(
+        journal.engine, LeaderAddress("host-a", "0.0.0.0:15180", "https://a.example/<x>")
+    )
+    status, text = page(
+        WebApplication(Config(cluster="c1"), lambda: leader_address.read_leader_address(journal.engine))
+    )
     journal.close()
     assert status == 503
     assert "Another remediator leads" in text
@@ -44,10 +48,10 @@ def test_it_leads_to_the_leader(journal: Journal) -> None:
 
 
 def test_without_a_leader_or_a_database_it_still_answers(tmp_path: Path, journal: Journal) -> None:
-    assert whereabouts.read(journal.engine) is None
+    assert leader_address.read_leader_address(journal.engine) is None
     journal.close()
     empty = Journal(f"sqlite:///{tmp_path}/none.db")
-    status, text = page(Web(Config(cluster="c1"), lambda: whereabouts.read(empty.engine)))
+    status, text = page(WebApplication(Config(cluster="c1"), lambda: leader_address.read_leader_address(empty.engine)))
     empty.close()
     assert status == 503
     assert "/healthz" in text
@@ -58,13 +62,13 @@ def test_many_who_ask_at_once_are_one_question_to_the_database(*, away: bool) ->
     asked: list[float] = []
     now = 100.0
 
-    def leader() -> Whereabouts | None:
+    def leader() -> LeaderAddress | None:
         asked.append(now)
         if away:
             raise OperationalError("select", {}, Exception("away"))
-        return Whereabouts("host-a", "0.0.0.0:15180", "")
+        return LeaderAddress("host-a", "0.0.0.0:15180", "")
 
-    web = Web(Config(cluster="c1"), leader, lambda: now)
+    web = WebApplication(Config(cluster="c1"), leader, lambda: now)
 
     async def all_at_once() -> set[int]:
         scope = {"type": "http", "method": "GET", "path": "/nodes", "headers": [], "query_string": b""}
@@ -87,11 +91,11 @@ def test_many_who_ask_at_once_are_one_question_to_the_database(*, away: bool) ->
     [
         ("/nodes", "text/html,*/*", 503, "text/html"),
         ("/v1/status", "application/json", 503, "application/json"),
-        (static.path_of("pages.css"), "text/css", 200, "text/css"),
+        (static_files.static_path("pages.css"), "text/css", 200, "text/css"),
     ],
 )
 def test_a_browser_gets_a_page_and_a_program_gets_json(path: str, accept: str, status: int, kind: str) -> None:
-    front = Front(Wakeups(), Web(Config()))
+    front = LeaderGateway(LongPollWakeups(), WebApplication(Config()))
     scope = {
         "type": "http",
         "method": "GET",

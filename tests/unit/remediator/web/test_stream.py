@@ -8,17 +8,17 @@ from typing import Any
 
 import pytest
 
-from remediator.api import stream
-from tests.unit.remediator.api.inside import Inside
-from tests.unit.remediator.web.browsing import Browser
-from tests.unit.remediator.web.nodes_told import report
+from remediator.api import event_stream
+from tests.unit.remediator.api.in_process_controller import Inside
+from tests.unit.remediator.web.node_reports import report
+from tests.unit.remediator.web.simulated_browser import Browser
 
 PATIENCE_S = 60.0
 
 
 @pytest.fixture(autouse=True)
 def _never_looks_up_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(stream, "HEARTBEAT_S", 1e9)
+    monkeypatch.setattr(event_stream, "HEARTBEAT_S", 1e9)
 
 
 class Reader:

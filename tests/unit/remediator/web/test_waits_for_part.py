@@ -9,16 +9,16 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from remediator.model.plan import Mode
-from remediator.model.records import IncidentState
-from tests.unit.remediator.api.inside import Inside
-from tests.unit.remediator.web.browsing import Browser
-from tests.unit.remediator.web.nodes_told import finding, report
+from remediator.model.journal_records import IncidentState
+from remediator.model.plan_steps import Mode
+from tests.unit.remediator.api.in_process_controller import Inside
+from tests.unit.remediator.web.node_reports import finding, report
+from tests.unit.remediator.web.simulated_browser import Browser
 from tests.unit.remediator.web.test_work_pages import incident_of, text_of, until
 from vocabulary.finding import Severity, finding_id
 from vocabulary.health import Health
+from vocabulary.messages.wire import OrdersReply, decode_message, encode_message
 from vocabulary.order import OrderState, OrderUpdate
-from vocabulary.wire import OrdersReply, decode, encode
 
 
 @pytest.fixture(scope="module")
@@ -44,9 +44,9 @@ def _obeyed_through(centre: Inside) -> bool:
 
 def _obey(centre: Inside) -> None:
     answer = centre.call("GET", "/v1/nodes/n1/orders", "n1")
-    for order in decode(answer.body, OrdersReply).orders:
+    for order in decode_message(answer.body, OrdersReply).orders:
         done = OrderUpdate(id=order.id, state=OrderState.SUCCEEDED, at=time.time())
-        centre.call("POST", f"/v1/nodes/n1/orders/{order.id}", "n1", encode(done))
+        centre.call("POST", f"/v1/nodes/n1/orders/{order.id}", "n1", encode_message(done))
 
 
 def test_an_incident_says_what_to_press_when_the_part_is_in(lost: Inside) -> None:

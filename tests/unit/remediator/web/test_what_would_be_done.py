@@ -6,12 +6,12 @@ from collections.abc import Iterator
 
 import pytest
 
-from remediator.model.plan import Mode
+from remediator.model.plan_steps import Mode
 from remediator.model.views import Lack
-from remediator.web import rendering
-from remediator.web.progress import said
-from tests.unit.remediator.api.inside import Inside
-from tests.unit.remediator.web.browsing import Browser
+from remediator.web import template_rendering
+from remediator.web.incident_progress import step_text
+from tests.unit.remediator.api.in_process_controller import Inside
+from tests.unit.remediator.web.simulated_browser import Browser
 from tests.unit.remediator.web.test_work_pages import in_trouble, incident_of, text_of
 
 
@@ -29,7 +29,7 @@ def test_the_steps_are_named_where_the_mode_keeps_them_from_being_done(watching:
     text = text_of(Browser(watching).log_in("vic"), path.replace("{incident}", incident))
     assert "would be done" in text
     for stage in rule.stages:
-        assert ", ".join(said(str(step)) for step in stage) in text
+        assert ", ".join(step_text(str(step)) for step in stage) in text
 
 
 def test_a_suspect_is_not_said_to_need_more_where_the_mode_alone_stops_it(watching: Inside) -> None:
@@ -39,7 +39,7 @@ def test_a_suspect_is_not_said_to_need_more_where_the_mode_alone_stops_it(watchi
 
 @pytest.mark.parametrize("lack", list(Lack))
 def test_what_lacks_something_is_no_success(lack: Lack) -> None:
-    macros = rendering._environment().get_template("work_macros.html.j2").make_module({"when": str})
+    macros = template_rendering._page_environment().get_template("work_macros.html.j2").make_module({"when": str})
     html = str(macros.result("succeeded", lack.value))  # type: ignore[attr-defined]  # made by the template
     assert f">{lack.value or 'succeeded'}<" in html
     assert ("result-succeeded" in html) == (lack is Lack.NOTHING)

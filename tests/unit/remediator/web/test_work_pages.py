@@ -11,13 +11,13 @@ from urllib.parse import quote
 
 import pytest
 
-from remediator.model.plan import Mode
-from remediator.model.records import Incident
-from remediator.web import blast, whom
-from remediator.web.rendering import HEADERS
-from tests.unit.remediator.api.inside import Inside
-from tests.unit.remediator.web.browsing import Browser
-from tests.unit.remediator.web.nodes_told import EVIL, finding, report
+from remediator.model.journal_records import Incident
+from remediator.model.plan_steps import Mode
+from remediator.web import blast_radius, plan_impact
+from remediator.web.template_rendering import HEADERS
+from tests.unit.remediator.api.in_process_controller import Inside
+from tests.unit.remediator.web.node_reports import EVIL, finding, report
+from tests.unit.remediator.web.simulated_browser import Browser
 from tests.unit.remediator.web.test_pages import Outline
 from vocabulary.health import Health
 
@@ -181,7 +181,7 @@ def test_what_waits_can_be_approved_also_where_nobody_knows_whom_it_hits(
         raise KeyError(EVIL)
 
     browser, ask = Browser(centre).log_in("ann"), f"/incidents/{incident_of(centre)}/deeds/approve"
-    monkeypatch.setattr(whom, "blast", fails)
+    monkeypatch.setattr(plan_impact, "compute_blast_radius", fails)
     text = text_of(browser, ask)
     assert "cannot be told: KeyError" in text
     assert "<script>" in text  # as text
@@ -194,17 +194,17 @@ def test_one_of_which_nobody_knows_whom_it_hits_hides_no_other(tmp_path: Path, m
         report(centre, "n2", findings=(finding("n2"),), health=Health.UNHEALTHY)
         until(lambda: len(centre.call("GET", "/v1/awaiting", "vic").json()["awaiting"]) == 2, "both wait")
 
-        def fails_for_n1(incident: Incident, *more: Any) -> blast.Blast:
+        def fails_for_n1(incident: Incident, *more: Any) -> blast_radius.BlastRadius:
             if incident.node == "n1":
                 raise KeyError("n9")
-            return blast.blast(incident, *more)
+            return blast_radius.compute_blast_radius(incident, *more)
 
-        monkeypatch.setattr(whom, "blast", fails_for_n1)
+        monkeypatch.setattr(plan_impact, "compute_blast_radius", fails_for_n1)
         text = text_of(Browser(centre).log_in("ann"), "/work")
         assert text.count("cannot be told: KeyError: 'n9'") == 1
         assert "Node n2 , taken out of service" in text or "Node n2, taken out of service" in text
         assert text.count("Approve…") == 2
-        monkeypatch.setattr(whom, "crews", lambda _snapshot: {}["none"])
+        monkeypatch.setattr(plan_impact, "count_job_nodes", lambda _snapshot: {}["none"])
         assert text_of(Browser(centre).log_in("ann"), "/work").count("cannot be told: KeyError: 'none'") == 2
     finally:
         centre.close()

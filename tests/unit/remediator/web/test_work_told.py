@@ -9,14 +9,14 @@ from urllib.parse import quote
 
 import pytest
 
-from remediator.act.webhooks.telling import Telling
-from remediator.model.inputs import VerdictsReached
-from remediator.model.records import JobRef
-from remediator.watch import lemons, slow
-from remediator.watch.conclusions import conclusion, origin_of
-from tests.unit.remediator.api.inside import Inside
-from tests.unit.remediator.web.browsing import Browser
-from tests.unit.remediator.web.nodes_told import EVIL, finding, report
+from remediator.model.journal_records import JobRef
+from remediator.model.pipeline_inputs import VerdictsReached
+from remediator.monitoring import lemon_findings, straggler_findings
+from remediator.monitoring.detector_findings import build_detector_finding, detector_origin
+from remediator.notifications.alert_settings import AlertSettings
+from tests.unit.remediator.api.in_process_controller import Inside
+from tests.unit.remediator.web.node_reports import EVIL, finding, report
+from tests.unit.remediator.web.simulated_browser import Browser
 from tests.unit.remediator.web.test_pages import Outline
 from tests.unit.remediator.web.test_work_pages import form, text_of, until
 from vocabulary.finding import Evidence, Severity
@@ -27,7 +27,7 @@ HOST = Component(ComponentKind.HOST)
 
 @pytest.fixture
 def centre(tmp_path: Path) -> Iterator[Inside]:
-    centre = Inside(tmp_path, alerts=Telling(webhooks=("http://127.0.0.1:9/",)))
+    centre = Inside(tmp_path, alerts=AlertSettings(webhooks=("http://127.0.0.1:9/",)))
     report(centre, "n1", job=EVIL)
     report(centre, "n2", findings=(finding("n2", EVIL, Severity.UNCLASSIFIED, code="odd"),))
     yield centre
@@ -38,11 +38,13 @@ def conclude(centre: Inside) -> None:
     """What the watch would say of a job of many ranks. It may take it back soon: here is no such job."""
     now, about = time.time(), ("n1", HOST)
     past: Evidence = {"probability": 0.87, "incidents": 5, "service_d": 30.0, "advice": "test"}
-    kind = (lemons.CHECK, "suspected")
-    lemon = conclusion(about, kind, lemons.ORIGIN, Severity.WARNING, f"it fails {EVIL}", now, past)
+    kind = (lemon_findings.CHECK, "suspected")
+    lemon = build_detector_finding(about, kind, lemon_findings.ORIGIN, Severity.WARNING, f"it fails {EVIL}", now, past)
     told: Evidence = {"job": EVIL, "attempt": 0, "ranks": "3", "slowdown": 0.31, "confidence": 0.9}
-    origin = origin_of(slow.SOURCE, JobRef(EVIL, 0))
-    held = conclusion(about, ("straggler", "host"), origin, Severity.WARNING, f"held back {EVIL}", now, told)
+    origin = detector_origin(straggler_findings.SOURCE, JobRef(EVIL, 0))
+    held = build_detector_finding(
+        about, ("straggler", "host"), origin, Severity.WARNING, f"held back {EVIL}", now, told
+    )
     centre.service.engine.submit_durably(VerdictsReached(at=now, findings=(lemon, held))).result(60)
 
 

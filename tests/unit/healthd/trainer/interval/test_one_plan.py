@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from healthd.trainer.agreement import LocalStore, Store
 from healthd.trainer.interval import Bounds, CheckpointInterval
-from healthd.trainer.interval.schedule import Seat
+from healthd.trainer.interval.checkpoint_schedule import RankIdentity
 from vocabulary.clock import ManualClock
 
 T = TypeVar("T")
@@ -49,7 +49,7 @@ class Host:
     def __init__(self, rank: int, store: Store, step_s: float, stall_s: float) -> None:
         self.clock, self.step_s, self.stall_s = ManualClock(), step_s, stall_s
         bounds = Bounds(least_s=1, first_steps=20)
-        seat = Seat("train", 0, rank, "")
+        seat = RankIdentity("train", 0, rank, "")
         self.interval = CheckpointInterval(
             nodes=100, node_mtbf_s=1e6, seat=seat, store=store, bounds=bounds, clock=self.clock
         )
@@ -124,7 +124,7 @@ def test_a_store_that_is_gone_for_good_ends_no_training_and_the_plan_stays(
         for step in range(STEPS):
             if step == 100:
                 gone.set()
-                monkeypatch.setattr("healthd.trainer.interval.schedule.WORD_SECONDS", 0.0)
+                monkeypatch.setattr("healthd.trainer.interval.checkpoint_schedule.WORD_SECONDS", 0.0)
             for host in hosts:
                 host.train()
     assert hosts[0].saved == hosts[1].saved == hosts[2].saved
@@ -136,7 +136,7 @@ def test_a_store_that_is_gone_for_good_ends_no_training_and_the_plan_stays(
 def test_who_has_waited_too_long_for_rank_0_decides_for_all(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr("healthd.trainer.interval.schedule.WAIT_SECONDS", 0.0)
+    monkeypatch.setattr("healthd.trainer.interval.checkpoint_schedule.WAIT_SECONDS", 0.0)
     store = LocalStore()
     first, *others = (Host(rank, store, 20.0, 0.4) for rank in range(3))
     with caplog.at_level(logging.ERROR):

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from healthd.trainer.interval.estimates import HazardEstimate, MedianCost
-from healthd.trainer.interval.optimum import daly_s, waste_at, young_daly_s
+from healthd.trainer.interval.cost_estimates import HazardEstimate, MedianCost
+from healthd.trainer.interval.optimal_interval import daly_s, waste_at, young_daly_s
 
 HOUR = 3600.0
 STALLS = st.floats(0.01, 600)

@@ -10,14 +10,8 @@ from hypothesis import strategies as st
 
 from healthd.trainer.agreement import LocalStore
 from healthd.trainer.interval import CheckpointInterval
-from healthd.trainer.interval.published import (
-    PublishedHazard,
-    hazard_path,
-    parse_hazard,
-    read_hazard,
-    write_hazard,
-)
-from healthd.trainer.interval.schedule import Bounds, Seat
+from healthd.trainer.interval.checkpoint_schedule import Bounds, RankIdentity
+from healthd.trainer.interval.hazard_file import PublishedHazard, hazard_path, parse_hazard, read_hazard, write_hazard
 from vocabulary.clock import ManualClock
 
 NODE_MTBF_S = 1e6
@@ -30,7 +24,7 @@ def interval(
     return CheckpointInterval(
         nodes=NODES,
         node_mtbf_s=NODE_MTBF_S,
-        seat=Seat("train", 0, rank, directory),
+        seat=RankIdentity("train", 0, rank, directory),
         store=store,
         bounds=Bounds(least_s=1, first_steps=first_steps),
         clock=clock,

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import Any, cast
 
-from remediator.act.deeds import Deeds
-from remediator.act.slurm.scheduler import SlurmScheduler
-from remediator.engine import Engine, Snapshot
-from remediator.model.hold import NodeHold
-from remediator.model.records import NodeRecord
-from remediator.performer import Performer
+from remediator.engine.decision_engine import DecisionEngine, StateSnapshot
+from remediator.execution.action_executor import ActionExecutor
+from remediator.model.journal_records import NodeRecord
+from remediator.model.scheduler_hold import NodeHold
+from remediator.notifications.action_dispatcher import ActionDispatcher
+from remediator.schedulers.slurm.slurm_scheduler import SlurmScheduler
 from vocabulary.clock import SystemClock
 
 
@@ -36,7 +36,7 @@ class Board:
 
     def __init__(self, *nodes: NodeRecord) -> None:
         known = {node.node: node for node in nodes}
-        self.snapshot = Snapshot(nodes=known, findings={}, incidents={}, actions={}, holds={})
+        self.snapshot = StateSnapshot(nodes=known, findings={}, incidents={}, actions={}, holds={})
 
     def may_act(self) -> bool:
         return True
@@ -47,9 +47,9 @@ class Board:
 
 def test_slurm_is_told_at_the_start_of_a_term_what_is_held() -> None:
     scheduler = Remembering()
-    performer = Performer("c", scheduler, Deeds({}), SystemClock(), 60.0, 60.0)
+    performer = ActionExecutor("c", scheduler, ActionDispatcher({}), SystemClock(), 60.0, 60.0)
     held = NodeRecord(node="n1", held=True, hold_confirmed_at=1.7e9)
     board = Board(held, NodeRecord(node="n2", held=True), NodeRecord(node="n3"))
-    performer.start(cast("Engine", board))
+    performer.start(cast("DecisionEngine", board))
     performer.stop()
     assert scheduler.told == {"n1": 1.7e9}

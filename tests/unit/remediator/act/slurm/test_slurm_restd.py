@@ -14,10 +14,10 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from remediator.act.slurm.commands import Commands
-from remediator.act.slurm.controller import Due, SlurmError
-from remediator.act.slurm.options import RestOptions, SlurmOptions
-from remediator.act.slurm.restd import Restd
+from remediator.schedulers.slurm.controller_protocol import CommandDeadline, SlurmError
+from remediator.schedulers.slurm.slurm_commands import SlurmCommands
+from remediator.schedulers.slurm.slurm_options import RestOptions, SlurmOptions
+from remediator.schedulers.slurm.slurmrestd import Slurmrestd
 
 COMPOSED = Path(__file__).parents[4] / "golden" / "slurm" / "composed"
 VERSION = "v0.0.43"
@@ -76,16 +76,16 @@ def server() -> Iterator[Server]:
         thread.join()
 
 
-def restd(server: Server, token_file: str = "", version: str = "") -> Restd:
+def restd(server: Server, token_file: str = "", version: str = "") -> Slurmrestd:
     options = RestOptions(url=f"unix:{server.server_address}", token_file=token_file, user="slurm", version=version)
-    return Restd(options, Commands(SlurmOptions()))
+    return Slurmrestd(options, SlurmCommands(SlurmOptions()))
 
 
 def test_the_newest_version_that_both_know_is_found_once(server: Server) -> None:
     slurm = restd(server)
-    assert len(slurm.nodes(Due(5.0))) == 8
-    assert len(slurm.jobs(Due(5.0))) == 5
-    assert slurm.reservations(Due(5.0))[0].name == "gpu-healthd-pair"
+    assert len(slurm.nodes(CommandDeadline(5.0))) == 8
+    assert len(slurm.jobs(CommandDeadline(5.0))) == 5
+    assert slurm.reservations(CommandDeadline(5.0))[0].name == "gpu-healthd-pair"
     assert [path for _, path, _ in server.asked] == [
         "/slurm/v0.0.45/ping",
         "/slurm/v0.0.44/ping",
@@ -101,9 +101,9 @@ def test_a_drain_and_its_end_are_posted(server: Server, tmp_path: Path) -> None:
     token.write_text("SLURM_JWT=abc\n")
     slurm = restd(server, str(token), VERSION)
     server.body = b'{"errors": [], "warnings": []}'
-    slurm.drain("node1", "gpu-healthd: inc-1", Due(5.0))
+    slurm.drain("node1", "gpu-healthd: inc-1", CommandDeadline(5.0))
     token.write_text("def\n")
-    slurm.resume("node/1", Due(5.0))
+    slurm.resume("node/1", CommandDeadline(5.0))
     assert server.bodies == [{"state": ["DRAIN"], "reason": "gpu-healthd: inc-1"}, {"state": ["RESUME"]}]
     assert server.asked == [
         ("POST", "/slurm/v0.0.43/node/node1", "abc"),
@@ -123,41 +123,41 @@ def test_a_drain_and_its_end_are_posted(server: Server, tmp_path: Path) -> None:
 def test_a_change_that_was_not_taken_says_so(server: Server, status: int, body: bytes, why: str) -> None:
     server.status, server.body = status, body
     with pytest.raises(SlurmError, match=why):
-        restd(server, version=VERSION).drain("node1", "gpu-healthd: inc-1", Due(5.0))
+        restd(server, version=VERSION).drain("node1", "gpu-healthd: inc-1", CommandDeadline(5.0))
 
 
 def test_whom_it_does_not_know_it_says_so(server: Server) -> None:
     server.body = b'{"errors": [{"description": "Failure to query node n9", "source": "_dump_nodes"}], "nodes": []}'
-    assert restd(server).node("n9", Due(5.0)) is None
+    assert restd(server).node("n9", CommandDeadline(5.0)) is None
 
 
 def test_without_a_token_nobody_is_let_in_and_the_key_is_named(server: Server, tmp_path: Path) -> None:
     server.status, server.body = 401, b"Authentication failure"
     with pytest.raises(SlurmError, match=r"not let us in \(status 401\); see scheduler\.slurm\.rest\.user"):
-        restd(server).nodes(Due(5.0))
+        restd(server).nodes(CommandDeadline(5.0))
     with pytest.raises(SlurmError, match=r"token_file: .*: No such file"):
-        restd(server, str(tmp_path / "none")).nodes(Due(5.0))
+        restd(server, str(tmp_path / "none")).nodes(CommandDeadline(5.0))
 
 
 def test_an_answer_that_comes_drop_by_drop_ends_with_the_deadline(server: Server) -> None:
     server.piece, server.between_s = 1, 0.05
     begun = time.monotonic()
     with pytest.raises(SlurmError, match=r"no answer within 0\.5 s"):
-        restd(server, version=VERSION).nodes(Due(0.5))
+        restd(server, version=VERSION).nodes(CommandDeadline(0.5))
     assert time.monotonic() - begun < 60.0  # the whole answer would have taken minutes
 
 
 def test_a_server_without_any_version_of_ours_says_which_it_should_have(server: Server) -> None:
     server.status = 404
     with pytest.raises(SlurmError, match=r"no API from v0\.0\.37 to v0\.0\.45"):
-        restd(server).nodes(Due(5.0))
+        restd(server).nodes(CommandDeadline(5.0))
 
 
 def test_old_versions_change_nodes_by_command(server: Server, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr("remediator.act.slurm.commands.SEARCH_PATH", str(tmp_path))
+    monkeypatch.setattr("remediator.schedulers.slurm.slurm_commands.SEARCH_PATH", str(tmp_path))
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(SlurmError, match="cannot run scontrol"):
-        restd(server, version="v0.0.38").drain("node1", "gpu-healthd: inc-1", Due(5.0))
+        restd(server, version="v0.0.38").drain("node1", "gpu-healthd: inc-1", CommandDeadline(5.0))
     assert server.bodies == []
-    assert restd(server).topology(Due(5.0)) == {}  # without the commands nobody tells, and the rest goes on
-    assert restd(server).began(Due(5.0)) is None
+    assert restd(server).topology(CommandDeadline(5.0)) == {}  # without the commands nobody tells, and the rest goes on
+    assert restd(server).began(CommandDeadline(5.0)) is None

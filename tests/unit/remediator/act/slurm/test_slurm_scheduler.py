@@ -10,19 +10,19 @@ from typing import TYPE_CHECKING
 import pytest
 from msgspec.structs import replace
 
-from remediator.act.slurm.controller import Due, SlurmError
-from remediator.act.slurm.options import SlurmOptions
-from remediator.act.slurm.records import Reservation, SlurmJob, SlurmNode
-from remediator.act.slurm.scheduler import SlurmScheduler
-from remediator.index import NodeIndex
-from remediator.model.hold import NodeHold, Owner, Result
-from remediator.model.places import Places
-from remediator.model.records import NodeRecord
-from remediator.model.rules import NodeState
+from remediator.model.journal_records import NodeRecord
+from remediator.model.node_location import NodeLocation
+from remediator.model.rule_conditions import NodeState
+from remediator.model.scheduler_hold import ActionResult, HoldOwner, NodeHold
+from remediator.schedulers.slurm.controller_protocol import CommandDeadline, SlurmError
+from remediator.schedulers.slurm.slurm_options import SlurmOptions
+from remediator.schedulers.slurm.slurm_records import Reservation, SlurmJob, SlurmNode
+from remediator.schedulers.slurm.slurm_scheduler import SlurmScheduler
+from remediator.state.node_index import NodeIndex
 from vocabulary.clock import ManualClock
 
 if TYPE_CHECKING:
-    from remediator.act.slurm.controller import Controller
+    from remediator.schedulers.slurm.controller_protocol import SlurmController
 
 OURS = "gpu-healthd: inc-1 XID 79"
 
@@ -53,43 +53,43 @@ class Slurm:
     def lift(self, node: str) -> None:
         self.table[node] = SlurmNode(node, frozenset({"IDLE"}))
 
-    def nodes(self, due: Due) -> list[SlurmNode]:
+    def nodes(self, due: CommandDeadline) -> list[SlurmNode]:
         self._ask()
         return list(self.table.values())
 
-    def node(self, name: str, due: Due) -> SlurmNode | None:
+    def node(self, name: str, due: CommandDeadline) -> SlurmNode | None:
         self._ask()
         return self.table.get(name)
 
-    def jobs(self, due: Due) -> list[SlurmJob]:
+    def jobs(self, due: CommandDeadline) -> list[SlurmJob]:
         self._ask()
         return self.queue
 
-    def began(self, due: Due) -> float | None:
+    def began(self, due: CommandDeadline) -> float | None:
         self._ask()
         if self.start_untold:
             raise SlurmError(self.start_untold)
         return self.start
 
-    def drain(self, node: str, reason: str, due: Due) -> None:
+    def drain(self, node: str, reason: str, due: CommandDeadline) -> None:
         self._ask()
         self.hold(node, reason)
         self.between()
 
-    def resume(self, node: str, due: Due) -> None:
+    def resume(self, node: str, due: CommandDeadline) -> None:
         self._ask()
         self.lift(node)
         self.between()
 
-    def job(self, name: str, due: Due) -> SlurmJob | None:
+    def job(self, name: str, due: CommandDeadline) -> SlurmJob | None:
         return next((job for job in self.queue if job.name == name), None)
 
-    def requeue(self, job: str, due: Due) -> None:
+    def requeue(self, job: str, due: CommandDeadline) -> None:
         if job in self.no_batch:
             raise SlurmError("scontrol requeue: Requested operation is presently disabled")
         self._change(job, replace(self._named(job), state=frozenset({"PENDING"}), nodes=()))
 
-    def exclude(self, job: str, nodes: tuple[str, ...], due: Due) -> None:
+    def exclude(self, job: str, nodes: tuple[str, ...], due: CommandDeadline) -> None:
         if self._named(job).state != {"PENDING"}:
             raise SlurmError("Job is no longer pending execution")
         self._change(job, replace(self._named(job), excluded=nodes))
@@ -100,27 +100,27 @@ class Slurm:
     def _change(self, job: str, new: SlurmJob) -> None:
         self.queue = [new if one.name == job else one for one in self.queue]
 
-    def reservations(self, due: Due) -> list[Reservation]:
+    def reservations(self, due: CommandDeadline) -> list[Reservation]:
         self._ask()
         return self.reserved
 
-    def reserve(self, name: str, nodes: tuple[str, ...], minutes: int, user: str, due: Due) -> None:
+    def reserve(self, name: str, nodes: tuple[str, ...], minutes: int, user: str, due: CommandDeadline) -> None:
         self.between()
         if any(one.name == name for one in self.reserved):
             raise SlurmError("Duplicate reservation name")
         self.reserved = [*self.reserved, Reservation(name, nodes, ends_at=60.0 * minutes)]
 
-    def release(self, name: str, due: Due) -> None:
+    def release(self, name: str, due: CommandDeadline) -> None:
         self.reserved = [one for one in self.reserved if one.name != name]
 
-    def topology(self, due: Due) -> dict[str, Places]:
+    def topology(self, due: CommandDeadline) -> dict[str, NodeLocation]:
         self._ask()
-        return {"n1": Places(switch="leaf1")}
+        return {"n1": NodeLocation(switch="leaf1")}
 
 
 def centre(slurm: Slurm, requeue_after_s: float = 0.0) -> tuple[SlurmScheduler, ManualClock]:
     clock = ManualClock()
-    controller: Controller = slurm
+    controller: SlurmController = slurm
     return SlurmScheduler(SlurmOptions(requeue_after_s=requeue_after_s), clock, controller), clock
 
 
@@ -128,7 +128,7 @@ def test_an_operator_who_drains_right_after_us_keeps_the_node() -> None:
     slurm = Slurm()
     slurm.between = lambda: slurm.hold("n1", "fan, ask Kim")
     outcome = centre(slurm)[0].cordon("n1", OURS)
-    assert outcome.result is Result.REFUSED
+    assert outcome.result is ActionResult.REFUSED
     assert "in the same moment: fan, ask Kim" in outcome.detail
     assert slurm.table["n1"].reason == "fan, ask Kim"
 
@@ -138,20 +138,20 @@ def test_an_operator_who_drains_right_after_we_lift_keeps_the_node() -> None:
     slurm.hold("n1", OURS)
     slurm.between = lambda: slurm.hold("n1", "not yet")
     outcome = centre(slurm)[0].resume("n1")
-    assert outcome.result is Result.REFUSED
+    assert outcome.result is ActionResult.REFUSED
     assert "in the same moment: not yet" in outcome.detail
 
 
 def test_a_drain_that_was_taken_counts_though_nobody_answers_any_more() -> None:
     slurm = Slurm()
     slurm.between = lambda: setattr(slurm, "away", "scontrol gave no answer")
-    assert centre(slurm)[0].cordon("n1", OURS).result is Result.DONE
+    assert centre(slurm)[0].cordon("n1", OURS).result is ActionResult.DONE
 
 
 def test_slurms_own_reason_is_kept_behind_ours() -> None:
     slurm = Slurm()
     slurm.hold("n1", "Kill task failed")
-    assert centre(slurm)[0].cordon("n1", OURS).result is Result.DONE
+    assert centre(slurm)[0].cordon("n1", OURS).result is ActionResult.DONE
     assert slurm.table["n1"].reason == f"{OURS} (Slurm: Kill task failed)"
 
 
@@ -159,9 +159,9 @@ def test_a_node_that_slurm_does_not_know_is_nobodys() -> None:
     slurm = Slurm()
     scheduler, _ = centre(slurm)
     hold = scheduler.observe(["n1", "n9"])["n9"]
-    assert (hold.schedulable, hold.known, hold.owner) == (None, False, Owner.NOBODY)
+    assert (hold.schedulable, hold.known, hold.owner) == (None, False, HoldOwner.NOBODY)
     for outcome in (scheduler.cordon("n9", OURS), scheduler.resume("n9")):
-        assert outcome.result is Result.UNKNOWN
+        assert outcome.result is ActionResult.UNKNOWN
         assert "must be its name in slurm.conf" in outcome.detail
 
 
@@ -188,7 +188,7 @@ def test_what_must_be_done_is_tried_while_slurm_is_left_alone() -> None:
     slurm.away = "away"
     scheduler.observe(["n1"])
     slurm.away = ""
-    assert scheduler.cordon("n1", OURS).result is Result.DONE
+    assert scheduler.cordon("n1", OURS).result is ActionResult.DONE
 
 
 def test_one_answer_ends_the_pause_for_good() -> None:
@@ -211,7 +211,7 @@ def test_a_drain_that_slurm_forgot_is_not_taken_for_lifted() -> None:
     slurm = Slurm()
     scheduler, clock = centre(slurm)
     slurm.hold("n1", OURS)
-    assert scheduler.observe(["n1"])["n1"].owner is Owner.US
+    assert scheduler.observe(["n1"])["n1"].owner is HoldOwner.US
     clock.advance(2.0)
     slurm.lift("n1")
     slurm.start = clock.wall()
@@ -241,7 +241,7 @@ def test_a_drain_that_somebody_lifted_is_lifted() -> None:
     for _ in range(2):  # soon after Slurm began anew, too
         slurm.hold("n1", OURS)
         clock.advance(10.0)
-        assert scheduler.observe(["n1"])["n1"].owner is Owner.US
+        assert scheduler.observe(["n1"])["n1"].owner is HoldOwner.US
         clock.advance(5.0)
         slurm.lift("n1")
         assert scheduler.observe(["n1"])["n1"].schedulable is True
@@ -324,13 +324,13 @@ def test_jobs_are_requeued_and_kept_off_the_node() -> None:
     slurm.queue = [SlurmJob("7", here, ("n1",), ("n5",)), SlurmJob("8", here, ("n2",)), SlurmJob("9", here, ("n1",))]
     slurm.no_batch = {"9"}
     outcome = scheduler.evict("n1")
-    assert outcome.result is Result.FAILED  # so that it is tried again: the owner of 9 may have ended it by then
+    assert outcome.result is ActionResult.FAILED  # so that it is tried again: the owner of 9 may have ended it by then
     assert "requeued from n1: 7" in outcome.detail
     assert "not requeued, ask their owners: 9 (" in outcome.detail
     assert slurm.queue[0] == SlurmJob("7", frozenset({"PENDING"}), (), ("n5", "n1"))
     assert slurm.queue[1].nodes == ("n2",)
     slurm.queue = slurm.queue[:1]
-    assert scheduler.evict("n1").result is Result.ALREADY
+    assert scheduler.evict("n1").result is ActionResult.ALREADY
 
 
 def test_nothing_is_requeued_from_a_node_that_is_not_ours() -> None:
@@ -338,9 +338,9 @@ def test_nothing_is_requeued_from_a_node_that_is_not_ours() -> None:
     slurm.queue = [SlurmJob("7", frozenset({"RUNNING"}), ("n1", "n2"))]
     slurm.hold("n1", "fan")
     scheduler, _ = centre(slurm, requeue_after_s=600.0)
-    assert scheduler.evict("n1").result is Result.REFUSED
-    assert scheduler.evict("n2").result is Result.REFUSED
-    assert scheduler.evict("n9").result is Result.UNKNOWN
+    assert scheduler.evict("n1").result is ActionResult.REFUSED
+    assert scheduler.evict("n2").result is ActionResult.REFUSED
+    assert scheduler.evict("n9").result is ActionResult.UNKNOWN
     assert slurm.queue[0].nodes == ("n1", "n2")
 
 
@@ -348,20 +348,23 @@ def test_nodes_are_set_aside_once_and_given_back_once() -> None:
     slurm = Slurm()
     slurm.reserved = [Reservation("maintenance", ("n1",))]
     scheduler, _ = centre(slurm)
-    assert scheduler.set_aside("pair", ("n1", "n2"), 30).result is Result.DONE
-    assert scheduler.set_aside("pair", ("n2", "n1"), 30).result is Result.ALREADY
+    assert scheduler.set_aside("pair", ("n1", "n2"), 30).result is ActionResult.DONE
+    assert scheduler.set_aside("pair", ("n2", "n1"), 30).result is ActionResult.ALREADY
     refused = scheduler.set_aside("pair", ("n1",), 30)
-    assert refused.result is Result.REFUSED
+    assert refused.result is ActionResult.REFUSED
     assert "gpu-healthd-pair holds n1, n2 until 1970-01-01T00:30:00Z; release it first" in refused.detail
-    assert [scheduler.give_back("pair").result, scheduler.give_back("pair").result] == [Result.DONE, Result.ALREADY]
-    assert scheduler.give_back("maintenance").result is Result.ALREADY  # ours would be gpu-healthd-maintenance
+    assert [scheduler.give_back("pair").result, scheduler.give_back("pair").result] == [
+        ActionResult.DONE,
+        ActionResult.ALREADY,
+    ]
+    assert scheduler.give_back("maintenance").result is ActionResult.ALREADY  # ours would be gpu-healthd-maintenance
     assert [one.name for one in slurm.reserved] == ["maintenance"]
 
 
 def test_two_who_set_aside_in_the_same_moment_agree() -> None:
     slurm = Slurm()
     slurm.between = lambda: setattr(slurm, "reserved", [Reservation("gpu-healthd-pair", ("n1",))])
-    assert centre(slurm)[0].set_aside("pair", ("n1",), 30).result is Result.ALREADY
+    assert centre(slurm)[0].set_aside("pair", ("n1",), 30).result is ActionResult.ALREADY
 
 
 @pytest.mark.parametrize("purpose", ["", "a b", "x" * 41, "a,b", "ü"])
@@ -373,7 +376,7 @@ def test_a_purpose_must_fit_into_a_name(purpose: str) -> None:
 def test_slurm_says_where_its_nodes_stand() -> None:
     slurm = Slurm()
     scheduler, _ = centre(slurm)
-    train = Places(partitions=("train",))
+    train = NodeLocation(partitions=("train",))
     assert scheduler.places() == {"n1": replace(train, switch="leaf1"), "n2": train}
     slurm.away = "away"
     assert scheduler.places() is None

@@ -12,10 +12,10 @@ import msgspec
 import pytest
 from sqlalchemy import Engine, create_engine
 
-from remediator.act.webhooks.outbox import Outbox
-from remediator.act.webhooks.telling import Telling
-from remediator.store import schema
-from remediator.store.deliveries import DeliveryStore
+from remediator.notifications.alert_settings import AlertSettings
+from remediator.notifications.message_outbox import MessageOutbox
+from remediator.store import table_schema
+from remediator.store.delivery_store import DeliveryStore
 from tests.conftest import skip_or_fail
 from tests.unit.remediator.act.webhooks.peer import Peer
 from vocabulary.clock import SystemClock
@@ -31,9 +31,9 @@ def peer() -> Iterator[Peer]:
 @pytest.fixture
 def database(tmp_path: Path) -> Iterator[Engine]:
     engine = create_engine(f"sqlite:///{tmp_path / 'r.db'}", connect_args={"timeout": 30})
-    schema.metadata.create_all(engine)
+    table_schema.metadata.create_all(engine)
     with engine.begin() as db:
-        db.execute(schema.meta.insert(), [{"key": "epoch", "value": "1"}])
+        db.execute(table_schema.meta.insert(), [{"key": "epoch", "value": "1"}])
     yield engine
     engine.dispose()
 
@@ -44,12 +44,12 @@ def store(database: Engine) -> DeliveryStore:
 
 
 @pytest.fixture
-def outbox(store: DeliveryStore) -> Iterator[Callable[[dict[str, Any]], Outbox]]:
+def outbox(store: DeliveryStore) -> Iterator[Callable[[dict[str, Any]], MessageOutbox]]:
     """``outbox({...})``: one with this configuration; stopped at the end."""
-    made: list[Outbox] = []
+    made: list[MessageOutbox] = []
 
-    def make(alerts: dict[str, Any]) -> Outbox:
-        made.append(Outbox(msgspec.convert(alerts, Telling), store, "c", SystemClock()))
+    def make(alerts: dict[str, Any]) -> MessageOutbox:
+        made.append(MessageOutbox(msgspec.convert(alerts, AlertSettings), store, "c", SystemClock()))
         return made[-1]
 
     yield make

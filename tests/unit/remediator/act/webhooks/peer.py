@@ -12,15 +12,15 @@ from typing import Any
 
 import msgspec
 
-from remediator.act.webhooks.follow_up import Standing
-from remediator.model.delivery import Delivery, Message, Phase
+from remediator.model.delivery import Delivery, NotificationMessage, NotificationPhase
+from remediator.notifications.follow_up_messages import NotificationContext
 from vocabulary.finding import Severity
 
 AT = 1_790_000_000.0
 
 
-def message(number: int = 1, **changes: Any) -> Message:
-    made = Message(
+def message(number: int = 1, **changes: Any) -> NotificationMessage:
+    made = NotificationMessage(
         id=f"inc-{number}.d1.s0.0.alert.n{number}",
         kind="alert",
         cluster="c",
@@ -45,8 +45,8 @@ def delivery(number: int = 1, **changes: Any) -> Delivery:
     return msgspec.structs.replace(made, **changes)
 
 
-def standing(open_ones: set[str], taken_up: set[str] | None = None) -> Standing:
-    return Standing(
+def standing(open_ones: set[str], taken_up: set[str] | None = None) -> NotificationContext:
+    return NotificationContext(
         epoch=lambda: 1,
         is_open=lambda incident: incident in open_ones,
         is_taken_up=lambda incident: incident in (taken_up or set()),
@@ -55,7 +55,7 @@ def standing(open_ones: set[str], taken_up: set[str] | None = None) -> Standing:
 
 
 def resolved(item: Delivery) -> Delivery:
-    return msgspec.structs.replace(item, phase=Phase.RESOLVE)
+    return msgspec.structs.replace(item, phase=NotificationPhase.RESOLVE)
 
 
 def until(question: Callable[[], Any], why: str = "it never happened") -> Any:

@@ -14,9 +14,9 @@ from typing import Any
 import pytest
 import requests
 
-from remediator.act.webhooks.outbox import Outbox
 from remediator.model.delivery import DeliveryState
-from remediator.store.deliveries import DeliveryStore
+from remediator.notifications.message_outbox import MessageOutbox
+from remediator.store.delivery_store import DeliveryStore
 from tests.conftest import skip_or_fail
 from tests.unit.remediator.act.webhooks.peer import message, standing, until
 
@@ -78,7 +78,7 @@ def end(alert: dict[str, Any]) -> float:
 
 
 def test_alerts_stay_while_their_incident_is_open_and_end_with_it(
-    alertmanager: str, outbox: Callable[[dict[str, Any]], Outbox], store: DeliveryStore
+    alertmanager: str, outbox: Callable[[dict[str, Any]], MessageOutbox], store: DeliveryStore
 ) -> None:
     open_ones = {"inc-7", "inc-8"}
     box = outbox({"receivers": {"am": {"kind": "alertmanager", "url": alertmanager, "repeat_s": 1}}})
@@ -99,7 +99,7 @@ def test_alerts_stay_while_their_incident_is_open_and_end_with_it(
 
 
 def test_the_heartbeat_fires_as_long_as_we_lead_and_runs_out_by_itself(
-    alertmanager: str, outbox: Callable[[dict[str, Any]], Outbox]
+    alertmanager: str, outbox: Callable[[dict[str, Any]], MessageOutbox]
 ) -> None:
     alerts = {
         "receivers": {"am": {"kind": "alertmanager", "url": alertmanager}},

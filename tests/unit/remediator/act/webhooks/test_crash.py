@@ -13,18 +13,18 @@ from typing import Any
 
 import pytest
 
-from remediator.act.webhooks.outbox import Outbox
 from remediator.model.delivery import DeliveryState
-from remediator.store.deliveries import DeliveryStore
+from remediator.notifications.message_outbox import MessageOutbox
+from remediator.store.delivery_store import DeliveryStore
 from tests.unit.remediator.act.webhooks.peer import Peer, standing, until
 
 ROOT = Path(__file__).parents[5]
 CHILD = """
 import sys, time, msgspec
 from sqlalchemy import create_engine
-from remediator.act.webhooks.outbox import Outbox
-from remediator.act.webhooks.telling import Telling
-from remediator.store.deliveries import DeliveryStore
+from remediator.notifications.message_outbox import Outbox
+from remediator.notifications.alert_settings import Telling
+from remediator.store.delivery_store import DeliveryStore
 from tests.unit.remediator.act.webhooks.peer import message, standing
 from vocabulary.clock import SystemClock
 store = DeliveryStore(create_engine(sys.argv[1]))
@@ -47,7 +47,7 @@ def keys(peer: Peer) -> list[str]:
 
 @pytest.mark.parametrize("answered", ["before its answer", "after its answer"])
 def test_killed_between_sending_and_writing_it_down(
-    peer: Peer, store: DeliveryStore, outbox: Callable[[dict[str, Any]], Outbox], answered: str
+    peer: Peer, store: DeliveryStore, outbox: Callable[[dict[str, Any]], MessageOutbox], answered: str
 ) -> None:
     program = child(store, peer)
     try:
@@ -78,7 +78,7 @@ def test_killed_between_sending_and_writing_it_down(
 
 
 def test_killed_before_sending_loses_nothing(
-    peer: Peer, store: DeliveryStore, outbox: Callable[[dict[str, Any]], Outbox]
+    peer: Peer, store: DeliveryStore, outbox: Callable[[dict[str, Any]], MessageOutbox]
 ) -> None:
     dead = Peer()
     dead.status = 503

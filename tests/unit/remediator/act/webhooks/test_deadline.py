@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from remediator.act.webhooks.deadline import connected, first_of
+from remediator.notifications.connection_deadline import connect_before_deadline, connect_first_address
 
 
 class Addresses:
@@ -29,25 +29,25 @@ class Addresses:
 
 def test_all_addresses_share_one_time_and_a_dead_one_leaves_the_others_theirs() -> None:
     world = Addresses()
-    assert first_of(["dead", "dead", "answers"], 112.0, world.connect, lambda: world.now) == "answers"
+    assert connect_first_address(["dead", "dead", "answers"], 112.0, world.connect, lambda: world.now) == "answers"
     assert world.given == [4.0, 4.0, 4.0]
     quick = Addresses()
-    assert first_of(["refuses", "answers"], 110.0, quick.connect, lambda: quick.now) == "answers"
+    assert connect_first_address(["refuses", "answers"], 110.0, quick.connect, lambda: quick.now) == "answers"
     assert quick.given == [5.0, 10.0], "what is not used is the next one's"
 
 
 def test_when_the_time_is_over_it_is_over() -> None:
     world = Addresses()
     with pytest.raises(TimeoutError):
-        first_of(["dead"] * 5, 110.0, world.connect, lambda: world.now)
+        connect_first_address(["dead"] * 5, 110.0, world.connect, lambda: world.now)
     assert world.now == pytest.approx(110.0)
     with pytest.raises(TimeoutError):
-        first_of(["answers"], world.now, world.connect, lambda: world.now)
+        connect_first_address(["answers"], world.now, world.connect, lambda: world.now)
     with pytest.raises(ConnectionRefusedError):
-        first_of(["refuses"], 120.0, world.connect, lambda: world.now)
+        connect_first_address(["refuses"], 120.0, world.connect, lambda: world.now)
 
 
 def test_a_name_is_connected_to_and_its_reader_waits_no_longer_than_is_left() -> None:
     server = socket.create_server(("127.0.0.1", 0))
-    with server, connected("localhost", server.getsockname()[1], time.monotonic() + 60) as raw:
+    with server, connect_before_deadline("localhost", server.getsockname()[1], time.monotonic() + 60) as raw:
         assert 0 < (raw.gettimeout() or 0) <= 60

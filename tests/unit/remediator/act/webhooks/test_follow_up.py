@@ -10,13 +10,13 @@ from typing import Any
 import msgspec
 import pytest
 
-from remediator.act.webhooks.follow_up import Standing, follow_ups, taken_up
-from remediator.act.webhooks.outbox import Outbox
-from remediator.act.webhooks.pagerduty import PagerDuty
-from remediator.act.webhooks.slack import Slack
-from remediator.model.delivery import DeliveryState, Phase
-from remediator.model.records import Incident
-from remediator.store.deliveries import DeliveryStore
+from remediator.model.delivery import DeliveryState, NotificationPhase
+from remediator.model.journal_records import Incident
+from remediator.notifications.follow_up_messages import NotificationContext, build_follow_ups, is_acknowledged
+from remediator.notifications.message_outbox import MessageOutbox
+from remediator.notifications.pagerduty import PagerDuty
+from remediator.notifications.slack import Slack
+from remediator.store.delivery_store import DeliveryStore
 from tests.unit.remediator.act.webhooks.peer import AT, Peer, delivery, message, standing, until
 
 SENT = DeliveryState.SENT
@@ -29,15 +29,15 @@ def at_once(at: float) -> float:
 
 
 def test_nothing_follows_while_it_is_open_and_nobody_took_it_up() -> None:
-    assert follow_ups([delivery(1, state=SENT)], PAGER, standing({"inc-1"}), at_once, AT) == []
+    assert build_follow_ups([delivery(1, state=SENT)], PAGER, standing({"inc-1"}), at_once, AT) == []
 
 
 def test_that_somebody_took_it_up_is_told_once_and_only_to_those_who_keep_it_open() -> None:
     told = [delivery(1, state=SENT)]
-    new, changed = follow_ups(told, PAGER, standing({"inc-1"}, {"inc-1"}), at_once, AT)
-    assert (new.phase, new.thread, changed.acknowledged) == (Phase.ACKNOWLEDGE, "inc-1", True)
-    assert follow_ups([changed], PAGER, standing({"inc-1"}, {"inc-1"}), at_once, AT) == []
-    assert follow_ups(told, CHAT, standing({"inc-1"}, {"inc-1"}), at_once, AT) == []
+    new, changed = build_follow_ups(told, PAGER, standing({"inc-1"}, {"inc-1"}), at_once, AT)
+    assert (new.phase, new.thread, changed.acknowledged) == (NotificationPhase.ACKNOWLEDGE, "inc-1", True)
+    assert build_follow_ups([changed], PAGER, standing({"inc-1"}, {"inc-1"}), at_once, AT) == []
+    assert build_follow_ups(told, CHAT, standing({"inc-1"}, {"inc-1"}), at_once, AT) == []
 
 
 @pytest.mark.parametrize(
@@ -45,29 +45,29 @@ def test_that_somebody_took_it_up_is_told_once_and_only_to_those_who_keep_it_ope
     [({}, False), ({"acknowledged_by": "ann", "acknowledged_at": AT}, True), ({"approved": ("inc-1.d1",)}, True)],
 )
 def test_who_acknowledges_or_approves_has_taken_it_up(changes: dict[str, Any], *, taken: bool) -> None:
-    assert taken_up(Incident(id="inc-1", node="n1", title="t", opened_at=AT, **changes)) is taken
-    assert not taken_up(None)
+    assert is_acknowledged(Incident(id="inc-1", node="n1", title="t", opened_at=AT, **changes)) is taken
+    assert not is_acknowledged(None)
 
 
 def test_one_matter_is_resolved_once_when_all_of_it_is_over() -> None:
     told = [delivery(n, state=SENT, thread="msg_sum") for n in (1, 2)]
-    assert follow_ups(told, PAGER, standing({"inc-2"}), at_once, AT) == []
-    new, *changed = follow_ups(told, PAGER, standing(set()), at_once, AT)
-    assert (new.phase, new.thread) == (Phase.RESOLVE, "msg_sum")
+    assert build_follow_ups(told, PAGER, standing({"inc-2"}), at_once, AT) == []
+    new, *changed = build_follow_ups(told, PAGER, standing(set()), at_once, AT)
+    assert (new.phase, new.thread) == (NotificationPhase.RESOLVE, "msg_sum")
     assert all(item.settled for item in changed)
-    again = follow_ups(told, PAGER, standing(set()), at_once, AT + 9)[0]
+    again = build_follow_ups(told, PAGER, standing(set()), at_once, AT + 9)[0]
     assert again.id == new.id  # a crash before it was written names the same
 
 
 def test_an_end_waits_for_the_morning_unless_people_were_woken() -> None:
     quiet = [delivery(1, state=SENT, message=message(1, page=False))]
-    assert follow_ups(quiet, CHAT, standing(set()), lambda at: at + 99, AT)[0].due == AT + 99
+    assert build_follow_ups(quiet, CHAT, standing(set()), lambda at: at + 99, AT)[0].due == AT + 99
     woken = [delivery(1, state=SENT)]
-    assert follow_ups(woken, CHAT, standing(set()), lambda at: at + 99, AT)[0].due == AT
+    assert build_follow_ups(woken, CHAT, standing(set()), lambda at: at + 99, AT)[0].due == AT
 
 
 def test_a_pager_hears_the_whole_story(
-    peer: Peer, outbox: Callable[[dict[str, Any]], Outbox], store: DeliveryStore, tmp_path: Path
+    peer: Peer, outbox: Callable[[dict[str, Any]], MessageOutbox], store: DeliveryStore, tmp_path: Path
 ) -> None:
     (tmp_path / "key").write_text("k" * 32)
     open_ones, taken_up = {"inc-1"}, set[str]()
@@ -89,7 +89,7 @@ def test_a_pager_hears_the_whole_story(
 
 
 def test_too_many_for_a_pager_are_one_matter_that_ends_with_the_last_of_them(
-    peer: Peer, outbox: Callable[[dict[str, Any]], Outbox], store: DeliveryStore, tmp_path: Path
+    peer: Peer, outbox: Callable[[dict[str, Any]], MessageOutbox], store: DeliveryStore, tmp_path: Path
 ) -> None:
     (tmp_path / "key").write_text("k" * 32)
     pager = {"kind": "pagerduty", "url": peer.url, "routing_key_file": str(tmp_path / "key"), "rate": {"messages": 2}}
@@ -109,11 +109,11 @@ def test_too_many_for_a_pager_are_one_matter_that_ends_with_the_last_of_them(
 
 
 def test_the_sign_of_life_stops_when_we_no_longer_decide(
-    peer: Peer, outbox: Callable[[dict[str, Any]], Outbox]
+    peer: Peer, outbox: Callable[[dict[str, Any]], MessageOutbox]
 ) -> None:
     leads = [True]
     lively = msgspec.structs.replace(standing(set()), leads=lambda: leads[0])
-    assert isinstance(lively, Standing)
+    assert isinstance(lively, NotificationContext)
     box = outbox({"heartbeat": {"url": peer.url, "every_s": 1}})
     box.start(lively)
     until(lambda: len(peer.got) >= 2)

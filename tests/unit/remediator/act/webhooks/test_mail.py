@@ -15,9 +15,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from remediator.act.webhooks.envelope import Answer
-from remediator.act.webhooks.mail import Mail
-from remediator.act.webhooks.registry import AnyReceiver
+from remediator.notifications.envelope import DeliveryAnswer
+from remediator.notifications.receiver_registry import AnyReceiver
+from remediator.notifications.smtp_mail import EmailReceiver
 from tests.unit.remediator.act.webhooks.peer import AT, delivery, resolved
 
 
@@ -83,7 +83,7 @@ def server(certificate: Path) -> Iterator[SmtpServer]:
     made.server_close()
 
 
-def receiver(server: SmtpServer, certificate: Path, tmp_path: Path, **changes: Any) -> Mail:
+def receiver(server: SmtpServer, certificate: Path, tmp_path: Path, **changes: Any) -> EmailReceiver:
     (tmp_path / "password").write_text("open sesame")
     made = {
         "kind": "email",
@@ -97,11 +97,11 @@ def receiver(server: SmtpServer, certificate: Path, tmp_path: Path, **changes: A
         **changes,
     }
     found = msgspec.convert(made, AnyReceiver)
-    assert isinstance(found, Mail)
+    assert isinstance(found, EmailReceiver)
     return found
 
 
-def send(one: Mail) -> Answer:
+def send(one: EmailReceiver) -> DeliveryAnswer:
     return one.send(one.envelope("msg_a", (delivery(1),), AT))
 
 
@@ -109,7 +109,7 @@ def test_a_mail_goes_through_tls_and_its_repetition_has_the_same_id(
     server: SmtpServer, certificate: Path, tmp_path: Path
 ) -> None:
     one = receiver(server, certificate, tmp_path)
-    assert send(one) == Answer(True, "127.0.0.1: accepted for 2")
+    assert send(one) == DeliveryAnswer(True, "127.0.0.1: accepted for 2")
     assert send(one).taken
     first, second = server.mails
     assert first["Message-ID"] == second["Message-ID"] == "<msg_a@gpu-healthd.invalid>"

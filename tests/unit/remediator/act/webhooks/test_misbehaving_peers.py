@@ -12,14 +12,16 @@ from pathlib import Path
 
 import pytest
 
-from remediator.act.webhooks.post import Request, post
+from remediator.notifications.http_post import HttpPostRequest, send_http_post
 from tests.unit.remediator.act.webhooks.peer import Peer
 
 LONG_S = 60.0
 
 
 def ask(peer: Peer, timeout_s: float = LONG_S, ca_file: str = "", url: str = "") -> tuple[bool, str, float | None]:
-    answer = post(Request(url or peer.url, b"{}", {"content-type": "application/json"}, ca_file), timeout_s)
+    answer = send_http_post(
+        HttpPostRequest(url or peer.url, b"{}", {"content-type": "application/json"}, ca_file), timeout_s
+    )
     return answer.taken, answer.words.replace(f"127.0.0.1:{peer.server_address[1]}", "peer"), answer.retry_after_s
 
 
@@ -43,14 +45,14 @@ def test_a_redirect_takes_nothing_and_is_not_followed(peer: Peer, status: int) -
 @pytest.mark.parametrize("status", [400, 401, 403, 404, 410, 413, 418])
 def test_a_refusal_is_tried_again_slowly(peer: Peer, status: int) -> None:
     peer.status = status
-    answer = post(Request(peer.url, b"", {}), LONG_S)
+    answer = send_http_post(HttpPostRequest(peer.url, b"", {}), LONG_S)
     assert (answer.taken, answer.refused, answer.down) == (False, True, False)
 
 
 @pytest.mark.parametrize("status", [408, 429, 500, 502, 503, 504, 599])
 def test_trouble_of_the_peer_s_own_is_tried_again_soon(peer: Peer, status: int) -> None:
     peer.status = status
-    answer = post(Request(peer.url, b"", {}), LONG_S)
+    answer = send_http_post(HttpPostRequest(peer.url, b"", {}), LONG_S)
     assert (answer.taken, answer.refused, answer.down) == (False, False, True)
 
 
@@ -148,7 +150,7 @@ def test_a_handshake_that_never_ends_is_cut_off() -> None:
         url = f"https://127.0.0.1:{server.getsockname()[1]}/"
         taken = threading.Thread(target=lambda: drip(server.accept()[0], b"\x16"), daemon=True)
         taken.start()
-        assert not post(Request(url, b"", {}), 0.3).taken
+        assert not send_http_post(HttpPostRequest(url, b"", {}), 0.3).taken
 
 
 def test_a_proxy_that_drips_is_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -156,13 +158,13 @@ def test_a_proxy_that_drips_is_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv("https_proxy", f"http://127.0.0.1:{server.getsockname()[1]}")
         monkeypatch.setenv("no_proxy", "")
         threading.Thread(target=lambda: drip(server.accept()[0], b"x"), daemon=True).start()
-        assert not post(Request("https://receiver.invalid/x", b"", {}), 0.3).taken
+        assert not send_http_post(HttpPostRequest("https://receiver.invalid/x", b"", {}), 0.3).taken
 
 
 def test_a_proxy_of_the_environment_is_used(peer: Peer, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("http_proxy", peer.url)
     monkeypatch.setenv("no_proxy", "")
-    assert post(Request("http://receiver.invalid/x", b"{}", {}), LONG_S).taken
+    assert send_http_post(HttpPostRequest("http://receiver.invalid/x", b"{}", {}), LONG_S).taken
     assert peer.got[0][0] == "http://receiver.invalid/x"
 
 

@@ -10,14 +10,14 @@ import msgspec
 import pytest
 from sqlalchemy import Engine
 
-from remediator.act.webhooks.outbox import Outbox
-from remediator.model.delivery import Delivery, DeliveryState, LeadLost
-from remediator.store import schema
-from remediator.store.deliveries import DeliveryStore
+from remediator.model.delivery import Delivery, DeliveryState, LeadershipLost
+from remediator.notifications.message_outbox import MessageOutbox
+from remediator.store import table_schema
+from remediator.store.delivery_store import DeliveryStore
 from tests.unit.remediator.act.webhooks.peer import Peer, delivery, message, standing, until
 from vocabulary.finding import Severity
 
-Make = Callable[[dict[str, Any]], Outbox]
+Make = Callable[[dict[str, Any]], MessageOutbox]
 
 
 def sent(store: DeliveryStore) -> list[Delivery]:
@@ -99,8 +99,8 @@ def test_a_leader_that_was_overtaken_sends_nothing_more(
     peer: Peer, outbox: Make, store: DeliveryStore, database: Engine
 ) -> None:
     with database.begin() as db:
-        db.execute(schema.meta.update().values(value="2"))
-    with pytest.raises(LeadLost):
+        db.execute(table_schema.meta.update().values(value="2"))
+    with pytest.raises(LeadershipLost):
         store.save([delivery()], 1)
     box = outbox({"webhooks": [peer.url]})
     box.start(standing({"inc-1"}))

@@ -15,14 +15,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from remediator.act.webhooks.envelope import Envelope
-from remediator.act.webhooks.generic import signatures
-from remediator.act.webhooks.mail import Mail, compose
-from remediator.act.webhooks.receiver import HttpReceiver, Receiver
-from remediator.act.webhooks.registry import AnyReceiver
-from remediator.act.webhooks.slack import SECTION_MAX, blocks
-from remediator.act.webhooks.teams import card
-from remediator.model.delivery import Delivery, Phase
+from remediator.model.delivery import Delivery, NotificationPhase
+from remediator.notifications.envelope import Envelope
+from remediator.notifications.receiver import HttpReceiver, Receiver
+from remediator.notifications.receiver_registry import AnyReceiver
+from remediator.notifications.slack import SECTION_MAX, build_slack_blocks
+from remediator.notifications.smtp_mail import EmailReceiver, compose_email
+from remediator.notifications.standard_webhooks import sign_webhook
+from remediator.notifications.teams import build_adaptive_card
 from tests.unit.remediator.act.webhooks.peer import AT, delivery, message, resolved
 from vocabulary.finding import Severity
 
@@ -35,7 +35,7 @@ MANY = (delivery(1), delivery(2), delivery(3, message=DRILL))
 SITUATIONS: dict[str, tuple[Delivery, ...]] = {
     "one": (delivery(1),),
     "many": MANY,
-    "taken_up": (msgspec.structs.replace(delivery(1), phase=Phase.ACKNOWLEDGE),),
+    "taken_up": (msgspec.structs.replace(delivery(1), phase=NotificationPhase.ACKNOWLEDGE),),
     "over": (resolved(delivery(1)),),
 }
 
@@ -63,8 +63,8 @@ KINDS = ("webhook", "plain", "slack", "teams", "pagerduty", "opsgenie", "alertma
 
 
 def shown(one: Receiver, envelope: Envelope) -> str:
-    if isinstance(one, Mail):
-        return compose(one, envelope).as_string()
+    if isinstance(one, EmailReceiver):
+        return compose_email(one, envelope).as_string()
     assert isinstance(one, HttpReceiver)
     request = one.compose(envelope)
     headers = "".join(f"{name}: {value}\n" for name, value in sorted(request.headers.items()))
@@ -96,7 +96,7 @@ def test_each_key_signs_the_bytes_that_are_sent(tmp_path: Path) -> None:
 def test_the_signature_is_the_one_that_the_specification_s_own_libraries_expect() -> None:
     # The vector of the reference libraries' test suites (github.com/standard-webhooks/standard-webhooks).
     key = base64.b64decode("MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw")
-    found = signatures("msg_p5jXN8AQM9LWM0D4loKWxJek", "1614265330", b'{"test": 2432232314}', [key])
+    found = sign_webhook("msg_p5jXN8AQM9LWM0D4loKWxJek", "1614265330", b'{"test": 2432232314}', [key])
     assert found == "v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE="
 
 
@@ -104,27 +104,27 @@ def test_the_signature_is_the_one_that_the_specification_s_own_libraries_expect(
     st.text(max_size=6000),
     st.text(max_size=6000),
     st.sampled_from(Severity),
-    st.sampled_from(Phase),
+    st.sampled_from(NotificationPhase),
     st.integers(1, 60),
 )
 def test_limits_of_chats_hold_whatever_nodes_say(
-    title: str, text: str, severity: Severity, phase: Phase, count: int
+    title: str, text: str, severity: Severity, phase: NotificationPhase, count: int
 ) -> None:
     said = message(title=title, text=text, severity=severity)
     items = tuple(delivery(n, message=said, phase=phase) for n in range(count))
     envelope = Receiver().envelope("msg_a", items, AT)
-    made = blocks(envelope)
+    made = build_slack_blocks(envelope)
     texts = [block["text"]["text"] for block in made["blocks"] if "text" in block]
     assert len(texts[0]) <= 150
     assert 0 < len(texts[1]) <= SECTION_MAX
     assert "<" not in texts[1]
-    assert len(msgspec.json.encode(card(envelope))) < 28_000
+    assert len(msgspec.json.encode(build_adaptive_card(envelope))) < 28_000
 
 
 def test_a_subject_with_line_breaks_cannot_add_headers(tmp_path: Path) -> None:
     one = receiver("email", tmp_path)
-    assert isinstance(one, Mail)
+    assert isinstance(one, EmailReceiver)
     item = delivery(message=message(title="x\r\nBcc: everybody@example.org"))
-    made = compose(one, one.envelope("msg_a", (item,), AT))
+    made = compose_email(one, one.envelope("msg_a", (item,), AT))
     assert made["Bcc"] is None
     assert "Bcc: everybody" in made["Subject"]

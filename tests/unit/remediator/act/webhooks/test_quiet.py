@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from remediator.act.webhooks.quiet import QuietHours, quiet_until
+from remediator.notifications.quiet_hours import QuietHours, quiet_hours_end
 
 BERLIN = ZoneInfo("Europe/Berlin")
 
@@ -39,23 +39,23 @@ def local(when: float) -> str:
     ],
 )
 def test_a_night(now: str, until: str) -> None:
-    assert local(quiet_until((hours(),), at(now))) == until
+    assert local(quiet_hours_end((hours(),), at(now))) == until
 
 
 def test_days_are_those_on_which_it_begins() -> None:
     weekend = (hours(days=["fri"]),)
-    assert local(quiet_until(weekend, at("2026-11-21T06:00"))) == "2026-11-21T07:00"  # a Saturday morning
-    assert local(quiet_until(weekend, at("2026-11-21T23:00"))) == "2026-11-21T23:00"
+    assert local(quiet_hours_end(weekend, at("2026-11-21T06:00"))) == "2026-11-21T07:00"  # a Saturday morning
+    assert local(quiet_hours_end(weekend, at("2026-11-21T23:00"))) == "2026-11-21T23:00"
 
 
 def test_hours_that_touch_are_one() -> None:
     both = (hours(), hours(**{"from": "07:00", "to": "09:00"}))
-    assert local(quiet_until(both, at("2026-11-20T23:00"))) == "2026-11-21T09:00"
+    assert local(quiet_hours_end(both, at("2026-11-20T23:00"))) == "2026-11-21T09:00"
 
 
 def test_hours_that_never_end_still_give_an_answer() -> None:
     always = (hours(**{"from": "00:00", "to": "12:00"}), hours(**{"from": "12:00", "to": "00:00"}))
-    assert quiet_until(always, at("2026-11-20T23:00")) > at("2026-11-20T23:00")
+    assert quiet_hours_end(always, at("2026-11-20T23:00")) > at("2026-11-20T23:00")
 
 
 @given(
@@ -65,9 +65,9 @@ def test_the_end_is_a_time_that_is_not_quiet(now: float, start: int, end: int, z
     if start == end:
         return
     one = (hours(**{"from": f"{start:02}:00", "to": f"{end:02}:00", "timezone": zone}),)
-    until = quiet_until(one, now)
+    until = quiet_hours_end(one, now)
     assert now <= until <= now + 25 * 3600
-    assert quiet_until(one, until) == until
+    assert quiet_hours_end(one, until) == until
 
 
 @pytest.mark.parametrize(

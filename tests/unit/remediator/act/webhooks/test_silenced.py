@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from remediator.act.webhooks.courier import Courier, Way
-from remediator.act.webhooks.follow_up import Standing
-from remediator.act.webhooks.generic import Plain
-from remediator.model.delivery import Delivery, DeliveryState, Phase
-from remediator.model.standing import AlertSilence
-from remediator.store.deliveries import DeliveryStore
+from remediator.model.delivery import Delivery, DeliveryState, NotificationPhase
+from remediator.model.override_records import AlertSilence
+from remediator.notifications.delivery_worker import DeliveryContext, DeliveryWorker
+from remediator.notifications.follow_up_messages import NotificationContext
+from remediator.notifications.standard_webhooks import PlainWebhook
+from remediator.store.delivery_store import DeliveryStore
 from tests.unit.remediator.act.webhooks.peer import AT, Peer, delivery
 from vocabulary.clock import ManualClock
 
@@ -25,7 +25,7 @@ class Cluster:
         self.silence = SILENCE
         self.open = {"inc-1", "inc-2"}
         self.store = store
-        standing = Standing(
+        standing = NotificationContext(
             epoch=lambda: 1,
             is_open=lambda incident: incident in self.open,
             is_taken_up=lambda _incident: False,
@@ -33,14 +33,16 @@ class Cluster:
             silence_of=self._silence_of,
         )
         clock = self.clock = ManualClock(AT + 60)
-        receiver = Plain(url=peer.url, resolved=True)
-        self.courier = Courier(Way("r", receiver, store, clock, standing, lambda at: at, 3600.0))
+        receiver = PlainWebhook(url=peer.url, resolved=True)
+        self.courier = DeliveryWorker(DeliveryContext("r", receiver, store, clock, standing, lambda at: at, 3600.0))
 
     def _silence_of(self, item: Delivery) -> AlertSilence | None:
         return self.silence if self.silenced.issuperset(item.kinds) else None
 
     def states(self) -> dict[str, DeliveryState]:
-        return {item.message.incident: item.state for item in self.store.latest(9) if item.phase is Phase.FIRE}
+        return {
+            item.message.incident: item.state for item in self.store.latest(9) if item.phase is NotificationPhase.FIRE
+        }
 
 
 def test_it_waits_without_a_moments_work_and_is_told_when_the_silence_ends(store: DeliveryStore, peer: Peer) -> None:

@@ -10,19 +10,19 @@ import msgspec
 import pytest
 import yaml
 
-from remediator.act.webhooks.compose import message_of
-from remediator.act.webhooks.generic import read_keys
-from remediator.act.webhooks.routes import receivers_of
-from remediator.act.webhooks.secret import SecretError, read_one
-from remediator.act.webhooks.telling import Telling
 from remediator.config import ConfigError, load_config
-from remediator.decide.wide import open_wide, say
-from remediator.model.places import Places
-from remediator.model.records import Action, Incident, JobRef, NodeRecord
-from remediator.state import ClusterState
+from remediator.decisions.group_incidents import announce_group_incident, open_group_incident
+from remediator.model.journal_records import Action, Incident, JobRef, NodeRecord
+from remediator.model.node_location import NodeLocation
+from remediator.notifications.alert_routes import match_receivers
+from remediator.notifications.alert_settings import AlertSettings
+from remediator.notifications.message_content import build_action_message
+from remediator.notifications.secret_files import SecretError, read_secret
+from remediator.notifications.standard_webhooks import read_signing_keys
+from remediator.state.cluster_state import ClusterState
 from tests.unit.remediator.act.webhooks.peer import AT, message
-from vocabulary.architecture import Architecture
 from vocabulary.finding import Finding, Severity
+from vocabulary.hardware.gpu_architecture import Architecture
 from vocabulary.identity import Component, ComponentKind
 
 CHAT = {"kind": "slack", "url_file": "/etc/gpu-healthd/chat"}
@@ -30,14 +30,14 @@ PAGER = {"kind": "pagerduty", "routing_key_file": "/etc/gpu-healthd/pager"}
 RMA = {"kind": "ticket", "url": "https://vendor.example/rma"}
 
 
-def telling(**alerts: Any) -> Telling:
-    return msgspec.convert({"receivers": {"chat": CHAT, "pager": PAGER, "rma": RMA}, **alerts}, Telling)
+def telling(**alerts: Any) -> AlertSettings:
+    return msgspec.convert({"receivers": {"chat": CHAT, "pager": PAGER, "rma": RMA}, **alerts}, AlertSettings)
 
 
 def test_without_routes_tickets_go_where_tickets_are_taken_and_all_else_to_all_others() -> None:
     ways = telling().ways
-    assert receivers_of(message(), ways) == ("chat", "pager")
-    assert receivers_of(message(kind="ticket"), ways) == ("rma", "chat", "pager")
+    assert match_receivers(message(), ways) == ("chat", "pager")
+    assert match_receivers(message(kind="ticket"), ways) == ("rma", "chat", "pager")
 
 
 ROUTES = [
@@ -62,7 +62,7 @@ ROUTES = [
     ],
 )
 def test_the_first_route_that_fits_decides(changes: dict[str, Any], names: tuple[str, ...]) -> None:
-    assert receivers_of(message(**changes), telling(routes=ROUTES).ways) == names
+    assert match_receivers(message(**changes), telling(routes=ROUTES).ways) == names
 
 
 @pytest.mark.parametrize(
@@ -111,19 +111,19 @@ def test_a_secret_that_cannot_be_used_is_named_by_its_file(content: bytes, says:
     file = tmp_path / "secret"
     file.write_bytes(content)
     with pytest.raises(SecretError, match=says):
-        read_one(str(file))
+        read_secret(str(file))
 
 
 def test_a_secret_may_not_be_endless() -> None:
     with pytest.raises(SecretError, match="too large"):
-        read_one("/dev/zero")
+        read_secret("/dev/zero")
 
 
 @pytest.mark.parametrize("line", ["whsec_c2hvcnQ=", "c2hvcnQ=" * 4, "whsec_***", "whsec_" + "A" * 200])
 def test_a_key_that_is_none_is_told_by_its_number(line: str, tmp_path: Path) -> None:
     (tmp_path / "keys").write_text(f"{line}\n")
     with pytest.raises(SecretError, match="key 1 is not") as error:
-        read_keys(str(tmp_path / "keys"))
+        read_signing_keys(str(tmp_path / "keys"))
     assert line not in str(error.value)
 
 
@@ -157,13 +157,13 @@ def test_a_message_says_how_grave_it_is_where_and_where_to_look() -> None:
     incident = Incident(id="inc-1", node="gpu-a7", title="t", opened_at=AT, rule="gpu-lost", injected=True)
     node = NodeRecord(node="gpu-a7", jobs=(JobRef("train", 1),), architectures=(Architecture.HOPPER,))
     config = telling(public_url="https://h.example/", node_labels={"gpu-*": {"rack": "r1"}, "gpu-a*": {"rack": "r2"}})
-    said = message_of(action, incident, findings, node, config, "c")
+    said = build_action_message(action, incident, findings, node, config, "c")
     assert (said.severity, said.page, said.injected) == (Severity.ERROR, True, True)
     assert said.link == "https://h.example/incidents/inc-1"
     assert said.labels == {"state": "healthy", "architecture": "hopper", "job": "train", "rack": "r2"}
     ticket = msgspec.structs.replace(action, verb="ticket")
-    assert not message_of(ticket, incident, findings, node, config, "c").page
-    unknown = message_of(action, None, (), None, config, "c")
+    assert not build_action_message(ticket, incident, findings, node, config, "c").page
+    unknown = build_action_message(action, None, (), None, config, "c")
     assert (unknown.severity, unknown.page) == (Severity.UNCLASSIFIED, False)
 
 
@@ -182,18 +182,20 @@ def test_what_concerns_many_nodes_wakes_people_and_goes_where_its_place_goes(
 ) -> None:
     state = ClusterState()
     why = "nothing more is isolated"
-    incident = say(state, open_wide(state, about, "breaker", why, (), AT), "breaker", "", AT)
+    incident = announce_group_incident(
+        state, open_group_incident(state, about, "breaker", why, (), AT), "breaker", "", AT
+    )
     (alert,) = state.actions.values()
-    said = message_of(alert, incident, (), None, telling(), "c")
+    said = build_action_message(alert, incident, (), None, telling(), "c")
     assert (said.severity, said.page, said.labels) == (Severity.ERROR, True, labels)
     on_call = [{"receivers": ["pager"], "severities": ["fatal", "error"]}, {"receivers": ["chat"]}]
-    assert receivers_of(said, telling(routes=on_call).ways) == ("pager",)
+    assert match_receivers(said, telling(routes=on_call).ways) == ("pager",)
 
 
 def test_a_node_is_told_with_its_places_and_the_site_has_the_last_word() -> None:
-    node = NodeRecord(node="n1", places=Places(rack="r1", switch="s1", partitions=("p",)))
+    node = NodeRecord(node="n1", places=NodeLocation(rack="r1", switch="s1", partitions=("p",)))
     action = Action(id="a", incident="i", decision="d", node="n1", verb="alert", planned_at=AT, deadline=AT)
-    said = message_of(action, None, (), node, telling(node_labels={"n*": {"rack": "row 3"}}), "c")
+    said = build_action_message(action, None, (), node, telling(node_labels={"n*": {"rack": "row 3"}}), "c")
     assert said.labels == {"state": "healthy", "rack": "row 3", "switch": "s1"}
 
 
@@ -205,5 +207,5 @@ def test_the_examples_of_the_document_are_right() -> None:
         found = yaml.safe_load(block)
         alerts = found.get("alerts") or {"receivers": found}
         kinds |= {one["kind"] for one in alerts["receivers"].values()}
-        msgspec.convert(alerts, Telling)
+        msgspec.convert(alerts, AlertSettings)
     assert kinds >= {"webhook", "slack", "teams", "pagerduty", "opsgenie", "alertmanager", "email", "ticket"}

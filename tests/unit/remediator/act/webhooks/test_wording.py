@@ -10,14 +10,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from remediator.act.webhooks.ticket import Ticket
-from remediator.act.webhooks.wording import SHOWN_MAX, TEXT_MAX, words
+from remediator.notifications.message_templates import SHOWN_MAX, TEXT_MAX, render_message_texts
+from remediator.notifications.ticket import TicketWebhook
 from tests.unit.remediator.act.webhooks.peer import AT, delivery, message, resolved
 
 
 def test_templates_see_the_messages() -> None:
     text = "{{ count }}{% for m in messages %} {{ m.node }}/{{ m.labels.rack }}{% endfor %}"
-    assert words("{{ severity | upper }}\n{{ node }}", text, (delivery(1), delivery(2))) == (
+    assert render_message_texts("{{ severity | upper }}\n{{ node }}", text, (delivery(1), delivery(2))) == (
         "FATAL n1",
         "2 n1/r1 n2/r1",
     )
@@ -37,7 +37,7 @@ def test_templates_see_the_messages() -> None:
     ],
 )
 def test_a_template_that_breaks_or_reaches_out_costs_no_message(template: str) -> None:
-    title, text = words(template, template, (delivery(1),))
+    title, text = render_message_texts(template, template, (delivery(1),))
     assert title == "fatal: n1: xid/79 on gpu 3"
     assert text.startswith("a GPU fell off the bus\nrule gpu-lost\nincident inc-1\n")
     assert "the template of this receiver failed" in text
@@ -46,27 +46,27 @@ def test_a_template_that_breaks_or_reaches_out_costs_no_message(template: str) -
 @given(st.text(), st.text(), st.text())
 def test_what_nodes_say_is_never_a_template(title: str, node: str, text: str) -> None:
     said = message(title="{{ 7 * 7 }}" + title, node=node, text="{% raise %}" + text)
-    found_title, found_text = words("{{ title }}", "{{ text }}", (delivery(1, message=said),))
+    found_title, found_text = render_message_texts("{{ title }}", "{{ text }}", (delivery(1, message=said),))
     assert found_title.startswith("{{ 7 * 7 }}")
     assert found_text.startswith("{% raise %}")
 
 
 def test_what_is_too_much_is_counted() -> None:
     many = tuple(delivery(n) for n in range(SHOWN_MAX + 5))
-    title, text = words("", "", many)
+    title, text = render_message_texts("", "", many)
     assert title == f"c: {SHOWN_MAX + 5} alerts on n0, n1, n10 and {SHOWN_MAX + 2} more"
     assert text.endswith("… and 5 more; 'healthctl incidents' lists them all")
-    assert len(words("", "{{ text * 1000 }}" * 10, many)[1]) <= TEXT_MAX
+    assert len(render_message_texts("", "{{ text * 1000 }}" * 10, many)[1]) <= TEXT_MAX
 
 
 def test_what_is_over_is_said_so() -> None:
-    assert words("", "", (resolved(delivery(1)),))[0] == "resolved: fatal: n1: xid/79 on gpu 3"
-    assert words("", "", (delivery(2), resolved(delivery(1))))[0] == "c: 1 alert, 1 resolved on n1, n2"
+    assert render_message_texts("", "", (resolved(delivery(1)),))[0] == "resolved: fatal: n1: xid/79 on gpu 3"
+    assert render_message_texts("", "", (delivery(2), resolved(delivery(1))))[0] == "c: 1 alert, 1 resolved on n1, n2"
 
 
-def ticket(body: str, tmp_path: Path) -> Ticket:
+def ticket(body: str, tmp_path: Path) -> TicketWebhook:
     (tmp_path / "auth").write_text("Bearer abc")
-    return Ticket(url="https://vendor.example/rma", authorization_file=str(tmp_path / "auth"), body=body)
+    return TicketWebhook(url="https://vendor.example/rma", authorization_file=str(tmp_path / "auth"), body=body)
 
 
 def test_a_ticket_is_the_site_s_own_form(tmp_path: Path) -> None:

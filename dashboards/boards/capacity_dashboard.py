@@ -1,0 +1,123 @@
+"""What the fleet gives and what faults cost: GPUs in and out of service, use, energy, money."""
+
+from __future__ import annotations
+
+from dashboards.board_layout import CLUSTER, Board, Section
+from dashboards.panels import GREEN, HALF, ORANGE, RED, THIRD, Query, build_stat_panel, build_time_series
+
+NOW = Section(
+    "Now",
+    (
+        build_stat_panel(
+            "GPUs", "All that nodes report.", "short", Query(f"sum(cluster:remediator_gpus:sum{{{CLUSTER}}})")
+        ),
+        build_stat_panel(
+            "In service",
+            "Share of GPUs whose node may take work: healthy, suspect or on probation.",
+            "percentunit",
+            Query(
+                f"sum(cluster:remediator_gpus_in_service:sum{{{CLUSTER}}}) / sum(cluster:remediator_gpus:sum{{{CLUSTER}}})"
+            ),
+            (None, RED),
+            (0.95, ORANGE),
+            (0.98, GREEN),
+        ),
+        build_stat_panel(
+            "Nodes without work",
+            "Nodes that would take work and have no living rank that we know of.",
+            "short",
+            Query(
+                f"count(healthd_trainer_ranks{{{CLUSTER}}} == 0 and on (cluster, node) healthd_node_fit == 1) or vector(0)"
+            ),
+        ),
+        build_stat_panel(
+            "GPU use",
+            "Mean over all GPUs.",
+            "percentunit",
+            Query(f"avg(cluster:healthd_gpu_utilization_ratio:avg{{{CLUSTER}}})"),
+        ),
+        build_stat_panel(
+            "Power", "Of all GPUs.", "watt", Query(f"sum(cluster:healthd_gpu_power_watts:sum{{{CLUSTER}}})")
+        ),
+        build_stat_panel(
+            "Lost a day, at this rate",
+            "GPUs out of service times what one costs a day (variable Price: an hour, in your currency).",
+            "short",
+            Query(f"sum(cluster:remediator_gpus_out:sum{{{CLUSTER}}}) * 24 * $price"),
+        ),
+    ),
+)
+
+COURSE = Section(
+    "Course",
+    (
+        build_time_series(
+            "GPUs by the state of their node",
+            "Capacity that is there, and where the rest is.",
+            "short",
+            Query(f"sum by (state) (remediator_gpus{{{CLUSTER}}}) > 0", "{{state}}"),
+            stacked=True,
+        ),
+        build_time_series(
+            "GPU-hours lost, by day",
+            "GPUs out of service, averaged over the last day, times 24 h.",
+            "h",
+            Query(
+                f"sum by (cluster) (avg_over_time(cluster:remediator_gpus_out:sum{{{CLUSTER}}}[1d])) * 24",
+                "{{cluster}}",
+            ),
+        ),
+        build_time_series(
+            "What that cost, by day",
+            "GPU-hours lost times the price of one. Work that was lost with a job's last checkpoint is not in it.",
+            "short",
+            Query(
+                f"sum by (cluster) (avg_over_time(cluster:remediator_gpus_out:sum{{{CLUSTER}}}[1d])) * 24 * $price",
+                "{{cluster}}",
+            ),
+            span=THIRD,
+        ),
+        build_time_series(
+            "Energy, by day",
+            "Of all GPUs, in kilowatt-hours.",
+            "kwatth",
+            Query(
+                f"sum by (cluster) (increase(healthd_gpu_energy_joules_total{{{CLUSTER}}}[1d])) / 3.6e6", "{{cluster}}"
+            ),
+            span=THIRD,
+        ),
+        build_time_series(
+            "Incidents by day",
+            "Opened within a day, without drills.",
+            "short",
+            Query(
+                f'sum by (cluster) (increase(remediator_audit_events_total{{{CLUSTER},kind="incident_opened",drill="false"}}[1d]))',
+                "{{cluster}}",
+            ),
+            span=THIRD,
+        ),
+        build_time_series(
+            "GPU use",
+            "Mean over all GPUs.",
+            "percentunit",
+            Query(f"cluster:healthd_gpu_utilization_ratio:avg{{{CLUSTER}}}", "{{cluster}}"),
+            span=HALF,
+        ),
+        build_time_series(
+            "Returns that failed again",
+            "Of nodes brought back in the last eight weeks and watched for the whole window: how many failed within it.",
+            "short",
+            Query(f"sum by (window) (remediator_returns_failed_again{{{CLUSTER}}})", "failed within {{window}}"),
+            Query(f"sum by (window) (remediator_returns{{{CLUSTER}}})", "watched for {{window}}"),
+            span=HALF,
+        ),
+    ),
+)
+
+BOARD = Board(
+    "capacity",
+    "Capacity and cost",
+    "What the fleet gives, and what faults cost.",
+    (NOW, COURSE),
+    since="now-7d",
+)

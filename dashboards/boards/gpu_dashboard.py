@@ -1,0 +1,193 @@
+"""One GPU in depth: memory errors, spare rows, throttling, links, who uses it."""
+
+from __future__ import annotations
+
+from dashboards.board_layout import GPU, Board, Section
+from dashboards.panels import (
+    GREEN,
+    HALF,
+    ORANGE,
+    RED,
+    THIRD,
+    Column,
+    Query,
+    build_stat_panel,
+    build_table_panel,
+    build_time_series,
+)
+
+NAME = "{{node}} GPU {{gpu}}"
+
+NOW = Section(
+    "Now",
+    (
+        build_stat_panel(
+            "Slowdown margin",
+            "Degrees left until the driver slows the GPU down.",
+            "celsius",
+            Query(f"min(healthd_gpu_slowdown_margin_celsius{{{GPU}}})"),
+            (None, RED),
+            (1, ORANGE),
+            (8, GREEN),
+        ),
+        build_stat_panel(
+            "Row remap failed",
+            "A memory row could not be replaced: the GPU is to be exchanged.",
+            "short",
+            Query(f"sum(healthd_gpu_row_remap_failed{{{GPU}}})"),
+            (None, GREEN),
+            (1, RED),
+        ),
+        build_stat_panel(
+            "Row remap pending",
+            "A reset is due to replace a row.",
+            "short",
+            Query(f"sum(healthd_gpu_row_remap_pending{{{GPU}}})"),
+            (None, GREEN),
+            (1, ORANGE),
+        ),
+        build_stat_panel(
+            "Uncorrected errors",
+            "ECC errors since the driver was loaded.",
+            "short",
+            Query(f'sum(healthd_gpu_ecc_errors_total{{{GPU},kind="uncorrected",scope="volatile"}})'),
+            (None, GREEN),
+            (1, RED),
+        ),
+        build_stat_panel(
+            "Driver asks for",
+            "What the driver wants done to the GPU; 0 is nothing.",
+            "short",
+            Query(f"max(healthd_gpu_recovery_action{{{GPU}}})"),
+            (None, GREEN),
+            (1, ORANGE),
+        ),
+        build_stat_panel(
+            "Narrowest PCIe link",
+            "Lanes in use as a share of those there are.",
+            "percentunit",
+            Query(f"min(healthd_gpu_pcie_width_lanes{{{GPU}}} / healthd_gpu_pcie_width_max_lanes{{{GPU}}})"),
+            (None, RED),
+            (1, GREEN),
+        ),
+        build_table_panel(
+            "Who it is",
+            "Names of the GPU; the serial number is what a replacement is ordered with.",
+            f"healthd_gpu_info{{{GPU}}}",
+            Column("node", "Node"),
+            Column("gpu", "GPU"),
+            Column("name", "Product"),
+            Column("serial", "Serial number"),
+            Column("uuid", "UUID"),
+            Column("pci", "PCI address"),
+            Column("vbios", "VBIOS"),
+            span=HALF,
+        ),
+        build_table_panel(
+            "Who uses it",
+            "The rank that holds the GPU.",
+            f"healthd_gpu_job_info{{{GPU}}}",
+            Column("node", "Node"),
+            Column("gpu", "GPU"),
+            Column("exported_job", "Job"),
+            Column("rank", "Rank"),
+            span=HALF,
+        ),
+    ),
+)
+
+WORK = Section(
+    "Work",
+    (
+        build_time_series(
+            "Temperatures",
+            "Core and memory.",
+            "celsius",
+            Query(f"healthd_gpu_temperature_celsius{{{GPU}}}", f"{NAME} core"),
+            Query(f"healthd_gpu_memory_temperature_celsius{{{GPU}}}", f"{NAME} memory"),
+        ),
+        build_time_series(
+            "Power",
+            "Drawn, and the limit.",
+            "watt",
+            Query(f"healthd_gpu_power_watts{{{GPU}}}", NAME),
+            Query(f"healthd_gpu_power_limit_watts{{{GPU}}}", f"{NAME} limit"),
+        ),
+        build_time_series(
+            "Clocks",
+            "Multiprocessors and memory.",
+            "hertz",
+            Query(f"healthd_gpu_sm_clock_hertz{{{GPU}}}", f"{NAME} SM"),
+            Query(f"healthd_gpu_memory_clock_hertz{{{GPU}}}", f"{NAME} memory"),
+        ),
+        build_time_series(
+            "Time with a lowered clock",
+            "Share of time, by reason, since the driver counts it.",
+            "percentunit",
+            Query(f"rate(healthd_gpu_throttled_seconds_total{{{GPU}}}[5m])", f"{NAME} {{{{reason}}}}"),
+        ),
+        build_time_series(
+            "Use of multiprocessors",
+            "Share of time in which a kernel ran; share of multiprocessors with a warp; share of tensor cycles.",
+            "percentunit",
+            Query(f"healthd_gpu_utilization_ratio{{{GPU}}}", f"{NAME} any kernel"),
+            Query(f"healthd_gpu_sm_active_ratio{{{GPU}}}", f"{NAME} SM active"),
+            Query(f"healthd_gpu_tensor_active_ratio{{{GPU}}}", f"{NAME} tensor"),
+        ),
+        build_time_series(
+            "Use of memory",
+            "Share of memory cycles in use, and share of memory taken.",
+            "percentunit",
+            Query(f"healthd_gpu_dram_active_ratio{{{GPU}}}", f"{NAME} bandwidth"),
+            Query(f"healthd_gpu_memory_used_bytes{{{GPU}}} / healthd_gpu_memory_size_bytes{{{GPU}}}", f"{NAME} taken"),
+        ),
+    ),
+)
+
+WEAR = Section(
+    "Errors and wear",
+    (
+        build_time_series(
+            "ECC errors within the last hour",
+            "Corrected ones wear the memory, uncorrected ones end jobs.",
+            "short",
+            Query(f'increase(healthd_gpu_ecc_errors_total{{{GPU},scope="volatile"}}[1h])', f"{NAME} {{{{kind}}}}"),
+            span=THIRD,
+        ),
+        build_time_series(
+            "Memory rows replaced",
+            "Over the GPU's life.",
+            "short",
+            Query(f"healthd_gpu_remapped_rows{{{GPU}}}", f"{NAME} {{{{kind}}}}"),
+            span=THIRD,
+        ),
+        build_time_series(
+            "Banks with few spare rows left",
+            "Memory banks whose spare rows are partly, nearly or wholly used.",
+            "short",
+            Query(f'healthd_gpu_memory_banks{{{GPU},spare_rows=~"partial|low|none"}}', f"{NAME} {{{{spare_rows}}}}"),
+            span=THIRD,
+        ),
+        build_time_series(
+            "PCIe packets sent again",
+            "Replays a second: a bad riser, slot or cable.",
+            "short",
+            Query(f"rate(healthd_gpu_pcie_replays_total{{{GPU}}}[5m])", NAME),
+        ),
+        build_time_series(
+            "NVLink errors",
+            "Errors a second over all links of the GPU, by kind.",
+            "short",
+            Query(f"sum by (node, gpu, kind) (rate(healthd_nvlink_errors_total{{{GPU}}}[5m]))", f"{NAME} {{{{kind}}}}"),
+        ),
+    ),
+)
+
+BOARD = Board(
+    "gpu",
+    "GPU",
+    "One GPU in depth: its work, its errors, its wear, its links. Choose one node and one GPU.",
+    (NOW, WORK, WEAR),
+    levels=("node", "gpu"),
+    links=(("Page of this node", "${web}/nodes/${node:percentencode}"),),
+)

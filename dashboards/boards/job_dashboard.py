@@ -1,0 +1,153 @@
+"""A job: how fast it steps, which rank its peers wait for, where the time goes."""
+
+from __future__ import annotations
+
+from dashboards.board_layout import CLUSTER, JOB, JOB_PAGE, NODE_BOARD, Board, Section
+from dashboards.panels import (
+    GREEN,
+    HALF,
+    ORANGE,
+    THIRD,
+    WHOLE,
+    Column,
+    Query,
+    build_stat_panel,
+    build_table_panel,
+    build_time_series,
+)
+
+NOW = Section(
+    "Now",
+    (
+        build_stat_panel(
+            "Ranks", "Living ranks that tell a step time.", "short", Query(f"count(healthd_rank_step_seconds{{{JOB}}})")
+        ),
+        build_stat_panel(
+            "Step",
+            "The step of the slowest rank.",
+            "short",
+            Query(f"min(healthd_job_step{{{JOB}}})"),
+        ),
+        build_stat_panel(
+            "Step time",
+            "Median over ranks of their median over the last 64 steps.",
+            "s",
+            Query(f"quantile(0.5, healthd_rank_step_seconds{{{JOB}}})"),
+        ),
+        build_stat_panel(
+            "Slowest rank's own work",
+            "Its forward and backward time beside the median of its pipeline stage; 10 % more is worth a look.",
+            "percentunit",
+            Query(f"max(job_rank:healthd_compute_excess:ratio{{{JOB}}})"),
+            (None, GREEN),
+            (0.1, ORANGE),
+        ),
+        build_stat_panel(
+            "Stragglers",
+            "Slow ranks that the centre is sure enough of to name.",
+            "short",
+            Query(f"count(remediator_straggler_slowdown_ratio{{{JOB}}})"),
+            (None, GREEN),
+            (1, ORANGE),
+        ),
+        build_stat_panel(
+            "GPU use",
+            "Share of time in which a kernel ran, over the job's GPUs. A job that hangs in a collective shows full use.",
+            "percentunit",
+            Query(f"avg(job_gpu:healthd_gpu_utilization:ratio{{{JOB}}})"),
+        ),
+    ),
+)
+
+SLOW = Section(
+    "Who holds the job back?",
+    (
+        build_table_panel(
+            "Stragglers by the centre's judgement",
+            "How much more time the rank needs than its peers; acted upon only when a second sign agrees.",
+            f"remediator_straggler_slowdown_ratio{{{JOB}}}",
+            Column("Value", "Slower by", "percentunit"),
+            Column("exported_job", "Job", link=JOB_PAGE),
+            Column("node", "Node", link=NODE_BOARD),
+            Column("component", "Component"),
+            Column("kind", "Kind"),
+            Column("confirmed", "Second sign agrees"),
+            span=HALF,
+        ),
+        build_time_series(
+            "Ranks with the most work of their own",
+            "Forward and backward time beside the median of its pipeline stage; the ten furthest above it.",
+            "percentunit",
+            Query(
+                f"topk(10, job_rank:healthd_compute_excess:ratio{{{JOB}}})",
+                "{{exported_job}} rank {{rank}} on {{node}}",
+            ),
+            bad=0.1,
+        ),
+        build_time_series(
+            "Step time",
+            "Median and slowest rank. All ranks of a job wait for each other, so both move together.",
+            "s",
+            Query(f"job:healthd_rank_step_seconds:median{{{JOB}}}", "{{exported_job}} median"),
+            Query(f"max by (exported_job) (healthd_rank_step_seconds{{{JOB}}})", "{{exported_job}} slowest"),
+        ),
+        build_time_series(
+            "Where the time goes",
+            "Mean over ranks of the time in each section of a step.",
+            "s",
+            Query(
+                f"avg by (exported_job, section) (healthd_rank_section_seconds{{{JOB}}})",
+                "{{exported_job}} {{section}}",
+            ),
+            stacked=True,
+        ),
+    ),
+)
+
+COURSE = Section(
+    "Course",
+    (
+        build_time_series(
+            "Step",
+            "How far the job is. A line that falls went back to a checkpoint.",
+            "short",
+            Query(f"min by (exported_job) (healthd_job_step{{{JOB}}})", "{{exported_job}}"),
+            span=THIRD,
+        ),
+        build_time_series(
+            "Steps a second",
+            "0 for long is a job that hangs.",
+            "short",
+            Query(f"clamp_min(deriv(job:healthd_job_step:min{{{JOB}}}[5m]), 0)", "{{exported_job}}"),
+            span=THIRD,
+        ),
+        build_time_series(
+            "Nodes",
+            "Nodes with living ranks.",
+            "short",
+            Query(f"count by (exported_job) (healthd_job_info{{{JOB}}})", "{{exported_job}}"),
+            span=THIRD,
+        ),
+        build_table_panel(
+            "Findings about jobs and ranks",
+            "What the watchdogs of the nodes and the centre's judgement say now, of all jobs.",
+            f'remediator_findings_active{{{CLUSTER},check=~"straggler|hang|training|beacon|job"}}',
+            Column("Value", "Findings", "short"),
+            Column("check", "Check"),
+            Column("code", "Code"),
+            Column("severity", "Severity"),
+            Column("drill", "Drill"),
+            span=WHOLE,
+        ),
+    ),
+)
+
+BOARD = Board(
+    "job",
+    "Job and stragglers",
+    "How fast a job steps, which rank its peers wait for, and where the time goes.",
+    (NOW, SLOW, COURSE),
+    levels=("job",),
+    since="now-1h",
+    links=(("Page of this job", "${web}/jobs/${job:percentencode}"),),
+)

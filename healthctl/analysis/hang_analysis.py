@@ -1,0 +1,108 @@
+"""`healthctl analyze hang`: which ranks keep a stuck job waiting, from what its ranks left behind. Works offline."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+import msgspec
+
+from healthctl.cli.screen import Screen, output_options
+from healthctl.exit_codes import Exit, Failure
+from healthctl.rendering.blocks import Line
+
+if TYPE_CHECKING:
+    from healthctl.flight_recorder.dumps import Dump
+    from remediator.detection.hangs.call_records import HangVerdict
+
+PLACES_MAX = 12
+
+
+class HangAnalysis(msgspec.Struct, frozen=True):
+    """What programs get. `kind`: none, dead_rank, stuck_compute, mismatched_collectives, network; docs/explanation/hangs.md."""
+
+    kind: str
+    culprits: tuple[int, ...]
+    victims: tuple[int, ...]
+    collective: str | None
+    group: str | None
+    reasons: list[str]
+
+
+@click.command(epilog="Example: healthctl analyze hang /scratch/dumps --world 64")
+@click.argument("directory", type=click.Path(exists=True, file_okay=False, path_type=Path))
+@click.option(
+    "--world", type=click.IntRange(1, 1_000_000), help="How many ranks the job has, to miss those without a dump."
+)
+@output_options
+def hang(screen: Screen, directory: Path, world: int | None) -> None:
+    """Read PyTorch's flight recorder dumps in DIRECTORY and say which ranks keep the others waiting, and in which collective.
+
+    Dumps are pickles; nothing in them is run. Ends with 0 if nothing stands still, with 1 if something does.
+    """
+    from healthctl.flight_recorder.collective_snapshot import build_snapshot
+    from healthctl.flight_recorder.dumps import RANKS_MAX, DumpError, read_directory
+    from remediator.detection.hangs.hang_verdict import judge_hang
+
+    try:
+        found = read_directory(directory)
+    except (DumpError, OSError) as error:
+        raise Failure(str(error)) from None
+    if not found.dumps and found.unreadable:
+        raise Failure(next(iter(found.unreadable.values())))
+    if not found.dumps:
+        todo = "PyTorch writes them where TORCH_FR_DUMP_TEMP_FILE says, if TORCH_FR_BUFFER_SIZE is set"
+        raise Failure(f"{directory}: no file there ends in a rank's number; {todo}", Exit.USAGE)
+    ranks = [*found.dumps, *(rank for rank in found.unreadable if rank < RANKS_MAX)]
+    snapshot = build_snapshot(found.dumps, max(world or 0, max(ranks) + 1))
+    verdict = judge_hang(snapshot)
+    reasons = [*verdict.reasons, *_locate_culprit_calls(verdict.culprits, found.dumps), *found.unreadable.values()]
+    root = verdict.root
+    answer = HangAnalysis(
+        kind=verdict.kind,
+        culprits=verdict.culprits,
+        victims=verdict.victims,
+        collective=root.name if root else None,
+        group=snapshot.groups[root.group].label if root else None,
+        reasons=reasons,
+    )
+    screen.code = Exit.PROBLEM if verdict.stuck else Exit.OK
+    screen.show(answer, lambda: _render_verdict(verdict, reasons))
+
+
+WORDS = {
+    "dead_rank": "look at {}: it left no record, and the others wait for it",
+    "stuck_compute": "look at {}: the others wait for it, and it waits for nobody",
+    "mismatched_collectives": "look at {}: it called something else than the others, or in another order",
+    "network": "look at the network between the ranks of that group, and at their GPUs{}",
+}
+
+
+def _render_verdict(verdict: HangVerdict, reasons: list[str]) -> list[Line]:
+    from remediator.detection.hangs.verdict_text import format_ranks
+
+    lines: list[Line] = []
+    if verdict.kind in WORDS:
+        named = format_ranks(verdict.culprits) if verdict.culprits else ""
+        if verdict.kind == "network":
+            named = f", {named} before all" if named else ""
+        lines.append(Line(WORDS[verdict.kind].format(named)))
+    lines += [Line(reason, indent=4 if lines else 0) for reason in reasons]
+    if verdict.victims:
+        lines.append(Line(f"waiting themselves: {format_ranks(verdict.victims)}"))
+    return lines
+
+
+def _locate_culprit_calls(culprits: tuple[int, ...], dumps: Mapping[int, Dump]) -> list[str]:
+    """Where in the program each culprit called an operation last, outside of torch, where the dump tells."""
+    places = []
+    for rank in culprits[:PLACES_MAX]:
+        calls = dumps[rank].calls if rank in dumps else []
+        if calls:
+            own = [frame for frame in calls[-1].frames if "/torch/" not in frame.filename and frame.filename]
+            where = f", called from {own[0].filename}:{own[0].line} in {own[0].name}" if own else ""
+            last = calls[-1]
+            places.append(f"rank {rank} was last seen in {last.profiling_name} number {last.number}{where}")
+    return places

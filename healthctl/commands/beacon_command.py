@@ -1,0 +1,104 @@
+"""`healthctl beacon`: the pages of the training ranks on this node, of the living and the dead."""
+
+from __future__ import annotations
+
+import os
+import socket
+import time
+from typing import Any
+
+import click
+
+from healthctl.cli.default_group import DefaultListGroup
+from healthctl.cli.screen import Screen, view_options
+from healthctl.exit_codes import Exit, Failure
+from healthctl.pages.beacon_page import beacon_to_json, render_beacon_list, render_beacon_page, replace_surrogates
+from healthctl.rendering.blocks import escape_control_chars
+from healthd.trainer.beacons.beacon import DEFAULT_DIRECTORY
+from healthd.trainer.beacons.beacon_page import BeaconError
+from healthd.trainer.beacons.page_reader import BeaconView, read_all_pages
+from healthd.trainer.beacons.step_ring import ENTRIES
+
+directory_option = click.option(
+    "--dir",
+    "directory",
+    envvar="HEALTHD_BEACON_DIR",
+    default=DEFAULT_DIRECTORY,
+    show_default=True,
+    show_envvar=True,
+    help="Where the pages are.",
+)
+job_option = click.option("--job", help="Only this job's.")
+rank_option = click.option("--rank", type=click.IntRange(min=0), help="Only this rank's.")
+
+
+@click.group(cls=DefaultListGroup, epilog="Examples: healthctl beacon; healthctl beacon show --rank 3 --watch 1")
+def beacon() -> None:
+    """What each training rank on this node is doing.
+
+    Reads the pages that the ranks publish, also those of processes that died. Only root sees those of all users.
+    """
+
+
+@beacon.command("list", epilog="Example: healthctl beacon list --job train-7")
+@directory_option
+@job_option
+@rank_option
+@view_options
+def list_pages(screen: Screen, directory: str, job: str | None, rank: int | None) -> None:
+    """Show all ranks that have a page. Ends with 1 if a page cannot be read."""
+    views, errors = _read_beacons(directory, job, rank)
+    none = f"no trainer page in {directory}"
+    screen.show(_build_json_document(views, errors, 0), lambda: [render_beacon_list(views, time.time(), none)])
+    _report_unreadable_beacons(screen, errors)
+
+
+@beacon.command("show", epilog="Example: healthctl beacon show --rank 3 --watch 1")
+@directory_option
+@job_option
+@rank_option
+@click.option(
+    "--steps", type=click.IntRange(0, ENTRIES), default=20, show_default=True, help="How many of the last steps."
+)
+@view_options
+def show_beacons(screen: Screen, directory: str, job: str | None, rank: int | None, steps: int) -> None:
+    """Show ranks whole. Who, what now, the order and the answer, the last steps by section.
+
+    Seconds are the host's; those of sections are the GPU's where a step is marked so. A step marked "waits" has numbers
+    that the GPU has not handed over yet.
+    """
+    views, errors = _read_beacons(directory, job, rank)
+    if not views and not errors:
+        wanted = " ".join([f"job {job}"] * bool(job) + [f"rank {rank}"] * (rank is not None))
+        known = sorted({f"{view.identity.job} rank {view.identity.rank}" for view in read_all_pages(directory)[0]})
+        there = f"; there are: {', '.join(known[:10])}" if known else ""
+        raise Failure(f"no page of {wanted or 'any rank'} in {directory}{there}")
+    now = time.time()
+    pages = [block for view in views for block in render_beacon_page(view, steps, now)]
+    screen.show(_build_json_document(views, errors, steps), lambda: pages)
+    _report_unreadable_beacons(screen, errors)
+
+
+def _read_beacons(directory: str, job: str | None, rank: int | None) -> tuple[list[BeaconView], list[BeaconError]]:
+    """The ranks that were asked for; what is wrong with the pages that nobody can tell whose they are."""
+    directory = directory.replace("{node}", os.environ.get("HEALTHD_NODE") or socket.gethostname())
+    try:
+        os.listdir(directory)  # noqa: PTH208 - only whether it can be
+        views, errors = read_all_pages(directory)
+    except OSError as error:
+        todo = "is healthd running here? --dir or HEALTHD_BEACON_DIR names another place"
+        raise Failure(f"{directory}: {error.strerror}; {todo}") from error
+    kept = [view for view in views if job in (None, view.identity.job) and rank in (None, view.identity.rank)]
+    return sorted(kept, key=lambda view: view.identity[:3]), errors
+
+
+def _build_json_document(views: list[BeaconView], errors: list[BeaconError], steps: int) -> dict[str, Any]:
+    broken = [replace_surrogates(str(error)) for error in errors]
+    return {"ranks": [beacon_to_json(view, steps) for view in views], "broken": broken}
+
+
+def _report_unreadable_beacons(screen: Screen, errors: list[BeaconError]) -> None:
+    for error in errors:
+        click.echo(f"healthctl: {escape_control_chars(str(error))}", err=True)
+    if errors:
+        screen.code = Exit.PROBLEM

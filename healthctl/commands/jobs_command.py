@@ -1,0 +1,119 @@
+"""`healthctl jobs`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from urllib.parse import quote
+
+import click
+
+from healthctl.api_client.remediator_client import RemediatorClient, RequestRefused, server_options
+from healthctl.api_client.resource_names import NOT_FOUND, suggest_names
+from healthctl.cli.default_group import DefaultListGroup
+from healthctl.cli.screen import Screen, view_options
+from healthctl.commands.nodes_command import matches_globs
+from healthctl.pages.blast_radius import format_ranges
+from healthctl.pages.node_page import FINDINGS
+from healthctl.rendering.blocks import Block, Cell, Column, Facts, Line, Rows, Tone, format_timestamp
+from remediator.model.views_jobs import JobList, JobRank, JobView
+
+
+def format_rank_counts(job: JobView) -> str:
+    """How many ranks there are; how many of them tell, if not all do."""
+    return str(job.world) if job.ranks_told == job.world else f"{job.ranks_told} of {job.world} tell"
+
+
+JOBS: Sequence[Column[JobView]] = (
+    Column("JOB", lambda j: j.job),
+    Column("RANKS", format_rank_counts),
+    Column("NODES", lambda j: str(len(j.nodes))),
+    Column("STEP", lambda j: str(j.step) if j.step >= 0 else ""),
+    Column("STEP TIME", lambda j: f"{j.step_s:.3g} s" if j.step_s else ""),
+    Column("PHASE", lambda j: j.phase),
+    Column("ATTEMPT", lambda j: str(j.attempt), wide=True),
+    Column("HEARD", lambda j: format_timestamp(j.at), wide=True),
+    Column("VERDICTS", lambda j: Cell("; ".join(j.verdicts), Tone.WARN) if j.verdicts else "", prose=True),
+)
+RANKS: Sequence[Column[JobRank]] = (
+    Column("RANK", lambda r: str(r.status.rank)),
+    Column("NODE", lambda r: r.node),
+    Column("STEP", lambda r: str(r.status.step)),
+    Column("STEP TIME", lambda r: f"{r.status.step_median:.3g} s" if r.status.step_median else ""),
+    Column("PHASE", lambda r: r.status.phase),
+    Column("SECTION", lambda r: r.status.section, wide=True),
+    Column("PID", lambda r: str(r.status.pid), wide=True),
+    Column("GPU", lambda r: r.status.gpu, wide=True),
+    Column("HEARD", lambda r: format_timestamp(r.status.at)),
+    Column("ALIVE", lambda r: "yes" if r.status.alive else Cell("no", Tone.BAD)),
+)
+
+
+@click.group(cls=DefaultListGroup, epilog="Examples: healthctl jobs; healthctl jobs show train-7 --watch")
+def jobs() -> None:
+    """Training jobs: where they run, how far they are, what holds them back."""
+
+
+@jobs.command("list", epilog="Example: healthctl jobs list --node 'gpu-1*'")
+@click.option("--job", "globs", multiple=True, metavar="GLOB", help="Only jobs like 'llama*'; may be repeated.")
+@click.option(
+    "--node",
+    "nodes",
+    multiple=True,
+    metavar="GLOB",
+    help="Only jobs with ranks on nodes like 'gpu-1*'; may be repeated.",
+)
+@click.option("--limit", type=click.IntRange(min=1), help="So many at most.")
+@view_options
+@server_options
+def list_jobs(
+    server: RemediatorClient, screen: Screen, globs: tuple[str, ...], nodes: tuple[str, ...], limit: int | None
+) -> None:
+    """Show jobs, by name."""
+    found = server.get("/v1/jobs", JobList)
+    kept = [
+        job
+        for job in found.jobs
+        if matches_globs(job.job, globs) and (not nodes or any(matches_globs(n, nodes) for n in job.nodes))
+    ]
+    shown = JobList(at=found.at, jobs=tuple(kept[:limit]))
+    screen.show(shown, lambda: [Rows(shown.jobs, JOBS, "no job fits" if globs or nodes else "no rank tells of a job")])
+
+
+@jobs.command("show", epilog="Example: healthctl jobs show train-7 --watch")
+@click.argument("name", metavar="JOB")
+@view_options
+@server_options
+def show_job(server: RemediatorClient, screen: Screen, name: str) -> None:
+    """Show one job whole, with its ranks."""
+    try:
+        job = server.get(f"/v1/jobs/{quote(name, safe='')}", JobView)
+    except RequestRefused as refused:
+        if refused.status != NOT_FOUND:
+            raise
+        hint = suggest_names(name, (each.job for each in server.get("/v1/jobs", JobList).jobs))
+        raise RequestRefused(f"{refused.message}{hint}", refused.status) from None
+    screen.show(job, lambda: render_job_page(job))
+
+
+def render_job_page(job: JobView) -> Iterator[Block]:
+    """One job, whole."""
+    silent = sorted(set(range(job.world)) - {rank.status.rank for rank in job.ranks}) if job.ranks else []
+    yield Facts(
+        [
+            ("job", job.job),
+            ("attempt", str(job.attempt)),
+            ("ranks", format_rank_counts(job)),
+            ("silent", Cell(f"ranks {format_ranges(silent)}", Tone.UNKNOWN) if silent else ""),
+            ("nodes", f"{len(job.nodes)}: {', '.join(job.nodes)}"),
+            ("step", str(job.step) if job.step >= 0 else ""),
+            ("step time", f"{job.step_s:.3g} s, the median" if job.step_s else ""),
+            ("phase", job.phase),
+            ("last heard", format_timestamp(job.at) if job.at else ""),
+        ]
+    )
+    for verdict in job.verdicts:
+        yield Line(Cell(verdict, Tone.WARN))
+    if job.findings:
+        yield Rows(job.findings, FINDINGS)
+    if job.ranks:
+        yield Rows(job.ranks, RANKS)

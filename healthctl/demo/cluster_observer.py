@@ -1,0 +1,210 @@
+"""One pair of eyes for the whole demo: the remediator's audit log, the launcher's journal, the ranks' beacons.
+
+Everything new goes onto the timeline. Nothing here acts.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from healthctl.api_client.remediator_client import ServerUnreachable
+from healthctl.demo.demo_cluster import DemoCluster
+from healthctl.demo.event_messages import TRAINER_ORDERS, format_event
+from healthctl.demo.timeline import Timeline, TrainingProgress
+from healthctl.demo.training_jobs import Job, Training
+from healthctl.exit_codes import Failure
+from healthctl.process_supervision.supervised_programs import ProgramError
+from healthd.trainer.beacons.page_reader import BeaconView, read_all_pages
+from remediator.model.views import EventList, EventView
+
+POLL_S = 0.05
+
+
+Start = tuple[int, int]  # an attempt, and the generation of its process group
+
+
+class LaunchEvent(msgspec.Struct, frozen=True):
+    """One line of the launcher's journal."""
+
+    at: float
+    event: str
+    text: str
+    attempt: int = 0
+    nodes: tuple[str, ...] = ()
+    outcome: str = ""
+    condemned: tuple[str, ...] = ()
+    generation: int = 0
+    before: str = ""
+    lost: int = 0
+
+    @property
+    def start(self) -> Start:
+        """The process group that it is about."""
+        return self.attempt, self.generation
+
+
+class ClusterObserver:
+    """Looks, tells, and waits."""
+
+    def __init__(self, cluster: DemoCluster, job: Job, training: Training, timeline: Timeline) -> None:
+        self.events: list[EventView] = []
+        self.launches: list[LaunchEvent] = []
+        self.ranks: dict[str, BeaconView] = {}
+        self.first_step_at: dict[Start, float] = {}
+        self._cluster = cluster
+        self._server = cluster.server
+        self._job = job
+        self._training = training
+        self._timeline = timeline
+        self._journal = cluster.workdir / "launcher.jsonl"
+        self._read_bytes = 0
+        self._furthest = -1
+        self._told: set[tuple[str, str]] = set()
+
+    @property
+    def attempt(self) -> int:
+        """The newest attempt any living rank belongs to; 0 for none."""
+        return max((view.identity.attempt for view in self.ranks.values()), default=0)
+
+    @property
+    def step(self) -> int:
+        """The step that every rank of the newest attempt has at least begun; -1 while they are not all there."""
+        if len(self.ranks) < self._training.nodes:
+            return -1
+        return min(view.state.step for view in self.ranks.values())
+
+    def training_on(self, attempt: int, step: int = 0) -> bool:
+        """Whether attempt number `attempt` or a later one is past `step`."""
+        return self.attempt >= attempt and self.step >= step
+
+    def happened(self, kind: str, node: str = "", *, verb: str = "", words: str = "") -> bool:
+        """Whether the audit log holds such an event."""
+        return any(
+            event.kind == kind
+            and node in ("", event.node)
+            and verb in ("", event.data.get("verb", ""))
+            and words in event.text
+            for event in self.events
+        )
+
+    def until(self, ready: Callable[[], bool], deadline_s: float, what: str) -> None:
+        """Look again and again until `ready()`.
+
+        Raises:
+            ProgramError: not within `deadline_s`; says `what` was waited for.
+        """
+        end = time.monotonic() + deadline_s
+        while True:
+            self.look()
+            if ready():
+                return
+            if time.monotonic() > end:
+                raise ProgramError(f"waited {deadline_s:g} s for {what}")
+            time.sleep(POLL_S)
+
+    def look(self) -> None:
+        """Take in whatever is new, once."""
+        self._job.look_after()
+        self._look_at_ranks()
+        self._look_at_launcher()
+        self._look_at_audit_log()
+        nodes = tuple(node for node in self._cluster.nodes if node in self.ranks)
+        self._furthest = self.step if self.step >= 0 else self._furthest
+        note = "" if nodes else "no rank runs"
+        self._timeline.progress(TrainingProgress(self._furthest, self._training.steps, nodes, note))
+
+    def _look_at_ranks(self) -> None:
+        views: dict[str, BeaconView] = {}
+        for node in self._cluster.nodes:
+            found, _ = read_all_pages(str(self._cluster.beacon_dir(node)))
+            for view in found:
+                if view.alive and view.identity.attempt >= views.get(node, view).identity.attempt:
+                    views[node] = view
+        newest = max((view.identity.attempt for view in views.values()), default=0)
+        self.ranks = {node: view for node, view in views.items() if view.identity.attempt == newest}
+        if self.step >= 0 and (newest, 0) not in self.first_step_at:
+            self.first_step_at[newest, 0] = time.time()
+            where = " ".join(sorted(self.ranks))
+            self._timeline.add("trainer", "training", f"attempt {newest} trains from step {self.step} on {where}")
+
+    def _look_at_launcher(self) -> None:
+        for line in read_new_lines(self._journal, self._read_bytes):
+            self._read_bytes += len(line)
+            event = parse_launch_event(line)
+            if event is not None:
+                self.launches.append(event)
+                if event.event == "swapped":
+                    self.first_step_at[event.start] = event.at
+                self._timeline.add("launcher", event.event, event.text, at=event.at)
+
+    def _look_at_audit_log(self) -> None:
+        after = self.events[-1].seq if self.events else 0
+        try:
+            found = self._server.get("/v1/events", EventList, after=after).events
+        except ServerUnreachable:
+            return  # it was killed, and comes back
+        except Failure as error:
+            raise ProgramError(str(error.message)) from error
+        for event in found:
+            self.events.append(event)
+            self._tell(event)
+
+    def _tell(self, event: EventView) -> None:
+        """What one order does to all ranks of a job comes from each of their nodes, and is told once."""
+        text = format_event(event)
+        whole_job = event.data.get("verb") in TRAINER_ORDERS
+        if text is None or (whole_job and (event.incident, text) in self._told):
+            return
+        self._told.add((event.incident, text))
+        node = "" if whole_job else event.node
+        self._timeline.add("remediator", event.kind, text, node=node, at=event.at, injected=event.injected)
+
+
+def find_start_without_node(launches: Sequence[LaunchEvent], node: str) -> Start | None:
+    """The last process group with a rank on `node`, once it is clear that the job goes on without it; None until then.
+
+    Clear is: a spare took the rank's place; or the launcher condemned the node, started the next attempt without it, or
+    found too few nodes.
+    """
+    last: Start | None = None
+    over = False
+    for event in launches:
+        if event.event == "attempt_started":
+            if node in event.nodes:
+                last, over = event.start, False
+            elif over:
+                return last
+        elif event.event == "rank_replaced" and event.before == node:
+            return event.attempt, event.generation - 1
+        elif event.event == "attempt_ended" and last is not None and event.attempt == last[0]:
+            over = True
+            if node in event.condemned:
+                return last
+        elif event.event in {"requeued", "stopped"} and over:
+            return last
+    return None
+
+
+def read_new_lines(path: Path, offset: int) -> list[bytes]:
+    """The complete lines of a growing file from `offset` on; none while there is no file."""
+    try:
+        with path.open("rb") as file:
+            file.seek(offset)
+            return [line for line in file.read().splitlines(keepends=True) if line.endswith(b"\n")]
+    except FileNotFoundError:
+        return []
+
+
+def parse_launch_event(line: bytes) -> LaunchEvent | None:
+    """Read a line of the launcher's journal; None for one that is torn."""
+    try:
+        document: dict[str, Any] = json.loads(line)
+        return msgspec.convert(document, LaunchEvent)
+    except (ValueError, msgspec.ValidationError):
+        return None

@@ -1,0 +1,88 @@
+"""Where a running healthd looks for what it is to pretend: a folder that only its own user may write."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+import uuid
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+import msgspec
+
+from healthctl.durations import DurationParam
+from healthctl.exit_codes import Exit, Failure
+from healthd.config import Config, ConfigError, load_node_config
+from healthd.gpu_monitoring.simulated_faults import FOLDER, SimulatedFault, SimulatedHang
+
+CONFIG = Path("/etc/gpu-healthd/healthd.yaml")
+SECONDS_MIN, SECONDS_MAX = 1.0, 86_400.0
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def _check_fault_duration(ctx: click.Context, param: click.Parameter, seconds: float) -> float:
+    if not SECONDS_MIN <= seconds <= SECONDS_MAX:
+        raise click.BadParameter("give 1s to 1d", ctx, param)
+    return seconds
+
+
+config_option = click.option(
+    "--config", "path", type=click.Path(path_type=Path), default=CONFIG, show_default=True, help="healthd's own."
+)
+gpu_option = click.option("--gpu", required=True, type=click.IntRange(0, 255), help="The GPU's index.")
+seconds_option = click.option(
+    "--for", "seconds", type=DurationParam(), metavar="SPAN", default="1m", show_default=True, callback=_check_fault_duration,
+    help="For 30s, 5m, …; a day at most.",
+)  # fmt: skip
+
+
+def write_fault(path: Path, fault: SimulatedFault | SimulatedHang) -> None:
+    """Hand it to the healthd that runs with this configuration.
+
+    Raises:
+        Failure: it would not take it, or its folder cannot be written.
+    """
+    folder = _fault_directory(path)
+    file = folder / f"{time.time():.3f}-{uuid.uuid4().hex[:8]}.json"
+    try:
+        folder.mkdir(mode=0o700, exist_ok=True)
+        aside = file.with_suffix(".new")
+        aside.write_bytes(msgspec.json.encode(fault))
+        aside.replace(file)
+    except OSError as error:
+        raise Failure(f"{file}: cannot be written: {error.strerror}; run as the user that healthd runs as") from None
+
+
+def remove_faults(path: Path) -> int:
+    """Pretend nothing any more; how many faults that ended."""
+    ended = 0
+    for file in _fault_directory(path).glob("*.json"):
+        with contextlib.suppress(FileNotFoundError):
+            file.unlink()
+            ended += 1
+    return ended
+
+
+def fault_end_time(seconds: float) -> float:
+    """The end of a fault that begins now, UTC seconds."""
+    return time.time() + seconds
+
+
+def _fault_directory(path: Path) -> Path:
+    config = _load_daemon_config(path)
+    if not config.accept_injected:
+        raise Failure(f"{path}: accept_injected is false: this node takes no test faults; set it and restart healthd")
+    if not os.access(config.state_dir, os.W_OK):
+        todo = "is healthd running with this configuration, and are you its user (root)?"
+        raise Failure(f"{config.state_dir} cannot be written; {todo}")
+    return config.state_dir / FOLDER
+
+
+def _load_daemon_config(path: Path) -> Config:
+    try:
+        return load_node_config(path)
+    except ConfigError as error:
+        raise Failure(f"{error}; --config names the file that healthd here runs with", Exit.USAGE) from None

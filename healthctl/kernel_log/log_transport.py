@@ -1,0 +1,142 @@
+"""Lines of a log → what the kernel said in each. Knows every form in which a kernel record reaches a file or a pipe.
+
+Most forms are one line for one record, which `healthctl.kernel_log.log_prefix` undresses. The journal's longer ones (verbose,
+export, JSON) say the author in fields of their own, some behind the message: those records are collected first.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+from healthctl.kernel_log.journal_record import (
+    Fields,
+    is_from_kernel,
+    parse_json_record,
+    parse_record_lines,
+    record_message,
+)
+from healthctl.kernel_log.log_prefix import Author, strip_log_prefix
+from vocabulary.driver_log.injected_line import MARK, parse_injected_line
+
+LINES_OF_RECORD_MAX = 2000  # a journal record has some twenty fields; what never ends is no record
+TEXT_CHARS_MAX = 64 << 10
+CONTINUES_AT = 4  # columns; less is how somebody pasted it
+
+_COLOUR = re.compile(r"\x1b\[[0-9;]{0,20}[mK]")
+_KMSG = re.compile(r"\d{1,5},\d{1,20},\d{1,20}(?:,[^;\s]{0,80})?;")
+_FIELD_OF_KMSG = re.compile(r" [A-Z_][A-Z0-9_]{0,63}=")
+_ESCAPE = re.compile(r"(?:\\x[0-9a-fA-F]{2})+")
+_JSON = re.compile(r"(?:\x1e|data: |\s{1,8})?\{(?!\d)")  # "{1}[Hardware Error]" is none
+_REPEATED = re.compile(r"message repeated \d{1,9} times: \[ (?P<message>.*)\]\s*$", re.DOTALL)
+_VERBOSE = re.compile(r"\S{1,12} \d{4}-\d\d-\d\d \d\d:\d\d:\d\d(?:\.\d{1,9})? \S{1,12} \[s=[0-9a-f]")
+
+
+class KernelText(NamedTuple):
+    """What a line holds of the kernel's words: None if another wrote it. `by_name`: it names the kernel as author."""
+
+    text: str | None
+    by_name: bool = False
+    injected: bool = False
+
+
+NOTHING = KernelText(None)
+
+
+def extract_kernel_texts(lines: Iterable[str]) -> Iterator[KernelText]:
+    """One answer for each line, in order. A record of several lines is answered when it has ended."""
+    listener = _LineReader()
+    record: list[str] = []
+    for raw in lines:
+        line = _COLOUR.sub("", raw) if "\x1b[" in raw else raw
+        line = line.strip("\0\ufeff")  # a log that a crash cut short is filled up with NULs
+        if record and len(record) < LINES_OF_RECORD_MAX:
+            if _continues_journal_record(record[0], line):
+                record.append(line)
+                continue
+            if record[0] == "{" and line.rstrip() == "}":
+                yield from _read_journal_record([*record, line])
+                record = []
+                continue
+        if record:
+            yield from _read_journal_record(record)
+            record = []
+        if _begins_journal_record(line):
+            record = [line.rstrip()]
+        else:
+            yield listener.hear(line)
+    if record:
+        yield from _read_journal_record(record)
+
+
+class _LineReader:
+    """Hears lines that are records of their own. Remembers the line that an indented one may continue."""
+
+    def __init__(self) -> None:
+        self._last = ""
+
+    def hear(self, line: str) -> KernelText:
+        if _JSON.match(line):
+            fields = parse_json_record(line.lstrip("\x1e").removeprefix("data: ").strip().rstrip(","))
+            return NOTHING if fields is None else _read_journal_fields(fields)
+        depth = _indent_width(line)
+        if not depth or not line.strip():
+            self._last = line.strip()
+        elif _FIELD_OF_KMSG.match(line) and _KMSG.match(self._last):
+            return NOTHING
+        line = line[:TEXT_CHARS_MAX]
+        if MARK in line and (marked := parse_injected_line(line)):
+            return KernelText(
+                _unescape_kmsg(marked.text) if _KMSG.match(line) else marked.text, by_name=True, injected=True
+            )
+        text, author = strip_log_prefix(line.lstrip() if depth else line)
+        if author is Author.KERNEL and (repeated := _REPEATED.match(text)):  # rsyslog, for the sake of brevity
+            text, author = strip_log_prefix(repeated["message"])
+        if author is Author.OTHER:
+            return NOTHING
+        if depth >= CONTINUES_AT and author is Author.UNNAMED and strip_log_prefix(self._last).author is Author.OTHER:
+            return NOTHING  # a further line of what that one said, as journalctl shows it
+        return KernelText(_unescape_kmsg(text) if _KMSG.match(line) else text, by_name=author is Author.KERNEL)
+
+
+def _indent_width(line: str) -> int:
+    """By how many columns a line is indented."""
+    return len(line[: len(line) - len(line.lstrip())].expandtabs())
+
+
+def _read_journal_record(lines: list[str]) -> Iterator[KernelText]:
+    """The lines of one journal record: only those of its message say anything."""
+    fields, spoken = parse_record_lines(lines)
+    for line_no in range(len(lines)):
+        yield _read_journal_fields({**fields, "MESSAGE": spoken[line_no]}) if line_no in spoken else NOTHING
+
+
+def _read_journal_fields(fields: Fields) -> KernelText:
+    text = record_message(fields)
+    if text is None:
+        return NOTHING
+    if MARK in text and (marked := parse_injected_line(text[:TEXT_CHARS_MAX])):
+        return KernelText(marked.text, by_name=True, injected=True)
+    whose = is_from_kernel(fields)
+    return NOTHING if whose is False else KernelText(text[:TEXT_CHARS_MAX], by_name=whose is True)
+
+
+def _begins_journal_record(line: str) -> bool:
+    """Whether a journal record of several lines begins here: verbose, export, or JSON for people."""
+    return line.rstrip() == "{" or line.startswith("__CURSOR=") or (" [s=" in line and bool(_VERBOSE.match(line)))
+
+
+def _continues_journal_record(first: str, line: str) -> bool:
+    if first == "{":
+        return line.rstrip() != "}"
+    if first.startswith("__CURSOR="):
+        return bool(line.strip("\r\n")) and not line.startswith("__CURSOR=")
+    return line.startswith("    ")
+
+
+def _unescape_kmsg(text: str) -> str:
+    r"""The text that kmsg wrote with ``\xNN`` for every byte it does not like; what is no UTF-8 then stays so."""
+    if "\\x" not in text:
+        return text
+    return _ESCAPE.sub(lambda match: bytes.fromhex(match[0].replace("\\x", "")).decode(errors="backslashreplace"), text)

@@ -1,0 +1,122 @@
+"""A node, its GPUs and its findings, as people read them. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from healthctl.rendering.blocks import (
+    Block,
+    Column,
+    Facts,
+    Rows,
+    Value,
+    escape_control_chars,
+    format_timestamp,
+    state_cell,
+)
+from remediator.model.views import NodeView
+from vocabulary.finding import Finding
+from vocabulary.messages.wire import Gpu, RankStatus, Versions
+
+NODES: Sequence[Column[NodeView]] = (
+    Column("NODE", lambda n: n.node),
+    Column("STATE", lambda n: state_cell(n.state)),
+    Column("HEALTH", lambda n: state_cell(n.health)),
+    Column("SINCE", lambda n: format_timestamp(n.since)),
+    Column("HELD BY", lambda n: n.held_by),
+    Column("JOBS", lambda n: ",".join(n.jobs), wide=True),
+    Column("INCIDENT", lambda n: n.incident, wide=True),
+    Column("LAST SEEN", lambda n: format_timestamp(n.last_seen), wide=True),
+    Column("WHY", lambda n: n.why, prose=True),
+)
+GPUS: Sequence[Column[Gpu]] = (
+    Column("GPU", lambda g: str(g.index)),
+    Column("PCI", lambda g: g.pci),
+    Column("UUID", lambda g: g.uuid),
+    Column("NAME", lambda g: g.name),
+    Column("SERIAL", lambda g: g.serial),
+)
+RANKS: Sequence[Column[RankStatus]] = (
+    Column("JOB", lambda r: r.job),
+    Column("RANK", lambda r: f"{r.rank}/{r.world}"),
+    Column("ATTEMPT", lambda r: str(r.attempt)),
+    Column("PID", lambda r: str(r.pid)),
+    Column("STEP", lambda r: str(r.step)),
+    Column("PHASE", lambda r: r.phase),
+    Column("ALIVE", lambda r: "yes" if r.alive else "no"),
+)
+FINDINGS: Sequence[Column[Finding]] = (
+    Column("FINDING", lambda f: f.kind),
+    Column("SEVERITY", lambda f: state_cell(f.severity.value) if f.active else f"cleared ({f.severity.value})"),
+    Column("COMPONENT", lambda f: str(f.component)),
+    Column("LAST SEEN", lambda f: format_timestamp(f.last_seen)),
+    Column("COUNT", lambda f: str(f.count)),
+    Column("SUMMARY", lambda f: f"[injected] {f.summary}" if f.injected else f.summary, prose=True),
+)
+_STANDING = {
+    "us": "our own hold still keeps work away; 'healthctl nodes uncordon' lifts it",
+    "operator": "held in the scheduler by an operator",
+    "scheduler": "held in the scheduler by itself",
+    "?": "the scheduler cannot be asked whether anybody holds it",
+}
+
+
+def installed_columns() -> list[Column[NodeView]]:
+    """What is installed on each node, a column each."""
+
+    def column(number: int, name: str) -> Column[NodeView]:
+        return Column(name.upper(), lambda n: list_installed_versions(n.versions)[number][1])
+
+    names = [name for name, _ in list_installed_versions(Versions())]
+    return [NODES[0], *(column(number, name) for number, name in enumerate(names))]
+
+
+def list_installed_versions(versions: Versions) -> list[tuple[str, str]]:
+    """What is installed, by name."""
+    return [
+        ("healthd", versions.healthd),
+        ("driver", versions.driver),
+        ("kernel", versions.kernel),
+        ("image", versions.image),
+        ("BIOS", versions.bios),
+        ("VBIOS", ", ".join(versions.vbios)),
+        ("firmware", ", ".join(versions.firmware)),
+    ]
+
+
+def format_node_state(node: NodeView) -> str:
+    """What a node is now and what still holds it, after a person's word: no word of ours lifts another's hold. Cleaned."""
+    held = f"; {_STANDING.get(node.held_by, f'held by {node.held_by}')}" if node.held_by else ""
+    return escape_control_chars(f"{node.state}{held}")
+
+
+def node_state_facts(node: NodeView) -> list[tuple[str, Value]]:
+    """How a node stands, and who says so."""
+    return [
+        ("node", node.node),
+        ("state", state_cell(node.state)),
+        ("since", format_timestamp(node.since)),
+        ("why", node.why),
+        ("health", state_cell(node.health)),
+        ("last heard", format_timestamp(node.last_seen)),
+        ("incident", node.incident),
+        ("held by", node.held_by),
+        ("hands off", _format_hold(node)),
+        ("jobs", ", ".join(node.jobs)),
+    ]
+
+
+def render_node_page(node: NodeView) -> Iterator[Block]:
+    """One node, whole."""
+    yield Facts([*node_state_facts(node), *list_installed_versions(node.versions)])
+    for rows in (Rows(node.gpus, GPUS), Rows(node.ranks, RANKS), Rows(node.findings, FINDINGS)):
+        if rows.items:
+            yield rows
+
+
+def _format_hold(node: NodeView) -> str:
+    held = node.hands_off
+    if held is None:
+        return ""
+    until = "" if held.until is None else f", until {format_timestamp(held.until)}"
+    return f"{held.actor}: {held.why}{until}"

@@ -1,0 +1,52 @@
+"""Playbooks given on the command line, and the remediator's own; what is wrong with one is wrong usage."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from healthctl.exit_codes import Exit, Failure
+
+if TYPE_CHECKING:
+    from remediator.config import Config
+    from remediator.decisions.decision_settings import DecisionSettings
+    from remediator.decisions.policy import Policy
+
+REMEDIATOR_CONFIG = Path("/etc/gpu-healthd/remediator.yaml")
+
+
+def load_policy_files(files: Sequence[Path | None]) -> Policy:
+    """The policy of these files; of none, or of None, the shipped one. A Failure names file, line and what is wrong."""
+    from remediator.playbook.playbook_errors import PolicyError
+    from remediator.playbook.playbook_loader import SHIPPED, load_policy
+
+    try:
+        return load_policy([file or SHIPPED for file in files] or [SHIPPED])
+    except PolicyError as error:
+        raise Failure(str(error), Exit.USAGE) from None
+
+
+def load_remediator_config(path: Path, *, needed: bool) -> Config:
+    """The remediator's configuration; where it is not `needed` and not there, the defaults."""
+    from remediator.config import Config, ConfigError, load_config
+
+    if not needed and not path.exists():
+        return Config()
+    try:
+        return load_config(path)
+    except ConfigError as error:
+        todo = (
+            ""
+            if path.exists()
+            else "; --config names the remediator's configuration, on the machine that has its database"
+        )
+        raise Failure(f"{error}{todo}", Exit.USAGE) from None
+
+
+def build_settings(config: Config, policy: Policy) -> DecisionSettings:
+    """What decides under this configuration and policy, as far as it may; a record says itself in which mode it was."""
+    from remediator.decisions.decision_settings import DecisionSettings
+    from remediator.model.plan_steps import Mode
+
+    return DecisionSettings(policy, Mode.ACT, config.budget, config.probation_s, config.silence, config.again_after_s)

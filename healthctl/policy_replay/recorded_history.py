@@ -1,0 +1,83 @@
+"""A record: every input of the centre in order, and the decisions it came to. From a database, or a file of ``remediator export``."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import msgspec
+from sqlalchemy.exc import SQLAlchemyError
+
+from healthctl.exit_codes import Exit, Failure
+from remediator.model.journal_records import Decision
+from remediator.model.pipeline_inputs import AnyInput
+from remediator.store.database import driver_message
+from remediator.store.journal import Journal, StoreError
+from remediator.store.json_export import ExportLine, export_lines
+from remediator.store.schema_upgrade import is_current
+
+
+class RecordedHistory:
+    """Can be read again and again. `name` is what messages call it."""
+
+    def __init__(self, name: str, lines: Callable[[], Iterator[bytes]]) -> None:
+        self.name = name
+        self._lines = lines
+
+    def inputs(self) -> Iterator[AnyInput]:
+        """Everything the pipeline was told, in its order; a Failure where the record cannot be read."""
+        for line in self._of("inputs"):
+            try:
+                yield msgspec.json.decode(line.record, type=AnyInput)
+            except msgspec.DecodeError as error:
+                raise Failure(
+                    f"{self.name}: input {line.seq} cannot be read: {error}; was it made by another version?"
+                ) from None
+
+    def decisions(self) -> dict[str, Decision]:
+        """What was decided, by id."""
+        found = (msgspec.json.decode(line.record, type=Decision) for line in self._of("decisions"))
+        return {decision.id: decision for decision in found}
+
+    def begins_late(self) -> bool:
+        """Whether inputs before the first one were forgotten, or are not in an export of the last days."""
+        first = next(self._of("inputs"), None)
+        return first is not None and first.seq not in (None, 1)
+
+    def _of(self, table: str) -> Iterator[ExportLine]:
+        for number, text in enumerate(self._lines(), 1):
+            try:
+                line = msgspec.json.decode(text, type=ExportLine)
+            except (msgspec.DecodeError, UnicodeDecodeError) as error:
+                raise Failure(f"{self.name}:{number}: no line of 'remediator export': {error}", Exit.USAGE) from None
+            if line.table == table:
+                yield line
+
+
+@contextlib.contextmanager
+def open_recorded_history(place: str) -> Iterator[RecordedHistory]:
+    """The record in `place`, a database URL or an exported FILE; a Failure if there is none."""
+    if "://" not in place:
+        file = Path(place)
+        try:
+            with file.open("rb"):
+                pass
+        except OSError as error:
+            raise Failure(f"{file}: cannot be read: {error.strerror}", Exit.USAGE) from None
+        yield RecordedHistory(place, lambda: _read_export_lines(file))
+        return
+    try:
+        with contextlib.closing(Journal(place, create=False)) as journal:
+            with journal.engine.connect() as db:
+                if not is_current(db):  # to read a record must not change it
+                    todo = "start this version's remediator on it once, or work on a copy that it was started on"
+                    raise Failure(f"{journal.url}: an older version wrote it; {todo}")
+            yield RecordedHistory(str(journal.url), lambda: export_lines(journal.engine, 0.0))
+    except (StoreError, SQLAlchemyError) as error:
+        raise Failure(driver_message(error), Exit.USAGE) from None
+
+
+def _read_export_lines(file: Path) -> Iterator[bytes]:
+    with file.open("rb") as lines:
+        yield from lines

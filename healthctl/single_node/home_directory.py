@@ -1,0 +1,140 @@
+"""The directory of a cluster of one: what lies where, and how the two programs are configured."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+from pathlib import Path
+from typing import IO, Any
+
+import msgspec
+
+from healthctl.exit_codes import Failure
+from healthctl.single_node.private_files import (
+    FILE_MODE,
+    FOLDER_MODE,
+    create_if_missing,
+    explain_untrusted_directory,
+    write_new,
+)
+
+SOCKET_PATH_MAX = 107  # of a UNIX socket, in bytes
+SHARED_MEMORY = Path("/dev/shm")  # noqa: S108 - trainers' pages are memory-backed files; healthd checks owner and mode
+# Nothing that takes the machine away from whoever tries this out.
+ORDERS = ("checkpoint_then_eject", "checkpoint_then_stop", "revert", "abort", "run_preflight", "collect_evidence")
+
+
+class ServicePorts(msgspec.Struct, frozen=True):
+    """Of the remediator and of healthd, on 127.0.0.1."""
+
+    remediator: int
+    healthd: int
+
+
+class RunningInstance(msgspec.Struct, frozen=True):
+    """What the one who is up leaves for the next who asks."""
+
+    pid: int
+    url: str
+    token_file: str
+
+
+class HomeDirectory:
+    """One directory. Making one writes nothing."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.log_dir = path / "log"
+        self._database_file = path / "remediator.db"
+        self.remediator_config = path / "remediator.yaml"
+        self.healthd_config = path / "healthd.yaml"
+        self.token_file = path / "tokens" / "admin"
+        self.node_token_file = path / "tokens" / "node"
+        self.socket = path / "run" / "healthd.sock"
+        self.beacons = SHARED_MEMORY / f"gpu-healthd-up-{os.geteuid()}"
+
+    @property
+    def database(self) -> str:
+        """Its URL."""
+        return f"sqlite:///{self._database_file}"
+
+    def prepare(self) -> bool:
+        """Make the directory, for us alone. Whether there was one with a history.
+
+        Raises:
+            Failure: it cannot be made, its path is too long for a socket, or it is not ours alone.
+        """
+        if len(os.fsencode(self.socket)) > SOCKET_PATH_MAX:
+            raise Failure(f"{self.path}: too long a path for a UNIX socket; give a shorter --dir")
+        try:
+            for folder in (self.path, self.token_file.parent):
+                folder.mkdir(mode=FOLDER_MODE, parents=True, exist_ok=True)
+                if trouble := explain_untrusted_directory(folder, os.geteuid()):
+                    raise Failure(trouble)
+            create_if_missing(self._database_file)
+            return self._database_file.stat().st_size > 0
+        except OSError as error:
+            raise Failure(
+                f"{error.filename or self.path}: cannot be used: {error.strerror}; give another --dir"
+            ) from None
+
+    def take(self) -> IO[str]:
+        """Keep every other `up` out of this directory, as long as what is returned stays open.
+
+        Raises:
+            Failure: another one is up, and where; or the directory cannot be written.
+        """
+        try:
+            way = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+            lock = os.fdopen(os.open(self.path / "up.lock", way, FILE_MODE), "a+")
+        except OSError as error:
+            raise Failure(f"{error.filename}: cannot be written: {error.strerror}; give another --dir") from None
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise Failure(self._taken(lock)) from None
+        return lock
+
+    def say(self, lock: IO[str], running: RunningInstance) -> None:
+        """Leave word for the next who tries."""
+        lock.truncate(0)
+        lock.write(msgspec.json.encode(running).decode())
+        lock.flush()
+
+    def _taken(self, lock: IO[str]) -> str:
+        lock.seek(0)
+        try:
+            found = msgspec.json.decode(lock.read(), type=RunningInstance)
+        except msgspec.DecodeError:  # it has only just begun
+            return f"{self.path}: another 'healthctl up' is starting there; wait for it, or give another --dir"
+        todo = f"end it with Ctrl-C there (process {found.pid}), or give another --dir"
+        return f"{self.path}: already up at {found.url}, token in {found.token_file}; {todo}"
+
+    def configure(self, node: str, ports: ServicePorts, *, accept_injected: bool) -> None:
+        """Write what the programs are told, anew at each start."""
+        url = f"127.0.0.1:{ports.remediator}"
+        remediator = {
+            "cluster": node,
+            "listen": url,
+            "database": self.database,
+            "mode": "observe",
+            "scheduler": {"kind": "local", "state_file": str(self.path / "holds.json")},
+        }
+        healthd = {
+            "node": node,
+            "state_dir": str(self.path / "healthd"),
+            "run_dir": str(self.socket.parent),
+            "beacon_dir": str(self.beacons),
+            "listen": f"127.0.0.1:{ports.healthd}",
+            "accept_injected": accept_injected,
+            "remediator": {"url": f"http://{url}", "token_file": str(self.node_token_file), "report_interval_s": 2},
+            "orders": {"allow": ORDERS},
+        }
+        _write_config(self.remediator_config, remediator)
+        _write_config(self.healthd_config, healthd)
+
+
+def _write_config(path: Path, config: dict[str, Any]) -> None:
+    """JSON is YAML."""
+    write_new(path, f"# Written by 'healthctl up' at each start.\n{json.dumps(config, indent=2)}\n")

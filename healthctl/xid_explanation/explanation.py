@@ -1,0 +1,155 @@
+"""What is known about one Xid or SXid, gathered for printing. Pure: text and catalogue in, facts out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import msgspec
+
+from healthctl.xid_explanation.xid_query import parse_xid_query
+from vocabulary.driver_log.xid import KernelEvent, KernelEventKind
+from vocabulary.fault_catalogue.catalogue import FALLEN_OFF_BUS_XID, Catalogue
+from vocabulary.fault_catalogue.catalogue_entry import Advice
+from vocabulary.fault_catalogue.line_reading import Reading
+from vocabulary.finding import Severity
+
+GENERATIONS = {"A": "A100", "H": "H100", "B": "B100", "G": "GB200", "?": "not documented"}
+PROCESS = {True: "survives", False: "dies", None: "unknown"}
+ADVICE = {
+    Advice.NONE: "nothing",
+    Advice.WATCH: "nothing now; look into it when it comes again",
+    Advice.RESTART_JOB: "restart the job",
+    Advice.DRAIN_RESET: "let running work finish, take no new work, reset the GPU",
+    Advice.RESET_GPU: "drain now, reset the GPU",
+    Advice.RESET_FABRIC: "drain now; stop the fabric manager, reset all GPUs and switches together, start it again",
+    Advice.REBOOT_NODE: "drain now, reboot the node",
+    Advice.RESTART_VM: "restart the virtual machine that owns the GPU",
+    Advice.ISOLATE_REPLACE: "isolate the node at once, plan its replacement",
+    Advice.HANDS_ON: "drain; somebody must go and check seating and cables",
+    Advice.UPDATE_SOFTWARE: "bring driver and guest versions together",
+    Advice.DECODE: "take no new work; the registers in the line say what it needs",
+    Advice.BY_VALUE: "what the number after 'to' in the line says",
+    Advice.TRIAGE: "take it out of new work and let a person look",
+}
+
+
+class Explanation(msgspec.Struct, frozen=True, kw_only=True):
+    """Flat, as printed. `known` is false for a number that no source describes.
+
+    `event` and `reading` only for a line: `severity`, `action` and `advice` are then the line's. `others` maps who to
+    what they do; `ports` what an error of a switch does on either kind of port.
+    """
+
+    kind: str
+    code: int
+    known: bool
+    name: str
+    alias: str
+    meaning: str
+    severity: Severity
+    action: str
+    advice: str
+    blame: str
+    causes: tuple[str, ...]
+    process: str
+    nvidia_immediate: str
+    nvidia_investigatory: str
+    gpus: tuple[str, ...]
+    recovery_since: str
+    look_at: tuple[str, ...]
+    differs: Mapping[str, str]
+    others: Mapping[str, str]
+    why: str
+    ports: Mapping[str, str]
+    note: str
+    sources: tuple[str, ...]
+    catalogue: str
+    event: KernelEvent | None = None
+    reading: Reading | None = None
+
+
+def explain_xid(text: str, catalogue: Catalogue) -> Explanation | None:
+    """Explain a number (``79``, ``xid 79``, ``sxid 12028``), a line of a log or a piece of one; None if it is neither."""
+    asked = parse_xid_query(text)
+    if asked is None:
+        return None
+    event = asked.event
+    general = (_explain_sxid_code if event.kind is KernelEventKind.SXID else _explain_xid_code)(event, catalogue)
+    if not asked.is_line:
+        return general
+    reading = catalogue.reading(event)
+    return msgspec.structs.replace(
+        general,
+        severity=reading.severity,
+        action=reading.action.value,
+        advice=ADVICE[reading.action],
+        event=event,
+        reading=reading,
+    )
+
+
+def _explain_xid_code(event: KernelEvent, catalogue: Catalogue) -> Explanation:
+    fallen = event.kind is KernelEventKind.FALLEN_OFF_BUS
+    entry = catalogue.entry(FALLEN_OFF_BUS_XID if fallen else event.code or 0)
+    return Explanation(
+        kind="xid",
+        code=entry.code,
+        known=entry.code in catalogue.xids,
+        name=entry.mnemonic,
+        alias=entry.alias,
+        meaning=entry.meaning,
+        severity=entry.severity,
+        action=entry.action.value,
+        advice=ADVICE[entry.action],
+        blame=entry.blame.value,
+        causes=tuple(cause.value for cause in entry.causes),
+        process=PROCESS[entry.process_survives],
+        nvidia_immediate=entry.nvidia_immediate,
+        nvidia_investigatory=entry.nvidia_investigatory,
+        gpus=tuple(GENERATIONS.get(letter, letter) for letter in entry.gpus),
+        recovery_since=entry.recovery_since,
+        look_at=entry.look_at,
+        differs={generation.value: text for generation, text in entry.differs.items()},
+        others=_name_parties(entry.others, catalogue),
+        why=entry.why,
+        ports={},
+        note=entry.note,
+        sources=tuple(catalogue.sources[tag] for tag in entry.sources),
+        catalogue=catalogue.version,
+    )
+
+
+def _explain_sxid_code(event: KernelEvent, catalogue: Catalogue) -> Explanation:
+    entry = catalogue.sxid_entry(event.code or 0)
+    effect = catalogue.sxid_effects[entry.effect]
+    bad = catalogue.severity_of(event).rank >= Severity.UNCLASSIFIED.rank
+    return Explanation(
+        kind="sxid",
+        code=entry.code,
+        known=entry.code in catalogue.sxids,
+        name=entry.mnemonic,
+        alias="",
+        meaning=entry.meaning,
+        severity=entry.severity,
+        action=entry.action.value,
+        advice=ADVICE[entry.action],
+        blame=entry.blame.value,
+        causes=(),
+        process="unknown",
+        nvidia_immediate="",
+        nvidia_investigatory="",
+        gpus=(),
+        recovery_since="",
+        look_at=(),
+        differs={},
+        others=_name_parties(entry.others, catalogue),
+        why=entry.why,
+        ports={"access": effect.access, "trunk": effect.trunk} if bad else {},
+        note=entry.note,
+        sources=tuple(catalogue.sources[tag] for tag in entry.sources),
+        catalogue=catalogue.version,
+    )
+
+
+def _name_parties(others: Mapping[str, str], catalogue: Catalogue) -> dict[str, str]:
+    return {catalogue.parties[party]: does for party, does in others.items()}

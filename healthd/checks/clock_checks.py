@@ -1,0 +1,55 @@
+"""A clock that nobody keeps: times of findings, of logs and of certificates drift apart from the other nodes'."""
+
+from __future__ import annotations
+
+import msgspec
+
+from healthd.findings.facts import Held, Moment, Raise, judge_level
+from healthd.findings.hysteresis import Dwell
+from healthd.samples.clock import ClockSample
+from vocabulary.finding import Severity
+from vocabulary.identity import Component, ComponentKind
+
+CHECK = "clock"
+
+
+class Limits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Section `clock` of the thresholds."""
+
+    error_max_s: float
+    raise_after_s: float
+    clear_after_s: float
+
+
+class ClockCheck:
+    """Remembers how long the clock has been free."""
+
+    def __init__(self, limits: Limits) -> None:
+        self._limits = limits
+        self._dwell = Dwell(limits.raise_after_s, limits.clear_after_s)
+
+    def judge(self, sample: ClockSample, now: Moment) -> list[Held]:
+        """Unkept, or kept too loosely."""
+        error_s = sample.error_max_us * 1e-6
+        return [
+            *self._level("unsynchronized", "no time service keeps the clock", not sample.synchronized, error_s, now),
+            *self._level(
+                "inaccurate",
+                f"the clock may be wrong by more than {self._limits.error_max_s:g} s",
+                sample.synchronized and error_s > self._limits.error_max_s,
+                error_s,
+                now,
+            ),
+        ]
+
+    def _level(self, code: str, summary: str, bad: bool, error_s: float, now: Moment) -> list[Held]:  # noqa: FBT001 - the reading itself
+        fact = Raise(
+            check=CHECK,
+            code=code,
+            component=Component(ComponentKind.HOST, name="clock"),
+            severity=Severity.WARNING,
+            summary=summary,
+            at=now.wall,
+            evidence={"error_max_s": error_s},
+        )
+        return judge_level(self._dwell.judge(code, bad, now.monotonic), fact)

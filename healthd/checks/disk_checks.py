@@ -1,0 +1,92 @@
+"""File systems that are full, or that the kernel has stopped writing to."""
+
+from __future__ import annotations
+
+import msgspec
+
+from healthd.findings.facts import Held, Moment, Raise, judge_level
+from healthd.findings.hysteresis import Dwell
+from healthd.samples.disks import Disk, DisksSample
+from vocabulary.finding import Severity
+from vocabulary.identity import Component, ComponentKind
+
+CHECK = "disks"
+
+
+class Limits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Section `disks` of the thresholds."""
+
+    free_percent: float
+    free_bytes: float
+    inodes_free_percent: float
+    raise_after_s: float
+    clear_after_s: float
+
+
+class DisksCheck:
+    """Remembers which file systems could be written: one that is read-only by design never could."""
+
+    def __init__(self, limits: Limits) -> None:
+        self._limits = limits
+        self._dwell = Dwell(limits.raise_after_s, limits.clear_after_s)
+        self._written: set[str] = set()
+
+    def judge(self, sample: DisksSample, now: Moment) -> list[Held]:
+        """A level for each full file system, and each that turned read-only."""
+        facts: list[Held] = []
+        for disk in sample.disks:
+            facts += self._space(disk, now)
+            facts += self._read_only(disk, now)
+        return facts
+
+    def _space(self, disk: Disk, now: Moment) -> list[Held]:
+        limits = self._limits
+        free, room = _compute_percent(disk.free_bytes, disk.size_bytes), disk.free_bytes
+        bad = None if free is None or room is None else free < limits.free_percent and room < limits.free_bytes
+        full = Raise(
+            check=CHECK,
+            code="full",
+            component=_make_disk_component(disk),
+            severity=Severity.WARNING,
+            summary=f"{disk.mount} ({disk.device}) is nearly full",
+            at=now.wall,
+            evidence={"free_percent": round(free or 0.0, 2), "free_bytes": room or 0},
+        )
+        inodes = _compute_percent(disk.inodes_free, disk.inodes)
+        few = None if inodes is None else inodes < limits.inodes_free_percent
+        files = Raise(
+            check=CHECK,
+            code="files",
+            component=_make_disk_component(disk),
+            severity=Severity.WARNING,
+            summary=f"{disk.mount} ({disk.device}) can hardly take another file",
+            at=now.wall,
+            evidence={"inodes_free_percent": round(inodes or 0.0, 2)},
+        )
+        facts = judge_level(self._dwell.judge(("full", disk.mount), bad, now.monotonic), full)
+        if disk.inodes is None:
+            return facts  # it has no such limit
+        return facts + judge_level(self._dwell.judge(("files", disk.mount), few, now.monotonic), files)
+
+    def _read_only(self, disk: Disk, now: Moment) -> list[Held]:
+        if not disk.read_only:
+            self._written.add(disk.mount)
+        fact = Raise(
+            check=CHECK,
+            code="read_only",
+            component=_make_disk_component(disk),
+            severity=Severity.ERROR,
+            summary=f"{disk.mount} ({disk.device}) turned read-only: the kernel met errors on it",
+            at=now.wall,
+        )
+        if disk.read_only and disk.mount not in self._written:
+            return judge_level(None, fact)  # so since before we looked: by design, unless it was said before
+        return judge_level(disk.read_only, fact)
+
+
+def _compute_percent(part: int | None, whole: int | None) -> float | None:
+    return None if part is None or not whole else 100 * part / whole
+
+
+def _make_disk_component(disk: Disk) -> Component:
+    return Component(ComponentKind.HOST, name=f"disk {disk.mount}")

@@ -1,0 +1,71 @@
+"""Host memory that returned wrong data, or is about to: the module is named."""
+
+from __future__ import annotations
+
+import msgspec
+
+from healthd.findings.facts import Held, Moment, Raise, judge_level
+from healthd.findings.hysteresis import Dwell, Growth
+from healthd.samples.edac import Dimm, EdacSample
+from vocabulary.finding import Severity
+from vocabulary.identity import Component, ComponentKind
+
+CHECK = "edac"
+
+
+class Limits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Section `edac` of the thresholds."""
+
+    corrected_in_window: float
+    window_s: float
+    clear_after_s: float
+
+
+class EdacCheck:
+    """Remembers how fast each module's count of corrected errors grows."""
+
+    def __init__(self, limits: Limits) -> None:
+        self._limits = limits
+        self._corrected = Growth(limits.window_s)
+        self._storm = Dwell(0.0, limits.clear_after_s)
+
+    def judge(self, sample: EdacSample, now: Moment) -> list[Held]:
+        """Uncorrected errors since boot; a storm of corrected ones."""
+        return [fact for dimm in sample.dimms for fact in (*self._uncorrected(dimm, now), *self._storming(dimm, now))]
+
+    def _uncorrected(self, dimm: Dimm, now: Moment) -> list[Held]:
+        count = dimm.uncorrected
+        fact = Raise(
+            check=CHECK,
+            code="uncorrected",
+            component=_make_dimm_component(dimm),
+            severity=Severity.ERROR,
+            summary=f"{_describe_dimm(dimm)} has returned wrong data since boot: uncorrected memory errors",
+            at=now.wall,
+            evidence={"errors": count or 0},
+        )
+        return judge_level(None if count is None else count > 0, fact)
+
+    def _storming(self, dimm: Dimm, now: Moment) -> list[Held]:
+        key = (dimm.controller, dimm.dimm)
+        growth = self._corrected.add(key, dimm.corrected, now.monotonic)
+        bad = None if growth is None else growth >= self._limits.corrected_in_window
+        fact = Raise(
+            check=CHECK,
+            code="corrected",
+            component=_make_dimm_component(dimm),
+            severity=Severity.WARNING,
+            summary=f"{_describe_dimm(dimm)}: corrected memory errors come fast; it may fail soon, and each one costs time",
+            at=now.wall,
+            evidence={"errors": growth or 0, "window_s": self._limits.window_s},
+        )
+        return judge_level(self._storm.judge(key, bad, now.monotonic), fact)
+
+
+def _describe_dimm(dimm: Dimm) -> str:
+    place = "/".join(word for word in (dimm.controller, dimm.dimm) if word)
+    return f"memory module {dimm.label or place}" if dimm.dimm else f"memory controller {dimm.controller}"
+
+
+def _make_dimm_component(dimm: Dimm) -> Component:
+    return Component(ComponentKind.HOST, name="memory " + "/".join(w for w in (dimm.controller, dimm.dimm) if w))

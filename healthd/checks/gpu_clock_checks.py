@@ -1,0 +1,66 @@
+"""Busy GPUs whose clock is low although nothing is said to hold it down: a throttle nobody admits.
+
+A GPU held down for a known reason is not judged here: heat and power brakes are the throttle check's, a power cap or a
+clock that was set is somebody's intention.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from healthd.findings.facts import Held, Moment
+from healthd.findings.gpu_state import GpuState, is_gpu_busy, judge_gpu_level, median_of_siblings
+from healthd.findings.hysteresis import Dwell
+
+CHECK = "clocks"
+
+
+class Limits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Section `clocks` of the thresholds. The shares are of the greatest clock, and of the siblings' median."""
+
+    busy_percent: float
+    max_percent: float
+    siblings_percent: float
+    raise_after_s: float
+    clear_after_s: float
+
+
+class ClocksCheck:
+    """Remembers how long each GPU has been slow."""
+
+    def __init__(self, limits: Limits) -> None:
+        self._limits = limits
+        self._dwell = Dwell(limits.raise_after_s, limits.clear_after_s)
+
+    def judge(self, gpus: Sequence[GpuState], now: Moment) -> list[Held]:
+        """A level for each busy GPU far below what it can do, and for each far below what its siblings do."""
+        facts: list[Held] = []
+        for state in gpus:
+            siblings = [clock for other in gpus if other is not state and (clock := self._clock(other)) is not None]
+            usual = median_of_siblings(siblings)
+            maximum = state.constants.sm_clock_max_mhz
+            facts += self._judge(state, now, "low", maximum, self._limits.max_percent)
+            facts += self._judge(state, now, "below_siblings", usual, self._limits.siblings_percent)
+        return facts
+
+    def _judge(self, state: GpuState, now: Moment, code: str, whole_mhz: float | None, percent: float) -> list[Held]:
+        clock = self._clock(state)
+        slow = None if not clock or not whole_mhz else clock < whole_mhz * percent / 100
+        if slow and state.latest.throttle_mask:
+            slow = None
+        whole = "of its siblings' clocks" if code == "below_siblings" else "of its greatest clock"
+        said = self._dwell.judge((state.gpu.uuid, code), slow, now.monotonic)
+        return judge_gpu_level(
+            said,
+            state,
+            now,
+            (CHECK, code),
+            f"GPU {state.gpu.index} is busy and runs below {percent:g} % {whole}, without a reason the driver knows",
+            evidence={"sm_clock_mhz": clock, "expected_mhz": whole_mhz},
+        )
+
+    def _clock(self, state: GpuState) -> int | None:
+        """MHz, of a GPU that is busy: an idle one says nothing about any."""
+        return state.latest.sm_clock_mhz if is_gpu_busy(state, self._limits.busy_percent) else None

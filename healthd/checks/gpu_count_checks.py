@@ -1,0 +1,151 @@
+"""Does this node have all its GPUs? What NVML lists, against the configured count and against the devices on the PCI bus.
+
+A GPU that is bound to a driver for virtual machines was given away on purpose and is no fault. Where a configured count
+is met, the configuration has said what is intended, and the bus is not compared.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Collection, Sequence
+from typing import NamedTuple
+
+import msgspec
+
+from healthd.findings.facts import Clear, Fact, Raise
+from healthd.samples.nvml import Inventory
+from healthd.samples.pcie import PcieHop
+from vocabulary.finding import Evidence, Severity
+from vocabulary.identity import Component, ComponentKind
+
+CHECK = "gpu_count"
+BELOW_CONFIGURED, NOT_ENUMERATED, NOT_BOUND = "below_configured", "not_enumerated", "not_bound"
+_HOST = Component(ComponentKind.HOST)
+_PASSTHROUGH = ("vfio", "pci-stub", "pciback")  # parts of the names of drivers that give a device to a virtual machine
+
+
+class Limits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Section `gpu_count` of the thresholds: how many GPUs of one product a node that has any should have; 0: any number."""
+
+    expected: float
+
+
+class _GpuShortage(NamedTuple):
+    what: str
+    expected: int
+    found: int
+
+
+class BusComparison(NamedTuple):
+    """`renew`: the driver should enumerate its GPUs anew before anything is said."""
+
+    facts: tuple[Fact, ...]
+    renew: bool
+
+
+class GpuCountCheck:
+    """`configured` is the node's own count, if it has one; `limits_of` gives the numbers of a product.
+
+    Remembers for which difference between bus and NVML a new inventory was asked for, so that each is asked for once.
+    """
+
+    def __init__(self, configured: int | None, limits_of: Callable[[str], Limits]) -> None:
+        self._configured = configured
+        self._limits_of = limits_of
+        limits_of("")  # a mistake in the numbers shows now, not with the first GPU
+        self._asked: tuple[Inventory | None, frozenset[str]] = (None, frozenset())
+
+    def falls_short(self, inventory: Inventory) -> bool:
+        """Whether NVML has fewer GPUs than are configured."""
+        return bool(self._shortages(inventory))
+
+    def judge_inventory(self, inventory: Inventory, at: float) -> list[Fact]:
+        """The configured count. GPUs that do not answer are enumerated, and so not missing."""
+        shortages = self._shortages(inventory)
+        if not shortages:
+            return [_clear_code(BELOW_CONFIGURED, at, "NVML: as many GPUs as configured")]
+        words = "; ".join(f"{each.found} of {each.expected} {each.what}" for each in shortages)
+        evidence: Evidence = {
+            "expected": sum(each.expected for each in shortages),
+            "found": sum(each.found for each in shortages),
+        }
+        summary = f"NVML lists {words}: look for the missing ones with lspci -d 10de: and in the kernel log"
+        return [_raise_error(BELOW_CONFIGURED, summary, at, evidence)]
+
+    def judge_bus(
+        self, hops: Sequence[PcieHop], inventory: Inventory | None, unread: Collection[str], at: float
+    ) -> BusComparison:
+        """Compare the bus with the inventory.
+
+        Args:
+            hops: what is on the bus.
+            inventory: what NVML enumerated; None: it cannot be used, and another finding says so.
+            unread: addresses of GPUs that are left out of the sweeps: enumerated, though not listed.
+            at: UTC seconds.
+        """
+        on_bus = {hop.pci: hop.driver for hop in hops if hop.kind == "gpu"}
+        listed = {gpu.pci for gpu in inventory.gpus} if inventory else set[str]()
+        if inventory is None or (listed and not listed & on_bus.keys()):
+            return BusComparison((), renew=False)  # the second: this /sys belongs to another machine than the driver
+        differs = frozenset(listed.symmetric_difference(on_bus) - set(unread) - set(_list_passthrough_gpus(on_bus)))
+        asked_of, asked = self._asked
+        if differs and differs != asked:
+            self._asked = inventory, differs
+            return BusComparison((), renew=True)
+        if not differs:
+            self._asked = None, differs
+        elif inventory is asked_of:
+            return BusComparison((), renew=False)  # the new inventory is not here yet
+        return BusComparison(tuple(self._compare(on_bus, differs - listed, inventory, len(unread), at)), renew=False)
+
+    def _compare(
+        self, on_bus: dict[str, str], missing: frozenset[str], inventory: Inventory, unread: int, at: float
+    ) -> list[Fact]:
+        held = sorted(pci for pci in missing if on_bus[pci] == "nvidia")
+        loose = sorted(missing.difference(held))
+        nameless = max(
+            0, inventory.count - len(inventory.gpus) - unread
+        )  # enumerated, but they do not say who they are
+        intended = self._configured is not None and inventory.count >= self._configured
+        aside = f" ({len(away)} more given to virtual machines)" if (away := _list_passthrough_gpus(on_bus)) else ""
+        facts: list[Fact] = []
+        if len(held) > nameless and not intended:
+            summary = f"the NVIDIA driver holds {', '.join(held)}, but NVML does not list it{aside}: see the kernel log"
+            facts.append(
+                _raise_error(NOT_ENUMERATED, summary, at, {"gpus": ", ".join(held), "listed": len(inventory.gpus)})
+            )
+        else:
+            facts.append(_clear_code(NOT_ENUMERATED, at, "NVML lists every GPU that the NVIDIA driver holds"))
+        if loose and not intended:
+            drivers = ", ".join(f"{pci} ({on_bus[pci] or 'no driver'})" for pci in loose)
+            summary = (
+                f"the NVIDIA driver does not hold {drivers}{aside}: it failed there, or somebody unbound it. If that is"
+                " intended, bind it to vfio-pci or set gpus.expected"
+            )
+            facts.append(_raise_error(NOT_BOUND, summary, at, {"gpus": drivers, "listed": len(inventory.gpus)}))
+        else:
+            facts.append(_clear_code(NOT_BOUND, at, "the NVIDIA driver holds every GPU that is not given away"))
+        return facts
+
+    def _shortages(self, inventory: Inventory) -> list[_GpuShortage]:
+        if self._configured is not None:
+            few = inventory.count < self._configured
+            return [_GpuShortage("GPUs", self._configured, inventory.count)] if few else []
+        nameless = inventory.count - len(inventory.gpus)
+        found = Counter(gpu.name for gpu in inventory.gpus)
+        each = [_GpuShortage(name, int(self._limits_of(name).expected), count) for name, count in sorted(found.items())]
+        return [shortage for shortage in each if shortage.found + nameless < shortage.expected]
+
+
+def _list_passthrough_gpus(on_bus: dict[str, str]) -> list[str]:
+    return [pci for pci, driver in on_bus.items() if any(part in driver for part in _PASSTHROUGH)]
+
+
+def _raise_error(code: str, summary: str, at: float, evidence: Evidence) -> Raise:
+    return Raise(
+        check=CHECK, code=code, component=_HOST, severity=Severity.ERROR, summary=summary, at=at, evidence=evidence
+    )
+
+
+def _clear_code(code: str, at: float, by: str) -> Clear:
+    return Clear(check=CHECK, code=code, component=_HOST, at=at, by=by)

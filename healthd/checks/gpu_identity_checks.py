@@ -1,0 +1,74 @@
+"""GPUs of one kind that are not alike, or not set up for a data centre: what somebody forgot when a part was replaced."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+import msgspec
+
+from healthd.findings.facts import Held, Moment, judge_level
+from healthd.findings.gpu_state import SIBLINGS_MIN, GpuState, make_gpu_fact
+
+CHECK = "gpu_identity"
+_ALIKE = {"vbios": "VBIOS", "inforom": "InfoROM image", "part_number": "board part number"}
+
+
+class Limits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Section `gpu_identity` of the thresholds."""
+
+    ecc_expected: float
+    persistence_expected: float
+
+
+class GpuIdentityCheck:
+    """Holds no state."""
+
+    def __init__(self, limits: Limits) -> None:
+        self._ecc_expected = limits.ecc_expected > 0
+        self._persistence_expected = limits.persistence_expected > 0
+
+    def judge(self, gpus: Sequence[GpuState], now: Moment) -> list[Held]:
+        """A level for each GPU that differs from what nearly all its siblings have, or lacks ECC or persistence mode."""
+        facts: list[Held] = []
+        for state in gpus:
+            for field, words in _ALIKE.items():
+                facts += _judge_odd_field(state, [other for other in gpus if other is not state], field, words, now)
+            if self._ecc_expected:
+                facts += _judge_missing_ecc(state, now)
+            if self._persistence_expected:
+                facts += _judge_missing_persistence(state, now)
+        return facts
+
+
+def _judge_odd_field(state: GpuState, siblings: Sequence[GpuState], field: str, words: str, now: Moment) -> list[Held]:
+    own = getattr(state.constants, field)
+    others = Counter(value for sibling in siblings if (value := getattr(sibling.constants, field)))
+    usual, count = others.most_common(1)[0] if others else ("", 0)
+    known = bool(own) and others.total() >= SIBLINGS_MIN
+    fact = make_gpu_fact(
+        state,
+        now,
+        (CHECK, field),
+        f"GPU {state.gpu.index} has another {words} than its siblings",
+        evidence={field: own[:100], "siblings": usual[:100]},
+    )
+    if known and own != usual and 2 * count <= others.total():
+        return judge_level(None, fact)  # no two alike: nobody knows which is right
+    return judge_level(own != usual if known else None, fact)
+
+
+def _judge_missing_ecc(state: GpuState, now: Moment) -> list[Held]:
+    enabled = state.constants.ecc_enabled
+    summary = f"ECC is off on GPU {state.gpu.index}: wrong data in its memory goes unnoticed"
+    return judge_level(None if enabled is None else not enabled, make_gpu_fact(state, now, (CHECK, "ecc_off"), summary))
+
+
+def _judge_missing_persistence(state: GpuState, now: Moment) -> list[Held]:
+    enabled = state.latest.persistence
+    summary = (
+        f"persistence mode is off on GPU {state.gpu.index}: the driver unloads when the GPU is idle, so each job starts"
+        " seconds later and counters begin anew; start nvidia-persistenced"
+    )
+    fact = make_gpu_fact(state, now, (CHECK, "persistence_off"), summary)
+    return judge_level(None if enabled is None else not enabled, fact)

@@ -1,0 +1,118 @@
+"""Network ports that are down, too slow, flapping, or full of errors: each rail of a job waits for the worst."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+import msgspec
+
+from healthd.findings.facts import Held, Moment, Raise, judge_level
+from healthd.findings.hysteresis import Dwell, Growth
+from healthd.samples.infiniband import IbPort, InfinibandSample
+from vocabulary.finding import Evidence, Severity
+from vocabulary.identity import Component, ComponentKind
+
+CHECK = "infiniband"
+SIBLINGS_MIN = 4
+
+
+class Limits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Section `infiniband` of the thresholds."""
+
+    raise_after_s: float
+    clear_after_s: float
+    flaps_in_window: float
+    flaps_window_s: float
+    symbol_errors_in_window: float
+    symbol_errors_window_s: float
+    congestion_ticks_per_s: float
+    congestion_window_s: float
+
+
+class InfinibandCheck:
+    """Remembers which ports were up, and how their counters grew."""
+
+    def __init__(self, limits: Limits) -> None:
+        self._limits = limits
+        self._dwell = Dwell(limits.raise_after_s, limits.clear_after_s)
+        self._flaps = Growth(limits.flaps_window_s)
+        self._symbols = Growth(limits.symbol_errors_window_s)
+        self._waits = Growth(limits.congestion_window_s)
+        self._were_up: set[tuple[str, str]] = set()
+
+    def judge(self, sample: InfinibandSample, now: Moment) -> list[Held]:
+        """All levels of all ports."""
+        facts: list[Held] = []
+        for port in sample.ports:
+            usual = sample.expected.get(port.device) or _find_usual_rate(port, sample.ports)
+            facts += self._down(port, expected=port.device in sample.expected, now=now)
+            facts += self._slow(port, usual, now)
+            facts += self._counters(port, now)
+        return facts
+
+    def _down(self, port: IbPort, *, expected: bool, now: Moment) -> list[Held]:
+        key = (port.device, port.port)
+        up = port.state == "ACTIVE"
+        if up:
+            self._were_up.add(key)
+        down = _raise_port_fact(
+            port, "down", f"is {port.state or 'unknown'} ({port.physical or 'unknown'})", now, Severity.ERROR
+        )
+        if not port.state or (not up and not expected and key not in self._were_up):
+            return judge_level(None, down)  # nobody knows whether it should be up; what was said before a restart stays
+        return judge_level(self._dwell.judge(("down", *key), not up, now.monotonic), down)
+
+    def _slow(self, port: IbPort, usual: float | None, now: Moment) -> list[Held]:
+        known = port.rate_gbps is not None and usual is not None and port.state == "ACTIVE"
+        slow = (port.rate_gbps or 0.0) < (usual or 0.0) if known else None
+        evidence: Evidence = {"rate_gbps": port.rate_gbps or 0.0, "expected_gbps": usual or 0.0}
+        fact = _raise_port_fact(port, "slow", "runs at a lower rate than it should", now, Severity.WARNING, evidence)
+        return judge_level(self._dwell.judge(("slow", port.device, port.port), slow, now.monotonic), fact)
+
+    def _counters(self, port: IbPort, now: Moment) -> list[Held]:
+        limits, key = self._limits, (port.device, port.port)
+        flaps = self._flaps.add(key, port.link_downed, now.monotonic)
+        symbols = self._symbols.add(key, port.symbol_errors, now.monotonic)
+        waits = self._waits.add(key, port.transmit_wait_ticks, now.monotonic)
+        ticks = limits.congestion_ticks_per_s * limits.congestion_window_s
+        return [
+            *_judge_counter_growth(
+                port, "flapping", "its link went down and came back", flaps, limits.flaps_in_window, now
+            ),
+            *_judge_counter_growth(
+                port, "symbol_errors", "its link makes errors", symbols, limits.symbol_errors_in_window, now
+            ),
+            *_judge_counter_growth(port, "congested", "waits to send most of the time", waits, ticks, now),
+        ]
+
+
+def _find_usual_rate(port: IbPort, ports: Sequence[IbPort]) -> float | None:
+    """What most of its siblings run at; None if there are too few to tell, or no most."""
+    rates = [p.rate_gbps for p in ports if p is not port and p.link_layer == port.link_layer and p.state == "ACTIVE"]
+    known = [rate for rate in rates if rate is not None]
+    if len(known) < SIBLINGS_MIN - 1:
+        return None
+    rate, count = Counter(known).most_common(1)[0]
+    return rate if 2 * count > len(known) else None
+
+
+def _judge_counter_growth(
+    port: IbPort, code: str, text: str, growth: int | None, limit: float, now: Moment
+) -> list[Held]:
+    fact = _raise_port_fact(port, code, text, now, Severity.WARNING, {"growth": growth or 0})
+    return judge_level(None if growth is None else growth >= limit, fact)
+
+
+def _raise_port_fact(
+    port: IbPort, code: str, text: str, now: Moment, severity: Severity, evidence: Evidence | None = None
+) -> Raise:
+    return Raise(
+        check=CHECK,
+        code=code,
+        component=Component(ComponentKind.NIC_PORT, name=f"{port.device}/{port.port}", pci=port.pci),
+        severity=severity,
+        summary=f"{port.device} port {port.port} {text}",
+        at=now.wall,
+        evidence=evidence or {},
+    )

@@ -1,0 +1,43 @@
+"""A file system over the network that does not answer: jobs that use it stand still, and new ones cannot start."""
+
+from __future__ import annotations
+
+import msgspec
+
+from healthd.findings.facts import Held, Moment, Raise, judge_level
+from healthd.findings.hysteresis import Dwell
+from healthd.samples.network_mounts import NetworkMountsSample
+from vocabulary.finding import Severity
+from vocabulary.identity import Component, ComponentKind
+
+CHECK = "network_mounts"
+
+
+class Limits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Section `network_mounts` of the thresholds."""
+
+    raise_after_s: float
+    clear_after_s: float
+
+
+class NetworkMountsCheck:
+    """Remembers how long each has been silent."""
+
+    def __init__(self, limits: Limits) -> None:
+        self._dwell = Dwell(limits.raise_after_s, limits.clear_after_s)
+
+    def judge(self, sample: NetworkMountsSample, now: Moment) -> list[Held]:
+        """A level for each that gives no answer, or answers with an error."""
+        facts: list[Held] = []
+        for mount in sample.mounts:
+            fact = Raise(
+                check=CHECK,
+                code="silent",
+                component=Component(ComponentKind.HOST, name=f"mount {mount.mount}"),
+                severity=Severity.WARNING,
+                summary=f"{mount.mount} ({mount.type} of {mount.device}): {mount.trouble}",
+                at=now.wall,
+                evidence={"trouble": mount.trouble},
+            )
+            facts += judge_level(self._dwell.judge(mount.mount, bool(mount.trouble), now.monotonic), fact)
+        return facts

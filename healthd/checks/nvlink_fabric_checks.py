@@ -1,0 +1,103 @@
+"""GPUs that have not joined the NVLink fabric of an NVSwitch system, or not in full.
+
+Until a GPU has joined, CUDA does not start on it (fabric manager user guide). The health mask's layout is that of
+nvml.h, NVML_GPU_FABRIC_HEALTH_MASK_*: fields of bits, 0 where a driver does not support one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import msgspec
+
+from healthd.findings.facts import Held, Moment, judge_level
+from healthd.findings.gpu_state import GpuState, make_gpu_fact
+from healthd.findings.hysteresis import Dwell
+from vocabulary.finding import Severity
+
+CHECK = "fabric"
+_COMPLETED = 3
+_STATES = {1: "not started", 2: "in progress"}
+
+
+class _HealthField(NamedTuple):
+    """A part of the health mask: where it begins, how many values it can have, which of them are bad."""
+
+    code: str
+    shift: int
+    values: int
+    bad: range
+    words: str
+
+
+_TRUE, _FALSE = range(1, 2), range(2, 3)  # what these bits say for yes and for no
+_FIELDS = (
+    _HealthField("degraded_bandwidth", 0, 4, _TRUE, "has less bandwidth than it should have"),
+    _HealthField("route_recovery", 2, 4, _TRUE, "recovers a route"),
+    _HealthField("route_unhealthy", 4, 4, _TRUE, "has a route that does not work well"),
+    _HealthField("access_timeout", 6, 4, _TRUE, "recovers from accesses that timed out"),
+    _HealthField("misconfigured", 8, 16, range(2, 9), "is not set up as the fabric needs it"),
+    _HealthField("manager", 14, 4, _FALSE, "has lost the fabric manager"),
+)
+
+
+class Limits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Section `fabric` of the thresholds."""
+
+    join_s: float
+    raise_after_s: float
+    clear_after_s: float
+
+
+class FabricCheck:
+    """Remembers how long each GPU has been outside the fabric, and in bad health inside it."""
+
+    def __init__(self, limits: Limits) -> None:
+        self._outside = Dwell(limits.join_s, 0.0)
+        self._health = Dwell(limits.raise_after_s, limits.clear_after_s)
+
+    def judge(self, gpus: Sequence[GpuState], now: Moment) -> list[Held]:
+        """Levels for each GPU that knows of a fabric. A GPU that is alone needs none, as in many virtual machines."""
+        return [
+            fact
+            for state in gpus
+            for fact in (*self._joined(state, now, alone=len(gpus) == 1), *self._healthy(state, now))
+        ]
+
+    def _joined(self, state: GpuState, now: Moment, *, alone: bool) -> list[Held]:
+        fabric, status = state.latest.fabric_state, state.latest.fabric_status
+        joined = None if not fabric else fabric == _COMPLETED
+        absent = None if joined is None or (alone and not joined) else not joined
+        refused = status != 0 if joined and status is not None else None
+        outside = make_gpu_fact(
+            state,
+            now,
+            (CHECK, "state"),
+            f"GPU {state.gpu.index} has not joined the NVLink fabric: CUDA does not start on it",
+            severity=Severity.ERROR,
+            evidence={"fabric_state": fabric, "state": _STATES.get(fabric or 0)},
+        )
+        failed = make_gpu_fact(
+            state,
+            now,
+            (CHECK, "status"),
+            f"GPU {state.gpu.index} could not join the NVLink fabric: CUDA does not start on it",
+            severity=Severity.ERROR,
+            evidence={"nvml_return": status},
+        )
+        return [
+            *judge_level(self._outside.judge((state.gpu.uuid, "state"), absent, now.monotonic), outside),
+            *judge_level(self._outside.judge((state.gpu.uuid, "status"), refused, now.monotonic), failed),
+        ]
+
+    def _healthy(self, state: GpuState, now: Moment) -> list[Held]:
+        mask = state.latest.fabric_health_mask
+        facts: list[Held] = []
+        for code, shift, values, bad, words in _FIELDS:
+            value = None if mask is None else (mask >> shift) % values
+            unwell = value in bad if value else None  # 0: not supported
+            summary = f"in the NVLink fabric, GPU {state.gpu.index} {words}"
+            fact = make_gpu_fact(state, now, (CHECK, code), summary, evidence={"health_mask": mask, "value": value})
+            facts += judge_level(self._health.judge((state.gpu.uuid, code), unwell, now.monotonic), fact)
+        return facts

@@ -1,0 +1,95 @@
+"""NVMe disks that fail, or say that they soon will."""
+
+from __future__ import annotations
+
+import msgspec
+
+from healthd.findings.facts import Held, Moment, Raise, judge_level
+from healthd.findings.hysteresis import Dwell, Growth
+from healthd.samples.nvme import NvmeDisk, NvmeSample
+from vocabulary.finding import Evidence, Severity
+from vocabulary.identity import Component, ComponentKind
+
+CHECK = "nvme"
+WARNINGS = {1: "spare blocks run out", 2: "too hot or too cold", 4: "unreliable", 8: "read-only", 16: "no backup power"}
+GRAVE = 4 | 8  # its data is no longer safe with it, or it takes none
+
+
+class Limits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Section `nvme` of the thresholds."""
+
+    used_percent: float
+    media_errors_in_window: float
+    window_s: float
+    raise_after_s: float
+    clear_after_s: float
+
+
+class NvmeCheck:
+    """Remembers how long a controller has been gone, and how fast media errors come."""
+
+    def __init__(self, limits: Limits) -> None:
+        self._limits = limits
+        self._gone = Dwell(limits.raise_after_s, limits.clear_after_s)
+        self._errors = Growth(limits.window_s)
+
+    def judge(self, sample: NvmeSample, now: Moment) -> list[Held]:
+        """Controllers that do not work; warnings of their own; wear; data they could not give back."""
+        return [fact for disk in sample.disks for fact in self._judge(disk, now)]
+
+    def _judge(self, disk: NvmeDisk, now: Moment) -> list[Held]:
+        limits = self._limits
+        bits = disk.critical_bits
+        words = [text for bit, text in WARNINGS.items() if (bits or 0) & bit]
+        grave = Severity.ERROR if (bits or 0) & GRAVE else Severity.WARNING
+        growth = self._errors.add(disk.name, disk.media_errors, now.monotonic)
+        gone = self._gone.judge(disk.name, disk.state != "live", now.monotonic)
+        worn = None if disk.used_percent is None else disk.used_percent >= limits.used_percent
+        losing = None if growth is None else growth >= limits.media_errors_in_window
+        return [
+            *judge_level(
+                gone,
+                _raise_disk_fact(disk, "not_live", f"its controller is {disk.state or 'gone'}", now, Severity.ERROR),
+            ),
+            *judge_level(
+                None if bits is None else bits != 0,
+                _raise_disk_fact(
+                    disk, "critical", f"it says: {', '.join(words) or f'bits {bits}'}", now, grave, {"bits": bits or 0}
+                ),
+            ),
+            *judge_level(
+                worn,
+                _raise_disk_fact(
+                    disk,
+                    "worn",
+                    "it has lived as long as it is rated for",
+                    now,
+                    evidence={"used_percent": disk.used_percent or 0},
+                ),
+            ),
+            *judge_level(
+                losing,
+                _raise_disk_fact(
+                    disk, "media_errors", "it cannot give data back", now, evidence={"errors": growth or 0}
+                ),
+            ),
+        ]
+
+
+def _raise_disk_fact(
+    disk: NvmeDisk,
+    code: str,
+    text: str,
+    now: Moment,
+    severity: Severity = Severity.WARNING,
+    evidence: Evidence | None = None,
+) -> Raise:
+    return Raise(
+        check=CHECK,
+        code=code,
+        component=Component(ComponentKind.HOST, name=f"nvme {disk.name}"),
+        severity=severity,
+        summary=f"{disk.name} ({disk.model} {disk.serial}): {text}",
+        at=now.wall,
+        evidence=evidence or {},
+    )

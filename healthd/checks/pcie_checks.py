@@ -1,0 +1,91 @@
+"""PCIe links that lost lanes, and hops that make errors: a bridge is named with the devices that are reached through it.
+
+The speed of a link is not judged: it falls when a device idles, and the GPU's own check knows when it does not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import msgspec
+
+from healthd.findings.facts import Held, Moment, Raise, judge_level
+from healthd.findings.hysteresis import Dwell, Growth
+from healthd.samples.pcie import PcieHop, PcieSample
+from vocabulary.finding import Evidence, Severity
+from vocabulary.identity import Component, ComponentKind
+
+CHECK = "pcie"
+
+
+class Limits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Section `pcie` of the thresholds."""
+
+    raise_after_s: float
+    clear_after_s: float
+    corrected_in_window: float
+    uncorrected_in_window: float
+    window_s: float
+
+
+class PcieCheck:
+    """Remembers how each hop's counters grew."""
+
+    def __init__(self, limits: Limits) -> None:
+        self._limits = limits
+        self._narrow = Dwell(limits.raise_after_s, limits.clear_after_s)
+        self._errors = Growth(limits.window_s)
+
+    def judge(self, sample: PcieSample, now: Moment) -> list[Held]:
+        """All levels of all hops."""
+        below = _map_end_points(sample)
+        return [fact for hop in sample.hops for fact in (*self._width(hop, below, now), *self._counts(hop, below, now))]
+
+    def _width(self, hop: PcieHop, below: Mapping[str, str], now: Moment) -> list[Held]:
+        known = hop.width is not None and hop.width_max is not None
+        narrow = (hop.width or 0) < (hop.width_max or 0) if known else None
+        if hop.kind == "bridge":
+            return []  # a switch's port may be built for more lanes than the device below it has
+        evidence: Evidence = {"width": hop.width or 0, "width_max": hop.width_max or 0}
+        fact = _raise_hop_fact(
+            hop, below, "narrow", "runs with fewer lanes than it has", now, Severity.WARNING, evidence
+        )
+        return judge_level(self._narrow.judge(hop.pci, narrow, now.monotonic), fact)
+
+    def _counts(self, hop: PcieHop, below: Mapping[str, str], now: Moment) -> list[Held]:
+        limits = self._limits
+        facts: list[Held] = []
+        for code, count, limit, severity in (
+            ("corrected", hop.corrected, limits.corrected_in_window, Severity.WARNING),
+            ("nonfatal", hop.nonfatal, limits.uncorrected_in_window, Severity.WARNING),
+            ("fatal", hop.fatal, limits.uncorrected_in_window, Severity.ERROR),
+        ):
+            growth = self._errors.add((hop.pci, code), count, now.monotonic)
+            bad = None if growth is None else growth >= limit
+            text = f"met {code} errors" if code != "corrected" else "corrects errors at a high rate"
+            facts += judge_level(bad, _raise_hop_fact(hop, below, code, text, now, severity, {"errors": growth or 0}))
+        return facts
+
+
+def _map_end_points(sample: PcieSample) -> dict[str, str]:
+    """For each hop, the devices that are reached through it."""
+    below: dict[str, list[str]] = {}
+    for path in sample.paths:
+        for address in path[:-1]:
+            below.setdefault(address, []).append(path[-1])
+    return {address: ", ".join(devices) for address, devices in below.items()}
+
+
+def _raise_hop_fact(
+    hop: PcieHop, below: Mapping[str, str], code: str, text: str, now: Moment, severity: Severity, evidence: Evidence
+) -> Raise:
+    reached = below.get(hop.pci, "")
+    return Raise(
+        check=CHECK,
+        code=code,
+        component=Component(ComponentKind.PCIE, name=hop.pci, pci=hop.pci),
+        severity=severity,
+        summary=f"PCIe {hop.kind} {hop.pci} {text}" + (f" (above {reached})" if reached else ""),
+        at=now.wall,
+        evidence=evidence | ({"above": reached} if reached else {}),
+    )

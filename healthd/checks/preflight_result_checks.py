@@ -1,0 +1,125 @@
+"""What a preflight found that nobody ordered: in a prolog, in a group, or by hand. Pure.
+
+A failure happened; it is no level. What clears it is proof: an ordered preflight, or a whole pass of the same level or a deeper one. A part
+that fails at several levels is one finding, which keeps the level that says most: a shallower pass does not end it.
+An inconclusive run is recorded and accuses nobody.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from healthd.findings.facts import Clear, Fact, Raise, make_gpu_component
+from healthd.samples.preflight import LEVELS, TEXT_MAX, PreflightSample, Result
+from vocabulary.finding import Evidence, Finding, Severity
+from vocabulary.identity import Component, ComponentKind
+from vocabulary.messages.wire import Gpu
+
+CHECK = "preflight"
+FAILED = "failed"
+COMPONENTS_MAX = 64  # more at once, and it is the host
+# What a told pass disproves. Of a group's failure no level tests the same: here as when it is ordered, a standard one is taken for proof.
+DISPROVES = {"gate": ("gate",), "standard": ("gate", "standard", "group"), "burn-in": LEVELS}
+HOST = Component(ComponentKind.HOST, name="preflight")
+
+SEVERITIES = {FAILED: Severity.ERROR, "inconclusive": Severity.INFO, "misconfigured": Severity.INFO}
+
+_BAD = ("fail", "hang")
+
+
+def judge_preflight_sample(
+    sample: PreflightSample, gpus: Iterable[Gpu], active: Iterable[Finding], at: float
+) -> list[Fact]:
+    """One fact for each component that failed; clears, for a pass. `active` are the findings of now, `at` UTC seconds."""
+    if sample.verdict == "pass":
+        return _clear_disproved_failures(sample, active, at)
+    if sample.verdict != "fail":
+        return [_raise_preflight_fact(sample, HOST, (), at, code=sample.verdict)]
+    by_uuid = {gpu.uuid: gpu for gpu in gpus}
+    failed: dict[Component, list[Result]] = {}
+    for result in sample.results:
+        if result.outcome in _BAD:
+            for component in _list_fault_components(result, by_uuid):
+                failed.setdefault(component, []).append(result)
+    if len(failed) > COMPONENTS_MAX:
+        failed = {HOST: [result for results in failed.values() for result in results]}
+    known = list(active)
+    return [
+        _raise_preflight_fact(
+            sample, component, results, at, outweighs=_outweighs_known_failure(sample, component, known)
+        )
+        for component, results in (failed or {HOST: []}).items()
+    ]
+
+
+def _outweighs_known_failure(sample: PreflightSample, component: Component, active: Iterable[Finding]) -> bool:
+    """Whether this failure says more than the one that is known of the component."""
+    return any(
+        finding.kind == f"{CHECK}/{FAILED}"
+        and finding.component.key == component.key
+        and finding.injected is bool(sample.injected)
+        and LEVELS.index(sample.level) > _rank_level(finding)
+        for finding in active
+    )
+
+
+def _rank_level(finding: Finding) -> int:
+    level = finding.evidence.get("level")
+    return LEVELS.index(level) if level in LEVELS else -1
+
+
+def _clear_disproved_failures(sample: PreflightSample, active: Iterable[Finding], at: float) -> list[Fact]:
+    if not sample.complete or sample.injected or sample.level not in DISPROVES:
+        return []
+    covered = DISPROVES[sample.level]
+    by = f"preflight {sample.level} passed"
+    return [
+        Clear(check=CHECK, code=FAILED, component=finding.component, at=at, by=by)
+        for finding in active
+        if finding.kind == f"{CHECK}/{FAILED}"
+        and finding.evidence.get("level") in covered
+        and finding.last_seen <= sample.started_at
+    ]
+
+
+def _list_fault_components(result: Result, by_uuid: Mapping[str, Gpu]) -> list[Component]:
+    found = []
+    for place in result.locations:
+        gpu = by_uuid.get(place.gpu)
+        if place.nic:
+            found.append(Component(ComponentKind.NIC_PORT, name=place.nic))
+        elif gpu is not None and place.link is not None:
+            found.append(Component(ComponentKind.NVLINK, name=f"{gpu.uuid}/{place.link}", pci=gpu.pci, index=gpu.index))
+        elif gpu is not None:
+            found.append(make_gpu_component(gpu))
+    return list(dict.fromkeys(found)) or [HOST]
+
+
+def _raise_preflight_fact(
+    sample: PreflightSample,
+    component: Component,
+    results: Iterable[Result],
+    at: float,
+    *,
+    code: str = FAILED,
+    outweighs: bool = False,
+) -> Raise:
+    said = [f"{r.test}{f' on {r.device}' if r.device else ''}: {r.reason or r.outcome}" for r in results]
+    evidence: Evidence = {"level": sample.level, "complete": sample.complete}
+    if tests := ", ".join(dict.fromkeys(r.test for r in results)):
+        evidence["tests"] = tests[:TEXT_MAX]
+    if sample.injected:
+        evidence["faults"] = ", ".join(sample.injected)[:TEXT_MAX]
+    return Raise(
+        check=CHECK,
+        code=code,
+        component=component,
+        severity=SEVERITIES[code],
+        summary=f"preflight {sample.level}: {'; '.join(said) or sample.reason or sample.verdict}"[:TEXT_MAX],
+        at=at,
+        event=True,
+        outweighs=outweighs,
+        origin=f"preflight:{sample.level}:{sample.started_at or at:.6f}",
+        injected=bool(sample.injected),
+        evidence=evidence,
+    )

@@ -1,0 +1,49 @@
+"""A host whose tasks mostly wait for memory is about to fail its job, or to slow every rank of it."""
+
+from __future__ import annotations
+
+import msgspec
+
+from healthd.findings.facts import Held, Moment, Raise, judge_level
+from healthd.findings.hysteresis import Dwell
+from healthd.samples.pressure import PressureSample, PressureStall
+from vocabulary.finding import Severity
+from vocabulary.identity import Component, ComponentKind
+
+CHECK = "pressure"
+_HOST = Component(ComponentKind.HOST)
+
+
+class Limits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Section `pressure` of the thresholds."""
+
+    memory_full_percent: float
+    io_full_percent: float
+    raise_after_s: float
+    clear_after_s: float
+
+
+class PressureCheck:
+    """Remembers how long each resource has been short."""
+
+    def __init__(self, limits: Limits) -> None:
+        self._percent = {"memory": limits.memory_full_percent, "io": limits.io_full_percent}
+        self._dwell = Dwell(limits.raise_after_s, limits.clear_after_s)
+
+    def judge(self, sample: PressureSample, now: Moment) -> list[Held]:
+        """A level for each resource that all tasks wait for."""
+        return [fact for stall in sample.stalls if stall.resource in self._percent for fact in self._judge(stall, now)]
+
+    def _judge(self, stall: PressureStall, now: Moment) -> list[Held]:
+        limit = self._percent[stall.resource]
+        bad = None if stall.full_percent is None else stall.full_percent >= limit
+        fact = Raise(
+            check=CHECK,
+            code=stall.resource,
+            component=_HOST,
+            severity=Severity.WARNING,
+            summary=f"all tasks wait for {stall.resource} at least {limit:g} % of the time",
+            at=now.wall,
+            evidence={"full_percent": stall.full_percent or 0.0},
+        )
+        return judge_level(self._dwell.judge(stall.resource, bad, now.monotonic), fact)

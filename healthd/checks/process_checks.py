@@ -1,0 +1,68 @@
+"""Processes that wait in the kernel without end, and dead ones that pile up: signs of a dead device or file system."""
+
+from __future__ import annotations
+
+import msgspec
+
+from healthd.findings.facts import Held, Moment, Raise, judge_level
+from healthd.findings.hysteresis import Dwell
+from healthd.samples.processes import ProcessesSample
+from vocabulary.finding import Severity
+from vocabulary.identity import Component, ComponentKind
+
+CHECK = "processes"
+NAMED_MAX = 5
+_HOST = Component(ComponentKind.HOST)
+
+
+class Limits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Section `processes` of the thresholds."""
+
+    stuck_after_s: float
+    zombies: float
+    raise_after_s: float
+    clear_after_s: float
+
+
+class ProcessesCheck:
+    """Remembers since when each process has waited, look after look."""
+
+    def __init__(self, limits: Limits) -> None:
+        self._limits = limits
+        self._zombies = Dwell(limits.raise_after_s, limits.clear_after_s)
+        self._waiting: dict[tuple[int, int], float] = {}
+
+    def judge(self, sample: ProcessesSample, now: Moment) -> list[Held]:
+        """One level for all that are stuck, one for the dead."""
+        return [*self._stuck(sample, now), *self._dead(sample, now)]
+
+    def _stuck(self, sample: ProcessesSample, now: Moment) -> list[Held]:
+        waiting = {(p.pid, p.started): p for p in sample.stuck if p.state == "D"}
+        self._waiting = {key: self._waiting.get(key, now.monotonic) for key in waiting}
+        limit = self._limits.stuck_after_s
+        stuck = [waiting[key] for key, since in self._waiting.items() if now.monotonic - since >= limit]
+        fact = Raise(
+            check=CHECK,
+            code="stuck",
+            component=_HOST,
+            severity=Severity.WARNING,
+            summary=f"processes wait in the kernel for over {limit:.0f} s, and cannot be ended",
+            at=now.wall,
+            evidence={
+                "count": len(stuck),
+                "processes": ", ".join(f"{p.name} ({p.pid})" for p in stuck[:NAMED_MAX]),
+            },
+        )
+        return judge_level(bool(stuck), fact)
+
+    def _dead(self, sample: ProcessesSample, now: Moment) -> list[Held]:
+        fact = Raise(
+            check=CHECK,
+            code="zombies",
+            component=_HOST,
+            severity=Severity.WARNING,
+            summary=f"at least {self._limits.zombies:.0f} dead processes that nobody collects",
+            at=now.wall,
+            evidence={"count": sample.zombies},
+        )
+        return judge_level(self._zombies.judge("zombies", sample.zombies >= self._limits.zombies, now.monotonic), fact)

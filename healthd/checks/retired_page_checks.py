@@ -1,0 +1,51 @@
+"""Memory pages taken out of use: what GPUs before Ampere do instead of replacing rows."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from healthd.findings.facts import Held, Moment, judge_level
+from healthd.findings.gpu_state import GpuState, make_gpu_fact
+
+CHECK = "retired_pages"
+
+
+class Limits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Section `retired_pages` of the thresholds."""
+
+    pages: float
+
+
+class RetiredPagesCheck:
+    """Holds no state: the driver's counts never fall."""
+
+    def __init__(self, limits: Limits) -> None:
+        self._limits = limits
+
+    def judge(self, gpus: Sequence[GpuState], now: Moment) -> list[Held]:
+        """A level while a page waits to be retired, and one when nearly all that can be are."""
+        return [fact for state in gpus for fact in self._judge(state, now)]
+
+    def _judge(self, state: GpuState, now: Moment) -> list[Held]:
+        latest, limit = state.latest, self._limits.pages
+        counts = (latest.retired_pages_corrected, latest.retired_pages_uncorrected)
+        known = sum(count or 0 for count in counts)
+        many = True if known >= limit else None if None in counts else False
+        evidence = {"pages_corrected": counts[0], "pages_uncorrected": counts[1]}
+        pending = make_gpu_fact(
+            state,
+            now,
+            (CHECK, "pending"),
+            f"GPU {state.gpu.index} has a faulty memory page that is retired with the next reset",
+            evidence=evidence,
+        )
+        full = make_gpu_fact(
+            state,
+            now,
+            (CHECK, "many"),
+            f"GPU {state.gpu.index} has at least {limit:g} retired memory pages, and room for 64: have it replaced",
+            evidence=evidence,
+        )
+        return judge_level(latest.retirement_pending, pending) + judge_level(many, full)

@@ -1,0 +1,79 @@
+"""Memory rows of a GPU that are to be replaced, could not be, or will soon find no replacement (Ampere and later)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from healthd.findings.facts import Held, Moment, judge_level
+from healthd.findings.gpu_state import GpuState, make_gpu_fact
+from vocabulary.finding import Severity
+
+CHECK = "row_remap"
+_FLAGS = (
+    (
+        "pending",
+        "remap_pending",
+        Severity.ERROR,
+        "row remapping is pending on GPU {}: it takes effect with the next GPU reset",
+    ),
+    (
+        "failure",
+        "remap_failed",
+        Severity.FATAL,
+        "row remapping failed on GPU {}: no spare row is left; replace the GPU",
+    ),
+)
+
+
+class Limits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Section `row_remap` of the thresholds."""
+
+    worn_banks: float
+    rows_uncorrected: float
+
+
+class RowRemapCheck:
+    """Pending: works, but wants a reset before new work. Failure: does not get better. Worn: on the way there."""
+
+    def __init__(self, limits: Limits) -> None:
+        self._limits = limits
+
+    def judge(self, gpus: Sequence[GpuState], now: Moment) -> list[Held]:
+        """A level for each flag of the driver that is set, and for what is nearly used up."""
+        return [fact for state in gpus for fact in (*_judge_remap_flags(state, now), *self._worn(state, now))]
+
+    def _worn(self, state: GpuState, now: Moment) -> list[Held]:
+        banks, rows = state.latest.remap_histogram, state.latest.rows_remapped_uncorrected
+        low, none = (None, None) if banks is None or len(banks) < 5 else banks[3:5]
+        spares = make_gpu_fact(
+            state,
+            now,
+            (CHECK, "spares"),
+            f"GPU {state.gpu.index} has memory banks with hardly a spare row left: its next worn row may be its last",
+            evidence={"banks_low": low, "banks_none": none},
+        )
+        many = make_gpu_fact(
+            state,
+            now,
+            (CHECK, "many"),
+            f"GPU {state.gpu.index} has had many memory rows replaced for uncorrectable errors",
+            evidence={"rows_remapped_uncorrected": rows},
+        )
+        worn = None if low is None or none is None else low + none >= self._limits.worn_banks
+        return judge_level(worn, spares) + judge_level(
+            None if rows is None else rows >= self._limits.rows_uncorrected, many
+        )
+
+
+def _judge_remap_flags(state: GpuState, now: Moment) -> list[Held]:
+    names = ("rows_remapped_corrected", "rows_remapped_uncorrected")
+    rows = {name: getattr(state.latest, name) for name in names}
+    facts: list[Held] = []
+    for code, field, severity, summary in _FLAGS:
+        fact = make_gpu_fact(
+            state, now, (CHECK, code), summary.format(state.gpu.index), severity=severity, evidence=rows
+        )
+        facts += judge_level(getattr(state.latest, field), fact)
+    return facts

@@ -1,0 +1,45 @@
+"""A service that should run and does not."""
+
+from __future__ import annotations
+
+import msgspec
+
+from healthd.findings.facts import Held, Moment, Raise, judge_level
+from healthd.findings.hysteresis import Dwell
+from healthd.samples.services import Service, ServicesSample
+from vocabulary.finding import Severity
+from vocabulary.identity import Component, ComponentKind
+
+CHECK = "services"
+# Without it, no NVLink of an NVSwitch system is set up: every job that uses more than one GPU fails at its start.
+VITAL = frozenset({"nvidia-fabricmanager"})
+
+
+class Limits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Section `services` of the thresholds."""
+
+    raise_after_s: float
+    clear_after_s: float
+
+
+class ServicesCheck:
+    """Remembers how long each has been down."""
+
+    def __init__(self, limits: Limits) -> None:
+        self._dwell = Dwell(limits.raise_after_s, limits.clear_after_s)
+
+    def judge(self, sample: ServicesSample, now: Moment) -> list[Held]:
+        """A level for each wanted service that is not active."""
+        return [fact for service in sample.services if service.wanted for fact in self._judge(service, now)]
+
+    def _judge(self, service: Service, now: Moment) -> list[Held]:
+        fact = Raise(
+            check=CHECK,
+            code="down",
+            component=Component(ComponentKind.HOST, name=f"service {service.name}"),
+            severity=Severity.ERROR if service.name in VITAL else Severity.WARNING,
+            summary=f"{service.name} should run, and is {service.state}",
+            at=now.wall,
+            evidence={"state": service.state},
+        )
+        return judge_level(self._dwell.judge(service.name, not service.active, now.monotonic), fact)

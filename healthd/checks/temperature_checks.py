@@ -1,0 +1,71 @@
+"""GPUs, and their memory, so hot that the driver slows them down or is about to."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from healthd.findings.facts import Held, Moment
+from healthd.findings.gpu_state import GpuState, judge_gpu_level
+from healthd.findings.hysteresis import Dwell, judge_band
+
+CHECK = "temperature"
+
+
+class Limits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Section `temperature` of the thresholds. Margins are what is left until the GPU slows down, or to the maximum."""
+
+    core_margin_c: float
+    core_margin_clear_c: float
+    memory_margin_c: float
+    memory_margin_clear_c: float
+    raise_after_s: float
+    clear_after_s: float
+
+
+class TemperatureCheck:
+    """Remembers how long each GPU has been hot."""
+
+    def __init__(self, limits: Limits) -> None:
+        self._limits = limits
+        self._dwell = Dwell(limits.raise_after_s, limits.clear_after_s)
+
+    def judge(self, gpus: Sequence[GpuState], now: Moment) -> list[Held]:
+        """A level for each core and each memory without margin."""
+        return [fact for state in gpus for fact in (*self._core(state, now), *self._memory(state, now))]
+
+    def _core(self, state: GpuState, now: Moment) -> list[Held]:
+        limits, latest = self._limits, state.latest
+        margin = latest.temperature_margin_c
+        if margin is None:
+            margin = _compute_margin(latest.temperature_c, state.constants.slowdown_c)
+        hot = judge_band(margin, bad=limits.core_margin_c, good=limits.core_margin_clear_c)
+        said = self._dwell.judge((state.gpu.uuid, "core"), hot, now.monotonic)
+        return judge_gpu_level(
+            said,
+            state,
+            now,
+            (CHECK, "core"),
+            f"GPU {state.gpu.index} is so hot that it is about to slow down",
+            evidence={"temperature_c": latest.temperature_c, "margin_c": margin},
+        )
+
+    def _memory(self, state: GpuState, now: Moment) -> list[Held]:
+        limits, celsius, maximum = self._limits, state.latest.memory_temperature_c, state.constants.memory_max_c
+        margin = _compute_margin(celsius, maximum)
+        hot = judge_band(margin, bad=limits.memory_margin_c, good=limits.memory_margin_clear_c)
+        said = self._dwell.judge((state.gpu.uuid, "memory"), hot, now.monotonic)
+        return judge_gpu_level(
+            said,
+            state,
+            now,
+            (CHECK, "memory"),
+            f"the memory of GPU {state.gpu.index} is about as hot as it may be",
+            evidence={"memory_temperature_c": celsius, "memory_max_c": maximum},
+        )
+
+
+def _compute_margin(celsius: int | None, limit_c: int | None) -> int | None:
+    """What is left; None if either is unknown. Some drivers say 0 for a sensor or a limit that is not there."""
+    return limit_c - celsius if celsius and limit_c else None

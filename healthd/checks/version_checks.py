@@ -1,0 +1,43 @@
+"""What one node can say of its versions alone: whether its cores run the same microcode.
+
+Whether the nodes of a fleet agree is the centre's question; the versions themselves are exported for it.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from healthd.findings.facts import Held, Moment, Raise, judge_level
+from healthd.samples.versions import VersionsSample
+from vocabulary.finding import Evidence, Severity
+from vocabulary.identity import Component, ComponentKind
+
+CHECK = "versions"
+
+
+class Limits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Section `versions` of the thresholds."""
+
+    microcodes_max: float
+
+
+class VersionsCheck:
+    """Holds no state."""
+
+    def __init__(self, limits: Limits) -> None:
+        self._limits = limits
+
+    def judge(self, sample: VersionsSample, now: Moment) -> list[Held]:
+        """A level while the cores differ."""
+        evidence: Evidence = {"microcode": sample.microcode}
+        fact = Raise(
+            check=CHECK,
+            code="microcode",
+            component=Component(ComponentKind.HOST, name="cpu"),
+            severity=Severity.WARNING,
+            summary="the cores run different microcode: an update reached only some of them",
+            at=now.wall,
+            evidence=evidence,
+        )
+        known = sample.microcode.split()
+        return judge_level(len(known) > self._limits.microcodes_max if known else None, fact)

@@ -1,0 +1,212 @@
+"""What the source child may do on this machine: read small files, list folders, ask a file system, run a program.
+
+Every path is below `root`, so that tests give it another machine: a folder that stands for /. Light imports only: this
+is loaded by the child, whose whole memory is a sixth of the node's budget.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import os
+import time
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple, NoReturn
+
+FILE_BYTES_MAX = 1 << 20
+OUTPUT_BYTES_MAX = 4 << 20
+SILENCED_MAX = 10_000
+
+# What the configuration says to one source: option name → its words.
+Options = Mapping[str, Sequence[str]]
+
+
+class SourceAbsent(Exception):
+    """This machine has no such thing: a state that is shown, not a fault. The text says what was looked for."""
+
+
+class ClockState(NamedTuple):
+    """The kernel's view of its clock, of adjtimex(2): the call's result, status bits, bounds in µs."""
+
+    result: int
+    status: int
+    error_max_us: int
+    error_estimated_us: int
+
+
+class MachineAccess:
+    """One machine, below `root`."""
+
+    def __init__(self, root: str = "/") -> None:
+        self._root = root.rstrip("/")
+        self._silenced: set[str] = set()
+        self._asking: dict[str, int] = {}  # path → the process that asks
+
+    def path(self, path: str) -> str:
+        """Where an absolute path of the machine really is."""
+        return self._root + path
+
+    def text(self, path: str) -> str | None:
+        """A small file, stripped; None if it is not there or cannot be read.
+
+        A file that answers "invalid" or "not supported" is not asked again: some drivers note every refusal in the
+        kernel log, and would flood it.
+        """
+        if path in self._silenced:
+            return None
+        try:
+            descriptor = os.open(self._root + path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+        except OSError:
+            return None
+        try:
+            return os.read(descriptor, FILE_BYTES_MAX).decode(errors="replace").strip()
+        except OSError as error:
+            if error.errno in (errno.EINVAL, errno.EOPNOTSUPP) and len(self._silenced) < SILENCED_MAX:
+                self._silenced.add(path)
+            return None
+        finally:
+            os.close(descriptor)
+
+    def tail(self, path: str, limit: int) -> str | None:
+        """The last `limit` bytes of a file, from a line's beginning on; None if it cannot be read."""
+        try:
+            descriptor = os.open(self._root + path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+        except OSError:
+            return None
+        try:
+            size = os.fstat(descriptor).st_size
+            data = os.pread(descriptor, limit, max(0, size - limit))
+        except OSError:
+            return None
+        finally:
+            os.close(descriptor)
+        return (data if size <= limit else data.partition(b"\n")[2]).decode(errors="replace")
+
+    def number(self, path: str) -> int | None:
+        """A file that holds one integer, decimal or 0x…; None if it does not."""
+        text = self.text(path)
+        try:
+            return None if text is None else int(text, 0)
+        except ValueError:
+            return None
+
+    def names(self, directory: str) -> list[str]:
+        """What a folder holds, sorted; empty if it is not there."""
+        try:
+            return sorted(os.listdir(self._root + directory))  # noqa: PTH208 - pathlib costs the child half a MiB
+        except OSError:
+            return []
+
+    def exists(self, path: str) -> bool:
+        """Whether something is there."""
+        return os.path.exists(self._root + path)  # noqa: PTH110 - same
+
+    def target(self, path: str) -> str | None:
+        """The real path behind a symbolic link, as the machine names it; None if there is none."""
+        real = os.path.realpath(self._root + path)
+        if not real.startswith(self._root) or not os.path.exists(real):  # noqa: PTH110 - same
+            return None
+        return real[len(self._root) :]
+
+    def space(self, path: str) -> os.statvfs_result | None:
+        """A file system's size and room. May block for as long as the file system does (the child has a deadline)."""
+        try:
+            return os.statvfs(self._root + path)
+        except OSError:
+            return None
+
+    def answers(self, paths: Sequence[str], deadline_s: float) -> dict[str, str]:
+        """Which file systems answer: path → "" if it does, else the error's name, or "no answer" after the deadline.
+
+        Each is asked by a process of its own, which may be lost: one at most for each path is ever left behind.
+        """
+        for path in paths:
+            if path not in self._asking and (process := os.fork()):
+                self._asking[path] = process
+            elif path not in self._asking:
+                _stat_and_exit(self._root + path)
+        answers: dict[str, str] = {}
+        until = time.monotonic() + deadline_s
+        while len(answers) < len(paths):
+            for path in paths:
+                if path not in answers and (word := self._answer(path)) is not None:
+                    answers[path] = word
+            if time.monotonic() >= until:
+                return {path: answers.get(path, "no answer") for path in paths}
+            time.sleep(0.002)
+        return answers
+
+    def _answer(self, path: str) -> str | None:
+        ended, status = os.waitpid(self._asking[path], os.WNOHANG)
+        if not ended:
+            return None
+        del self._asking[path]
+        code = os.waitstatus_to_exitcode(status)
+        return errno.errorcode.get(code, f"error {code}") if code else ""
+
+    def timex(self) -> ClockState:
+        """How good the kernel's time is. Changes nothing.
+
+        Raises:
+            Absent: this is a folder, and has no clock of its own.
+        """
+        if self._root:
+            raise SourceAbsent("no clock below a folder")
+        words = (ctypes.c_long * 26)()  # struct timex is 208 bytes where long has eight; word 0, modes = 0, only reads
+        result = ctypes.CDLL(None).adjtimex(words)
+        # modes, offset, freq, maxerror, esterror, status (an int, padded) …
+        return ClockState(result, words[5] & 0xFFFFFFFF, words[3], words[4])
+
+    def http_page(self, address: str, path: str, deadline_s: float) -> str | None:
+        """A page of a program on this machine, HOST:PORT; None if nobody answers with one.
+
+        By hand and in HTTP/1.0, whose answer simply ends: the library's client would cost the child 3 MiB.
+        """
+        import socket  # noqa: PLC0415 - half a megabyte that most machines never need
+
+        host, _, port = address.rpartition(":")
+        answer = bytearray()
+        try:
+            with socket.create_connection((host, int(port)), deadline_s) as connection:
+                connection.sendall(f"GET {path} HTTP/1.0\r\nHost: {address}\r\n\r\n".encode())
+                while len(answer) < OUTPUT_BYTES_MAX and (data := connection.recv(1 << 16)):
+                    answer += data
+        except (OSError, ValueError):
+            return None
+        head, _, body = answer.partition(b"\r\n\r\n")
+        return body.decode(errors="replace") if head.split()[1:2] == [b"200"] else None
+
+    def run(self, command: Sequence[str], deadline_s: float) -> tuple[int, str]:
+        """Run a program to its end: exit code (-1 if it was ended at the deadline) and standard output.
+
+        Raises:
+            Absent: there is no such program.
+        """
+        import subprocess  # noqa: PLC0415 - a megabyte that most machines never need
+
+        try:
+            program = subprocess.Popen(
+                command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+            )
+        except FileNotFoundError:
+            raise SourceAbsent(f"no program {command[0]} on PATH") from None
+        except OSError as error:
+            raise SourceAbsent(f"{command[0]}: {error.strerror}") from None
+        try:
+            output, _ = program.communicate(timeout=deadline_s)
+        except subprocess.TimeoutExpired:
+            program.kill()
+            return -1, ""  # not waited for: what blocks in the kernel cannot be ended, and would take us along
+        return program.returncode, output[:OUTPUT_BYTES_MAX].decode(errors="replace")
+
+
+def _stat_and_exit(path: str) -> NoReturn:
+    """End this process with the errno as its exit code, 0 for none; whatever happens, it must not go on as another."""
+    code = 255
+    try:
+        os.statvfs(path)
+        code = 0
+    except OSError as error:
+        code = error.errno or code
+    finally:
+        os._exit(code)

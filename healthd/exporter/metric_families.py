@@ -1,0 +1,132 @@
+"""Metric families, and the page made of them: Prometheus' text, or OpenMetrics.
+
+The names are those of Prometheus' client library, which is not used here: it also loads web servers, TLS and decimal
+arithmetic, which cost every node several MiB. The tests read the pages with that library's parsers.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+TEXT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+OPENMETRICS_TYPE = "application/openmetrics-text; version=1.0.0; charset=utf-8"
+_SUFFIX = {"counter": "_total", "info": "_info"}
+_TEXT_TYPES = {"info": "gauge", "unknown": "untyped"}  # what the older format calls them
+_NO_NUMBER = {math.inf: "+Inf", -math.inf: "-Inf"}
+
+
+class Sample(NamedTuple):
+    """One line of the page."""
+
+    name: str
+    labels: Mapping[str, str]
+    value: float
+
+
+class Metric:
+    """One family: its samples have one meaning and one type ("gauge", "counter", "info" or "unknown")."""
+
+    def __init__(self, name: str, documentation: str, kind: str, labels: Sequence[str] = ()) -> None:
+        self.name = name.removesuffix(_SUFFIX.get(kind, "\0"))
+        self.documentation = documentation
+        self.type = kind
+        self.samples: list[Sample] = []
+        self._labels = tuple(labels)
+
+    def add_sample(self, name: str, labels: Mapping[str, str], value: float) -> None:
+        """A line with a name of its own."""
+        self.samples.append(Sample(name, labels, value))
+
+
+class GaugeMetricFamily(Metric):
+    """A value that rises and falls. With `value` it is the only sample."""
+
+    def __init__(self, name: str, documentation: str, value: float | None = None, labels: Sequence[str] = ()) -> None:
+        super().__init__(name, documentation, "gauge", labels)
+        if value is not None:
+            self.add_metric((), value)
+
+    def add_metric(self, labels: Sequence[str], value: float) -> None:
+        """One sample; `labels` are the values of the family's labels."""
+        self.add_sample(self.name, dict(zip(self._labels, labels, strict=True)), value)
+
+
+class CounterMetricFamily(Metric):
+    """A count that only rises. Its samples end in `_total`."""
+
+    def __init__(self, name: str, documentation: str, value: float | None = None, labels: Sequence[str] = ()) -> None:
+        super().__init__(name, documentation, "counter", labels)
+        if value is not None:
+            self.add_metric((), value)
+
+    def add_metric(self, labels: Sequence[str], value: float) -> None:
+        """One sample; `labels` are the values of the family's labels."""
+        self.add_sample(f"{self.name}_total", dict(zip(self._labels, labels, strict=True)), value)
+
+
+class InfoMetricFamily(Metric):
+    """Words, as labels of a sample that is always 1 and ends in `_info`."""
+
+    def __init__(
+        self, name: str, documentation: str, value: Mapping[str, str] | None = None, labels: Sequence[str] = ()
+    ) -> None:
+        super().__init__(name, documentation, "info", labels)
+        if value is not None:
+            self.add_metric((), value)
+
+    def add_metric(self, labels: Sequence[str], value: Mapping[str, str]) -> None:
+        """One sample; `labels` are the values of the family's labels, `value` are further labels."""
+        self.add_sample(f"{self.name}_info", {**dict(zip(self._labels, labels, strict=True)), **value}, 1)
+
+
+def wants_openmetrics(accept: str) -> bool:
+    """Whether a client with this Accept header prefers OpenMetrics 1.0 to the text that everybody reads."""
+    best = {True: 0.0, False: 0.0}
+    for offer in accept.split(","):
+        kind, *words = (word.strip() for word in offer.split(";"))
+        parameters = dict(word.split("=", 1) for word in words if "=" in word)
+        openmetrics = kind == "application/openmetrics-text"
+        if not openmetrics or parameters.get("version", "1.0.0") == "1.0.0":
+            best[openmetrics] = max(best[openmetrics], _parse_weight(parameters.get("q", "1")))
+    return best[True] > 0 and best[True] >= best[False]
+
+
+def write_page(families: Iterable[Metric], *, openmetrics: bool) -> bytes:
+    """All families, in UTF-8."""
+    lines: list[str] = []
+    for family in families:
+        name = family.name if openmetrics else family.name + _SUFFIX.get(family.type, "")
+        kind = family.type if openmetrics else _TEXT_TYPES.get(family.type, family.type)
+        words = (
+            _escape_label(family.documentation) if openmetrics else _escape_label(family.documentation, quotes=False)
+        )
+        lines += [f"# HELP {name} {words}\n", f"# TYPE {name} {kind}\n"]
+        lines += [_format_sample(sample) for sample in family.samples]
+    return "".join([*lines, "# EOF\n"] if openmetrics else lines).encode()
+
+
+def _format_sample(sample: Sample) -> str:
+    labels = ",".join(f'{label}="{_escape_label(value)}"' for label, value in sorted(sample.labels.items()))
+    return (
+        f"{sample.name}{{{labels}}} {_format_number(sample.value)}\n"
+        if labels
+        else f"{sample.name} {_format_number(sample.value)}\n"
+    )
+
+
+def _escape_label(text: str, *, quotes: bool = True) -> str:
+    text = text.replace("\\", r"\\").replace("\n", r"\n")
+    return text.replace('"', r"\"") if quotes else text
+
+
+def _format_number(value: float) -> str:
+    return "NaN" if math.isnan(value) else _NO_NUMBER.get(value) or repr(float(value))
+
+
+def _parse_weight(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        return 0.0

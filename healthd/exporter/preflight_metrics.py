@@ -1,0 +1,42 @@
+"""Preflights on the page: how the last of each level ended, when, and what it measured."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from healthd.daemon_status import Status
+from healthd.exporter.metric_families import CounterMetricFamily, GaugeMetricFamily, Metric
+from healthd.samples.preflight import LEVELS, VERDICTS
+
+
+def export_preflights(status: Status) -> Iterator[Metric]:
+    """Of this agent's life: an agent that was started anew knows none."""
+    seen = status.preflights
+    ended = CounterMetricFamily(
+        "healthd_preflights", "Preflights that ended, ordered or told of.", labels=["level", "verdict", "by"]
+    )
+    # at 0 before the first one, which increase() would not see otherwise
+    counts = {(level, verdict, by): 0 for level in LEVELS for verdict in VERDICTS for by in ("order", "told")}
+    for labels, count in (counts | {each[:3]: each[3] for each in seen.ended}).items():
+        ended.add_metric(labels, count)
+    verdicts = GaugeMetricFamily(
+        "healthd_preflight_verdict",
+        "1 for the last verdict of the level, 0 for the others.",
+        labels=["level", "verdict"],
+    )
+    at = GaugeMetricFamily("healthd_preflight_timestamp_seconds", "When the last of the level ended.", labels=["level"])
+    took = GaugeMetricFamily("healthd_preflight_seconds", "How long it took.", labels=["level"])
+    figures = GaugeMetricFamily(
+        "healthd_preflight_figure",
+        "What it measured, of the worst device.",
+        labels=["level", "figure", "unit", "setting"],
+    )
+    for last in seen.last:
+        for verdict in VERDICTS:
+            verdicts.add_metric([last.level, verdict], float(last.verdict == verdict))
+        at.add_metric([last.level], last.at)
+        if last.seconds is not None:
+            took.add_metric([last.level], last.seconds)
+        for each in last.figures:
+            figures.add_metric([last.level, each.name, each.unit, each.setting], each.value)
+    yield from (ended, verdicts, at, took, figures)

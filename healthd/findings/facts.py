@@ -1,0 +1,118 @@
+"""What a check says about one component: a fact is raised, or an earlier one is cleared."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple, TypeVar
+
+import msgspec
+
+from vocabulary.finding import Evidence, Severity
+from vocabulary.identity import Component, ComponentKind
+from vocabulary.messages.wire import Gpu
+from vocabulary.text.surrogate_escapes import escape_surrogates
+
+
+class Moment(NamedTuple):
+    """One instant on both clocks: `wall` (UTC seconds) goes into findings, `monotonic` measures durations."""
+
+    wall: float
+    monotonic: float
+
+
+class Raise(msgspec.Struct, frozen=True, kw_only=True):
+    """The fact holds, or happened. An `event` happened (again): repeats are counted, and only proof clears it.
+
+    Otherwise it is a level: saying it again changes nothing, and the check itself clears it; if `provable`, proof does
+    so as well. Levels are warnings or worse. An event that `outweighs` says more than what is known of it, and its words take the
+    place of the known ones, until it is cleared. `origin` names the evidence, for events; a level gets one from the time at
+    which it was first seen.
+    """
+
+    check: str
+    code: str
+    component: Component
+    severity: Severity
+    summary: str
+    at: float
+    event: bool = False
+    provable: bool = False
+    outweighs: bool = False
+    origin: str = ""
+    injected: bool = False
+    evidence: Evidence = {}
+
+
+class Clear(msgspec.Struct, frozen=True, kw_only=True):
+    """The level no longer holds; `by` says what showed it."""
+
+    check: str
+    code: str
+    component: Component
+    at: float
+    by: str
+
+
+class Unknown(msgspec.Struct, frozen=True):
+    """Whether this level holds is not known now: it stays as it was."""
+
+    check: str
+    code: str
+    component: Component
+
+
+Fact = Raise | Clear
+Held = Raise | Unknown
+_AnyFact = TypeVar("_AnyFact", bound=Raise | Clear | Unknown)
+_Struct = TypeVar("_Struct", bound=msgspec.Struct)
+
+
+def make_writable(fact: _AnyFact) -> _AnyFact:
+    """The fact, with every text in it such that it can be written as UTF-8.
+
+    A text may quote a name that a user chose, as of a file, and such a name may hold any bytes.
+    """
+    if not isinstance(fact, Raise):  # a sweep brings dozens of these: no look at every field
+        words = fact.by if isinstance(fact, Clear) else ""
+        if fact.component.name.isascii() and words.isascii():
+            return fact
+    return _escape_struct_fields(fact)
+
+
+def _escape_struct_fields(struct: _Struct) -> _Struct:
+    before = {field: getattr(struct, field) for field in struct.__struct_fields__}
+    changes = {field: new for field, value in before.items() if (new := _escape_value(value)) is not value}
+    return msgspec.structs.replace(struct, **changes) if changes else struct
+
+
+def _escape_value(value: Any) -> Any:
+    if type(value) is str:
+        return escape_surrogates(value)
+    if isinstance(value, Component):
+        return _escape_struct_fields(value)
+    if isinstance(value, dict) and value:
+        return {_escape_value(key): _escape_value(each) for key, each in value.items()}
+    return value
+
+
+def judge_level(holds: bool | None, fact: Raise) -> list[Held]:  # noqa: FBT001 - the answer itself
+    """What to say of a level that holds, does not hold, or of which neither is known."""
+    if holds is None:
+        return [Unknown(fact.check, fact.code, fact.component)]
+    return [fact] if holds else []
+
+
+def make_gpu_component(gpu: Gpu) -> Component:
+    """The component that a GPU is."""
+    return Component(ComponentKind.GPU, name=gpu.uuid, pci=gpu.pci, index=gpu.index)
+
+
+def make_check_failure(name: str, error: Exception, at: float) -> Raise:
+    """A check that failed is a mistake of ours, and shown: what it should have judged is unknown."""
+    return Raise(
+        check="check",
+        code="failed",
+        component=Component(ComponentKind.AGENT, name=name),
+        severity=Severity.WARNING,
+        summary=f"the {name} check failed; please report this: {error!r}"[:300],
+        at=at,
+    )

@@ -1,0 +1,84 @@
+"""The GPUs of this node as the samples so far show them: each one's names, constants and last known values."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import msgspec
+
+from healthd.findings.facts import Held, Moment, Raise, Unknown, make_gpu_component
+from healthd.samples.nvml import GpuConstants, GpuReading
+from vocabulary.finding import Severity
+from vocabulary.messages.wire import Gpu
+
+SIBLINGS_MIN = 4  # fewer others prove nothing: two faulty ones would outvote a good one
+
+
+class GpuState(msgspec.Struct, frozen=True):
+    """One GPU. `latest` holds the last known value of everything; `read` what the last sweep read."""
+
+    gpu: Gpu
+    constants: GpuConstants
+    latest: GpuReading
+    read: GpuReading
+
+
+def merge_reading(latest: GpuReading | None, read: GpuReading) -> GpuReading:
+    """The last known values, with what `read` adds. A GPU that is lost has no values."""
+    if latest is None or read.lost or latest.lost:
+        return read
+    known = {name: value for name, value in msgspec.structs.asdict(read).items() if value is not None}
+    return msgspec.structs.replace(latest, **known)
+
+
+def make_gpu_fact(
+    state: GpuState,
+    now: Moment,
+    kind: tuple[str, str],
+    summary: str,
+    *,
+    severity: Severity = Severity.WARNING,
+    evidence: Mapping[str, str | float | bool | None] | None = None,
+) -> Raise:
+    """The fact that something holds of this GPU; `kind` is check and code. What is unknown is no evidence."""
+    known = {name: value for name, value in (evidence or {}).items() if value is not None}
+    check, code = kind
+    component = make_gpu_component(state.gpu)
+    return Raise(
+        check=check, code=code, component=component, severity=severity, summary=summary, at=now.wall, evidence=known
+    )
+
+
+def judge_gpu_level(
+    holds: bool | None,  # noqa: FBT001 - the answer itself
+    state: GpuState,
+    now: Moment,
+    kind: tuple[str, str],
+    summary: str,
+    *,
+    severity: Severity = Severity.WARNING,
+    evidence: Mapping[str, str | float | bool | None] | None = None,
+) -> list[Held]:
+    """What to say of a level that holds, does not hold, or of which neither is known. Nearly all of them do not hold."""
+    if holds is None:
+        return [Unknown(*kind, make_gpu_component(state.gpu))]
+    return [make_gpu_fact(state, now, kind, summary, severity=severity, evidence=evidence)] if holds else []
+
+
+def median_of_siblings(values: Sequence[float]) -> float | None:
+    """What is usual among the other GPUs of the node; None if there are too few of them to tell."""
+    if len(values) < SIBLINGS_MIN:
+        return None
+    ordered, half = sorted(values), len(values) // 2  # `statistics` would cost the node half a MiB
+    return ordered[half] if len(values) % 2 else (ordered[half - 1] + ordered[half]) / 2
+
+
+def is_gpu_busy(state: GpuState, percent: float) -> bool | None:
+    """Whether the GPU ran kernels for at least that share of the time. One that only waits for others does so, too."""
+    used, mask = state.latest.gpu_percent, state.latest.throttle_mask
+    if used is None or mask is None:
+        return None
+    return used >= percent and not mask & _IDLE
+
+
+_IDLE = 0x1  # clock event reason: nothing runs

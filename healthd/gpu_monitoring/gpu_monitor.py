@@ -1,0 +1,204 @@
+"""What NVML says in, findings out: presence, liveness, and every check over the GPUs' values."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+from healthd.checks import gpu_presence_checks, nvml_liveness_checks
+from healthd.checks.gpu_count_checks import GpuCountCheck
+from healthd.findings.facts import Clear, Moment, make_check_failure
+from healthd.findings.finding_ledger import FindingLedger
+from healthd.findings.gpu_state import GpuState, merge_reading
+from healthd.gpu_monitoring.gpu_check_registry import GpuCheckByProduct
+from healthd.gpu_monitoring.simulated_faults import SimulatedFault
+from healthd.gpu_monitoring.simulated_gpus import SimulatedGpus
+from healthd.samples.nvml import GpuConstants, GpuReading, Inventory, NvmlHang, NvmlUnavailable, Sweep
+from healthd.samples.pcie import PcieSample
+from vocabulary.identity import ComponentKind
+from vocabulary.messages.wire import Gpu
+
+_UNTIL_READ = frozenset({"nvml/slow", "nvml/hang", "gpu_presence/lost"})  # levels that a reading of their GPU clears
+
+
+class GpuMonitor:
+    """`expected` are the GPUs this node should have, `present` those enumerated; `states` is by index.
+
+    `trouble` is why nothing is read at present, and `hanging` whether because the driver does not answer. `pretences`
+    are the faults that somebody wants to see.
+    """
+
+    def __init__(
+        self,
+        ledger: FindingLedger,
+        expected: Iterable[Gpu],
+        checks: Mapping[str, GpuCheckByProduct],
+        pretended: SimulatedGpus,
+        counts: GpuCountCheck | None = None,
+    ) -> None:
+        self._ledger = ledger
+        self._checks = dict(checks)
+        self._pretended = pretended
+        self._counts = counts
+        self._renewal_wanted = False
+        self.pretences: Sequence[SimulatedFault] = ()
+        self.expected = tuple(expected)
+        self.present: tuple[Gpu, ...] = ()
+        self._constants: dict[int, GpuConstants] = {}
+        self.inventory: Inventory | None = None
+        self.states: dict[int, GpuState] = {}
+        self.swept_at: float | None = None  # monotonic
+        self.sweep_seconds: float | None = None
+        self.sweeps = self.errors = self.hangs = 0
+        self._first_hang: NvmlHang | None = None  # since the last whole sweep
+        self._hung: dict[int, NvmlHang] = {}  # the first hang on each GPU that no sweep has covered since
+        self.trouble, self.hanging = "", False
+        self._name(self.expected)
+
+    @property
+    def gpus(self) -> tuple[Gpu, ...]:
+        """The GPUs of this node, by index: those present, and those that should be."""
+        return tuple(gpu for _, gpu in sorted(self._by_index.items()))
+
+    @property
+    def by_pci(self) -> Mapping[str, Gpu]:
+        """The same, by PCI address."""
+        return self._by_pci
+
+    @property
+    def by_index(self) -> Mapping[int, Gpu]:
+        """The same, by index."""
+        return self._by_index
+
+    def take(self, sample: Inventory | Sweep | NvmlHang | NvmlUnavailable, now: Moment) -> None:
+        """A message of the NVML child, or word of its silence."""
+        if isinstance(sample, Sweep):
+            self._take_sweep(sample, now)
+        elif isinstance(sample, Inventory):
+            self._take_inventory(sample, now)
+        elif isinstance(sample, NvmlHang):
+            self._take_hang(sample)
+        else:
+            self._forget(sample.reason)
+            self._ledger.apply([nvml_liveness_checks.judge_unavailable(sample)])
+
+    def accept_present(self, at: float) -> None:
+        """A preflight passed with the GPUs that are there now: these are expected from now on.
+
+        What only a reading of an absent GPU could clear is cleared at `at` (UTC seconds): nobody reads that GPU again.
+        While one of them has not said who it is, nobody knows which GPUs those are; and fewer than are configured are
+        never right.
+        """
+        inventory = self.inventory
+        if inventory is None or (self._counts and self._counts.falls_short(inventory)):
+            return
+        if inventory.count == len(self.present) > 0:
+            self.expected = self.present
+            self._name(self.present)
+            self._hung.clear()
+            self._ledger.apply(list(self._clear_absent(at)))
+
+    def _clear_absent(self, at: float) -> Iterator[Clear]:
+        """Also of GPUs that never told their address, as all that are there have."""
+        places, by = {gpu.pci for gpu in self.present}, "a preflight passed without this GPU"
+        for finding in self._ledger.active:
+            component = finding.component
+            if component.kind is ComponentKind.GPU and component.pci not in places and finding.kind in _UNTIL_READ:
+                yield Clear(check=finding.check, code=finding.code, component=component, at=at, by=by)
+
+    def take_bus(self, bus: PcieSample, now: Moment) -> None:
+        """The devices on the PCI bus, to be compared with the GPUs that NVML enumerated."""
+        if self._counts is None:
+            return
+        unread = [gpu.pci for index in self.left_out if (gpu := self._by_index.get(index))]
+        judged = self._counts.judge_bus(bus.hops, self.inventory, unread, now.wall)
+        self._ledger.apply(judged.facts)
+        self._renewal_wanted |= judged.renew
+
+    def take_renewal(self) -> bool:
+        """Whether the driver should enumerate its GPUs anew, since this was last asked."""
+        wanted, self._renewal_wanted = self._renewal_wanted, False
+        return wanted
+
+    @property
+    def left_out(self) -> tuple[int, ...]:
+        """Indices of the GPUs that are not read, because the driver hangs on them: nothing is known about them."""
+        return self.inventory.left_out if self.inventory else ()
+
+    def _take_hang(self, hang: NvmlHang) -> None:
+        first = hang
+        if not hang.injected:
+            began = self._first_hang if hang.index is None else self._hung.get(hang.index)
+            first = began or hang
+            if hang.index is not None:
+                self._hung[hang.index] = first
+        if not hang.trial:
+            self._forget(f"{hang.call} has not answered for {hang.seconds:.0f} s", hanging=True)
+            self.hangs += 1
+            self._first_hang = self._first_hang or (None if hang.injected else hang)
+        self._ledger.apply([nvml_liveness_checks.judge_hang(hang, self._by_index, first)])
+
+    def _forget(self, trouble: str, *, hanging: bool = False) -> None:
+        """What was read no longer says anything about now."""
+        self.swept_at, self.states = None, {}
+        self.trouble, self.hanging = trouble, hanging
+
+    def _take_sweep(self, sweep: Sweep, now: Moment) -> None:
+        self.swept_at, self.sweep_seconds = now.monotonic, sweep.seconds
+        self.sweeps += 1
+        self._first_hang = None
+        self.trouble, self.hanging = "", False
+        for reading in sweep.readings:
+            self._hung.pop(reading.index, None)
+            self.errors += len(reading.errors)
+            gpu = self._by_index.get(reading.index)
+            if gpu is not None:
+                before = self.states.get(reading.index)
+                latest = merge_reading(before.latest if before else None, reading)
+                constants = self._constants.get(reading.index) or GpuConstants(index=reading.index)
+                self.states[reading.index] = GpuState(gpu, constants, latest, reading)
+        self._ledger.apply(nvml_liveness_checks.judge_completed_sweep(sweep, self._by_index))
+        self._ledger.apply(gpu_presence_checks.judge_lost_gpus(sweep, self._by_index))
+        self._judge(now)
+
+    def _judge(self, now: Moment) -> None:
+        states = [state for _, state in sorted((self._unread() | self.states).items())]
+        for name, check in self._checks.items():
+            if not check.may_differ(states, now):
+                continue
+            try:
+                facts = check.judge(states, now)
+            except Exception as error:  # noqa: BLE001 - one check's mistake must not blind the others
+                self._ledger.apply([make_check_failure(name, error, now.wall)])
+                continue
+            self._ledger.hold(name, facts, now.wall, "NVML: no longer so")
+        self._pretended.judge(states, self.pretences, now)
+
+    def _unread(self) -> dict[int, GpuState]:
+        """The GPUs that are left out: what was found about them before neither holds nor has ended."""
+        unread = {}
+        for index in self.left_out:
+            if gpu := self._by_index.get(index):
+                nothing = GpuReading(index=index)
+                unread[index] = GpuState(gpu, GpuConstants(index=index), nothing, nothing)
+        return unread
+
+    def _take_inventory(self, inventory: Inventory, now: Moment) -> None:
+        if self.inventory is not None and self.inventory.count != inventory.count:
+            self._hung.clear()  # an index may mean another GPU now
+        self.inventory = inventory
+        self.present = inventory.gpus
+        self._constants = {constants.index: constants for constants in inventory.constants}
+        self.states = {}
+        places = {gpu.pci for gpu in inventory.gpus}
+        self._ledger.apply(nvml_liveness_checks.judge_renamed_gpus(inventory, now.wall))
+        if self._counts:
+            self._ledger.apply(self._counts.judge_inventory(inventory, now.wall))
+        self._ledger.apply(gpu_presence_checks.judge_gpu_inventory(inventory, self.expected, now.wall))
+        self.expected = tuple(gpu for gpu in self.expected if gpu.pci not in places) + inventory.gpus
+        self._name(self.expected)
+        self._ledger.name_gpus(inventory.gpus)
+
+    def _name(self, gpus: tuple[Gpu, ...]) -> None:
+        """Indices shift when a GPU is missing: the present ones, which come last, win."""
+        self._by_index = {gpu.index: gpu for gpu in gpus}
+        self._by_pci = {gpu.pci: gpu for gpu in gpus}

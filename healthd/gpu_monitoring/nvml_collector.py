@@ -1,0 +1,230 @@
+"""Keeps an NVML child at work, and makes samples of what it says, and of its silence.
+
+A driver that lost a GPU may block its caller for ever. So the child has a deadline for each sweep; an overdue one is a
+sample of its own (`NvmlHang`), with the GPU and the call it hangs in. The next child leaves that GPU out.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+from typing import IO, NamedTuple
+
+import msgspec
+
+from healthd.gpu_monitoring.unresponsive_gpus import TrialResult, UnresponsiveGpus
+from healthd.host import Host
+from healthd.samples.nvml import GpusChanged, Inventory, NvmlHang, NvmlSample, NvmlUnavailable, Sweep, XidEvent
+from healthd.supervision.child_supervisor import ABANDONED_MAX, END_S, ChildSupervisor, close_all_children
+
+START_DEADLINE_S = 30.0  # initialising a driver without persistence takes seconds on eight GPUs
+RESTART_DEADLINE_S = 10.0  # after a hang: the driver is loaded, and what hangs once more is a GPU
+RENEW_S_MIN, RENEW_S_MAX = 60.0, 600.0  # between two attempts to reach a lost GPU through a newly initialised driver
+
+_Message = Inventory | Sweep | XidEvent | GpusChanged | NvmlUnavailable
+_log = logging.getLogger(__name__)
+
+
+class SimulatedNvmlHang(NamedTuple):
+    """A hang that somebody wanted to see, of this GPU."""
+
+    gpu: int | None
+
+
+class NvmlReinitPolicy:
+    """When to initialise NVML anew, because a GPU is lost or was never named: it may have been reset or replaced since.
+
+    A driver keeps calling a GPU lost in the process that saw it lost. The pause grows up to `RENEW_S_MAX`, and is short
+    again once all GPUs answer.
+    """
+
+    def __init__(self, pause_s: float) -> None:
+        self._pause_s_min = self._pause_s = pause_s
+        self._since: float | None = None  # when one was first found lost, or NVML was last initialised anew
+
+    def due(self, sweep: Sweep, now: float) -> bool:
+        """Whether it is time, by this sweep; `now` is in monotonic seconds."""
+        if not any(reading.lost or "handle" in reading.errors for reading in sweep.readings):
+            self._since, self._pause_s = None, self._pause_s_min
+            return False
+        if self._since is None:
+            self._since = now
+        if now - self._since < self._pause_s:
+            return False
+        self._since, self._pause_s = now, min(2 * self._pause_s, RENEW_S_MAX)
+        return True
+
+
+class NvmlCollector:
+    """The parent's side of the child."""
+
+    def __init__(
+        self,
+        host: Host,
+        interval_s: float,
+        deadline_s: float,
+        start_deadline_s: float = START_DEADLINE_S,
+        restart_deadline_s: float = RESTART_DEADLINE_S,
+        renew_s: float = RENEW_S_MIN,
+    ) -> None:
+        self._host = host
+        self._start_deadline_s, self._restart_deadline_s = start_deadline_s, restart_deadline_s
+        self._interval_s = interval_s
+        self._patience_s = interval_s + deadline_s
+        self._keeper = ChildSupervisor(host, "healthd.nvml.child", self._arguments)
+        self._unresponsive = UnresponsiveGpus(host, restart_deadline_s)
+        self._count: int | None = None  # of GPUs, when they were last enumerated
+        self._renewals = NvmlReinitPolicy(renew_s)
+        self._decoder = msgspec.json.Decoder(_Message)
+        self._inventory_seen = False
+        self._gave_up = False  # the child said why it will end
+        self._hung = False  # the last child did
+        self._pretended: SimulatedNvmlHang | None = None
+        self._swept_at = 0.0  # or the child was started, or said what there is
+
+    @property
+    def starts(self) -> int:
+        """Children started so far."""
+        return self._keeper.starts
+
+    @property
+    def abandoned(self) -> int:
+        """Killed children that are still there."""
+        return self._keeper.abandoned + self._unresponsive.abandoned
+
+    @property
+    def pipe(self) -> IO[bytes] | None:
+        """What to wait for; another object with every child, None while there is none."""
+        return self._keeper.pipe
+
+    def pids(self) -> list[int]:
+        """The living child, if any."""
+        return self._keeper.pids()
+
+    def rest(self) -> bool:
+        """Let no child run, because a GPU is to be reset; whether none is left."""
+        self._keeper.end()
+        self._unresponsive.end_trial()
+        self._unresponsive.try_now()
+        return self.abandoned == 0
+
+    def look_now(self) -> None:
+        """Ask for a full sweep at once, because something happened to a GPU."""
+        self._keeper.tell(b"!")
+
+    def retry_left_out(self) -> None:
+        """Try the GPUs that are left out at once, because something may have repaired them."""
+        self._unresponsive.try_now()
+
+    def enumerate_anew(self) -> None:
+        """Start another child, because the GPUs on the bus are no longer those that the driver enumerated."""
+        self._keeper.end()
+
+    def poll(self) -> list[NvmlSample]:
+        """Whatever is new: call when the pipe is readable, and about once per interval."""
+        trial = self._unresponsive.poll()
+        samples = [] if trial is None else self._take_trial(trial)
+        if self._keeper.alive:
+            return samples + self._hear()
+        # Each GPU may take one child with it that cannot be killed; the rest still need one.
+        self._keeper.abandoned_max = ABANDONED_MAX + len(self._unresponsive.left_out)
+        if self._keeper.start_if_due():
+            self._inventory_seen = self._gave_up = False
+            self._pretended = None
+            self._swept_at = self._host.clock.monotonic()
+        return samples
+
+    def _hear(self) -> list[NvmlSample]:
+        lines, ended = self._keeper.hear()
+        samples: list[NvmlSample] = []
+        for line in lines:
+            if (sample := self._sample(line)) is not None:
+                samples.append(sample)
+            if not self._keeper.alive:  # what it said has ended it: the indices in its next lines may mean other GPUs
+                return samples
+        if ended:
+            self._keeper.replace()
+            if not self._gave_up:
+                reason = "the NVML child ended unexpectedly; it will be started again"
+                samples.append(NvmlUnavailable(self._host.clock.wall(), reason))
+        elif self._overdue_s() > self._deadline_s():
+            samples.append(self._hang())
+        return samples
+
+    def pretend_hang(self, gpu: int | None) -> None:
+        """Stop the child, as a driver would that never answers: what follows is real, and marked as injected."""
+        for pid in self._keeper.pids():
+            os.kill(pid, signal.SIGSTOP)
+            self._pretended = SimulatedNvmlHang(gpu)
+
+    def close(self, within_s: float = END_S) -> None:
+        """End the children; wait at most `within_s` for all of them together."""
+        close_all_children([self._keeper, *self._unresponsive.keepers], self._host.clock, within_s)
+
+    def _arguments(self) -> list[str]:
+        left_out = ",".join(map(str, self._unresponsive.left_out))
+        return [str(self._host.nvml_library or ""), str(self._interval_s), left_out]
+
+    def _take_trial(self, trial: TrialResult) -> list[NvmlSample]:
+        if trial.answered:
+            _log.warning("GPU %d answers again; NVML is initialised anew to read it with the others", trial.gpu)
+            self._keeper.end()
+            return []
+        wall = self._host.clock.wall()
+        return [NvmlHang(wall, trial.gpu, trial.call or "no call of its own", trial.seconds, trial=True)]
+
+    def _sample(self, line: bytes) -> NvmlSample | None:
+        try:
+            sample: _Message = self._decoder.decode(line)
+        # Something else in the child's process wrote to its standard output; that may be no UTF-8.
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            return NvmlUnavailable(self._host.clock.wall(), f"unreadable message of the child: {error}")
+        self._inventory_seen |= isinstance(sample, Inventory)
+        self._gave_up |= isinstance(sample, (NvmlUnavailable, GpusChanged))
+        if not isinstance(sample, XidEvent):  # these come from a thread of their own, also while a sweep hangs
+            self._swept_at = self._host.clock.monotonic()
+        if isinstance(sample, Sweep):
+            self._keeper.worked()
+            self._hung = False
+            if self._renewals.due(sample, self._swept_at):
+                _log.warning("NVML is initialised anew: a GPU that was reset or replaced is only found so")
+                self._keeper.end()
+        if isinstance(sample, Inventory) and self._renumbered(sample):
+            return None
+        if isinstance(sample, GpusChanged):
+            _log.warning("%s; NVML is initialised anew", sample.reason)
+            return None
+        return sample
+
+    def _renumbered(self, inventory: Inventory) -> bool:
+        """Whether indices may mean other GPUs than when some were left out: then a new child asks all of them."""
+        before, self._count = self._count, inventory.count
+        if not inventory.left_out or before in (None, inventory.count):
+            return False
+        _log.warning("the driver has %d GPUs, and had %s; all are read again", inventory.count, before)
+        self._unresponsive.readmit_all()
+        self._keeper.end()
+        return True
+
+    def _deadline_s(self) -> float:
+        if self._inventory_seen:
+            return self._patience_s
+        return self._restart_deadline_s if self._hung else self._start_deadline_s
+
+    def _overdue_s(self) -> float:
+        return self._host.clock.monotonic() - self._swept_at
+
+    def _hang(self) -> NvmlHang:
+        index, call = self._keeper.slate()
+        seconds = self._overdue_s()
+        self._hung = True
+        pretended, self._pretended = self._pretended, None
+        if pretended is not None or index is None:
+            self._keeper.replace()
+        else:
+            self._unresponsive.leave_out(index)
+            self._keeper.end()  # the others need not wait: this happens once for each GPU
+        if pretended is not None:
+            return NvmlHang(self._host.clock.wall(), pretended.gpu, "a pretended call", seconds, injected=True)
+        return NvmlHang(self._host.clock.wall(), index, call or "no call of its own", seconds)

@@ -1,0 +1,43 @@
+"""The GPUs as somebody wants them to be seen: judged by checks of their own, and all that these say is marked."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from msgspec.structs import replace
+
+from healthd.findings.facts import Held, Moment, Raise, make_check_failure
+from healthd.findings.finding_ledger import FindingLedger
+from healthd.findings.gpu_state import GpuState
+from healthd.gpu_monitoring.gpu_check_registry import GpuCheck
+from healthd.gpu_monitoring.simulated_faults import SimulatedFault, simulate_faults
+
+
+class SimulatedGpus:
+    """The real checks never see a pretended reading, nor do these see to it that a real fault is cleared."""
+
+    def __init__(self, ledger: FindingLedger, checks: Mapping[str, GpuCheck]) -> None:
+        self._ledger = ledger
+        self._checks = dict(checks)
+        self._taken_back = False  # whatever an earlier process was told to pretend
+
+    def judge(self, states: Sequence[GpuState], pretences: Sequence[SimulatedFault], now: Moment) -> None:
+        """Say what holds of the GPUs that have a pretended fault; without any, take back what was said."""
+        if not pretences and self._taken_back:
+            return
+        self._taken_back = not pretences
+        wanted = {pretence.gpu for pretence in pretences}
+        places = {state.gpu.pci for state in states if state.gpu.index in wanted}
+        pretended = simulate_faults(states, pretences)
+        for name, check in self._checks.items():
+            try:
+                facts = check.judge(pretended, now) if pretences else []
+            except Exception as error:  # noqa: BLE001 - one check's mistake must not blind the others
+                self._ledger.apply([make_check_failure(name, error, now.wall)])
+                continue
+            own = [_mark_injected(fact) for fact in facts if fact.component.pci in places]
+            self._ledger.hold(name, own, now.wall, "no longer pretended", injected=True)
+
+
+def _mark_injected(fact: Held) -> Held:
+    return replace(fact, injected=True) if isinstance(fact, Raise) else fact

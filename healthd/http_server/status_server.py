@@ -1,0 +1,186 @@
+"""Answers local questions over TCP and a UNIX socket: verdict, findings, sources, metrics, evidence. Read-only, but for one page.
+
+A preflight that no order asked for is reported here, by root and by the UNIX socket alone.
+Evidence holds kernel lines and the pages of other users' trainers: it is for root and for our own user, by the socket.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+from collections.abc import Callable
+from pathlib import Path
+from urllib.parse import parse_qs
+
+import msgspec
+
+from healthd.daemon_status import Status
+from healthd.exporter.metrics_page import Page
+from healthd.http_server.check_names import CHECK_NAMES, matches_some
+from healthd.http_server.http_message import Reply, Request, problem_reply
+from healthd.http_server.http_responder import BACKLOG, ConnectionLimits, HttpPeer, HttpResponder
+from healthd.preflight_reports.report_endpoint import BODY_BYTES_MAX, PreflightEndpoint, may_report_preflight
+from vocabulary.clock import Clock
+from vocabulary.messages.evidence_bundle import EvidenceBundle
+from vocabulary.messages.wire import encode_message
+
+SOCKET_MODE = 0o666  # prologs and users may ask; who may tell is looked at anew with each word
+PATTERNS_MAX = 50  # of one question, as each is compared with every finding
+
+EVIDENCE = "/v1/evidence"
+PAGES = ("/v1/verdict", "/v1/findings", "/v1/sources", EVIDENCE, "/metrics", "/livez")
+TOLD = "/v1/preflight"
+STUCK_S = 30.0  # no round should take longer; the verdict is unknown long before
+
+Answer = tuple[int, str, bytes]
+
+
+class StatusServer:
+    """Both doors, answered in one thread. The address that was bound is `address`.
+
+    Raises:
+        OSError: an address cannot be bound.
+    """
+
+    limits = ConnectionLimits()
+
+    def __init__(
+        self,
+        listen: tuple[str, int],
+        socket_path: Path,
+        status: Callable[[], Status],
+        metrics: Page,
+        clock: Clock,
+        evidence: Callable[[], EvidenceBundle],
+        door: PreflightEndpoint,
+    ) -> None:
+        self._metrics = metrics
+        self._clock = clock
+        self._status = status
+        self._evidence = evidence
+        self._door = door
+        self._socket_path = socket_path
+        with contextlib.ExitStack() as opened:
+            by_tcp = opened.enter_context(_tcp_listener(listen))
+            self.address = by_tcp.getsockname()[:2]
+            by_socket = opened.enter_context(_unix_listener(socket_path))
+            self._responder = HttpResponder([by_socket, by_tcp], self, self.limits)
+            opened.pop_all()
+
+    def body_bytes_max(self, request: Request, peer: HttpPeer) -> int:
+        """Only a preflight has a body, and only one that will be heard is read."""
+        wanted = request.method == "POST" and request.path == TOLD and may_report_preflight(peer.uid)
+        return BODY_BYTES_MAX if wanted else 0
+
+    def respond(self, request: Request, peer: HttpPeer, body: bytes | None) -> Reply | Callable[[], Reply]:
+        """The answer; evidence is put together, and a preflight waited for until it is durable, beside the other answers."""
+        if request.path == TOLD:
+            return self._take_preflight(request, peer, body)
+        accept = request.headers.get("accept", "")
+        if request.path not in PAGES:
+            return Reply(*self.answer(request.target, accept, peer.uid))
+        if request.method not in ("GET", "HEAD"):
+            return _make_method_error(request, "GET, HEAD")
+        if request.path == EVIDENCE and peer.trusted:
+            return lambda: Reply(*self.answer(request.target, accept, peer.uid))
+        return Reply(*self.answer(request.target, accept, peer.uid))
+
+    def _take_preflight(self, request: Request, peer: HttpPeer, body: bytes | None) -> Reply | Callable[[], Reply]:
+        if request.method != "POST":
+            return _make_method_error(request, "POST")
+        if not may_report_preflight(peer.uid):
+            return Reply(*self._door.answer(b"", peer.uid))
+        if body is None:
+            return problem_reply(411, "the request has no body", "send the document, and its Content-Length")
+        return lambda: Reply(*self._door.answer(body, peer.uid))
+
+    def answer(self, path: str, accept: str = "", uid: int | None = None) -> Answer:
+        """Status code, content type and body for a GET of `path`; `accept` is the header of that name.
+
+        `uid` is whose process asks, known of those who ask by the socket.
+        """
+        path, _, query = path.partition("?")
+        if path == "/metrics":
+            return 200, *self._metrics(accept)
+        if path == "/v1/verdict":
+            return self._verdict(query)
+        if path == "/v1/findings":
+            status = self._status()
+            said = {"findings": status.findings, "unwritten": sorted(status.unwritten)}
+            return 200, "application/json", msgspec.json.encode(said)
+        if path == "/v1/sources":
+            sources = [msgspec.structs.replace(reading, sample=None) for reading in self._status().sources.values()]
+            return 200, "application/json", msgspec.json.encode({"sources": sources})
+        if path == EVIDENCE:
+            return self._evidence_for(uid)
+        if path == "/livez":
+            return self._alive()
+        return _make_problem_answer(404, f"no such page: {path}", f"there are {', '.join(PAGES)}")
+
+    def _verdict(self, query: str) -> Answer:
+        """Over all findings, or with `only` and `ignore`: patterns over ``check/code``, each as often as wanted."""
+        filters = parse_qs(query)
+        only, ignore = filters.get("only", []), filters.get("ignore", [])
+        if len(only) + len(ignore) > PATTERNS_MAX:
+            return _make_problem_answer(
+                400, f"more than {PATTERNS_MAX} patterns", "use * to name several checks by one pattern"
+            )
+        for pattern in (*only, *ignore):
+            if not matches_some(pattern):
+                return _make_problem_answer(400, f"no check matches {pattern!r}", f"there are {', '.join(CHECK_NAMES)}")
+        return 200, "application/json", msgspec.json.encode(self._status().verdict(only, ignore))
+
+    def _evidence_for(self, uid: int | None) -> Answer:
+        if uid is not None and uid in (0, os.geteuid()):
+            return 200, "application/json", encode_message(self._evidence())
+        return _make_problem_answer(403, "evidence is not for everybody", "ask as root, by healthd's UNIX socket")
+
+    def _alive(self) -> Answer:
+        """Whether the main loop goes round: the question of those who would restart us."""
+        age_s = self._clock.monotonic() - self._status().monotonic
+        if age_s <= STUCK_S:
+            return 200, "text/plain", b"the main loop goes round\n"
+        return 503, "text/plain", f"the main loop has not come round for {age_s:.0f} s\n".encode()
+
+    def close(self) -> None:
+        """Stop listening."""
+        self._responder.close()
+        with contextlib.suppress(FileNotFoundError):
+            self._socket_path.unlink()
+
+
+def _tcp_listener(address: tuple[str, int]) -> socket.socket:
+    listener = socket.socket(socket.AF_INET6 if ":" in address[0] else socket.AF_INET)
+    try:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind(address)
+        listener.listen(BACKLOG)
+    except OSError:
+        listener.close()
+        raise
+    return listener
+
+
+def _unix_listener(path: Path) -> socket.socket:
+    """In the place of a socket that an earlier process left behind."""
+    with contextlib.suppress(FileNotFoundError):
+        path.unlink()
+    listener = socket.socket(socket.AF_UNIX)
+    try:
+        listener.bind(str(path))
+        path.chmod(SOCKET_MODE)
+        listener.listen(BACKLOG)
+    except OSError:
+        listener.close()
+        raise
+    return listener
+
+
+def _make_method_error(request: Request, allowed: str) -> Reply:
+    words = f"{request.method} is not for {request.path}"
+    return problem_reply(405, words, f"use {allowed}", (("Allow", allowed),))
+
+
+def _make_problem_answer(code: int, error: str, todo: str) -> Answer:
+    return problem_reply(code, error, todo)[:3]

@@ -1,0 +1,122 @@
+"""Follows a plain file that carries the kernel log, through rotation and truncation.
+
+The cursor is (device and inode, offset behind the last whole line). After a rotation the old file is read to its end
+before the new one is begun, also when the rotation happened while nobody was looking (the file is then ``NAME.1``).
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from pathlib import Path
+
+from healthd.kernel_log.log_line import parse_log_line
+from healthd.kernel_log.record_batch import KernelBatch
+from healthd.samples.kernel_record import Cursor, KernelRecord
+from vocabulary.clock import Clock
+
+POLL_S = 0.05
+LINE_BYTES_MAX = 8192
+_READ_BYTES = 1 << 18
+
+
+class LogFile:
+    """A followed file. It need not exist yet. It cannot be waited for: look every `POLL_S`.
+
+    Lines that name a host count only if it is one of `hosts` (without any: all do), since syslog may gather many.
+    Records are attested only if the file is `trusted`: whoever reaches the syslog daemon may get a line into it, and a
+    daemon that reads /proc/kmsg begins a new line where a file name that the kernel prints holds a line break.
+    """
+
+    def __init__(
+        self, path: Path, cursor: Cursor | None, clock: Clock, hosts: Iterable[str] = (), *, trusted: bool = False
+    ) -> None:
+        self._path = path
+        self._clock = clock
+        self._trusted = trusted
+        self._hosts = frozenset(_shorten_host(host) for host in hosts)
+        self._descriptor = -1
+        self._cursor = cursor
+        if cursor is not None:
+            for candidate in (str(path), f"{path}.1"):
+                if self._open(candidate) == cursor.source:
+                    return
+        self._begin_anew()
+
+    def read(self, limit: int) -> KernelBatch:
+        """Up to `limit` whole lines.
+
+        Raises:
+            OSError: the file cannot be read.
+        """
+        if self._descriptor < 0:
+            self._begin_anew()
+        cursor = self._cursor
+        if cursor is None:
+            return KernelBatch(None)
+        if os.fstat(self._descriptor).st_size < cursor.position:  # truncated in place
+            cursor = Cursor(cursor.source, 0)
+        batch = self._take(os.pread(self._descriptor, _READ_BYTES, cursor.position), cursor, limit)
+        self._cursor = batch.cursor
+        if not batch.more and self._is_rotated(cursor.source):
+            self._begin_anew()
+            batch.more = True
+        return batch
+
+    def close(self) -> None:
+        """Let go of the file."""
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+            self._descriptor = -1
+
+    def _take(self, data: bytes, cursor: Cursor, limit: int) -> KernelBatch:
+        batch = KernelBatch(cursor)
+        used = 0
+        while len(batch.records) < limit and (end := data.find(b"\n", used)) >= 0:
+            text = data[used:end][:LINE_BYTES_MAX].decode(errors="replace")
+            if record := self._record(text, Cursor(cursor.source, cursor.position + used)):
+                batch.records.append(record)
+            used = end + 1
+        if not used and len(data) == _READ_BYTES:
+            batch.garbage.append(f"{self._path}: no line end within {len(data)} bytes; skipped")
+            used = len(data)
+        batch.cursor = Cursor(cursor.source, cursor.position + used)
+        batch.more = len(batch.records) >= limit or len(data) == _READ_BYTES
+        return batch
+
+    def _record(self, text: str, at: Cursor) -> KernelRecord | None:
+        """One line as a record; None if it is another host's."""
+        line = parse_log_line(text)
+        if line.host and self._hosts and _shorten_host(line.host) not in self._hosts:
+            return None
+        return KernelRecord(
+            at.source, at.position, self._clock.wall(), line.facility, line.text, attested=self._trusted
+        )
+
+    def _is_rotated(self, source: str) -> bool:
+        """Whether the path names another file by now; ours is read to its end."""
+        try:
+            return _name_file_source(self._path.stat()) != source
+        except FileNotFoundError:
+            return False
+
+    def _begin_anew(self) -> None:
+        source = self._open(str(self._path))
+        self._cursor = Cursor(source, 0) if source else None
+
+    def _open(self, path: str) -> str:
+        """Open `path` instead of what is open; its name, empty if there is no such file."""
+        self.close()
+        try:
+            self._descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        except FileNotFoundError:
+            return ""
+        return _name_file_source(os.fstat(self._descriptor))
+
+
+def _shorten_host(host: str) -> str:
+    return host.partition(".")[0].casefold()
+
+
+def _name_file_source(status: os.stat_result) -> str:
+    return f"file-{status.st_dev:x}-{status.st_ino:x}"

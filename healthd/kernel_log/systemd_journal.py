@@ -1,0 +1,111 @@
+"""Follows the kernel's messages in systemd's journal, where /dev/kmsg may not be opened. Costs a child and 5 MiB.
+
+The cursor is (the journal's sequence, number within it). A restart reads this boot's messages anew and skips what the
+cursor has passed, as with /dev/kmsg.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import subprocess
+from typing import IO
+
+from healthd.host import start_program
+from healthd.kernel_log.journal_entry import JournalError, parse_entry
+from healthd.kernel_log.record_batch import KernelBatch, SpoofableRecordDetector
+from healthd.samples.kernel_record import Cursor, KernelRecord
+
+COMMAND = (
+    "journalctl",
+    "--dmesg",
+    "--boot",
+    "--follow",
+    "--lines=all",
+    "--output=json",
+    "--all",
+    "--no-pager",
+    "--quiet",
+)
+LINE_BYTES_MAX = 1 << 16  # as JSON, an array of bytes takes five letters a byte
+_READ_BYTES = 1 << 18
+
+
+class SystemdJournal:
+    """The child `journalctl`, read without ever waiting.
+
+    Raises:
+        OSError: it cannot be started.
+    """
+
+    def __init__(self, cursor: Cursor | None) -> None:
+        self._child = start_program(COMMAND, errors="drop")
+        os.set_blocking(self.fileno(), False)
+        self._cursor = cursor
+        self._doubtful = SpoofableRecordDetector()
+        self._data = b""
+        self._skipping = False  # the rest of a line that was too long
+
+    def fileno(self) -> int:
+        """For a selector: readable when there is something new, or the child has ended."""
+        return self._output.fileno()
+
+    def read(self, limit: int) -> KernelBatch:
+        """Up to `limit` records.
+
+        Raises:
+            OSError: the child has ended.
+        """
+        batch = KernelBatch(self._cursor)
+        data = self._more() if self._data.count(b"\n") < limit else b""
+        lines = (self._data + data).split(b"\n", limit)
+        self._data = lines.pop()
+        for line in lines:
+            if self._skipping:
+                self._skipping = False
+            else:
+                self._take(line, batch)
+        if b"\n" not in self._data and len(self._data) > LINE_BYTES_MAX:
+            batch.garbage.append(f"a journal entry of more than {LINE_BYTES_MAX} bytes was skipped")
+            self._data, self._skipping = b"", True
+        batch.cursor = self._cursor
+        batch.more = b"\n" in self._data or len(data) == _READ_BYTES
+        return batch
+
+    def close(self, within_s: float) -> None:
+        """End the child; wait at most `within_s` for it. While it reads a dead disk, SIGKILL does not reach it."""
+        self._child.kill()
+        self._output.close()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._child.wait(within_s)
+
+    @property
+    def _output(self) -> IO[bytes]:
+        if self._child.stdout is None:
+            raise ValueError("the child must have been started with a pipe")
+        return self._child.stdout
+
+    def _more(self) -> bytes:
+        try:
+            data = os.read(self.fileno(), _READ_BYTES)
+        except BlockingIOError:
+            return b""
+        if not data:
+            raise OSError(errno.EPIPE, f"journalctl has ended ({self._child.poll()})")
+        return data
+
+    def _take(self, line: bytes, batch: KernelBatch) -> None:
+        try:
+            entry = parse_entry(line)
+        except JournalError as error:
+            batch.garbage.append(str(error))
+            return
+        if self._cursor is not None and entry.source == self._cursor.source and entry.position <= self._cursor.position:
+            return
+        self._cursor = Cursor(entry.source, entry.position)
+        # The journal drops the continuation flag, so every record may be a continuation.
+        attested = not self._doubtful.may_begin_with_a_name(entry.text, entry.facility, entry.at, continuation=True)
+        batch.records.append(
+            KernelRecord(entry.source, entry.position, entry.at, entry.facility, entry.text, attested=attested)
+        )

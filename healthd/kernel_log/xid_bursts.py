@@ -1,0 +1,41 @@
+"""Which Xid of a burst came first: the cause is seldom the loudest. Pure; times are monotonic or UTC seconds, of one kind.
+
+A fault of one GPU makes the driver write many Xids: of the GPU itself, of the jobs on it, of its NVLink peers.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+# Bursts are parted by as much silence: NVIDIA's own analyzer takes three minutes (NVSentinel, pull request 248), and the
+# time-out of a GPU's own processor (Xid 119) comes 45 s after what caused it.
+QUIET_S = 180.0
+PLACES_MAX = 256
+
+
+class BurstPosition(NamedTuple):
+    """Where in a burst an Xid stands: its number, from 1, and the code of the first."""
+
+    position: int
+    first: str
+
+
+class XidBursts:
+    """Remembers the burst of each component; a different kind of event restarts nothing, only silence does."""
+
+    def __init__(self, quiet_s: float = QUIET_S) -> None:
+        self._quiet_s = quiet_s
+        self._open: dict[str, tuple[float, BurstPosition]] = {}
+
+    def add(self, where: str, code: str, at: float) -> BurstPosition:
+        """An Xid happened at this component."""
+        last_at, last = self._open.pop(where, (at, BurstPosition(0, code)))
+        place = (
+            BurstPosition(last.position + 1, last.first)
+            if abs(at - last_at) <= self._quiet_s
+            else BurstPosition(1, code)
+        )
+        self._open[where] = (at, place)
+        if len(self._open) > PLACES_MAX:
+            del self._open[next(iter(self._open))]
+        return place

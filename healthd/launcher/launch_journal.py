@@ -1,0 +1,64 @@
+"""The launcher's own record: one JSON object per line, appended.
+
+A timeline can be drawn from it, and a requeued launcher learns from it how many attempts there were.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+from healthd.launcher import stderr_writer
+from vocabulary.clock import Clock
+
+
+class LaunchJournal:
+    """Appends events to a file, if there is one, and says them on standard error."""
+
+    def __init__(self, path: Path | None, job: str, clock: Clock) -> None:
+        self._path = path
+        self._job = job
+        self._clock = clock
+
+    @property
+    def keeps(self) -> bool:
+        """Whether what is written can be read again."""
+        return self._path is not None
+
+    def events(self) -> list[dict[str, Any]]:
+        """This job's events, oldest first. Lines that are no events are passed over."""
+        found = []
+        try:
+            text = self._path.read_text(encoding="utf-8", errors="replace") if self._path else ""
+        except OSError:
+            return []
+        for line in text.splitlines():
+            try:
+                event = json.loads(line)
+                if event["job"] == self._job and isinstance(event["event"], str):
+                    found.append(event)
+            except (ValueError, KeyError, TypeError, RecursionError):
+                continue
+        return found
+
+    def last_attempt(self) -> int:
+        """The number of this job's last attempt; 0 for none."""
+        numbers = [event.get("attempt") for event in self.events() if event["event"] == "attempt_started"]
+        return max((number for number in numbers if isinstance(number, int)), default=0)
+
+    def write(self, event: str, text: str, **facts: object) -> None:
+        """One event: `text` for people, `facts` for programs. A file that cannot be written stops no training."""
+        stderr_writer.write_launcher_line(text)
+        if self._path is None:
+            return
+        line = json.dumps({"at": self._clock.wall(), "event": event, "job": self._job, **facts, "text": text}) + "\n"
+        try:
+            descriptor = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
+            try:
+                os.write(descriptor, line.encode())
+            finally:
+                os.close(descriptor)
+        except OSError as error:
+            stderr_writer.write_launcher_line(f"{self._path}: {error.strerror}; this event is not in it")

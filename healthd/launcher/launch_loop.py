@@ -1,0 +1,258 @@
+"""The launcher's loop: gate, start, watch, judge, and again. The decisions are `plan`'s and `blame`'s."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from pathlib import Path
+
+from healthd.launcher import stderr_writer
+from healthd.launcher.decisions.attempt_history import count_failed_requeues, rebuild_history
+from healthd.launcher.decisions.crash_attribution import blame_user, list_doubtful_nodes, may_be_user_error
+from healthd.launcher.decisions.exit_verification import verify_ordered_leave
+from healthd.launcher.decisions.relaunch_policy import (
+    NO_PROGRESS,
+    REQUEUE_EXIT,
+    AttemptHistory,
+    AttemptOutcome,
+    AttemptProgress,
+    AttemptResult,
+    Fitness,
+    LaunchAction,
+    NodeVerdict,
+    RankEnd,
+    choose_nodes,
+    combine_verdicts,
+    compute_backoff,
+    decide_next_action,
+    judge_attempt,
+)
+from healthd.launcher.decisions.requeue_policy import RequeueDecision
+from healthd.launcher.decisions.startup_recheck import StartupRecheck
+from healthd.launcher.job_definition import JobDefinition
+from healthd.launcher.launch_journal import LaunchJournal
+from healthd.launcher.node_queries import NodeQueries
+from healthd.launcher.rank_monitor import RankMonitor
+from healthd.launcher.rank_pages import compute_progress, derive_rank_ends
+from healthd.launcher.scheduler_backend import Attempt, Backend, BackendError
+from healthd.launcher.stop_signals import StopSignals
+from vocabulary.clock import Clock
+from vocabulary.messages import message_decoders
+from vocabulary.text.plurals import format_count
+
+SETTLE_SECONDS = 3.0  # a daemon's time to see a fault that ended the ranks, before its node is asked again
+
+
+class Launcher:
+    """Runs one job to its end."""
+
+    def __init__(self, job: JobDefinition, backend: Backend, journal: LaunchJournal, clock: Clock) -> None:
+        self._job = job
+        self._backend = backend
+        self._journal = journal
+        self._clock = clock
+        self._stop = StopSignals(job.notice_file)
+        self._inquiry = NodeQueries(job, backend, journal, self._stop.asked)
+        self._watch = RankMonitor(job, journal, clock, self._stop)
+
+    def run(self) -> int:
+        """Attempt after attempt.
+
+        Returns:
+            The exit code: 0 done, 75 to be queued again, 128 + signal when told to stop, else the ranks' own.
+        """
+        message_decoders.build_decoders()
+        with self._stop:
+            code = self._attempts()
+            stderr_writer.drain_stderr()  # while signals are noted: one that comes later ends this process at once
+            return code
+
+    def _attempts(self) -> int:
+        history, name = rebuild_history(self._journal.events()), self._backend.job()
+        number = max(self._journal.last_attempt(), self._backend.attempts_before)
+        while True:
+            history, verdicts = self._proven(history)
+            choice = choose_nodes(
+                self._backend.nodes(),
+                self._job.nodes,
+                history.excluded,
+                verdicts,
+                self._job.choosing,
+                least=self._job.least,
+            )
+            if self._stop.asked():
+                return self._stopped()
+            if choice.nodes is None:
+                if not self._may_requeue(history, choice.why):
+                    return 1
+                unfit = {verdict.node for verdict in verdicts if verdict.fitness is Fitness.UNFIT}
+                refused = (history.excluded | unfit).intersection(
+                    self._backend.nodes()
+                )  # a lost one is Slurm's to know
+                return self._requeue(choice.why, refused, self._in_vain(history))
+            number += 1
+            attempt = self._job.attempt(number, name, choice.nodes, self._spares(choice.nodes, history, verdicts))
+            result, progress = self._attempt(attempt, choice.why, verdicts, history)
+            if self._stop.asked() and result.outcome is not AttemptOutcome.DONE:
+                return self._stopped()
+            history = history.after(result, progress)
+            move, why = decide_next_action(result, history, self._job.limits)
+            if move is LaunchAction.STOP:
+                text = f"{result.outcome.value}: {why}"
+                self._journal.write("stopped", text, outcome=result.outcome.value, code=result.code)
+                return result.code
+            self._pause(compute_backoff(history, self._job.limits))
+
+    def _spares(
+        self, nodes: Sequence[str], history: AttemptHistory, verdicts: Sequence[NodeVerdict]
+    ) -> tuple[str, ...]:
+        """The nodes on which processes wait for a rank to be lost."""
+        left = [node for node in self._backend.nodes() if node not in nodes]
+        wanted = min(self._job.warm_spares, len(left))
+        for count in range(wanted, 0, -1):
+            choice = choose_nodes(left, count, history.excluded, verdicts, self._job.choosing)
+            if choice.nodes is not None:
+                return choice.nodes
+        return ()
+
+    def _proven(self, history: AttemptHistory) -> tuple[AttemptHistory, list[NodeVerdict]]:
+        """What is known of the nodes; who failed the preflight is not asked again, who is unfit not before it is fit."""
+        nodes = [node for node in self._backend.nodes() if node not in history.excluded]
+        gate = self._inquiry.gate(nodes)
+        unfit = {verdict.node for verdict in gate if verdict.fitness is Fitness.UNFIT}
+        preflight = self._inquiry.preflight([node for node in nodes if node not in unfit])
+        failed = {verdict.node for verdict in preflight if verdict.fitness is Fitness.UNFIT}
+        return history.without(failed), combine_verdicts(gate, preflight, self._job.gate)
+
+    def _attempt(
+        self, attempt: Attempt, why: str, verdicts: Sequence[NodeVerdict], history: AttemptHistory
+    ) -> tuple[AttemptResult, AttemptProgress]:
+        world = len(attempt.nodes) * attempt.ranks_per_node
+        spares = f", spares on {', '.join(attempt.spares)}" if attempt.spares else ""
+        text = f"attempt {attempt.number}: {format_count(world, 'rank')} on {', '.join(attempt.nodes)}{spares} ({why})"
+        facts = {"attempt": attempt.number, "nodes": attempt.nodes, "ranks_per_node": attempt.ranks_per_node}
+        facts |= {"spares": attempt.spares} if attempt.spares else {}
+        self._journal.write("attempt_started", text, **facts)
+        began, since, mark = (
+            self._clock.monotonic(),
+            self._clock.wall(),
+            _read_modification_time(self._job.progress_file),
+        )
+        look = self._second_look(attempt, began, since, mark)
+        ends: Sequence[RankEnd] = []
+        progress, run = NO_PROGRESS, None
+        try:
+            run = self._backend.start(attempt)
+            ends = self._watch.ends(run, attempt, look)
+            result = judge_attempt(ends)
+        except BackendError as error:
+            result = AttemptResult(AttemptOutcome.CRASHED, frozenset(), 1, str(error))
+        seconds = self._clock.monotonic() - began
+        if ends and result.outcome is not AttemptOutcome.DONE and (self._job.per_node or not self._stop.asked()):
+            pages = self._inquiry.pages(attempt, since)
+            progress = compute_progress(pages, touched=_read_modification_time(self._job.progress_file) != mark)
+            if self._job.per_node:
+                ends = derive_rank_ends(ends, pages)
+            result = verify_ordered_leave(judge_attempt(ends), ends, pages, asked=self._stop.asked())
+            trained = history.step >= 0 or AttemptHistory().advanced(
+                progress
+            )  # this command has, so it is not plainly wrong
+            early = may_be_user_error(result, ends, seconds, self._job.limits) and not trained
+            if early and not self._stop.asked():
+                result = self._blamed(result, ends, attempt, verdicts)
+        if look.found:
+            result = AttemptResult(
+                AttemptOutcome.LOST,
+                frozenset(),
+                REQUEUE_EXIT,
+                f"{_describe_unfit_nodes(look.found)}; nothing was trained yet",
+            )
+        result = result._replace(condemned=result.condemned.union(run.condemned if run else ()))
+        self._journal.write(
+            "attempt_ended",
+            f"attempt {attempt.number}: {result.outcome.value} after {seconds:.1f} s: {result.why}",
+            attempt=attempt.number,
+            outcome=result.outcome.value,
+            condemned=sorted(result.condemned),
+            ranks=[end._asdict() for end in ends],
+            step=progress.step,
+            advanced=history.advanced(progress),
+            seconds=round(seconds, 3),
+        )
+        return result, progress
+
+    def _second_look(self, attempt: Attempt, began: float, since: float, mark: int) -> StartupRecheck:
+        def progress() -> AttemptProgress:
+            touched = _read_modification_time(self._job.progress_file) != mark
+            return compute_progress(self._inquiry.pages(attempt, since), touched=touched)
+
+        def unfit() -> Sequence[NodeVerdict]:
+            return self._inquiry.unfit_by_now(attempt.nodes)
+
+        return StartupRecheck(unfit, progress, began=began, pause=self._job.look_again_seconds)
+
+    def _blamed(
+        self, result: AttemptResult, ends: Sequence[RankEnd], attempt: Attempt, before: Sequence[NodeVerdict]
+    ) -> AttemptResult:
+        """The user's error, unless a node's daemon, asked once more, now says less good of it than before."""
+        if any(verdict.fitness is not Fitness.UNKNOWN for verdict in before):
+            self._watch.pause(SETTLE_SECONDS)
+            if list_doubtful_nodes(before, self._inquiry.gate(attempt.nodes), attempt.nodes):
+                return result
+        return blame_user(result, ends)
+
+    def _pause(self, seconds: float) -> None:
+        if seconds > 0:
+            self._journal.write("waiting", f"the next attempt starts in {seconds:g} s", seconds=seconds)
+            self._watch.pause(seconds)
+
+    def _stopped(self) -> int:
+        if self._stop.again:
+            return self._requeue(self._stop.why)
+        self._journal.write("stopped", f"stopped by {self._stop.why}", code=self._stop.code)
+        return self._stop.code
+
+    def _may_requeue(self, history: AttemptHistory, why: str) -> bool:
+        """Not when this job only crashes, and each time on other nodes; where no journal tells of it, its queue's count does."""
+        known = history.crashes + (0 if self._journal.keeps else self._backend.requeues_before)
+        if history.crashes == 0 or known < self._job.limits.crashes:
+            return True
+        text = f"crashed without progress, queued again {self._backend.requeues_before} times already; {why}"
+        self._journal.write(
+            "stopped", f"{AttemptOutcome.CRASHED.value}: {text}", outcome=AttemptOutcome.CRASHED.value, code=1
+        )
+        return False
+
+    def _in_vain(self, history: AttemptHistory) -> int:
+        """How often in a row nothing came of being queued; where no journal tells, the queue's own count is the most it can be."""
+        if self._journal.keeps:
+            return count_failed_requeues(self._journal.events())
+        return 0 if history.restarts else self._backend.requeues_before
+
+    def _requeue(self, why: str, refused: Collection[str] = (), in_vain: int = 0) -> int:
+        def announce(plan: RequeueDecision) -> None:
+            text = f"no attempt possible here ({why}): asking Slurm to queue the job again{plan.text}"
+            self._journal.write("requeuing", text, without=plan.without, wait_seconds=plan.wait_seconds)
+            stderr_writer.drain_stderr()
+
+        back = self._backend.requeue(refused, in_vain, announce)
+        if back is not None:
+            text = f"the job is queued again{back.text}"
+            facts = {"without": back.without, "wait_seconds": back.wait_seconds}
+            self._journal.write("requeued", text, code=REQUEUE_EXIT, **facts)
+        else:
+            self._journal.write(
+                "stopped", f"no attempt possible ({why}); exit {REQUEUE_EXIT}: queue it again", code=REQUEUE_EXIT
+            )
+        return REQUEUE_EXIT
+
+
+def _describe_unfit_nodes(unfit: Sequence[NodeVerdict]) -> str:
+    return ", ".join(f"{each.node} has become unfit ({each.reason})" for each in unfit)
+
+
+def _read_modification_time(path: Path | None) -> int:
+    """When a file was changed last, in nanoseconds; 0 where there is none."""
+    try:
+        return path.stat().st_mtime_ns if path else 0
+    except OSError:
+        return 0

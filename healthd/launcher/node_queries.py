@@ -1,0 +1,94 @@
+"""Asks nodes, and tells people what they said: whether they are fit, and what an attempt's ranks left there."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from healthd.launcher.decisions.relaunch_policy import Fitness, GateMode, NodeVerdict
+from healthd.launcher.job_definition import JobDefinition
+from healthd.launcher.launch_journal import LaunchJournal
+from healthd.launcher.rank_pages import RankPage, parse_rank_pages
+from healthd.launcher.scheduler_backend import Answers, Attempt, Backend, NodeQuestion
+
+GATE_SECONDS = 20.0
+PAGES_SECONDS = 20.0
+SILENT = "no answer from the node"
+START_SECONDS = 30.0  # for a preflight to be started on every node, besides its own deadline
+
+
+class NodeQueries:
+    """One job's questions."""
+
+    def __init__(
+        self, job: JobDefinition, backend: Backend, journal: LaunchJournal, stopped: Callable[[], bool]
+    ) -> None:
+        self._job = job
+        self._backend = backend
+        self._journal = journal
+        self._stopped = stopped
+        self._proven: dict[str, NodeVerdict] = {}
+
+    def gate(self, nodes: Sequence[str]) -> list[NodeVerdict]:
+        """What each node's own daemon says of it; nobody is asked where the gate is off."""
+        if self._job.gate is GateMode.OFF or not nodes:
+            if self._job.gate is not GateMode.OFF:
+                self._journal.write("gate", "gate: no node left to ask", verdicts={}, reasons={})
+            return []
+        question = NodeQuestion("gate", (self._job.socket_template,), GATE_SECONDS)
+        return self._ask("gate", nodes, question)
+
+    def unfit_by_now(self, nodes: Sequence[str]) -> list[NodeVerdict]:
+        """Who is unfit by now, as the gate has it; asked while ranks run, and told to nobody."""
+        if self._job.gate is GateMode.OFF:
+            return []
+        question = NodeQuestion("gate", (self._job.socket_template,), GATE_SECONDS)
+        verdicts = parse_verdicts(self._backend.ask(nodes, question, self._stopped))
+        return [verdict for verdict in verdicts if verdict.fitness is Fitness.UNFIT]
+
+    def preflight(self, nodes: Sequence[str]) -> list[NodeVerdict]:
+        """What their preflight says of these nodes. Each is proven once; one that did not answer is asked again."""
+        new = [node for node in nodes if node not in self._proven]
+        if self._job.preflight and new:
+            seconds = self._job.preflight_seconds
+            question = NodeQuestion("preflight", (f"{seconds:g}", *self._job.preflight), seconds + START_SECONDS)
+            self._journal.write("preflight_started", f"preflight of {', '.join(new)}", nodes=new)
+            verdicts = self._ask("preflight", new, question)
+            self._proven |= {verdict.node: verdict for verdict in verdicts if verdict.reason != SILENT}
+        return [self._proven[node] for node in nodes if node in self._proven]
+
+    def pages(self, attempt: Attempt, since: float) -> list[RankPage]:
+        """What an attempt's ranks left in their pages; those of nodes that do not answer are missing."""
+        question = NodeQuestion("pages", (attempt.job, str(attempt.number), str(since)), PAGES_SECONDS)
+        return parse_rank_pages(self._backend.ask((*attempt.nodes, *attempt.spares), question, self._stopped))
+
+    def _ask(self, topic: str, nodes: Sequence[str], question: NodeQuestion) -> list[NodeVerdict]:
+        """A verdict of each node: who does not answer is unknown."""
+        said = {verdict.node: verdict for verdict in parse_verdicts(self._backend.ask(nodes, question, self._stopped))}
+        verdicts = [said.get(node) or NodeVerdict(node, Fitness.UNKNOWN, SILENT) for node in nodes]
+        words = {verdict.node: verdict.fitness.value for verdict in verdicts}
+        reasons = {verdict.node: verdict.reason for verdict in verdicts if verdict.reason}
+        self._journal.write(
+            topic,
+            f"{topic}: {', '.join(_describe_verdict(topic, verdict) for verdict in verdicts)}",
+            verdicts=words,
+            reasons=reasons,
+        )
+        return verdicts
+
+
+def parse_verdicts(answers: Answers) -> list[NodeVerdict]:
+    """The verdicts among the answers; what is none is passed over, and so its node unknown."""
+    verdicts = []
+    for node, said in answers.items():
+        try:
+            verdicts.append(NodeVerdict(node, Fitness(said["fitness"]), str(said["reason"])))
+        except (ValueError, KeyError, TypeError):
+            continue
+    return verdicts
+
+
+def _describe_verdict(topic: str, verdict: NodeVerdict) -> str:
+    """A node and its fitness; with the reason where people should read it. That healthd is silent is said often enough."""
+    plain = verdict.fitness is Fitness.FIT or (topic == "gate" and verdict.fitness is Fitness.UNKNOWN)
+    reason = "" if plain or not verdict.reason else f" ({verdict.reason})"
+    return f"{verdict.node} {verdict.fitness.value}{reason}"

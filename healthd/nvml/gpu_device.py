@@ -1,0 +1,125 @@
+"""One GPU: its handle, its names, and one reading of it, in which what fails is named and spares the rest."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pynvml
+
+from healthd.nvml import reading_tiers
+from healthd.nvml.gpu_constants import list_constant_readings
+from healthd.nvml.gpu_processes import read_mig_state
+from healthd.nvml.gpu_reading import ABSENT, NvmlReading
+from healthd.nvml.pci_address import format_pci_address
+from healthd.supervision.child_call_page import ChildCallPage
+
+Message = dict[str, Any]
+
+
+class GpuLost(Exception):
+    """The driver no longer reaches the GPU."""
+
+
+class GpuDevice:
+    """One GPU, by index: its handle is fetched again until the driver grants one."""
+
+    def __init__(self, index: int, slate: ChildCallPage) -> None:
+        self.index = index
+        self._slate = slate
+        self._handle: Any = None
+        self._absent: set[str] = set()
+        self._sweep, self._often = reading_tiers.list_sweep_readings(), reading_tiers.list_frequent_readings()
+        self._grave, self._rarely = reading_tiers.list_rare_fault_readings(), reading_tiers.list_rare_readings()
+
+    def names(self) -> Message | None:
+        """The fields of a `Gpu`; None if it will not tell them."""
+        try:
+            handle = self.handle()
+            self._slate.write(self.index, "identity")
+            names = {
+                "index": self.index,
+                "uuid": pynvml.nvmlDeviceGetUUID(handle),
+                "pci": format_pci_address(pynvml.nvmlDeviceGetPciInfo(handle)),
+                "name": pynvml.nvmlDeviceGetName(handle),
+            }
+            return names | self._read([NvmlReading("serial", pynvml.nvmlDeviceGetSerial)])[0]
+        except (pynvml.NVMLError, ValueError, GpuLost):
+            return None
+
+    def constants(self) -> Message:
+        """The fields of `GpuConstants` that are known."""
+        try:
+            self.handle()
+            return {"index": self.index, **self._read(list_constant_readings())[0]}
+        except (pynvml.NVMLError, GpuLost):
+            return {"index": self.index}
+
+    def identity(self) -> tuple[str, tuple[str, ...]] | None:
+        """What must stay the same for the inventory to hold: its UUID, and those of its parts; None if unknown."""
+        try:
+            handle = self.handle()
+            self._slate.write(self.index, "identity")
+            uuid = pynvml.nvmlDeviceGetUUID(handle)
+            parts, errors = self._read([NvmlReading("mig", read_mig_state)])
+        except (pynvml.NVMLError, ValueError, GpuLost):
+            return None
+        return None if errors else (uuid, tuple(parts.get("mig_devices", ())))
+
+    def read(self, *, often: bool, grave: bool, rarely: bool) -> Message:
+        """One reading of what is cheap, and of the tiers asked for; `rarely` includes `grave`."""
+        readings = list(self._sweep)
+        readings += self._often if often else []
+        readings += self._grave if grave or rarely else []
+        readings += self._rarely if rarely else []
+        try:
+            self.handle()
+            values, errors = self._read(readings)
+        except GpuLost:
+            return {"index": self.index, "lost": True}
+        except pynvml.NVMLError as error:
+            return {"index": self.index, "errors": {"handle": str(error)}}
+        return {"index": self.index, **values, **({"errors": errors} if errors else {})}
+
+    def handle(self) -> Any:
+        """The driver's handle.
+
+        Raises:
+            Lost: the driver does not reach the GPU.
+            NVMLError: it does not grant one.
+        """
+        if self._handle is None:
+            self._slate.write(self.index, "handle")
+            try:
+                self._handle = pynvml.nvmlDeviceGetHandleByIndex(self.index)
+            except pynvml.NVMLError_GpuIsLost as error:
+                raise GpuLost from error
+        return self._handle
+
+    def _read(self, readings: list[NvmlReading]) -> tuple[Message, dict[str, str]]:
+        values: Message = {}
+        errors: dict[str, str] = {}
+        for name, ask in readings:
+            if name in self._absent:
+                continue
+            self._slate.write(self.index, name)
+            try:
+                answer = ask(self._handle)
+            except ABSENT:
+                self._absent.add(name)
+            except pynvml.NVMLError_GpuIsLost as error:
+                self._forget()
+                raise GpuLost from error
+            except (pynvml.NVMLError, ValueError) as error:  # a text that is none is a ValueError
+                errors[name] = str(error)
+            else:
+                if isinstance(answer, dict):
+                    errors |= answer.pop("errors", {})
+                    values |= answer
+                elif answer is not None:
+                    values[name] = answer
+        return values, errors
+
+    def _forget(self) -> None:
+        """What a dying GPU called unsupported may be there when it comes back."""
+        self._handle = None
+        self._absent.clear()

@@ -1,0 +1,127 @@
+"""The order to hand over evidence: what led up to now, first onto this node's disk, then to the centre.
+
+Both steps bear repeating: the file is named by the order, and the centre keeps one bundle for each order. Collecting and
+sending take a thread of their own, because other orders are looked after meanwhile.
+"""
+
+from __future__ import annotations
+
+import gzip
+import logging
+import threading
+from collections.abc import Callable
+from typing import Protocol
+
+from healthd.controller.controller_client import ControllerError, RequestRejected, RetryBackoff
+from healthd.orders.evidence_files import EvidenceFiles
+from healthd.orders.order_task import Data, make_order_update
+from vocabulary.messages.evidence_bundle import EvidenceBundle
+from vocabulary.messages.wire import encode_message
+from vocabulary.order import Order, OrderState, OrderUpdate
+
+DETAIL_CHARS_MAX = 1000
+
+_log = logging.getLogger("healthd.orders")
+
+
+class EvidenceReceiver(Protocol):
+    """Where bundles go."""
+
+    def evidence(self, order: str, content: bytes) -> None:
+        """Hand over a gzipped bundle; it is durable there when this returns. Raises ControllerError."""
+        ...
+
+    def close(self) -> None:
+        """Let go of the connection."""
+        ...
+
+
+class EvidenceTask:
+    """Succeeds once the centre has the bundle; tries until the order expires. A restart begins with what is on the disk."""
+
+    def __init__(
+        self,
+        order: Order,
+        files: EvidenceFiles,
+        collect: Callable[[Order], EvidenceBundle],
+        connect: Callable[[], EvidenceReceiver],
+    ) -> None:
+        self._order = order
+        self._files = files
+        self._collect = collect
+        self._connect = connect
+        self._stop = threading.Event()
+        self._thread: threading.Thread | None = None
+        self._result: tuple[OrderState, str] | None = None
+        self._trouble = "nothing was collected yet"
+        self._data: Data = {}
+
+    def step(self, now: float) -> OrderUpdate | None:
+        """Begin; then look whether it is through."""
+        if self._result is not None:
+            state, detail = self._result
+            return make_order_update(self._order, state, now, detail[:DETAIL_CHARS_MAX], dict(self._data))
+        if now >= self._order.expires_at:
+            self.close()
+            detail = f"not handed over before the order expired: {self._trouble}"
+            return make_order_update(self._order, OrderState.EXPIRED, now, detail[:DETAIL_CHARS_MAX], dict(self._data))
+        if self._thread is None:
+            thread = threading.Thread(target=self._work, name="evidence", daemon=True)
+            try:
+                thread.start()
+            except RuntimeError as error:  # no further thread may be started now
+                self._trouble = str(error)
+                return None
+            self._thread = thread
+            return make_order_update(self._order, OrderState.RUNNING, now, "being collected")
+        return None
+
+    def close(self) -> None:
+        """Try no more; a call under way may outlast us, and does no harm."""
+        self._stop.set()
+
+    def _work(self) -> None:
+        try:
+            self._result = self._deliver(self._content())
+        except Exception as error:  # noqa: BLE001 - it must end as a failed order, not as a thread that died unheard
+            _log.exception("order %s", self._order.id)
+            self._result = OrderState.FAILED, f"internal error: {error!r}"
+
+    def _content(self) -> bytes:
+        kept = self._files.read(self._order.id)
+        if kept is not None:
+            self._data |= {"bytes": len(kept), "file": str(self._files.path(self._order.id))}
+            return kept
+        bundle = self._collect(self._order)
+        content = gzip.compress(encode_message(bundle), 6, mtime=0)
+        self._data |= {
+            "bytes": len(content),
+            "series": len(bundle.series),
+            "kernel_lines": len(bundle.kernel_lines),
+            "ranks": len(bundle.ranks),
+            "missing": len(bundle.missing),
+        }
+        try:
+            self._files.write(self._order.id, content)
+            self._data["file"] = str(self._files.path(self._order.id))
+        except OSError as error:  # the centre may still have it
+            _log.warning("order %s: the evidence cannot be kept on this node: %s", self._order.id, error)
+        return content
+
+    def _deliver(self, content: bytes) -> tuple[OrderState, str] | None:
+        """How it ended; None if we were told to stop."""
+        centre, backoff = self._connect(), RetryBackoff()
+        try:
+            while not self._stop.is_set():
+                try:
+                    centre.evidence(self._order.id, content)
+                except RequestRejected as error:
+                    return OrderState.FAILED, f"the centre does not want it: {error}"
+                except ControllerError as error:
+                    self._trouble = str(error)
+                    self._stop.wait(backoff.after(error))
+                else:
+                    return OrderState.SUCCEEDED, f"{len(content)} bytes of evidence are with the centre"
+        finally:
+            centre.close()
+        return None

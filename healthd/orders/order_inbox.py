@@ -1,0 +1,120 @@
+"""The long poll: fetches orders and makes them durable. What they ask for is others' business."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable
+
+from healthd.config import RemediatorConfig
+from healthd.controller.controller_client import (
+    ControllerClient,
+    ControllerDenied,
+    ControllerError,
+    RequestRejected,
+    RetryBackoff,
+    jitter_delay,
+)
+from healthd.orders.order_store import OrderStore
+from healthd.storage.outbox import OutboxCorrupt, OutboxFull
+from vocabulary.clock import Clock
+from vocabulary.messages.telemetry_messages import TelemetryWish
+from vocabulary.messages.wire import UnreadOrder
+from vocabulary.order import Order, OrderState, OrderUpdate
+
+WAIT_S = 30.0
+POLLS_APART_S = 1.0  # where the centre does not hold a poll open, as one behind a strict proxy may
+OUTBOX_PAUSE_S = 5.0
+
+_log = logging.getLogger("healthd.orders")
+
+
+class OrderInbox:
+    """The thread that asks. `on_order` is called once for each new order, after it is durable; `on_wish` for each wish."""
+
+    def __init__(
+        self,
+        config: RemediatorConfig,
+        node: str,
+        orders: OrderStore,
+        clock: Clock,
+        on_order: Callable[[], None],
+        on_wish: Callable[[TelemetryWish], None] = lambda _: None,
+    ) -> None:
+        self._config = config
+        self._node = node
+        self._orders = orders
+        self._clock = clock
+        self._on_order = on_order
+        self._on_wish = on_wish
+        self._stop = threading.Event()
+
+    def stop(self) -> None:
+        """End `run` after the poll under way."""
+        self._stop.set()
+
+    def run(self) -> None:
+        """Ask until stopped."""
+        centre = ControllerClient(self._config, self._node)
+        backoff = RetryBackoff()
+        failing = False
+        together = True  # as for reports
+        while not self._stop.is_set():
+            began = self._clock.monotonic()
+            try:
+                new = self.fetch(centre, jitter_delay(WAIT_S, together=together))
+                backoff.reset()
+                failing = together = False
+                if not new:
+                    self._stop.wait(POLLS_APART_S - (self._clock.monotonic() - began))
+            except ControllerError as error:
+                if not failing or isinstance(error, ControllerDenied):
+                    _log.warning("no orders can be fetched: %s", error)
+                failing = together = True
+                self._stop.wait(backoff.after(error))
+            except (OutboxFull, OutboxCorrupt) as error:
+                _log.error("an order could not be made durable, so it is not acted upon: %s", error)
+                self._stop.wait(OUTBOX_PAUSE_S)
+        centre.close()
+
+    def fetch(self, centre: ControllerClient, wait_s: float) -> int:
+        """One poll; how many orders were new.
+
+        Raises:
+            ControllerError: none could be had.
+            OutboxFull, OutboxCorrupt: one could not be kept; it will come again.
+        """
+        known = [order.id for order, _ in self._orders.open()]
+        new = 0
+        received = centre.orders(known, wait_s)
+        if received.telemetry is not None:
+            self._on_wish(received.telemetry)
+        failed: OutboxFull | OutboxCorrupt | None = None
+        for order in received.orders:
+            try:
+                new += self._receive(order)
+            except (OutboxFull, OutboxCorrupt) as error:  # it keeps no other from being received
+                failed = error
+        if new:
+            self._on_order()
+        for unread in received.unread:
+            self._refuse(centre, unread)
+        if failed is not None:
+            raise failed
+        return new
+
+    def _receive(self, order: Order) -> bool:
+        new = self._orders.receive(order, self._clock.wall())
+        if new:
+            _log.warning("order %s: %s, because %s", order.id, order.kind.value, order.reason)
+        return new
+
+    def _refuse(self, centre: ControllerClient, unread: UnreadOrder) -> None:
+        """Say no to an order that only a newer healthd understands. Nothing is kept of it: unanswered it comes again."""
+        why = f"this healthd does not understand the order, it may be too old for it: {unread.why}"
+        _log.error("order %s: %s", unread.id, why)
+        refusal = OrderUpdate(id=unread.id, state=OrderState.REFUSED, at=self._clock.wall(), detail=why)
+        try:
+            centre.answer(refusal)
+        except RequestRejected as error:
+            _log.error("the refusal of order %s is not wanted: %s", unread.id, error)

@@ -1,0 +1,56 @@
+"""Who may tell this node of a preflight, and what is answered. A word here condemns: only root's counts, and our own user's."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+
+import msgspec
+
+from healthd.samples.preflight import PreflightSample
+from vocabulary.messages.wire import Problem, encode_message
+
+BODY_BYTES_MAX = 8 << 20
+
+Answer = tuple[int, str, bytes]
+
+
+def may_report_preflight(uid: int | None) -> bool:
+    """Whether this user is heard; None came over TCP."""
+    return uid is not None and uid in (0, os.geteuid())
+
+
+class PreflightEndpoint:
+    """`tell` hands a document over, and says whether what follows from it was written down."""
+
+    def __init__(self, tell: Callable[[PreflightSample], bool], *, accept_injected: bool) -> None:
+        self._tell = tell
+        self._accept_injected = accept_injected
+
+    def answer(self, body: bytes, uid: int | None) -> Answer:
+        """Status code, content type and body for a POST by user `uid`."""
+        if not may_report_preflight(uid):
+            return _make_problem_answer(
+                403, "only root tells of a preflight", "tell it as root, by healthd's UNIX socket"
+            )
+        try:
+            sample = msgspec.json.decode(body, type=PreflightSample)
+        # RecursionError: brackets within brackets without end.
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+            return _make_problem_answer(
+                400, f"this is no document of a preflight: {error}", "send what preflight printed with -o json"
+            )
+        if sample.injected and not self._accept_injected:
+            return _make_problem_answer(
+                403, "this preflight had a fault injected", "set accept_injected: true to have it taken"
+            )
+        if not self._tell(sample):
+            return _make_problem_answer(
+                503, "it could not be written down in time", "look at healthd's log, and tell it again"
+            )
+        says = f"preflight {sample.level}: {sample.verdict}"
+        return 200, "application/json", msgspec.json.encode({"says": says})
+
+
+def _make_problem_answer(code: int, error: str, todo: str) -> Answer:
+    return code, "application/json", encode_message(Problem(error=error, todo=todo))

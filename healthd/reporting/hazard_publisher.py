@@ -1,0 +1,95 @@
+"""Hands the hazard of each job with ranks here on to those ranks, once a minute, as a small file beside their pages.
+
+A thread of its own: a centre that does not answer delays nothing else. Whatever fails leaves the old file, which says
+itself until when it is true; the ranks then fall back on what they were told at their start.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import threading
+from collections.abc import Callable
+from typing import Protocol
+
+from healthd.controller.controller_client import ControllerError, RequestRejected
+from healthd.daemon_status import Status
+from healthd.trainer.interval.hazard_file import PublishedHazard, hazard_path, write_hazard
+from vocabulary.clock import Clock
+from vocabulary.messages.job_hazard import JobHazard
+
+EVERY_S = 60.0
+NEW_JOB_S = 2.0  # how soon a job that just came is told
+JOBS_MAX = 64  # of one node; any user can write a page, and so invent jobs
+VALID_S_MAX = 86400.0
+
+_log = logging.getLogger("healthd.hazards")
+
+
+class HazardSource(Protocol):
+    """What is needed of the centre."""
+
+    def hazard(self, job: str) -> JobHazard:
+        """The hazard of a job."""
+        ...
+
+    def close(self) -> None:
+        """Close the connection."""
+        ...
+
+
+class HazardPublisher:
+    """The hazards thread."""
+
+    def __init__(
+        self, directory: str, connect: Callable[[], HazardSource], status: Callable[[], Status], clock: Clock
+    ) -> None:
+        self._directory, self._connect, self._status, self._clock = directory, connect, status, clock
+        self._stop = threading.Event()
+        self._written: set[str] = set()
+        self._trouble = ""
+
+    def stop(self) -> None:
+        """End `run` soon."""
+        self._stop.set()
+
+    def run(self) -> None:
+        """Ask and write until stopped."""
+        centre = self._connect()
+        known, due = None, 0.0
+        while not self._stop.wait(NEW_JOB_S):
+            jobs, now = self._jobs(), self._clock.monotonic()
+            if jobs != known or now >= due:
+                known, due = jobs, now + EVERY_S
+                self.look(centre)
+        centre.close()
+
+    def look(self, centre: HazardSource) -> None:
+        """One round: a file for each job that runs here, none for those that ended."""
+        jobs = self._jobs()
+        for job in self._written - set(jobs):
+            with contextlib.suppress(OSError):
+                hazard_path(self._directory, job).unlink()
+        self._written &= set(jobs)
+        trouble = ""
+        for job in jobs:
+            try:
+                self._publish(job, centre.hazard(job))
+            except RequestRejected:  # it does not know the job yet: the next report tells it
+                continue
+            except (ControllerError, OSError) as error:
+                trouble = str(error)
+                break  # what keeps one from being answered keeps all
+        if trouble and not self._trouble:
+            _log.warning("jobs are not told their hazard, and keep to what they know: %s", trouble)
+        self._trouble = trouble
+
+    def _jobs(self) -> list[str]:
+        return sorted({rank.job for rank in self._status().ranks if rank.alive})[:JOBS_MAX]
+
+    def _publish(self, job: str, hazard: JobHazard) -> None:
+        until = self._clock.wall() + min(
+            max(0.0, hazard.valid_s), VALID_S_MAX
+        )  # this node's clock: the ranks have it too
+        write_hazard(self._directory, job, PublishedHazard(hazard.per_s, hazard.nodes, until))
+        self._written.add(job)

@@ -1,0 +1,30 @@
+"""What is installed and runs on this node, gathered from the samples that tell it. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from healthd.samples.infiniband import InfinibandSample
+from healthd.samples.nvml import Inventory
+from healthd.samples.source import SourceReading
+from healthd.samples.versions import VersionsSample
+from vocabulary import VERSION
+from vocabulary.messages.wire import Versions
+
+NOTHING = VersionsSample("", "", "", "", "", "", "", "", "")
+
+
+def collect_installed_versions(inventory: Inventory | None, sources: Mapping[str, SourceReading]) -> Versions:
+    """Empty where this machine does not tell."""
+    host = next((r.sample for r in sources.values() if isinstance(r.sample, VersionsSample)), NOTHING)
+    ports = next((r.sample.ports for r in sources.values() if isinstance(r.sample, InfinibandSample)), ())
+    found = Versions(
+        healthd=VERSION,
+        driver=inventory.driver if inventory else host.nvidia,
+        kernel=host.kernel,
+        image=host.image or host.os,
+        bios=host.bios,
+        vbios=tuple(gpu.vbios for gpu in inventory.constants) if inventory else (),
+        firmware=tuple(f"{port.board} {port.firmware}".strip() for port in ports if port.firmware),
+    )
+    return found.tidy()

@@ -1,0 +1,148 @@
+"""The parent's side of the source child: asks it for every source's reading, and ends it when one source hangs.
+
+A source that hung is left out of the next child for a while (a minute, then longer), so that the others go on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import IO, Any
+
+import msgspec
+
+from healthd.host import Host
+from healthd.samples.source import SourceReading, SourceState
+from healthd.supervision.child_supervisor import END_S, ChildSupervisor
+
+START_DEADLINE_S = 30.0
+HELD_OFF_S_MIN, HELD_OFF_S_MAX = 60.0, 3600.0
+
+
+class SourceSchedule(msgspec.Struct, frozen=True):
+    """How one source is read: every so many seconds, as a sample of this type, with these words of configuration."""
+
+    every_s: float
+    sample: type
+    options: Mapping[str, tuple[str, ...]] = {}
+
+
+class _ChildMessage(msgspec.Struct):
+    source: str
+    state: SourceState
+    at: float
+    seconds: float
+    reason: str = ""
+    sample: msgspec.Raw = msgspec.Raw(b"null")
+
+
+class SourceProber:
+    """Keeps the child. `deadline_s` is how long one look at one source may take."""
+
+    def __init__(self, host: Host, plans: Mapping[str, SourceSchedule], deadline_s: float) -> None:
+        self._host = host
+        self._plans = dict(plans)
+        self._deadline_s = deadline_s
+        self._keeper = ChildSupervisor(host, "healthd.source_child", self._arguments)
+        self._message = msgspec.json.Decoder(_ChildMessage)
+        self._samples: dict[str, msgspec.json.Decoder[Any]] = {
+            name: msgspec.json.Decoder(plan.sample) for name, plan in plans.items()
+        }
+        self._pretended = ""
+        self._held_until: dict[str, float] = {}
+        self._held_s: dict[str, float] = {}
+
+    @property
+    def pipe(self) -> IO[bytes] | None:
+        """What to wait for; another object with every child, None while there is none."""
+        return self._keeper.pipe
+
+    @property
+    def abandoned(self) -> int:
+        """Killed children that are still there."""
+        return self._keeper.abandoned
+
+    def pids(self) -> list[int]:
+        """The living child, if any."""
+        return self._keeper.pids()
+
+    def poll(self) -> list[SourceReading]:
+        """Whatever is new: call when the pipe is readable, and about once a second."""
+        now = self._host.clock.monotonic()
+        if not self._keeper.alive:
+            if self._due(now):
+                self._keeper.start_if_due()
+            return []
+        lines, ended = self._keeper.hear()
+        readings = [self._reading(line) for line in lines]
+        if readings:
+            self._keeper.worked()
+        if ended:
+            self._keeper.replace()
+        elif hung := self._hung():
+            readings.append(hung)
+        elif self._due(now) - self._running:
+            self._keeper.end()  # somebody's waiting time is over: start again with all that are due
+        return readings
+
+    def pretend_hang(self, source: str) -> None:
+        """Let the child really hang at this source; what follows is marked as injected."""
+        self._pretended = source
+        self._keeper.tell(f"{source}\n".encode())
+
+    def close(self, within_s: float = END_S) -> None:
+        """End the child; wait at most `within_s` for it."""
+        self._keeper.close(within_s)
+
+    def _due(self, now: float) -> set[str]:
+        return {name for name in self._plans if self._held_until.get(name, 0.0) <= now}
+
+    def _arguments(self) -> list[str]:
+        self._running = self._due(self._host.clock.monotonic())
+        self._pretended = ""
+        plan = {name: [self._plans[name].every_s, dict(self._plans[name].options)] for name in sorted(self._running)}
+        return [str(self._host.root), msgspec.json.encode(plan).decode()]
+
+    def _reading(self, line: bytes) -> SourceReading:
+        """A line of the child's; one that makes no sense is a failing source too."""
+        try:
+            message = self._message.decode(line)
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            return self._failing("child", f"unreadable message of the child: {error}")
+        sample = None
+        if message.state is SourceState.PRESENT:
+            self._held_s.pop(message.source, None)
+            try:
+                sample = self._samples[message.source].decode(message.sample)
+            except (KeyError, msgspec.DecodeError, UnicodeDecodeError) as error:
+                return self._failing(message.source, f"a sample of the wrong shape: {error}")
+        return SourceReading(
+            source=message.source,
+            state=message.state,
+            at=message.at,
+            reason=message.reason,
+            seconds=message.seconds,
+            sample=sample,
+        )
+
+    def _hung(self) -> SourceReading | None:
+        """Judge the slate: "NAME SINCE", monotonic seconds; empty while the child waits."""
+        _, words = self._keeper.slate()
+        name, _, since = words.partition(" ")
+        now = self._host.clock.monotonic()
+        if not name:
+            return None
+        seconds = now - float(since) if since else self._keeper.silent_s()
+        if seconds <= (self._deadline_s if since else START_DEADLINE_S):
+            return None
+        pause_s = self._held_s[name] = min(2 * self._held_s.get(name, HELD_OFF_S_MIN / 2), HELD_OFF_S_MAX)
+        self._held_until[name] = now + pause_s
+        self._keeper.end()
+        reason = f"no answer for {seconds:.0f} s; tried again in {pause_s:.0f} s"
+        wall = self._host.clock.wall()
+        injected, self._pretended = name == self._pretended, ""
+        return SourceReading(
+            source=name, state=SourceState.HUNG, at=wall, reason=reason, seconds=seconds, injected=injected
+        )
+
+    def _failing(self, source: str, reason: str) -> SourceReading:
+        return SourceReading(source=source, state=SourceState.FAILING, at=self._host.clock.wall(), reason=reason[:300])

@@ -1,0 +1,237 @@
+"""In-memory saving: each rank's state in the host memory of its own node and of a neighbour's, without a disk.
+
+It costs training the copy to host memory, as any save here. Behind its back the copy goes to a file on tmpfs, and around
+a ring to the node of the rank `distance` further on. Files on tmpfs outlive the process, so a relaunched job finds them;
+the state of a rank whose node is lost comes from its neighbour. A reboot or the loss of two neighbours at once loses
+them: this stands beside checkpoints on a disk, and never instead of them.
+"""
+
+from __future__ import annotations
+
+import functools
+import logging
+import os
+import secrets
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+from healthd.trainer.adapters.pytorch_host_copy import HostCopy
+from healthd.trainer.adapters.pytorch_rank_channel import TIMEOUT_SECONDS, RankChannel
+from healthd.trainer.adapters.pytorch_state import TrainingState, list_parameters_with_state
+from healthd.trainer.adapters.pytorch_state_transfer import (
+    exchange_files,
+    fill_state,
+    read_state,
+    receive_file,
+    send_file,
+    write_state,
+)
+from healthd.trainer.checkpoint import CompletedSave
+from healthd.trainer.checkpoint_storage.background_task import BackgroundTask
+from healthd.trainer.checkpoint_storage.checkpoint_files import CheckpointError, FileEntry
+from healthd.trainer.checkpoint_storage.save_rounds import OutcomeUnknownError
+from healthd.trainer.checkpoint_storage.state_copies import CopySource, StateCopies, StateCopy, find_complete_step
+
+T = TypeVar("T")
+_log = logging.getLogger("healthd.trainer")
+
+
+class PeerCopies:
+    """The newest state of the whole job in the nodes' memory. All ranks call each method together, in the same order."""
+
+    def __init__(
+        self,
+        directory: str | os.PathLike[str],
+        state: TrainingState,
+        *,
+        distance: int | None = None,
+        timeout_seconds: float = TIMEOUT_SECONDS,
+    ) -> None:
+        """Call after the process group exists.
+
+        Args:
+            directory: on tmpfs, of this job alone; needs room for four times a rank's state for each rank of the node.
+            state: all that is to come back.
+            distance: how many ranks further on a copy goes; None: LOCAL_WORLD_SIZE, which makes it the next node.
+            timeout_seconds: how long one exchange between the ranks may take.
+
+        Raises:
+            ValueError: a copy would stay where it is: all ranks on one node, or a `distance` once around.
+        """
+        self._copies = StateCopies(Path(directory).absolute())
+        self._state = state
+        self._distance = int(os.environ.get("LOCAL_WORLD_SIZE", "1")) if distance is None else distance
+        self._ranks = RankChannel(timeout_seconds)
+        if self._ranks.world > 1 and self._distance % self._ranks.world == 0:
+            raise ValueError(f"distance={self._distance}: of {self._ranks.world} ranks that is each one itself")
+        self._host = HostCopy()
+        self._flight: BackgroundTask[CompletedSave] = BackgroundTask("healthd-peer-copy")
+        self.last: CompletedSave | None = None
+        self.loaded = False  # whether the last load found a step here
+
+    def save(self, step: int) -> None:
+        """Copy the state after step `step` to host memory; it goes to the neighbour while training goes on.
+
+        Raises:
+            CheckpointError: the save before this one failed, and this one was not begun; the last whole one is still held.
+        """
+        began = time.monotonic()
+        self.wait()
+        staged = self._host.take(self._state.collect())
+        stall = time.monotonic() - began
+        self._flight.start(lambda: self._keep(step, staged, began)._replace(stall_seconds=stall))
+
+    def wait(self) -> str:
+        """Wait for the save under way.
+
+        Returns:
+            The directory, where it holds a whole step of this run; else empty.
+
+        Raises:
+            CheckpointError: the one under way could not be completed.
+        """
+        self.last = self._flight.wait() or self.last
+        return self.last.path if self.last else ""
+
+    @property
+    def directory(self) -> Path:
+        """Where this node's are."""
+        return self._copies.directory
+
+    def close(self) -> None:
+        """Wait for the save under way; the copies stay."""
+        try:
+            self.wait()
+        finally:
+            self._flight.close()
+
+    def forget(self) -> None:
+        """Delete every copy that these nodes hold; after it none is loaded. What a node holds that is not of this attempt, stays.
+
+        Raises:
+            CheckpointError: a rank could not, or is gone.
+        """
+        self.wait()
+        with self._ranks.together():
+            self._all(lambda: self._copies.forget(but=-1))
+
+    def load(self, *, newer_than: int = -1) -> int:
+        """Load the newest step that the nodes' memories hold whole, taking lost ranks' states from their neighbours.
+
+        Args:
+            newer_than: only a newer step than this one is loaded.
+
+        Returns:
+            The step to begin with: 0 where there is none to load.
+
+        Raises:
+            CheckpointError: it is whole but does not fit this state, which is then undefined; or a rank is gone.
+        """
+        self.wait()
+        with self._ranks.together():
+            return self._load(newer_than)
+
+    def _load(self, newer_than: int) -> int:
+        sources = self._trusted()
+        if not sources or sources[0].copy.step <= newer_than:
+            return 0
+        try:
+            for source in sources:
+                self._bring_home(source)
+        except Exception as error:  # torch raises many kinds here
+            raise CheckpointError(f"{self._copies.directory}: a copy did not come through: {error}") from error
+        self._all(functools.partial(self._restore, self._copies.path(sources[self._ranks.rank].copy)))
+        self.loaded = True
+        return sources[0].copy.step + 1
+
+    def _keep(self, step: int, staged: dict[str, Any], began: float) -> CompletedSave:
+        own: list[FileEntry] = []
+        try:
+            path = self._ranks.concluded(lambda: self._held(step, staged, own), lambda _: str(self._copies.directory))
+        except OutcomeUnknownError as error:
+            raise CheckpointError(f"whether step {step} is held in memory is not known: {error}") from error
+        except Exception as error:  # torch raises many kinds here
+            raise CheckpointError(f"step {step} is not held in memory: {error}") from error
+        try:
+            self._copies.forget(but=step)
+        except OSError as error:
+            _log.warning("cannot forget older copies in memory: %s", error)
+        return CompletedSave(step, path, 0.0, time.monotonic() - began, own[0].bytes, 0)
+
+    def _held(self, step: int, staged: dict[str, Any], own: list[FileEntry]) -> None:
+        """When it returns every rank's copies are whole; the size of this rank's is left in `own`."""
+        rank, world = self._ranks.rank, self._ranks.world
+        aside, peer = self._copies.aside("own", rank), self._copies.aside("peer", rank)
+        name = secrets.token_hex(4)
+        steps, names, entries = zip(*self._all(lambda: (step, name, write_state(staged, aside))), strict=True)
+        if len(set(steps)) > 1:
+            raise CheckpointError(f"the ranks copy different steps: {sorted(set(steps))}")
+        copies = [StateCopy(step, world, each, names[0], entry.sha256) for each, entry in enumerate(entries)]
+        if world > 1:
+            came = exchange_files(self._ranks, self._distance, (aside, peer), [entry.bytes for entry in entries])
+            before = copies[(rank - self._distance) % world]
+            self._all(lambda: self._take_in(peer, came, before))
+        self._all(lambda: self._copies.finish(aside, copies[rank]))
+        own.append(entries[rank])
+
+    def _all(self, deed: Callable[[], T]) -> list[T]:
+        """Every rank does it, or every rank raises."""
+        results, errors = self._ranks.from_each(deed)
+        if errors:
+            raise CheckpointError(errors[0])
+        return results
+
+    def _take_in(self, aside: Path, came: FileEntry | OSError, copy: StateCopy) -> None:
+        if isinstance(came, OSError):
+            raise came
+        if came.sha256 != copy.sha256:
+            raise CheckpointError(f"rank {copy.rank}'s state arrived with another checksum than it left with")
+        self._copies.finish(aside, copy)
+
+    def _trusted(self) -> list[CopySource]:
+        """Sources that were read through; a copy that is not what it should be is passed over and said."""
+        held = [set(copies) for copies in self._all(self._copies.held)]
+        while sources := find_complete_step(held, self._ranks.world):
+            mine = [source.copy for source in sources if source.holder == self._ranks.rank]
+            bad = self._all(functools.partial(self._bad, mine))
+            if not any(bad):
+                return sources
+            for holder, copies in enumerate(bad):
+                held[holder] -= copies
+        return []
+
+    def _bad(self, copies: list[StateCopy]) -> set[StateCopy]:
+        found = set()
+        for copy in copies:
+            try:
+                self._copies.check(copy)
+            except CheckpointError as error:
+                _log.warning("copy in memory not used: %s", error)
+                found.add(copy)
+        return found
+
+    def _bring_home(self, source: CopySource) -> None:
+        """Every rank takes part; only the holder and the rank it is for have something to do."""
+        rank, target = self._ranks.rank, source.copy.rank
+        if source.holder == target:
+            return
+        path = self._copies.path(source.copy)
+        size = self._all(lambda: path.stat().st_size if rank == source.holder else 0)[source.holder]
+        if rank == source.holder:
+            send_file(self._ranks, path, size, target)
+        elif rank == target:
+            text = "rank %d's state after step %d comes from the memory of rank %d's node"
+            _log.warning(text, target, source.copy.step, source.holder)
+            aside = self._copies.aside("own", rank)
+            self._take_in(aside, receive_file(self._ranks, aside, size, source.holder), source.copy)
+
+    def _restore(self, path: Path) -> None:
+        try:
+            saved = read_state(path)
+            tree = self._state.collect_targets(list_parameters_with_state(saved.keys()))
+            fill_state(tree, saved)
+            self._state.restore(tree)
+        except (KeyError, TypeError, RuntimeError, ValueError) as error:
+            raise CheckpointError(f"{path}: does not fit this state: {error!r}") from error

@@ -1,0 +1,159 @@
+# Directory entries and raw file status are the subject here; pathlib has no words for them.
+# ruff: noqa: PTH118
+"""Which files of the beacon directory to read, and in whose turn: any user may leave there what he likes, as much as he likes.
+
+A look lists so many names and hands out so many files, and no more. Users take turns, so that nobody's files keep
+another's from being read; what a look does not come to, the next ones do.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+from collections.abc import Container, Iterator
+from typing import Any, NamedTuple
+
+SUFFIX, ASIDE = ".beacon", ".tmp"
+NAMES_PER_LOOK = 8192
+NAMES_MAX, NAMES_PER_USER_MIN, NAMES_PER_USER_MAX = 65536, 64, 8192  # remembered: the users share the first
+READS_PER_LOOK, READS_PER_USER = 2048, 256  # of a user's ranks on a node there are never so many
+LOOKS_MAX = 256
+
+
+class PageFile(NamedTuple):
+    """A directory entry as it stood: two equal ones are the same file with, as far as its status tells, the same content."""
+
+    path: str
+    uid: int
+    inode: int
+    modified_ns: int
+    changed_ns: int  # not even its owner can set this one
+
+
+class DirectorySweep(NamedTuple):
+    """What to read now, users in turn; what needs no reading; how many of a user's files must wait.
+
+    `whole`: no name is left that was there when the listing began. `asides` are pages that were not finished, `names` the
+    paths of all others that are remembered.
+    """
+
+    due: list[PageFile]
+    settled: list[PageFile]
+    late: dict[int, int]
+    whole: bool
+    asides: list[PageFile]
+    names: set[str]
+
+    @property
+    def over(self) -> bool:
+        """Nothing is left to read but what is beyond a user's share."""
+        return self.whole and not (self.due and self.late)
+
+
+class BeaconDirectory:
+    """Remembers names from look to look. No directory: no trainers, no files."""
+
+    def __init__(self, path: str, only_uid: int | None = None) -> None:
+        self._path = path
+        self._only_uid = only_uid
+        self._listing: Any = None  # what scandir answers has no name
+        self._known: dict[str, None] = {}
+        self._listed: dict[str, None] = {}
+        self._handed_out: set[str] = set()
+        self._turn = -1
+
+    def look(self, settled: Container[PageFile] = ()) -> DirectorySweep:
+        """The next files to read; `settled` need no reading as they are."""
+        whole = self._list()
+        by_user: dict[int, list[PageFile]] = {}
+        asides = []
+        for name in {**self._known, **self._listed}:
+            file = self._status(name)
+            if file is None:
+                self._forget(name)
+            elif name.endswith(ASIDE):
+                asides.append(file)
+            elif self._only_uid in (None, file.uid):
+                by_user.setdefault(file.uid, []).append(file)
+        late = self._trim(by_user)
+        at_rest = [file for files in by_user.values() for file in files if file in settled]
+        waiting = {uid: [file for file in files if file not in settled] for uid, files in by_user.items()}
+        due = self._in_turn({uid: files for uid, files in waiting.items() if files})
+        self._handed_out = {file.path for file in due}
+        for uid, files in waiting.items():
+            late[uid] = late.get(uid, 0) + sum(file.path not in self._handed_out for file in files)
+        late = {uid: count for uid, count in late.items() if count}
+        return DirectorySweep(
+            due, at_rest, late, whole, asides, {file.path for files in by_user.values() for file in files}
+        )
+
+    def _list(self) -> bool:
+        """Take more names; whether the listing came to its end."""
+        if self._listing is None:
+            self._listed = {}
+            try:
+                self._listing = os.scandir(self._path)
+            except FileNotFoundError:
+                self._known = {}
+                return True
+        names = [entry.name for entry in itertools.islice(self._listing, NAMES_PER_LOOK)]
+        self._listed |= dict.fromkeys(name for name in names if name.endswith((SUFFIX, ASIDE)))
+        if len(names) == NAMES_PER_LOOK:
+            return False
+        self._known, self._listed = self._listed, {}
+        self.close()
+        return True
+
+    def close(self) -> None:
+        """Let go of a listing that is not at its end; the next look begins anew."""
+        if self._listing is not None:
+            self._listing.close()
+            self._listing = None
+
+    def _status(self, name: str) -> PageFile | None:
+        path = os.path.join(self._path, name)
+        try:
+            status = os.lstat(path)
+        except OSError:
+            return None
+        return PageFile(path, status.st_uid, status.st_ino, status.st_mtime_ns, status.st_ctime_ns)
+
+    def _forget(self, name: str) -> None:
+        self._known.pop(name, None)
+        self._listed.pop(name, None)
+
+    def _trim(self, by_user: dict[int, list[PageFile]]) -> dict[int, int]:
+        """Newest first, and of each user no more than his share of the memory; how many were too many."""
+        share = min(NAMES_PER_USER_MAX, max(NAMES_PER_USER_MIN, NAMES_MAX // max(1, len(by_user))))
+        late = {}
+        for uid, files in by_user.items():
+            files.sort(key=lambda file: (file.path not in self._handed_out, -file.changed_ns, file.path))
+            for file in files[share:]:
+                self._forget(os.path.basename(file.path))  # noqa: PTH119 - a name as the listing has it
+            late[uid] = len(files) - share if len(files) > share else 0
+            del files[share:]
+        return late
+
+    def _in_turn(self, by_user: dict[int, list[PageFile]]) -> list[PageFile]:
+        """One of each user, then the next of each; who comes first is another one at every look."""
+        users = sorted(by_user)
+        first = next((place for place, uid in enumerate(users) if uid > self._turn), 0)
+        users = users[first:] + users[:first]
+        rounds = itertools.zip_longest(*(by_user[uid][:READS_PER_USER] for uid in users[:READS_PER_LOOK]))
+        taken = [file for each in rounds for file in each if file is not None][:READS_PER_LOOK]
+        self._turn = taken[min(len(users), len(taken)) - 1].uid if len(users) > READS_PER_LOOK else -1
+        return taken
+
+
+def iterate_page_files(path: str, only_uid: int | None = None) -> Iterator[PageFile]:
+    """Every page of a directory once, users in turn; for a program that looks but once."""
+    directory, seen = BeaconDirectory(path, only_uid), set[PageFile]()
+    try:
+        for _ in range(LOOKS_MAX):
+            look = directory.look(seen)
+            yield from look.due
+            seen.update(look.due)
+            if look.over:
+                return
+    finally:
+        directory.close()

@@ -1,0 +1,86 @@
+# Raw files of /proc are the subject here; pathlib has no words for them.
+# ruff: noqa: PTH123
+"""Whose is a job? Any user may put a page with any job's name into the directory; only one of them runs that job.
+
+Only the scheduler knows: in its control group of the job nobody else can put a process. Where it does not tell, nothing
+else that this node can see cannot be forged, neither who came first nor who answers; so nobody is believed to be the
+owner, and nobody is taken for a stranger.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from healthd.trainer.beacons.page_reader import BeaconView
+
+_SLURM_GROUP = re.compile(r"/(?:system\.slice/)?(?:[\w.-]+_)?slurm[^/]*/(?:uid_\d+/)?job_(\d+)(?:/|$)")
+
+
+class JobClaim(NamedTuple):
+    """A page's say that its user runs a job."""
+
+    path: str
+    job: str
+    uid: int
+    pid: int
+    alive: bool
+
+
+class JobClaimants(NamedTuple):
+    """The users with living pages of a job: those whose it may be, and those whose it is not, as the scheduler says."""
+
+    users: tuple[int, ...]
+    strangers: tuple[int, ...] = ()
+
+    @property
+    def disputed(self) -> bool:
+        """Whether they are more than one."""
+        return len(self.users) + len(self.strangers) > 1
+
+    @property
+    def told(self) -> str:
+        """For people."""
+        users = ", ".join(map(str, self.users))
+        if self.strangers:
+            strangers = ", ".join(map(str, self.strangers))
+            return f"user {strangers} claims the job too; it is user {users}'s: the scheduler runs it as that user"
+        return f"users {users} claim the job, and no scheduler says whose it is: each one's ranks are shown and ordered"
+
+
+def read_job_claim(view: BeaconView) -> JobClaim:
+    """What a page claims."""
+    return JobClaim(view.path, view.identity.job, view.uid, view.identity.pid, view.alive)
+
+
+def find_job_claimants(claims: Iterable[JobClaim], proc: str = "/proc") -> dict[str, JobClaimants]:
+    """Whose each job may be, by its name. A job of which nobody lives is nobody's.
+
+    Args:
+        claims: the pages of this node.
+        proc: where the processes are; for tests.
+    """
+    by_job: dict[str, list[JobClaim]] = {}
+    for claim in claims:
+        if claim.alive:
+            by_job.setdefault(claim.job, []).append(claim)
+    return {job: _resolve_claims(listed, proc) for job, listed in by_job.items()}
+
+
+def _resolve_claims(claims: list[JobClaim], proc: str) -> JobClaimants:
+    users = {claim.uid for claim in claims}
+    if len(users) == 1:
+        return JobClaimants(tuple(users))
+    placed = {claim.uid for claim in claims if is_placed_by_scheduler(claim, proc)} or users
+    return JobClaimants(tuple(sorted(placed)), tuple(sorted(users - placed)))
+
+
+def is_placed_by_scheduler(claim: JobClaim, proc: str = "/proc") -> bool:
+    """Whether Slurm's control group of the job with that number holds the page's process: no user can move it there."""
+    try:
+        with open(f"{proc}/{claim.pid}/cgroup", encoding="utf-8", errors="replace") as file:
+            groups = [line.rstrip("\n").split(":", 2)[-1] for line in file]
+    except OSError:
+        return False
+    return any(match is not None and match[1] == claim.job for match in map(_SLURM_GROUP.match, groups))

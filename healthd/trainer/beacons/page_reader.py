@@ -1,0 +1,377 @@
+# Descriptors and open flags are the subject here; pathlib has no words for them.
+# ruff: noqa: PTH101, PTH103, PTH108, PTH116, PTH123
+"""The reader's side of the beacon directory: the node daemon, `healthctl`, and a rank that looks before it writes.
+
+Pages belong to users the daemon does not trust. So: no symlinks, no shared write permission, the size must be exact,
+a living process must own its page, and the file is read and written by pread/pwrite, never mapped (a user who
+truncates a mapped file kills its reader).
+"""
+
+from __future__ import annotations
+
+import errno
+import itertools
+import os
+import stat
+import time
+from collections.abc import Callable
+from typing import NamedTuple, TypeVar
+
+from healthd.trainer.beacons import beacon_page
+from healthd.trainer.beacons.beacon_directory import PageFile, iterate_page_files
+from healthd.trainer.beacons.beacon_page import (
+    Acknowledgement,
+    BeaconError,
+    FieldError,
+    Identity,
+    MailboxOrder,
+    Phase,
+    RankState,
+    TornError,
+)
+from healthd.trainer.beacons.step_ring import ENTRIES, StepRecord, unpack_entries
+
+READ_TRIES = 20
+READ_PAUSE_SECONDS = 0.0005
+PATIENCE_PER_USER, PATIENCE = 4, 32  # pages that are waited for to be whole, at one look
+PAGES_AT_ONCE = 1024
+SHORTAGES = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM})  # they pass, and say nothing of the page
+_UNTOLD = RankState(-1, Phase.STARTING, 0.0, 0.0, 0)
+
+
+class BeaconView(NamedTuple):
+    """One page as it stood at one instant. Works on the page of a dead process.
+
+    `damaged` are the blocks that could not be read, and why, by name: `state` then says nothing, `acknowledgement` and
+    `order` are None. The rank is there all the same.
+    """
+
+    path: str
+    identity: Identity
+    state: RankState
+    acknowledgement: Acknowledgement | None
+    order: MailboxOrder | None
+    order_sequence: int
+    alive: bool
+    uid: int
+    ring: bytes
+    damaged: dict[str, str] = {}  # noqa: RUF012 - nobody writes into it
+
+    @property
+    def problem(self) -> str:
+        """What is wrong with it, for people; empty if nothing is."""
+        return str(BeaconError(self.path, *next(iter(self.damaged.items())))) if self.damaged else ""
+
+    @property
+    def section_name(self) -> str:
+        """The section it is in, or was in when it died; empty outside of any."""
+        return self.state.section.name.lower() if self.state.section else ""
+
+    def steps(self, last: int = ENTRIES) -> list[StepRecord]:
+        """The newest finished steps, oldest first; parsed on demand, a few microseconds each."""
+        return unpack_entries(self.ring, self.state.completed, last)
+
+
+def read_page(path: str, tries: int = READ_TRIES) -> BeaconView:
+    """Read one page; up to `tries` times if it is torn, which heals within microseconds, as damage does not.
+
+    Raises:
+        BeaconError: the file cannot be trusted, or does not say whose it is; names the file and the field.
+        FileNotFoundError: there is no such file (pages come and go).
+        OSError: it cannot be read now (`SHORTAGES`), which says nothing of the page.
+    """
+    descriptor = _open_page(path, os.O_RDONLY)
+    try:
+        uid = _check_file(path, descriptor)
+        for left in reversed(range(tries)):
+            try:
+                view, torn = _make_page_view(path, os.pread(descriptor, beacon_page.PAGE_BYTES, 0), uid)
+            except TornError:
+                if not left:
+                    raise
+            else:
+                if not (torn and left):
+                    return view
+            time.sleep(READ_PAUSE_SECONDS)
+        raise AssertionError("unreachable: the last try returns or raises")
+    except FieldError as error:
+        raise BeaconError(path, error.field, error.problem) from error
+    finally:
+        os.close(descriptor)
+
+
+class RetryBudget:
+    """What one look at many pages may wait for: pages that stay torn are cheap to make, and cost 10 ms each to tell."""
+
+    def __init__(self) -> None:
+        self._spent: dict[int, int] = {}
+
+    def read(self, file: PageFile) -> BeaconView:
+        """As `read_page`, but a torn page is read once only where its user, or all users together, had their share of waiting."""
+        left = self._spent.get(file.uid, 0) < PATIENCE_PER_USER and sum(self._spent.values()) < PATIENCE
+        try:
+            view = read_page(file.path, 1)
+        except BeaconError as error:
+            if not left or not isinstance(error.__cause__, TornError):
+                raise
+        else:
+            if not left or not view.damaged:
+                return view
+        self._spent[file.uid] = self._spent.get(file.uid, 0) + 1
+        return read_page(file.path)
+
+
+def read_all_pages(directory: str, only_uid: int | None = None) -> tuple[list[BeaconView], list[BeaconError]]:
+    """The pages of a directory, or of one user's there, by name, and what was wrong with the others.
+
+    Of more than `PAGES_AT_ONCE` each user's newest, as each takes 128 KiB. A page of which a part is damaged is in both.
+    No directory: no trainers, no pages.
+    """
+    views: list[BeaconView] = []
+    errors: list[BeaconError] = []
+    patience = RetryBudget()
+    for file in itertools.islice(iterate_page_files(directory, only_uid), PAGES_AT_ONCE):
+        try:
+            view = patience.read(file)
+        except FileNotFoundError:
+            continue
+        except BeaconError as error:
+            errors.append(error)
+        except OSError as error:
+            errors.append(BeaconError(file.path, "file", f"cannot be read now: {error.strerror}"))
+        else:
+            views.append(view)
+            errors += [BeaconError(view.path, *each) for each in view.damaged.items()]
+    return sorted(views, key=lambda view: view.path), sorted(errors, key=lambda error: error.path)
+
+
+def post_order(path: str, order: MailboxOrder) -> int:
+    """Put an order into a rank's mailbox, over the one that is there; the same order again changes nothing.
+
+    Returns:
+        The mailbox's sequence number.
+
+    Raises:
+        BeaconError: the page cannot be trusted or understood, or the order does not fit.
+        FileNotFoundError: there is no such page.
+    """
+    descriptor = _open_page(path, os.O_RDWR)
+    try:
+        uid = _check_file(path, descriptor)
+        _check_owner(_read_current_identity(descriptor), uid)
+        block = os.pread(descriptor, beacon_page.MAILBOX_BYTES, beacon_page.MAILBOX_AT)
+        sequence = beacon_page.FRAME_HEAD.unpack_from(block)[0]
+        if _read_held_order(block) == order:
+            return int(sequence)
+        sequence = (sequence + 1) % (1 << 63) or 1
+        frame = beacon_page.pack_frame("mailbox", sequence, order._asdict(), beacon_page.MAILBOX_BYTES)
+        os.pwrite(descriptor, frame[8:], beacon_page.MAILBOX_AT + 8)
+        os.pwrite(descriptor, frame[:8], beacon_page.MAILBOX_AT)  # last: the rank looks at nothing else
+        return int(sequence)
+    except FieldError as error:
+        raise BeaconError(path, error.field, error.problem) from error
+    finally:
+        os.close(descriptor)
+
+
+def remove_page_file(file: PageFile) -> bool:
+    """Delete a file if it still is the one that was seen; whether it is gone. What may not be deleted is left alone."""
+    try:
+        status = os.lstat(file.path)
+        if (status.st_ino, status.st_ctime_ns) != (file.inode, file.changed_ns):
+            return False
+        os.unlink(file.path)
+    except OSError:
+        return False
+    return True
+
+
+def prepare_directory(directory: str) -> None:
+    """Make the beacon directory as ranks of any user need it: sticky, writable by all. For the daemon, at start.
+
+    Raises:
+        BeaconError: it exists and is not ours, or is not a directory.
+        OSError: it cannot be made.
+    """
+    os.makedirs(directory, exist_ok=True)
+    status = os.lstat(directory)
+    if not stat.S_ISDIR(status.st_mode):
+        raise BeaconError(directory, "directory", "is not a directory; remove it")
+    if status.st_uid != os.geteuid():
+        if os.geteuid() != 0:
+            raise BeaconError(
+                directory, "directory", f"belongs to user {status.st_uid}; run as that user, or remove it"
+            )
+        os.chown(directory, 0, 0, follow_symlinks=False)
+    os.chmod(directory, 0o1777)  # noqa: S103 - as /tmp: any user's rank makes its page, nobody touches another's
+
+
+def directory_problem(directory: str) -> str:
+    """Why a rank must not publish here; empty when it may."""
+    try:
+        status = os.lstat(directory)
+    except OSError as error:
+        return f"{error.strerror}: {directory} (is healthd running on this node?)"
+    if not stat.S_ISDIR(status.st_mode):
+        return "is not a directory"
+    if status.st_uid not in (0, os.geteuid()):
+        return f"belongs to user {status.st_uid}, who could swap pages; it must be root's or yours"
+    if status.st_mode & 0o022 and not status.st_mode & stat.S_ISVTX:
+        return "others may write to it and it has no sticky bit; chmod 1777"
+    return ""
+
+
+def writable_by_others(mode: int) -> str:
+    """What is wrong with the mode of a page; empty when only its owner may write."""
+    return f"{stat.S_IMODE(mode):04o} lets others write; a page is 0600" if mode & 0o022 else ""
+
+
+def process_start(pid: int) -> int | None:
+    """When a process began, in clock ticks since boot; None for one that is gone (a zombie is).
+
+    Raises:
+        OSError: it cannot be told now, as for want of a descriptor: no reason to call the process dead.
+    """
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as file:
+            fields = file.read().rpartition(b")")[2].split()
+    except OSError as error:
+        if error.errno in SHORTAGES:
+            raise
+        return None
+    return None if fields[0] in (b"Z", b"X") else int(fields[19])
+
+
+def process_alive(pid: int, started: int) -> bool:
+    """Whether that very process still runs: a reused pid has another start time. Raises as `process_start` does."""
+    return process_start(pid) == started
+
+
+def _open_page(path: str, flags: int) -> int:
+    try:
+        return os.open(path, flags | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK)
+    except OSError as error:
+        if error.errno in (errno.ENOENT, *SHORTAGES):
+            raise
+        raise BeaconError(path, "file", f"cannot be opened: {error.strerror} (symbolic links are refused)") from error
+
+
+def _check_file(path: str, descriptor: int) -> int:
+    """The owner of a file that looks like a page; raises `BeaconError` for any other."""
+    status = os.fstat(descriptor)
+    if not stat.S_ISREG(status.st_mode):
+        raise BeaconError(path, "file", "is not a regular file")
+    if status.st_nlink > 1:
+        raise BeaconError(path, "file", f"has {status.st_nlink} hard links, a page has one")
+    problem = writable_by_others(status.st_mode)
+    if problem:
+        raise BeaconError(path, "mode", problem)
+    if status.st_size != beacon_page.PAGE_BYTES:
+        raise BeaconError(path, "size", f"{status.st_size} bytes, a page has {beacon_page.PAGE_BYTES}")
+    return status.st_uid
+
+
+def _read_identity(content: bytes) -> Identity:
+    block = content[beacon_page.IDENTITY_AT : beacon_page.IDENTITY_AT + beacon_page.IDENTITY_BYTES]
+    _, document = beacon_page.unpack_frame("identity", block)
+    if document is None:
+        raise FieldError("identity", "empty")
+    return beacon_page.identity_from(document)
+
+
+def _read_current_identity(descriptor: int) -> Identity:
+    """Who writes an open page; it says so a second time when it knows its GPU, and may be met in the middle of that."""
+    for left in reversed(range(READ_TRIES)):
+        head = os.pread(descriptor, beacon_page.STATE_AT, 0)
+        beacon_page.check_header(head)
+        try:
+            return _read_identity(head)
+        except TornError:
+            if not left:
+                raise
+        time.sleep(READ_PAUSE_SECONDS)
+    raise AssertionError("unreachable: the last try returns or raises")
+
+
+def _check_owner(identity: Identity, uid: int) -> bool:
+    """Whether the page's process lives; if it does, it must be the file's owner that runs it."""
+    if not process_alive(identity.pid, identity.process_start):
+        return False
+    try:
+        runs_as = _read_process_user(identity.pid, uid)
+    except (OSError, ValueError, IndexError) as error:
+        if isinstance(error, OSError) and error.errno in SHORTAGES:
+            raise
+        return False
+    if runs_as != uid:
+        raise FieldError("owner", f"the file is user {uid}'s, but pid {identity.pid} runs as {runs_as}")
+    return True
+
+
+def _read_process_user(pid: int, expected: int) -> int:
+    """The effective user of a process."""
+    owner = os.stat(f"/proc/{pid}").st_uid
+    if owner == expected or owner != 0:
+        return owner
+    with open(f"/proc/{pid}/status", "rb") as file:  # a process that is not dumpable shows as root's above
+        return int(file.read().partition(b"\nUid:")[2].split()[1])
+
+
+def _make_page_view(path: str, content: bytes, uid: int) -> tuple[BeaconView, bool]:
+    """A page, and whether reading it again may tell more."""
+    if len(content) != beacon_page.PAGE_BYTES:
+        raise FieldError("size", "shrank while being read")
+    beacon_page.check_header(content)
+    identity = _read_identity(content)
+    damaged: list[FieldError] = []
+    view = BeaconView(
+        path=path,
+        identity=identity,
+        state=_parse_part(damaged, content, _read_state) or _UNTOLD,
+        acknowledgement=_parse_part(damaged, content, _read_acknowledgement),
+        order=_parse_part(damaged, content, _read_order),
+        order_sequence=beacon_page.FRAME_HEAD.unpack_from(content, beacon_page.MAILBOX_AT)[0],
+        alive=_check_owner(identity, uid),
+        uid=uid,
+        ring=content[beacon_page.RING_AT :],
+        damaged={
+            block: f"{member}: {error.problem}".lstrip(": ")
+            for error in damaged
+            for block, _, member in [error.field.partition(".")]
+        },
+    )
+    return view, any(isinstance(error, TornError) for error in damaged)
+
+
+_Part = TypeVar("_Part")
+
+
+def _parse_part(damaged: list[FieldError], content: bytes, parse: Callable[[bytes], _Part | None]) -> _Part | None:
+    try:
+        return parse(content)
+    except FieldError as error:
+        damaged.append(error)
+        return None
+
+
+def _read_state(content: bytes) -> RankState:
+    return beacon_page.unpack_state(content[beacon_page.STATE_AT : beacon_page.STATE_AT + beacon_page.STATE_BYTES])
+
+
+def _read_acknowledgement(content: bytes) -> Acknowledgement | None:
+    at = beacon_page.ACKNOWLEDGEMENT_AT
+    _, answer = beacon_page.unpack_frame("acknowledgement", content[at : at + beacon_page.ACKNOWLEDGEMENT_BYTES])
+    return None if answer is None else beacon_page.acknowledgement_from(answer)
+
+
+def _read_order(content: bytes) -> MailboxOrder | None:
+    at = beacon_page.MAILBOX_AT
+    _, order = beacon_page.unpack_frame("mailbox", content[at : at + beacon_page.MAILBOX_BYTES])
+    return None if order is None else beacon_page.order_from(order)
+
+
+def _read_held_order(block: bytes) -> MailboxOrder | None:
+    try:
+        return _read_order(bytes(beacon_page.MAILBOX_AT) + block)
+    except FieldError:
+        return None  # damaged: the new order overwrites it

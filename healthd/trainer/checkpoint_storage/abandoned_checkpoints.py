@@ -1,0 +1,155 @@
+"""Checkpoints that must not be gone on from: set aside under another name, and never deleted while they are whole.
+
+ROOT/abandoned-step-000000042/     a whole checkpoint of a course that was given up
+ROOT/abandoned-step-000000042.2/   the same step's, of a later one
+ROOT/going-back.json               from which step on nothing counts, until the relaunched job has seen to it
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Mapping
+from pathlib import Path
+
+from healthd.trainer.checkpoint_storage.checkpoint_files import (
+    MANIFEST,
+    CheckpointError,
+    read_manifest,
+    require_listed_files,
+    sync_directory,
+)
+
+MARK = "going-back.json"
+_ABANDONED = re.compile(r"abandoned-step-(\d{9,})(\.\d+)?")
+
+
+def set_aside(path: Path) -> Path:
+    """Rename a checkpoint so that nothing loads it.
+
+    Returns:
+        Its new path.
+
+    Raises:
+        OSError: the file system says no.
+    """
+    number, target = 1, path.with_name(f"abandoned-{path.name}")
+    while target.exists():
+        number += 1
+        target = path.with_name(f"abandoned-{path.name}.{number}")
+    return path.rename(target)
+
+
+def list_usable_checkpoints(root: Path, finished: Mapping[Path, int]) -> list[Path]:
+    """Of complete checkpoints those that may be gone on from, oldest first.
+
+    Args:
+        root: where they are, and the mark, if there is one.
+        finished: how many steps each holds: one more than the number of the last.
+
+    Raises:
+        CheckpointError: the mark cannot be read.
+    """
+    before_step = read_mark(root)
+    good = [path for path, steps in finished.items() if before_step is None or steps <= before_step]
+    return sorted(good, key=lambda path: finished[path])
+
+
+def go_back(root: Path, finished: Mapping[Path, int], before_step: int) -> Path:
+    """Mark what is too new; arguments as `list_usable_checkpoints` has them. One rank calls this.
+
+    Returns:
+        The newest that may be gone on from.
+
+    Raises:
+        CheckpointError: there is none, or a mark that cannot be read.
+        OSError: the file system says no.
+    """
+    good = [path for path in list_usable_checkpoints(root, finished) if finished[path] <= before_step]
+    if not good:
+        raise CheckpointError(f"{root}: holds no checkpoint from before step {before_step}")
+    mark_too_new(root, before_step)
+    return good[-1]
+
+
+def set_aside_marked(root: Path, finished: Mapping[Path, int]) -> None:
+    """What is marked as too new is set aside, then the mark goes. One rank calls this, when all have loaded.
+
+    Raises:
+        CheckpointError: the mark cannot be read.
+        OSError: the file system says no.
+    """
+    if read_mark(root) is not None:
+        for path in finished.keys() - set(list_usable_checkpoints(root, finished)):
+            set_aside(path)
+        remove_mark(root)
+
+
+def list_incomplete_checkpoints(root: Path, *, before: int) -> list[Path]:
+    """What was set aside, is older than step `before`, and is no whole checkpoint: rubbish of a crash, of use to nobody."""
+    found = [(path, match) for path in root.iterdir() if (match := _ABANDONED.fullmatch(path.name))]
+    return sorted(path for path, match in found if int(match[1]) < before and not _is_complete(path))
+
+
+def _is_complete(path: Path) -> bool:
+    """By its names and sizes; without its content's being read."""
+    try:
+        files = read_manifest(path).files
+        require_listed_files(path, set(files) | {MANIFEST})
+        return all((path / name).stat().st_size == entry.bytes for name, entry in files.items())
+    except FileNotFoundError:
+        return False
+    except CheckpointError as error:
+        return not isinstance(error.__cause__, FileNotFoundError | None)
+    except OSError:
+        return True  # what cannot be looked at is left alone
+
+
+def mark_too_new(root: Path, before_step: int) -> None:
+    """Say that nothing of step `before_step` or later may be gone on from; the earliest of several counts. On disk when it returns.
+
+    Raises:
+        CheckpointError: the mark that is there cannot be read.
+        OSError: the file system says no.
+    """
+    known = read_mark(root)
+    aside = root / f".{MARK}.{os.getpid()}.tmp"
+    with aside.open("w", encoding="utf-8") as file:
+        json.dump({"before_step": before_step if known is None else min(known, before_step)}, file)
+        file.flush()
+        os.fsync(file.fileno())
+    aside.replace(root / MARK)
+    sync_directory(root)
+
+
+def read_mark(root: Path) -> int | None:
+    """The step of the mark; None where there is none.
+
+    Raises:
+        CheckpointError: it cannot be read; then nobody knows which checkpoints are good.
+    """
+    try:
+        step = json.loads((root / MARK).read_text(encoding="utf-8"))["before_step"]
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError, TypeError, KeyError, RecursionError) as error:
+        raise CheckpointError(
+            f"{root / MARK}: cannot be read ({error}); look which checkpoints are good, then delete it"
+        ) from error
+    if not isinstance(step, int):
+        raise CheckpointError(
+            f"{root / MARK}: before_step: {step!r} is no step; look which checkpoints are good, then delete it"
+        )
+    return step
+
+
+def remove_mark(root: Path) -> None:
+    """What the mark asked for is done. Harmless twice.
+
+    Raises:
+        OSError: the file system says no.
+    """
+    (root / MARK).unlink(missing_ok=True)
+    if root.is_dir():
+        sync_directory(root)

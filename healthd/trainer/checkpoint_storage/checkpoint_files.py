@@ -1,0 +1,261 @@
+"""The files of one checkpoint: written with their SHA-256 taken on the way, listed in a manifest, checked before use.
+
+The manifest is written last, so it is also the mark that everything before it is on disk.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import io
+import json
+import os
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import BinaryIO, NamedTuple
+
+MANIFEST = "manifest.json"
+MANIFEST_VERSION = 1
+_BLOCK_BYTES = 1 << 20
+_NAMED_STEP = re.compile(r"\bstep-(\d+)\b")
+
+
+class CheckpointError(Exception):
+    """A checkpoint that cannot be written or trusted; the text names the file."""
+
+
+class FileEntry(NamedTuple):
+    """What the manifest says of one file."""
+
+    bytes: int
+    sha256: str
+
+
+class Manifest(NamedTuple):
+    """What a complete checkpoint holds."""
+
+    step: int
+    world: int
+    files: dict[str, FileEntry]
+
+    @property
+    def bytes(self) -> int:
+        """Of all files together."""
+        return sum(entry.bytes for entry in self.files.values())
+
+
+class HashedStream:
+    """A file being written. What goes wrong is kept until the end, so that no library in between can swallow it."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        self._file = file
+        self._digest = hashlib.sha256()
+        self._size = 0
+        self.error: OSError | None = None
+
+    def write(self, data: bytes | bytearray | memoryview) -> int:
+        """Append; after a failure the rest is ignored."""
+        size = memoryview(data).nbytes
+        if self.error is None:
+            try:
+                self._file.write(data)
+                self._digest.update(data)
+            except OSError as error:
+                self.error = error
+        self._size += size
+        return size
+
+    def tell(self) -> int:
+        """Bytes so far."""
+        return self._size
+
+    def flush(self) -> None:
+        """Nothing is for anybody to read before the end."""
+
+    def close(self) -> None:
+        """The `FileWriter` closes."""
+
+    def finish(self) -> None:
+        """Have it on disk."""
+        try:
+            self._file.flush()
+            if not isinstance(self._file, io.BytesIO):
+                os.fsync(self._file.fileno())
+        except OSError as error:
+            self.error = error
+
+    @property
+    def entry(self) -> FileEntry:
+        """What was written."""
+        return FileEntry(self._size, self._digest.hexdigest())
+
+
+class FileWriter:
+    """Writes files into an open checkpoint, synced to disk, and knows each one's size and checksum afterwards.
+
+    Given the files of the checkpoint before, a file with content that is there already becomes a hard link to it.
+    To know that before it writes, it then holds one file at a time in memory.
+    """
+
+    def __init__(self, directory: Path, known: Mapping[FileEntry, Path] | None = None) -> None:
+        """Args: `known`: files on the same file system that may be linked, by content; None writes each straight away."""
+        self.directory = directory
+        self.entries: dict[str, FileEntry] = {}
+        self.bytes_linked = 0
+        self._known = known
+
+    @property
+    def bytes_written(self) -> int:
+        """Bytes that went to disk and were not linked."""
+        return sum(entry.bytes for entry in self.entries.values()) - self.bytes_linked
+
+    @contextlib.contextmanager
+    def create(self, name: str) -> Iterator[HashedStream]:
+        """A stream for the new file `name`; on disk for good when the block ends.
+
+        Raises:
+            OSError: the file system says no, now or in any write of the block.
+        """
+        path = self.directory / name
+        target: BinaryIO = path.open("wb") if self._known is None else io.BytesIO()
+        with target:
+            stream = HashedStream(target)
+            try:
+                yield stream
+            except Exception:
+                if stream.error is None:
+                    raise
+            if stream.error is None:
+                stream.finish()
+            if stream.error is not None:
+                raise OSError(stream.error.errno, stream.error.strerror, str(path)) from stream.error
+            if isinstance(target, io.BytesIO):
+                self._link_or_write(path, stream.entry, target.getbuffer())
+        self.entries[name] = stream.entry
+
+    def renamed(self, old: str, new: str) -> None:
+        """The file `old` is called `new` from now on."""
+        self.entries[new] = self.entries.pop(old)
+
+    def _link_or_write(self, path: Path, entry: FileEntry, content: memoryview) -> None:
+        source = (self._known or {}).get(entry)
+        if source is not None:
+            try:
+                os.link(source, path)
+            except OSError:  # gone meanwhile, or a file system without links: then write
+                source = None
+            else:
+                self.bytes_linked += entry.bytes
+        if source is None:
+            with path.open("wb") as file:
+                file.write(content)
+                file.flush()
+                os.fsync(file.fileno())
+
+
+def verify_checkpoint(path: Path, *, part: int = 0, parts: int = 1) -> Manifest:
+    """Check a checkpoint against its manifest: every name, and every byte of the `part`-th of `parts` shares.
+
+    Args:
+        path: the checkpoint.
+        part: which share of the files the caller reads, counted from 0.
+        parts: into how many shares the files are dealt, biggest first.
+
+    Raises:
+        CheckpointError: names the file and what is wrong with it.
+    """
+    manifest = read_manifest(path)
+    try:
+        require_listed_files(path, set(manifest.files) | {MANIFEST})
+        by_size = sorted(manifest.files, key=lambda name: (-manifest.files[name].bytes, name))
+        for name in by_size[part::parts]:
+            _check_file_entry(path / name, manifest.files[name])
+    except OSError as error:
+        raise CheckpointError(f"{error.filename or path}: {error.strerror}") from error
+    return manifest
+
+
+def _check_file_entry(file: Path, entry: FileEntry) -> None:
+    size = file.stat().st_size
+    if size != entry.bytes:
+        raise CheckpointError(f"{file}: {size} bytes, the manifest says {entry.bytes}")
+    if measure_file(file) != entry:
+        raise CheckpointError(f"{file}: its SHA-256 is not the manifest's")
+
+
+def read_manifest(path: Path) -> Manifest:
+    """The manifest of a checkpoint.
+
+    Raises:
+        CheckpointError: missing, unreadable, of another version, or with a wrong field, which it names.
+    """
+    file = path / MANIFEST
+    try:
+        document = json.loads(file.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise CheckpointError(f"{file}: {error.strerror}") from error
+    except (ValueError, RecursionError) as error:
+        raise CheckpointError(f"{file}: not JSON: {error}") from error
+    if not isinstance(document, dict) or document.get("version") != MANIFEST_VERSION:
+        raise CheckpointError(f"{file}: version: not {MANIFEST_VERSION}, which this program reads")
+    try:
+        files = {
+            name: FileEntry(int(entry["bytes"]), str(entry["sha256"])) for name, entry in document["files"].items()
+        }
+        manifest = Manifest(int(document["step"]), int(document["world"]), files)
+    except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
+        raise CheckpointError(f"{file}: field missing or wrong: {error!r}") from error
+    if (match := _NAMED_STEP.search(path.name)) and int(match[1]) != manifest.step:
+        raise CheckpointError(f"{file}: step: {manifest.step}, but the directory is called {path.name}")
+    return manifest
+
+
+def write_manifest(directory: Path, manifest: Manifest) -> None:
+    """List the files of an open checkpoint, after all of them.
+
+    Raises:
+        OSError: the file system says no.
+    """
+    document = {
+        "version": MANIFEST_VERSION,
+        "step": manifest.step,
+        "world": manifest.world,
+        "files": {name: manifest.files[name]._asdict() for name in sorted(manifest.files)},
+    }
+    with (directory / MANIFEST).open("w", encoding="utf-8") as file:
+        json.dump(document, file, indent=1)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def measure_file(path: Path) -> FileEntry:
+    """Size and checksum of a file.
+
+    Raises:
+        OSError: it cannot be read.
+    """
+    digest, size = hashlib.sha256(), 0
+    with path.open("rb") as file:
+        while block := file.read(_BLOCK_BYTES):
+            digest.update(block)
+            size += len(block)
+    return FileEntry(size, digest.hexdigest())
+
+
+def require_listed_files(directory: Path, listed: set[str]) -> None:
+    """Raise CheckpointError where the files under `directory` are not exactly those `listed`."""
+    present = {path.relative_to(directory).as_posix() for path in directory.rglob("*") if path.is_file()}
+    if missing := sorted(listed - present):
+        raise CheckpointError(f"{directory / missing[0]}: missing")
+    if unlisted := sorted(present - listed):
+        raise CheckpointError(f"{directory / unlisted[0]}: not in the manifest")
+
+
+def sync_directory(path: Path) -> None:
+    """Have the names in a directory on disk."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

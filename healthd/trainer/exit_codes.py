@@ -1,0 +1,43 @@
+"""Exit codes: what a rank tells its launcher by how it ends.
+
+    0   done
+    90  saved; the node I run on is condemned: relaunch the job without it
+    91  saved; a peer's node is condemned, or we were told to stop: relaunch me
+    92  aborted without a fresh checkpoint: relaunch me from the last one
+    93  never again: the job itself is wrong, relaunching would not help
+
+Any other code, or a signal, is a crash.
+"""
+
+from __future__ import annotations
+
+import enum
+
+
+class ExitCode(enum.IntEnum):
+    """The documented codes."""
+
+    DONE = 0
+    CONDEMNED = 90
+    RELAUNCH = 91
+    ABORTED = 92
+    NEVER_AGAIN = 93
+
+
+class Leave(SystemExit):
+    """Unwinds the training loop; the process ends with `code` even if the unwinding hangs.
+
+    `condemned`: this rank's node is, whatever the code.
+    """
+
+    def __init__(self, code: ExitCode, *, condemned: bool = False) -> None:
+        super().__init__(int(code))
+        self.condemned = condemned or code == ExitCode.CONDEMNED
+
+
+def find_documented_code(error: BaseException | None) -> int | None:
+    """With which of the codes a loop ends that ends so; None for a crash, or a code of the program's own."""
+    if error is not None and not isinstance(error, SystemExit):
+        return None
+    code = 0 if error is None else error.code or 0
+    return code if isinstance(code, int) and code in set(ExitCode) else None

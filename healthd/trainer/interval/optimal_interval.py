@@ -1,0 +1,82 @@
+"""The optimal time between checkpoints, and what any other costs. Pure; all times in seconds.
+
+The model: failures come at a constant rate and take the job back to its last whole checkpoint. `stall_s` is the time in
+which a save stops training (C in the formulas), `mtbf_s` the job's mean time between failures (F), an interval the
+training done between two saves. `docs/explanation/checkpoint-interval.md` derives what is here.
+"""
+
+from __future__ import annotations
+
+from math import exp, expm1, isfinite, sqrt
+from typing import NamedTuple
+
+EXPONENT_MAX = 500.0  # beyond it a segment practically never ends, and exp would overflow soon
+
+
+class Waste(NamedTuple):
+    """What becomes of the job's time, as shares of it that add up to 1."""
+
+    useful: float
+    checkpoint: float
+    rework: float  # training that a failure threw away
+    restart: float
+
+    @property
+    def total(self) -> float:
+        """The share that trains nothing new."""
+        return self.checkpoint + self.rework + self.restart
+
+
+def young_daly_s(stall_s: float, mtbf_s: float) -> float:
+    """The first-order optimum, sqrt(2 C F).
+
+    Raises:
+        ValueError: a time that is negative, or no number.
+    """
+    return sqrt(2 * _require_duration("stall_s", stall_s) * _require_positive("mtbf_s", mtbf_s))
+
+
+def daly_s(stall_s: float, mtbf_s: float) -> float:
+    """Daly's higher-order optimum; F itself where a save costs twice that or more.
+
+    Raises:
+        ValueError: a time that is negative, or no number.
+    """
+    first_order_s = young_daly_s(stall_s, mtbf_s)
+    if stall_s >= 2 * mtbf_s:
+        return mtbf_s
+    ratio = stall_s / (2 * mtbf_s)
+    return first_order_s * (1 + sqrt(ratio) / 3 + ratio / 9) - stall_s
+
+
+def waste_at(interval_s: float, stall_s: float, mtbf_s: float, restart_s: float = 0.0, write_s: float = 0.0) -> Waste:
+    """The expected waste if a save begins after each `interval_s` of training.
+
+    `restart_s` is the time from a failure until training goes on, during which nodes fail as well. `write_s` is how long
+    a save is still being written after training goes on: a failure within it falls back one checkpoint further.
+
+    Raises:
+        ValueError: an interval or MTBF that is not positive, or another time that is negative or no number.
+    """
+    interval_s, mtbf_s = _require_positive("interval_s", interval_s), _require_positive("mtbf_s", mtbf_s)
+    stall_s, write_s = _require_duration("stall_s", stall_s), _require_duration("write_s", write_s)
+    segment, restarting = (interval_s + stall_s) / mtbf_s, _require_duration("restart_s", restart_s) / mtbf_s
+    if segment + restarting > EXPONENT_MAX:
+        return Waste(0.0, 0.0, 1.0, 0.0)
+    failures = expm1(segment)  # before one segment gets through
+    rework_s = failures * (mtbf_s + write_s) - (interval_s + stall_s)
+    restart_s = failures * mtbf_s * expm1(restarting)
+    whole_s = failures * (mtbf_s * exp(restarting) + write_s)
+    return Waste(interval_s / whole_s, stall_s / whole_s, max(0.0, rework_s / whole_s), restart_s / whole_s)
+
+
+def _require_positive(name: str, value: float) -> float:
+    if not isfinite(value) or value <= 0:
+        raise ValueError(f"{name} is {value!r}; it must be above 0")
+    return value
+
+
+def _require_duration(name: str, value: float) -> float:
+    if not isfinite(value) or value < 0:
+        raise ValueError(f"{name} is {value!r}; it must be 0 or more")
+    return value

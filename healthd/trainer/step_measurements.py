@@ -1,0 +1,265 @@
+"""What a loop tells of its steps: sections and numbers, from the host at once, from a GPU some steps later.
+
+A GPU is never waited for. Marks go into its stream where sections begin and end, copies of its numbers behind them; an
+entry of the ring is written when its step ends, and again when the GPU is found to have passed its last mark.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Callable
+from typing import Any, NamedTuple, SupportsFloat
+
+from healthd.trainer.beacons import step_ring
+from healthd.trainer.beacons.beacon import Beacon, EndedStep, NullBeacon
+from healthd.trainer.beacons.step_ring import (
+    AWAITED,
+    GRAD_NORM,
+    LOSS,
+    ON_DEVICE,
+    TOKENS,
+    EntryMeasurements,
+    StepSection,
+)
+from healthd.trainer.framework import Device, LateNumber, device_in_use
+
+SAME_MARK_SECONDS = 4e-6  # nothing is launched in less: a section that follows so soon begins where the last one ended
+_NUMBERS = LOSS | GRAD_NORM | TOKENS
+_NO_SECONDS = (0.0,) * len(StepSection)
+_NAMES = {LOSS: "loss", GRAD_NORM: "grad_norm", TOKENS: "tokens"}
+
+_log = logging.getLogger("healthd.trainer")
+
+
+class TimedSection:
+    """A section as a context manager; one for all steps, and it may stand within itself."""
+
+    __slots__ = ("_enter", "_leave", "_section")
+
+    def __init__(self, section: StepSection, enter: Callable[[int], None], leave: Callable[[int], None]) -> None:
+        self._section = int(section)
+        self._enter, self._leave = enter, leave
+
+    def __enter__(self) -> None:
+        self._enter(self._section)
+
+    def __exit__(self, *_: object) -> None:
+        self._leave(self._section)
+
+
+class _PendingStep(NamedTuple):
+    """A finished step whose numbers the GPU has not handed over yet."""
+
+    ended: EndedStep
+    told: EntryMeasurements  # by the host
+    last: Any  # the mark behind all of it
+    marks: list[Any]
+    intervals: list[tuple[int, Any, Any]]
+    late: dict[int, LateNumber]
+
+
+class StepMeasurements:
+    """The running step's measures, and those that are on their way. `touched` is 0 while the step told nothing."""
+
+    def __init__(self, beacon: Beacon | NullBeacon, monotonic: Callable[[], float]) -> None:
+        self._beacon = beacon
+        self._publish = beacon.section
+        self._heard = isinstance(beacon, Beacon)
+        self._monotonic = monotonic
+        self._device: Device | None = None
+        self._waiting: deque[_PendingStep] = deque()
+        self._warned: set[str] = set()
+        self._outer: list[int] = []
+        self._since = self._marked_at = 0.0
+        self._late: dict[int, LateNumber] = {}
+        self._marks: list[Any] = []
+        self._intervals: list[tuple[int, Any, Any]] = []
+        self.sections = {s.name.lower(): TimedSection(s, self._enter, self._leave) for s in StepSection if s}
+        self.reset()
+
+    def use(self, device: Device) -> None:
+        """From now on sections are timed on this GPU."""
+        self._device = device
+
+    def reset(self) -> None:
+        """Forget what the running step told."""
+        self.touched = 0
+        self._seconds = [0.0] * len(_NO_SECONDS)
+        self._current = 0
+        self._loss = self._grad_norm = 0.0
+        self._tokens = 0
+        if self._outer:
+            self._outer = []
+        if self._marks or self._late:
+            self._marks, self._intervals, self._late = [], [], {}
+
+    def unknown(self, name: object) -> TimedSection:
+        """What stands for a section that there is none of: `other`, with one warning."""
+        known = ", ".join(self.sections)
+        self._warn("section", f"section {name!r} is counted as 'other'; there are {known}")
+        return self.sections["other"]
+
+    def report(self, loss: SupportsFloat | None, grad_norm: SupportsFloat | None, tokens: SupportsFloat | None) -> None:
+        """Take in what the loop says of its step."""
+        if not self._heard:
+            return
+        if loss is not None and (number := self._number(LOSS, loss)) is not None:
+            self._loss = number
+            self.touched |= LOSS
+        if grad_norm is not None and (number := self._number(GRAD_NORM, grad_norm)) is not None:
+            self._grad_norm = number
+            self.touched |= GRAD_NORM
+        if tokens is not None and (number := self._number(TOKENS, tokens)) is not None:
+            if 0 <= number < step_ring.NUMBER_MAX:
+                self._tokens = int(number)
+                self.touched |= TOKENS
+            else:
+                self._warn("count", f"tokens not reported: {number} is no count")
+
+    def end(self) -> None:
+        """The step is complete: into the ring with it, and with what has arrived of earlier ones."""
+        told = EntryMeasurements(self.touched, self._seconds, self._loss, self._grad_norm, self._tokens)
+        if self._marks or self._late:
+            self._end_on_device(told)
+        else:
+            self._beacon.end_measured_step(told)
+        self.reset()
+        if self._waiting:
+            self.settle()
+
+    def settle(self) -> None:
+        """Write what the GPU has handed over by now; what is too late is given up."""
+        waiting, device = self._waiting, self._device
+        try:
+            while waiting and device is not None and device.passed(waiting[0].last):
+                self._complete(waiting[0], device)
+                waiting.popleft()
+        except Exception as error:  # noqa: BLE001 - a GPU that is lost is the loop's to notice, not ours
+            self._give_up(error)
+        while len(waiting) > step_ring.LATE_STEPS_MAX:
+            given_up = waiting.popleft()
+            self._beacon.complete(given_up.ended, given_up.told)
+
+    def rest_is_communication(self) -> None:
+        """What is left of a backward pass is waiting for peers; nothing outside of one."""
+        if self._current == StepSection.BACKWARD:
+            self._enter(StepSection.COMMUNICATION)
+
+    def _enter(self, section: int) -> None:
+        now = self._monotonic()
+        current = self._current
+        if current:
+            self._seconds[current] += now - self._since
+        self._outer.append(current)
+        self._current, self._since = section, now
+        self.touched |= 1 << section >> 1
+        if self._device is not None:
+            self._mark(current, now)
+        self._publish(section)
+
+    def _leave(self, section: int) -> None:
+        now = self._monotonic()
+        inner = current = self._current
+        self._seconds[current] += now - self._since
+        outer = self._outer.pop() if self._outer else 0
+        while inner != section and self._outer:  # what was opened within it ends with it
+            inner, outer = outer, self._outer.pop()
+        self._current = outer
+        self._since = now
+        if self._device is not None:
+            self._mark(current, now)
+        self._publish(outer)
+
+    def _mark(self, closing: int, now: float) -> None:
+        """Mark where one section gives way to another, or to none."""
+        assert self._device is not None  # noqa: S101 - the callers looked
+        marks = self._marks
+        if closing or not marks or now - self._marked_at > SAME_MARK_SECONDS:
+            try:
+                marks.append(self._device.mark())
+            except Exception as error:  # noqa: BLE001 - of any make; the loop must go on
+                self._give_up(error)
+                return
+            if closing and len(marks) > 1:
+                self._intervals.append((closing, marks[-2], marks[-1]))
+        self._marked_at = self._monotonic()
+
+    def _number(self, flag: int, value: SupportsFloat) -> float | None:
+        """The number, if it is to be had now; else it is on its way, or warned of."""
+        if type(value) is float:
+            return value
+        try:
+            if type(value) is int:
+                return float(value)
+            if not _is_on_device(value):
+                detach = getattr(value, "detach", None)  # torch warns of a float made of a tensor that wants a gradient
+                return float(detach() if detach is not None else value)
+            self._hand_over(flag, value)
+        except Exception as error:  # noqa: BLE001 - whatever a loop hands in
+            self._warn(_NAMES[flag], f"{_NAMES[flag]} not reported, {type(error).__name__}: {error}")
+        return None
+
+    def _hand_over(self, flag: int, value: object) -> None:
+        if self._device is None:
+            self._device = device_in_use()
+        late = self._device.hand_over(value) if self._device is not None else None
+        if late is None:
+            raise TypeError("it lies on a device from which it cannot be had without waiting")
+        self._late[flag] = late
+        self.touched |= AWAITED
+
+    def _end_on_device(self, told: EntryMeasurements) -> None:
+        """The GPU's time counts, not that of the host which gave it work: until it is there, there is none."""
+        told = told._replace(flags=told.flags & _NUMBERS, seconds=_NO_SECONDS)
+        ended = self._beacon.end_measured_step(told._replace(flags=told.flags | AWAITED))
+        try:
+            if self._late and self._device is not None:
+                self._marks.append(self._device.mark())
+        except Exception as error:  # noqa: BLE001 - of any make; the loop must go on
+            self._give_up(error)
+        if self._device is None:
+            self._beacon.complete(ended, told)
+            return
+        self._waiting.append(_PendingStep(ended, told, self._marks[-1], self._marks, self._intervals, self._late))
+
+    def _complete(self, step: _PendingStep, device: Device) -> None:
+        flags, seconds = step.told.flags, list(_NO_SECONDS)
+        for section, earlier, later in step.intervals:
+            seconds[section] += device.between(earlier, later)
+            flags |= 1 << section >> 1 | ON_DEVICE
+        numbers = {LOSS: step.told.loss, GRAD_NORM: step.told.grad_norm, TOKENS: float(step.told.tokens)}
+        for flag, late in step.late.items():
+            numbers[flag] = late.read()
+            flags |= flag
+        if not 0 <= numbers[TOKENS] < step_ring.NUMBER_MAX:
+            numbers[TOKENS], flags = 0.0, flags & ~TOKENS
+        fitting = [step_ring.seconds_that_fit(value) for value in seconds]
+        measured = EntryMeasurements(flags, fitting, numbers[LOSS], numbers[GRAD_NORM], int(numbers[TOKENS]))
+        self._beacon.complete(step.ended, measured)
+        device.free(step.marks)
+
+    def _give_up(self, error: Exception) -> None:
+        self._warn("device", f"the GPU cannot be asked for times and numbers any more: {error}")
+        self._device = None
+        for step in self._waiting:
+            self._beacon.complete(step.ended, step.told)
+        self._waiting.clear()
+        self._marks, self._intervals, self._late = [], [], {}
+        self.touched &= ~AWAITED
+
+    def _warn(self, what: str, problem: str) -> None:
+        if what not in self._warned:
+            self._warned.add(what)
+            _log.warning("%s; training goes on", problem)
+
+
+def _is_on_device(value: object) -> bool:
+    return getattr(getattr(value, "device", None), "type", "cpu") != "cpu"
+
+
+def _validate_tokens(number: float) -> int:
+    """Raises ValueError for what is no count of tokens."""
+    if not 0 <= number < step_ring.NUMBER_MAX:
+        raise ValueError(f"{number} is no number of tokens")
+    return int(number)

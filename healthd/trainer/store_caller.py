@@ -1,0 +1,68 @@
+"""Asking a store that answers late, or loses answers, or is gone: nothing here waits for ever."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from typing import TypeVar
+
+FIRST_PAUSE_SECONDS, PAUSE_SECONDS_MAX = 0.01, 0.5
+
+_Answer = TypeVar("_Answer")
+
+
+class StoreGoneError(Exception):
+    """It did not answer in time, however often it was asked."""
+
+
+class StoreCaller:
+    """Asks in a thread of its own, which is left behind if no answer comes. `pause` and `monotonic` are for tests."""
+
+    def __init__(
+        self, monotonic: Callable[[], float] = time.monotonic, pause: Callable[[float], None] = time.sleep
+    ) -> None:
+        self._monotonic = monotonic
+        self._pause = pause
+
+    def once(self, ask: Callable[[], _Answer], seconds: float) -> _Answer:
+        """For what must not be asked twice.
+
+        Raises:
+            TimeoutError: no answer in `seconds`. Whether the question has arrived, or arrives yet, is not known.
+            BaseException: what `ask` raised. Whether the question has arrived is not known either.
+        """
+        answers: list[_Answer] = []
+        errors: list[BaseException] = []
+
+        def run() -> None:
+            try:
+                answers.append(ask())
+            except BaseException as error:  # noqa: BLE001 - told to the thread that waits
+                errors.append(error)
+
+        thread = threading.Thread(target=run, name="healthd-store", daemon=True)
+        thread.start()
+        thread.join(seconds)
+        if answers:
+            return answers[0]
+        if errors:
+            raise errors[0]
+        raise TimeoutError(f"no answer within {seconds:.3g} s")
+
+    def insist(self, ask: Callable[[], _Answer], seconds: float) -> _Answer:
+        """For what may be asked as often as need be.
+
+        Raises:
+            StoreGoneError: no answer in `seconds`; names the last problem.
+        """
+        ends, pause = self._monotonic() + seconds, FIRST_PAUSE_SECONDS
+        while True:
+            try:
+                return self.once(ask, max(ends - self._monotonic(), FIRST_PAUSE_SECONDS))
+            except Exception as error:  # a store of any make
+                if self._monotonic() + pause >= ends:
+                    why = f"the ranks' store is out of reach ({seconds:g} s): {type(error).__name__}: {error}"
+                    raise StoreGoneError(why) from error
+            self._pause(pause)
+            pause = min(2 * pause, PAUSE_SECONDS_MAX)

@@ -1,0 +1,257 @@
+"""Where a node keeps what it knows of figures: the fleet's baseline, its own history, the site's products. Files, read and written.
+
+A folder with ``baseline.json``, ``history.json`` and ``products.yaml``; each may be missing. A file that cannot be used is told of
+and left as it is, and the run goes on without it. Who changes one holds the folder's lock; readers need none, as files are replaced.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import stat
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import TypeVar
+
+import msgspec
+
+from preflight.expectations.device_history import History, record_run
+from preflight.expectations.fleet_baseline import Baseline
+from preflight.expectations.measurement_keys import describe_software_stack
+from preflight.expectations.product_table import ProductTable, list_table_faults
+from preflight.expectations.result_judgement import Knowledge
+from preflight.results import Document, Verdict
+
+VARIABLE = "HEALTHD_PREFLIGHT_BASELINE"
+FOLDER = Path("/var/lib/gpu-healthd/preflight")
+SHIPPED = Path(__file__).parent / "expect" / "products.yaml"
+BASELINE, HISTORY, PRODUCTS = "baseline.json", "history.json", "products.yaml"
+LOCK = ".lock"
+LOCK_WAIT_S = 20.0
+LOCK_LOOK_S = 0.02
+BYTES_MAX = 64 << 20
+TABLE_BYTES_MAX = 1 << 20
+VERSION = 1
+
+Kind = TypeVar("Kind", Baseline, History)
+
+
+class BaselineError(ValueError):
+    """A file that cannot be used. The text names the file, what is wrong, and what to do."""
+
+
+def resolve_baseline_folder(path: str | Path | None = None) -> Path:
+    """`path`, or the one that the environment names, or the usual one."""
+    return Path(path or os.environ.get(VARIABLE) or FOLDER)
+
+
+def load_knowledge(at: Path, node: str, software: Mapping[str, str]) -> Knowledge:
+    """All that is known for judging `node`, which runs `software`. What can't be read becomes a remark."""
+    remarks: list[str] = []
+    table, baseline, history = ProductTable(), Baseline(), History()
+    try:
+        table = load_product_table(at / PRODUCTS)
+    except BaselineError as error:
+        remarks.append(f"{error}; the run goes on with the shipped table")
+        table = load_product_table(None)
+    try:
+        baseline = read_baseline(at / BASELINE)
+    except BaselineError as error:
+        remarks.append(f"{error}; the run goes on without the fleet")
+    try:
+        history = read_history(at / HISTORY)
+    except BaselineError as error:
+        remarks.append(f"{error}; the run goes on without it")
+    return Knowledge(
+        node=node,
+        software=describe_software_stack(software),
+        table=table,
+        baseline=baseline,
+        history=history,
+        remarks=tuple(remarks),
+    )
+
+
+def load_product_table(site: Path | None) -> ProductTable:
+    """The shipped table, behind the products of a site's own where the file exists.
+
+    Raises:
+        BaselineError: a file is no table, or a row makes no sense.
+    """
+    shipped = _read_product_table(SHIPPED)
+    own = _read_product_table(site) if site else ProductTable()
+    names = {name.casefold() for product in own.products for name in product.names}
+    kept = tuple(p for p in shipped.products if not names & {name.casefold() for name in p.names})
+    return ProductTable(products=own.products + kept)
+
+
+def read_baseline(path: Path) -> Baseline:
+    """The baseline at `path`; an empty one if there is no such file.
+
+    Raises:
+        BaselineError: it is there and cannot be used.
+    """
+    return _read_versioned_file(path, Baseline)
+
+
+def read_history(path: Path) -> History:
+    """The history at `path`; an empty one if there is no such file.
+
+    Raises:
+        BaselineError: it is there and cannot be used.
+    """
+    return _read_versioned_file(path, History)
+
+
+def write_baseline_file(path: Path, what: Baseline | History) -> None:
+    """Put a whole file in the place of the old one, or leave the old one.
+
+    Raises:
+        BaselineError: it can't be written.
+    """
+    data = msgspec.json.format(msgspec.json.encode(what), indent=1)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        number, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+        try:
+            with os.fdopen(number, "wb") as file:
+                file.write(data + b"\n")
+                file.flush()
+                os.fchmod(file.fileno(), 0o644)
+                os.fsync(file.fileno())
+            Path(name).replace(path)
+        except BaseException:
+            with suppress(FileNotFoundError):
+                Path(name).unlink()
+            raise
+    except OSError as error:
+        raise BaselineError(f"{path}: cannot be written: {error.strerror}; free or open the folder") from error
+
+
+def update_baseline(at: Path, change: Callable[[Baseline], Baseline]) -> tuple[Baseline, Baseline]:
+    """Change the baseline in the folder `at`, which nobody else changes meanwhile. What it was, and what it is now.
+
+    A change that changes nothing writes nothing.
+
+    Raises:
+        BaselineError: it can't be read or written, or somebody else keeps it.
+    """
+    path = at / BASELINE
+    with _lock_folder(at):
+        old = read_baseline(path)
+        new = change(old)
+        if new != old:
+            write_baseline_file(path, new)
+    return old, new
+
+
+def append_history(at: Path, document: Document) -> None:
+    """Add a run that passed, nothing injected, to the node's history. The usual folder is made only where healthd keeps its state.
+
+    Raises:
+        BaselineError: the history cannot be written, or the file there is not one.
+    """
+    if document.verdict is not Verdict.PASS or document.injected or (at == FOLDER and not at.parent.is_dir()):
+        return
+    path = at / HISTORY
+    with _lock_folder(at):
+        write_baseline_file(path, record_run(read_history(path), document))
+
+
+@contextmanager
+def _lock_folder(at: Path) -> Iterator[None]:
+    """Hold the folder's lock, so that of two who read, change and write neither loses what the other wrote."""
+    path = at / LOCK
+    try:
+        at.mkdir(parents=True, exist_ok=True)
+        lock = os.open(path, os.O_RDONLY | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    except OSError as error:
+        raise BaselineError(f"{path}: cannot be opened: {error.strerror}; free or open the folder") from error
+    try:
+        _acquire_lock(lock, path)
+        yield
+    finally:
+        os.close(lock)  # which lets go of it
+
+
+def _acquire_lock(lock: int, path: Path) -> None:
+    until = time.monotonic() + LOCK_WAIT_S
+    while True:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if time.monotonic() > until:
+                raise BaselineError(
+                    f"{path}: held by another program for {LOCK_WAIT_S:g} s; see who it is (fuser), then try again"
+                ) from None
+        except OSError as error:
+            raise BaselineError(f"{path}: cannot be locked: {error.strerror}; use a local folder") from error
+        else:
+            return
+        time.sleep(LOCK_LOOK_S)
+
+
+def _read_product_table(path: Path) -> ProductTable:
+    """The table at `path`; an empty one if there is no such file."""
+    import yaml  # noqa: PLC0415 - a tenth of a second for those who only read a baseline
+
+    data = _read_limited_bytes(path, TABLE_BYTES_MAX)
+    if data is None:
+        return ProductTable()
+    # Plain strings, which msgspec converts: YAML's own dates and numbers raise whatever they please.
+    loader = getattr(yaml, "CBaseLoader", yaml.BaseLoader)
+    try:
+        said = yaml.load(data, Loader=loader)  # noqa: S506 - both make nothing but strings, lists and dicts
+        version = said.get("version", str(VERSION)) if isinstance(said, dict) else ""
+        if version and version != str(VERSION):
+            raise BaselineError(_describe_unknown_version(path, version))
+        table = msgspec.convert(said, ProductTable, strict=False)
+    except (yaml.YAMLError, UnicodeDecodeError, msgspec.ValidationError, RecursionError) as error:
+        raise BaselineError(f"{path}: no table of products: {' '.join(str(error).split())}") from error
+    if wrong := list_table_faults(table):
+        raise BaselineError(f"{path}: {wrong[0]}")
+    return table
+
+
+def _read_versioned_file(path: Path, kind: type[Kind]) -> Kind:
+    data = _read_limited_bytes(path, BYTES_MAX)
+    if data is None:
+        return kind()
+    try:
+        version = msgspec.json.decode(data, type=_Versioned).version
+        if version != VERSION:
+            raise BaselineError(_describe_unknown_version(path, version))
+        return msgspec.json.decode(data, type=kind)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise BaselineError(f"{path}: not a {kind.__name__.lower()}: {error}; move it away or learn it anew") from error
+
+
+def _read_limited_bytes(path: Path, most: int) -> bytes | None:
+    """What is in the file, `most` bytes at most; None if there is no such file. What is no file, a pipe say, is not waited for."""
+    try:
+        with open(path, "rb", opener=_open_nonblocking) as file:
+            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+                raise BaselineError(f"{path}: not a plain file; move it away")
+            data = file.read(most + 1)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise BaselineError(f"{path}: cannot be read: {error.strerror}") from error
+    if len(data) > most:
+        raise BaselineError(f"{path}: larger than {most >> 20} MiB, so no file of ours; move it away")
+    return data
+
+
+def _open_nonblocking(path: str, flags: int) -> int:
+    return os.open(path, flags | os.O_NONBLOCK)
+
+
+def _describe_unknown_version(path: Path, version: object) -> str:
+    return f"{path}: version {version!s:.20}, and this program knows {VERSION}; install the newer one"
+
+
+class _Versioned(msgspec.Struct):
+    version: int

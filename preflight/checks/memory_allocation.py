@@ -1,0 +1,160 @@
+"""The memory a test takes, the way it is written and verified there, and how long that takes."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+from typing import NamedTuple, TypeVar
+
+import torch
+
+from preflight.check_context import Device, Note
+from preflight.checks.torch_devices import synchronize_device
+from preflight.kernels.gpu_memory_allocation import TakenMemory, allocate_gpu_memory
+from preflight.kernels.memory_errors import WORD_BYTES, Piece
+from preflight.kernels.memory_patterns import GATE, Pattern
+from preflight.kernels.memory_sweeps import Way, sweep_patterns, verify_pieces
+from preflight.kernels.torch_memory import TorchWay
+from preflight.results import Evidence, Figure, Outcome, Result
+
+COVERAGE_MIN = 0.98  # of the memory that was free
+OF_ALL_MIN = 0.95  # of the memory there is: what a CUDA context takes is less than the rest
+POISON = 0x5AFE_C0DE_5AFE_C0DE  # what memory holds before anything is written
+_WARM_WORDS = 1 << 14
+Answer = TypeVar("Answer")
+
+
+class AllocatedMemory(NamedTuple):
+    """What was taken, and how it is gone over. `remarks` say what a person should know about that."""
+
+    device: Device
+    way: Way
+    taken: TakenMemory
+    remarks: tuple[str, ...]
+
+    @property
+    def pieces(self) -> list[Piece]:
+        """The allocations. None if nearly nothing is free."""
+        return self.taken.pieces
+
+    @property
+    def words(self) -> int:
+        """How many words of 64 bits they hold."""
+        return self.taken.taken_bytes // WORD_BYTES
+
+    @property
+    def doing(self) -> str:
+        """By what the work is done, as figures depend on it."""
+        if not self.device.on_host:
+            return self.way.name
+        threads = torch.get_num_threads()
+        return f"{self.way.name}, {threads} thread{'' if threads == 1 else 's'} of the host"
+
+    @property
+    def evidence(self) -> Evidence:
+        """What was tested, and how; of a GPU also what its memory could carry at most."""
+        said: Evidence = {"way": self.way.name, "bytes": self.taken.taken_bytes, "allocations": len(self.pieces)}
+        if self.device.on_host:
+            return said
+        facts = torch.cuda.get_device_properties(self.device.torch_name)
+        clock, bits = (
+            getattr(facts, "memory_clock_rate", 0),
+            getattr(facts, "memory_bus_width", 0),
+        )  # not every torch tells
+        return said | ({"memory_clock_max_mhz": clock / 1000, "memory_bus_bits": bits} if clock and bits else {})
+
+    @property
+    def figures(self) -> tuple[Figure, ...]:
+        """How much of the free memory was taken; the host's is only ever a sample."""
+        if self.device.on_host:
+            return ()
+        return (Figure(name="coverage", value=round(self.taken.coverage, 4), unit="share", setting="of free memory"),)
+
+    def passed(self, test: str, figures: tuple[Figure, ...], evidence: Evidence) -> Result:
+        """The result of a test that found nothing."""
+        return Result(
+            test=test,
+            outcome=Outcome.PASS,
+            device=self.device.name,
+            figures=figures,
+            remarks=self.remarks,
+            evidence=self.evidence | evidence,
+        )
+
+    def empty(self, test: str) -> Result:
+        """The result where too little memory is free to test any."""
+        free = self.taken.free_bytes >> 20
+        reason = f"not enough free memory: {free} MiB are free on {self.device.name}; end what uses the rest"
+        return Result(test=test, outcome=Outcome.ERROR, device=self.device.name, reason=reason, remarks=self.remarks)
+
+    def timed(self, call: Callable[[], Answer]) -> tuple[float, Answer]:
+        """How many seconds the device takes for `call`, and what that returned."""
+        synchronize_device(self.device)
+        began = time.perf_counter()
+        answer = call()
+        synchronize_device(self.device)
+        return time.perf_counter() - began, answer
+
+
+def allocate_test_memory(device: Device, note: Note) -> AllocatedMemory:
+    """Take nearly all free memory of a GPU, or `memory_bytes` of the host's."""
+    way, said = choose_memory_way(device, note)
+    note(f"{device.name}: taking memory")
+    if device.on_host:
+        return AllocatedMemory(device, way, _allocate_host_memory(device.memory_bytes), said)
+    taken = allocate_gpu_memory(device.torch_name)
+    total = int(torch.cuda.mem_get_info(device.torch_name)[1])
+    if taken.pieces and taken.coverage < COVERAGE_MIN:
+        said += (f"took only {taken}: something else took memory at the same time, or it is in fragments",)
+    elif taken.taken_bytes < OF_ALL_MIN * total:
+        held = (total - taken.free_bytes) / 2**30
+        said += (f"{held:.1f} of {total / 2**30:.1f} GiB were in use already and are not tested; end what uses them",)
+    return AllocatedMemory(device, way, taken, said)
+
+
+def choose_memory_way(device: Device, note: Note) -> tuple[Way, tuple[str, ...]]:
+    """Triton's kernels on a GPU, torch alone without Triton and on the host; and what is to be said of the choice.
+
+    With ``TRITON_INTERPRET=1`` the kernels run on the host, through Triton's interpreter.
+    """
+    if device.on_host and os.environ.get("TRITON_INTERPRET") != "1":
+        return TorchWay(), ()
+    note(f"{device.name}: starting Triton")
+    try:
+        from preflight.kernels.triton_memory import TritonWay  # noqa: PLC0415 - it may not be here
+
+        wrong = count_disagreements(TritonWay(), device)
+    except Exception as error:  # noqa: BLE001 - no Triton, no compiler, no driver for it; a broken device fails again at once
+        why = next(iter(str(error).splitlines()), "") or type(error).__name__
+        return TorchWay(), (f"Triton does not work here ({why}): torch wrote and verified, which is slower",)
+    if wrong:
+        raise ArithmeticError(
+            f"Triton's kernels and torch disagree about {wrong} words on {device.name}: it computes wrongly, or Triton "
+            "compiles wrongly for it; see what matmul_repeat says, try another Triton"
+        )
+    return TritonWay(), ()
+
+
+def count_disagreements(way: Way, device: Device) -> int:
+    """How many words are not the same by `way` and by torch alone, on this very device."""
+    piece = Piece(torch.empty(_WARM_WORDS, dtype=torch.int64, device=device.torch_name), 1 << 33)
+    wrong = 0
+    for pattern in GATE[:2]:
+        for writer, reader in ((way, TorchWay()), (TorchWay(), way)):
+            writer.write(piece, pattern)
+            wrong += verify_pieces(reader, [piece], pattern).wrong
+    return wrong
+
+
+def warm_up_kernels(way: Way, device: Device, patterns: tuple[Pattern, ...]) -> None:
+    """Have every kernel compiled and loaded that a sweep with `patterns` needs, so that it costs no rate."""
+    sweep_patterns(way, [Piece(torch.empty(_WARM_WORDS, dtype=torch.int64, device=device.torch_name))], patterns)
+
+
+def _allocate_host_memory(memory_bytes: int) -> TakenMemory:
+    """Two allocations of odd sizes: no whole number of blocks, and addresses that go on from one to the other."""
+    words = memory_bytes // WORD_BYTES
+    sizes = (words * 2 // 3 | 1, words // 3 - 2 | 1)
+    first, second = (torch.full((size,), POISON) for size in sizes)  # also so that no rate pays for mapping pages
+    return TakenMemory([Piece(first), Piece(second, sizes[0])], memory_bytes, sum(sizes) * WORD_BYTES)

@@ -1,0 +1,149 @@
+"""What kind of fault wrong words look like, and the result that tells of it. Pure."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+import msgspec
+
+from preflight.check_context import Device
+from preflight.kernels.memory_errors import WORD_BYTES, Errors, WrongWord
+from preflight.kernels.memory_patterns import ALL_BITS, HASH, Pattern, find_address
+from preflight.results import Location, Outcome, Result
+from vocabulary.text.plurals import format_count
+
+LISTED = 8
+LOCATIONS = 16
+PATTERNS_NAMED = 3
+LINE_WORDS = 16  # so many words wrong in the same bit are no accident of single cells
+LINE_SHARE = 0.9
+
+
+class MemoryFaultKind(str, enum.Enum):
+    """What the wrong words look like."""
+
+    ALIAS = "alias"  # an address answers with what belongs to another
+    DATA_LINE = "data_line"  # the same bit of many words
+    STUCK_BIT = "stuck_bit"  # one bit of one word has the same value whatever is written
+    REPEATED = "repeated"  # the same words, written anew, are wrong again
+    CHANGED_ONCE = "changed_once"  # held a wrong value until it was written anew
+    MISREAD = "misread"  # was right when it was read again
+    DECAYED = "decayed"  # wrong after a while, and right when read at once
+    MISMOVED = "mismoved"  # copied or filled wrongly, or not at all
+    INTERMITTENT = "intermittent"  # other words each time
+
+
+class Diagnosis(NamedTuple):
+    """A kind, and the sentence that says what it rests on."""
+
+    kind: MemoryFaultKind
+    words: str
+
+
+def diagnose_errors(
+    first: Sequence[Errors], second: Sequence[Errors], patterns: Mapping[str, Pattern], words: int
+) -> Diagnosis:
+    """What went wrong in a round, given what a `second` one over the same memory found.
+
+    `patterns` are those of `first` by name; `words` is how many words were tested.
+    """
+    if aliases := _find_aliases(first, patterns, words):
+        return Diagnosis(MemoryFaultKind.ALIAS, _describe_aliases(aliases))
+    many = max(first, key=lambda errors: errors.wrong)
+    places = len({word.address for word in many.listed})  # some are read, and so counted, more than once
+    if places >= LINE_WORDS and max(many.bits) >= LINE_SHARE * many.wrong:
+        bit = many.bits.index(max(many.bits))
+        return Diagnosis(MemoryFaultKind.DATA_LINE, f"bit {bit} of many words: a data line, or a column of cells")
+    before, after = _collect_listed_words(first), _collect_listed_words(second)
+    if not after and not any(errors.wrong for errors in second):
+        if all(word.kind == "transient" for word in before):
+            return Diagnosis(
+                MemoryFaultKind.MISREAD, "right when read again: read or carried wrongly, not stored wrongly"
+            )
+        return Diagnosis(MemoryFaultKind.CHANGED_ONCE, "not wrong any more when written anew")
+    if not {word.address for word in before} & {word.address for word in after}:
+        return Diagnosis(MemoryFaultKind.INTERMITTENT, "written anew, other words are wrong")
+    return _diagnose_stuck_bit([*before, *after]) or Diagnosis(
+        MemoryFaultKind.REPEATED, "written anew, the same words are wrong again"
+    )
+
+
+def diagnose_decay(found: Sequence[Errors]) -> Diagnosis:
+    """Memory that was wrong after it was held, and is not when it is read at once."""
+    listed = _collect_listed_words(found)
+    lost = sum((word.expected & ~word.actual).bit_count() for word in listed)
+    gained = sum((word.actual & ~word.expected).bit_count() for word in listed)
+    return Diagnosis(
+        MemoryFaultKind.DECAYED, f"changed while held, right when read at once ({lost} bits went to 0, {gained} to 1)"
+    )
+
+
+def build_failed_result(so_far: Result, found: Sequence[Errors], diagnosis: Diagnosis, device: Device) -> Result:
+    """The result `so_far`, of memory with errors: where, which bits, what kind."""
+    wrong, listed = sum(errors.wrong for errors in found), _collect_listed_words(found)
+    histogram = [sum(errors.bits[bit] for errors in found) for bit in range(64)]
+    names = "; ".join(errors.pattern for errors in found[:PATTERNS_NAMED])
+    more = f" and {format_count(len(found) - PATTERNS_NAMED, 'more pattern')}" if len(found) > PATTERNS_NAMED else ""
+    first = f"; first: {listed[0]}" if listed else ""
+    places = {word.address: word for word in reversed(listed)}
+    gpu = device.uuid or device.name
+    return msgspec.structs.replace(
+        so_far,
+        outcome=Outcome.FAIL,
+        reason=f"{wrong} wrong {'read' if wrong == 1 else 'reads'} in {names}{more}: {diagnosis.words}{first}",
+        locations=tuple(
+            Location(gpu=gpu, address=f"{address * WORD_BYTES:#x}", page=f"allocation {word.piece}, {word.page}")
+            for address, word in sorted(places.items())[:LOCATIONS]
+        )
+        or (Location(gpu=gpu),),
+        evidence=so_far.evidence
+        | {
+            "kind": diagnosis.kind.value,
+            "pattern": "; ".join(errors.pattern for errors in found),
+            "wrong_reads": wrong,
+            "wrong_words": len(places),
+            "wrong_bits": f"{sum(1 << bit for bit, times in enumerate(histogram) if times):#018x}",
+            "bit_histogram": ", ".join(f"{bit}: {times}" for bit, times in enumerate(histogram) if times),
+            "errors": " | ".join(map(str, listed[:LISTED])),
+        },
+    )
+
+
+def _collect_listed_words(found: Sequence[Errors]) -> list[WrongWord]:
+    return [word for errors in found for word in errors.listed]
+
+
+def _find_aliases(found: Sequence[Errors], patterns: Mapping[str, Pattern], words: int) -> list[tuple[int, int]]:
+    """(address, whose word it holds) where random words were found that belong elsewhere; that is never chance."""
+    return [
+        (word.address, other)
+        for errors in found
+        if (pattern := patterns[errors.pattern]).kind == HASH and pattern.keep == ALL_BITS
+        for word in errors.listed
+        if (other := find_address(pattern, word.actual)) < words
+    ]
+
+
+def _describe_aliases(aliases: Sequence[tuple[int, int]]) -> str:
+    address, other = (place * WORD_BYTES for place in aliases[0])
+    apart = {(one ^ two) * WORD_BYTES for one, two in aliases}
+    said = f"address {address:#x} answers with the word of {other:#x}"
+    if len(apart) == 1 and (flipped := apart.pop()).bit_count() == 1:
+        said += f"; they differ in bit {flipped.bit_length() - 1} of the address"
+    return said
+
+
+def _diagnose_stuck_bit(listed: Sequence[WrongWord]) -> Diagnosis | None:
+    """One bit of one word, always read as the same value."""
+    flipped = {word.expected ^ word.actual for word in listed}
+    if len({word.address for word in listed}) != 1 or len(flipped) != 1:
+        return None
+    mask = flipped.pop()
+    values = {bool(word.actual & mask) for word in listed}
+    if mask.bit_count() != 1 or len(values) != 1:
+        return None
+    return Diagnosis(
+        MemoryFaultKind.STUCK_BIT, f"bit {mask.bit_length() - 1} of one word is stuck at {int(values.pop())}"
+    )

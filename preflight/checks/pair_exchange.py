@@ -1,0 +1,125 @@
+"""One pair of devices sends each other words: one way, the other way, both ways at once; each timed, each compared."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from typing import Any, NamedTuple
+
+import torch
+import torch.distributed as dist
+
+from preflight.check_context import Context, Device
+from preflight.checks.hashed_payloads import (
+    WORD_BYTES,
+    WordMismatch,
+    derive_seed,
+    fill_words,
+    find_mismatched_words,
+    poison_words,
+)
+from preflight.checks.torch_devices import synchronize_device
+
+WAYS = ("up", "down", "both")  # from the lower index to the higher, back, both at once
+HOST_BYTES = 1 << 20
+GPU_BYTES = 256 << 20
+REPEATS = {"gate": 3, "standard": 8, "burn-in": 8}
+SLOW_S = 0.25  # what an injected slow end adds to one transfer
+
+
+class PartnerRates(NamedTuple):
+    """What came in from a partner: GB/s while only that way was used, GB/s while both were, and what was wrong with it."""
+
+    alone: float
+    both_ways: float
+    wrong: WordMismatch | None
+
+
+class PairExchange:
+    """The buffers of this device and how often they are sent."""
+
+    def __init__(self, context: Context, device: Device) -> None:
+        most = HOST_BYTES if device.on_host else GPU_BYTES
+        words = max(1, min(most, device.memory_bytes // 4 or most) // WORD_BYTES)
+        self._device, self._fault = device, context.fault
+        self._neighbour = (device.index - 1) % max(1, len(context.devices))
+        self.repeats = REPEATS.get(context.level, 3)
+        self.sent = torch.empty(words, dtype=torch.int64, device=device.torch_name)
+        self.received = torch.empty_like(self.sent)
+
+    @property
+    def nbytes(self) -> int:
+        """How many bytes one transfer moves."""
+        return int(self.sent.numel()) * WORD_BYTES
+
+    def with_peer(self, peer: int, round_number: int) -> PartnerRates:
+        """Go through all ways with the device of index `peer`; it does the same with us."""
+        me, rates, wrong = self._device.index, dict.fromkeys(WAYS, 0.0), None
+        fill_words(self.sent, derive_seed(round_number, me, peer))
+        for way in WAYS:
+            sends = way == "both" or (way == "up") == (me < peer)
+            receives = way == "both" or not sends
+            seconds = []
+            for _ in range(self.repeats):
+                if receives:
+                    poison_words(self.received)
+                self._meet(peer)
+                seconds.append(self._transfer(peer, sends=sends, receives=receives))
+                if receives:
+                    wrong = wrong or self._compare(derive_seed(round_number, peer, me))
+            rates[way] = self.nbytes / self._usual(seconds) / 1e9
+        alone = rates["down"] if me < peer else rates["up"]
+        return PartnerRates(alone, rates["both"], wrong)
+
+    def _usual(self, seconds: list[float]) -> float:
+        """The median; of processes that share processors with others the least, for those take what they like."""
+        return min(seconds) if self._device.on_host else statistics.median(seconds)
+
+    def _meet(self, peer: int) -> None:
+        """Begin when the partner does. The two alone: if they hang, nobody else waits here, and so they are found."""
+        word = torch.zeros(2, dtype=torch.int64, device=self._device.torch_name)
+        _start_both_directions(dist.P2POp(dist.isend, word[:1], peer), dist.P2POp(dist.irecv, word[1:], peer))
+        synchronize_device(self._device)
+
+    def _transfer(self, peer: int, *, sends: bool, receives: bool) -> float:
+        """Seconds until what we send is taken, or what we receive is here."""
+        began = time.perf_counter()
+        if self._fault == "slow_device" or (self._fault == "slow_link" and peer == self._neighbour and sends):
+            time.sleep(SLOW_S)
+        wanted = [dist.P2POp(dist.isend, self.sent, peer)] if sends else []
+        wanted += [dist.P2POp(dist.irecv, self.received, peer)] if receives else []
+        _start_both_directions(*wanted)
+        synchronize_device(self._device)
+        return time.perf_counter() - began
+
+    def _compare(self, seed: int) -> WordMismatch | None:
+        if self._fault == "corrupt":
+            self.received[self.received.numel() // 2] ^= 1 << 21
+        return find_mismatched_words(self.received, seed)
+
+
+def _start_both_directions(*wanted: Any) -> None:
+    """Asked for at once: two ends that each sent first and received then could wait for each other."""
+    for work in dist.batch_isend_irecv(list(wanted)):
+        work.wait()
+
+
+def wait_for_all_devices(device: Device) -> None:
+    """Return when every device has come here: so that nobody's time counts another's preparation."""
+    dist.all_reduce(torch.zeros(1, dtype=torch.int32, device=device.torch_name))
+    synchronize_device(device)
+
+
+def reduce_longest_seconds(device: Device, seconds: float) -> float:
+    """The largest of what all devices say; the same on each, so that they decide alike."""
+    value = torch.tensor([seconds], dtype=torch.float64, device=device.torch_name)
+    dist.all_reduce(value, op=dist.ReduceOp.MAX)
+    return float(value[0])
+
+
+def gather_device_values(device: Device, values: list[float]) -> list[list[float]]:
+    """The same many values of every device, by index."""
+    mine = torch.tensor(values, dtype=torch.float64, device=device.torch_name)
+    all_values: list[Any] = [torch.empty_like(mine) for _ in range(dist.get_world_size())]
+    dist.all_gather(all_values, mine)
+    return [each.tolist() for each in all_values]

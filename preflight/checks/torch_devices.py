@@ -1,0 +1,96 @@
+"""A device as torch takes it: which it is, how much of it a test may use, and the process group over all of them."""
+
+from __future__ import annotations
+
+import datetime as dt
+import os
+import platform
+
+import torch
+
+from preflight.check_context import Device
+from preflight.results import Outcome
+from preflight.worker_messages import DeviceAssignment, DeviceReady, DeviceRefused, ProcessGroupSpec
+
+HOST_BYTES = 64 << 20  # enough to leave most caches of a processor, little enough for a gate of seconds
+GPU_BLOCK_BYTES = 256 << 20
+GPU_SPARE_BYTES = 6 * GPU_BLOCK_BYTES + (512 << 20)  # patterns being computed, and what torch itself takes
+
+
+def claim_device(seat: DeviceAssignment) -> DeviceReady | DeviceRefused:
+    """Make this process the one of `seat`. CUDA must not have been used in it before: it sees what the seat may see from now on."""
+    os.environ["CUDA_DEVICE_ORDER"] = "PCI_BUS_ID"
+    os.environ["CUDA_VISIBLE_DEVICES"] = seat.visible
+    torch.set_num_threads(seat.threads)
+    torch.backends.cuda.matmul.allow_bf16_reduced_precision_reduction = False
+    torch.backends.cuda.matmul.allow_tf32 = False
+    if seat.torch_name == "cpu":
+        return DeviceReady(_build_device(seat, platform.machine(), HOST_BYTES), collect_library_versions())
+    if torch.version.cuda is None:
+        reason = f"torch {torch.__version__} here computes on processors only; install its CUDA build"
+        return DeviceRefused(Outcome.NOT_RUN, reason, misconfigured=True)
+    if not torch.cuda.is_available():
+        reason = (
+            f"torch {torch.__version__} cannot use {seat.label}, which the driver shows; is the driver too old for it?"
+        )
+        return DeviceRefused(Outcome.ERROR, reason)
+    torch.cuda.set_device(seat.torch_name)
+    free, total = torch.cuda.mem_get_info(seat.torch_name)
+    usable = free - GPU_SPARE_BYTES
+    if usable < GPU_BLOCK_BYTES:
+        reason = f"only {free >> 20} of {total >> 20} MiB are free; end what uses them"
+        return DeviceRefused(Outcome.NOT_RUN, reason, misconfigured=True)
+    product = seat.product or torch.cuda.get_device_name(seat.torch_name)
+    return DeviceReady(_build_device(seat, product, usable), collect_library_versions())
+
+
+def _build_device(seat: DeviceAssignment, product: str, memory_bytes: int) -> Device:
+    return Device(
+        name=seat.name,
+        torch_name=seat.torch_name,
+        index=seat.index,
+        label=seat.label,
+        uuid=seat.uuid,
+        product=product,
+        memory_bytes=memory_bytes,
+    )
+
+
+def collect_library_versions() -> dict[str, str]:
+    """The versions this process runs, those that results depend on."""
+    versions = {"python": platform.python_version(), "torch": str(torch.__version__)}
+    if torch.version.cuda is not None:
+        versions["cuda"] = str(torch.version.cuda)
+        versions["cudnn"] = str(torch.backends.cudnn.version())
+    if torch.version.cuda is not None and torch.distributed.is_nccl_available():
+        versions["nccl"] = ".".join(map(str, torch.cuda.nccl.version()))
+    try:
+        import triton  # noqa: PLC0415 - without it torch alone does the work
+    except ModuleNotFoundError:
+        return versions
+    return versions | {"triton": str(triton.__version__)}
+
+
+def join_process_group(group: ProcessGroupSpec, device: Device) -> None:
+    """Make torch's default process group over all devices."""
+    torch.distributed.init_process_group(
+        backend="gloo" if device.on_host else "nccl",
+        init_method=f"file://{group.path}",
+        rank=device.index,
+        world_size=group.ranks,
+        timeout=dt.timedelta(seconds=group.seconds),
+        device_id=None if device.on_host else torch.device(device.torch_name),
+    )
+
+
+def synchronize_device(device: Device) -> None:
+    """Wait until everything asked of the device is done, so that its errors appear here."""
+    if not device.on_host:
+        torch.cuda.synchronize(device.torch_name)
+
+
+def release_device_memory(device: Device) -> None:
+    """Wait for what a test left running, and give its memory back to the next."""
+    synchronize_device(device)
+    if not device.on_host:
+        torch.cuda.empty_cache()

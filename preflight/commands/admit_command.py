@@ -1,0 +1,61 @@
+"""``admit``: let work come to a Kubernetes node that has passed, by taking its startup taint away."""
+
+from __future__ import annotations
+
+import os
+import socket
+import sys
+
+import click
+
+from preflight.commands.report_command import read_documents
+from preflight.integrations.kubernetes_taint import KEY, TaintError, has_taint, read_cluster_api, remove_taint
+from preflight.report.output_formats import FILE_OR_DASH, CommandError
+from preflight.report.value_format import escape_text
+from preflight.results import Document, Verdict
+from vocabulary.clock import SystemClock
+
+NOT_ADMITTED = 3
+OLD_S = 3600.0
+
+
+@click.command(epilog="Example: healthctl preflight admit result.json")
+@click.argument("file", metavar="[FILE|-]", type=FILE_OR_DASH, required=False)
+@click.option("--within", default=60.0, show_default=True, type=click.FloatRange(1, 3600), help="Seconds to try for.")
+def admit(file: str | None, within: float) -> None:
+    """Take the taint gpu-healthd.dev/untested from this node if FILE, a document of `run`, proves it.
+
+    Proof is a whole pass of this node, of the last hour, with nothing injected. Without FILE it only looks whether the taint is there. Runs in a
+    pod of the node (deploy/kubernetes/startup-taint.yaml). Ends with 0 if the taint is not there any more, and with 3 if it is, or nobody knows.
+    """
+    node = os.environ.get("HEALTHD_NODE") or socket.gethostname()
+    try:
+        why = _explain_refusal(file, node, within)
+    except TaintError as error:
+        raise CommandError(escape_text(str(error))) from None
+    click.echo(f"{escape_text(node)}: {KEY} is {f'there: {escape_text(why)}' if why else 'not there'}", err=True)
+    sys.exit(NOT_ADMITTED if why else 0)
+
+
+def _explain_refusal(file: str | None, node: str, within: float) -> str:
+    """Why the taint stays; "" when it is not there any more."""
+    if file is None:
+        return "not tested yet" if has_taint(read_cluster_api(os.environ), node, within) else ""
+    (document,) = read_documents((file,))
+    if why := explain_unqualified(document, node, SystemClock().wall()):
+        return why
+    remove_taint(read_cluster_api(os.environ), node, within)
+    return ""
+
+
+def explain_unqualified(document: Document, node: str, now: float) -> str:
+    """Why a document does not prove that `node` is fit now (UTC s); "" if it does."""
+    if document.node != node:
+        return f"the document is of {document.node}"
+    if document.verdict is not Verdict.PASS:
+        return f"its preflight says {document.verdict.value}: {document.reason}"
+    if document.injected or not document.complete:
+        return "its pass is none: a fault was injected, or tests were left out"
+    if not -60.0 <= now - document.started_at - document.seconds <= OLD_S:
+        return "its pass is not of the last hour"
+    return ""

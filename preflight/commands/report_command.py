@@ -1,0 +1,67 @@
+"""``report``: documents kept in files, shown again in any form."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import click
+
+from preflight.group.group_text import render_group_text
+from preflight.report.document_reader import BYTES_MAX, DocumentError, parse_document, parse_group_document
+from preflight.report.output_formats import (
+    FILE_OR_DASH,
+    CommandError,
+    OutputFormat,
+    file_option,
+    form_option,
+    output_documents,
+)
+from preflight.report.value_format import escape_text
+from preflight.results import Document
+
+
+@click.command(epilog="Example: healthctl preflight report before.json after.json")
+@click.argument("files", nargs=-1, required=True, metavar="FILE...|-", type=FILE_OR_DASH)
+@form_option
+@file_option
+def report(files: tuple[str, ...], output: str, file: Path | None) -> None:
+    """Show documents that `run -o json` printed, also those of earlier versions; and those of `group -o json`, as text.
+
+    '-' is standard input. Ends with 0 if they could be read, whatever they say, else with 3.
+    """
+    said = [(name, _read_bytes(name)) for name in files]
+    groups = [found for _, each in said if (found := parse_group_document(each)) is not None]
+    if not groups:
+        output_documents([_parse_document(name, each) for name, each in said], OutputFormat(output), file)
+    elif len(groups) < len(said) or OutputFormat(output) is not OutputFormat.TEXT or file is not None:
+        raise CommandError("the document of a group is shown as text, and apart from those of single nodes")
+    else:
+        click.echo("\n".join(escape_text(line) for group in groups for line in render_group_text(group).splitlines()))
+
+
+def read_documents(files: Sequence[str]) -> list[Document]:
+    """The documents in these files, "-" for standard input.
+
+    Raises:
+        Trouble: a file that cannot be read or holds none. The text names it.
+    """
+    return [_parse_document(name, _read_bytes(name)) for name in files]
+
+
+def _read_bytes(name: str) -> bytes:
+    try:
+        if name == "-":
+            return sys.stdin.buffer.read(BYTES_MAX + 1)
+        with Path(name).open("rb") as stream:
+            return stream.read(BYTES_MAX + 1)
+    except OSError as error:
+        raise CommandError(f"{name}: cannot be read: {error.strerror or error}") from None
+
+
+def _parse_document(name: str, said: bytes) -> Document:
+    try:
+        return parse_document(said)
+    except DocumentError as error:
+        raise CommandError(f"{name}: {error}") from None

@@ -1,0 +1,17 @@
+"""``schema``: what documents are, for programs that read them."""
+
+from __future__ import annotations
+
+import importlib
+
+import click
+
+# Document → the module that has its schema, imported when it is asked for.
+KINDS = {"node": "preflight.document_schema", "group": "preflight.group.group_schema"}
+
+
+@click.command(epilog="Example: healthctl preflight schema > preflight.schema.json")
+@click.argument("what", type=click.Choice(list(KINDS)), default="node")
+def schema(what: str) -> None:
+    """Print the JSON Schema (draft 2020-12) of the document of one node, or of a group of nodes."""
+    click.echo(importlib.import_module(KINDS[what]).schema_text(), nl=False)

@@ -1,0 +1,24 @@
+"""Where failures sit, in words that hold outside of this run: a device is its UUID, and none that failed goes unnamed. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from preflight.check_context import Device
+from preflight.results import Location, Outcome, Result
+
+_ACCUSED = (Outcome.FAIL, Outcome.HANG)
+
+
+def resolve_failure_locations(results: Sequence[Result], devices: Sequence[Device]) -> tuple[Result, ...]:
+    """The results with UUIDs for names of `devices`, and at least the device itself as location of one that failed or hung."""
+    uuids = {device.name: device.uuid or device.name for device in devices}
+    return tuple(msgspec.structs.replace(result, locations=_resolve_locations(result, uuids)) for result in results)
+
+
+def _resolve_locations(result: Result, uuids: dict[str, str]) -> tuple[Location, ...]:
+    if not result.locations and result.outcome in _ACCUSED and result.device in uuids:
+        return (Location(gpu=uuids[result.device]),)
+    return tuple(msgspec.structs.replace(place, gpu=uuids.get(place.gpu, place.gpu)) for place in result.locations)

@@ -1,0 +1,229 @@
+"""Who computes other bits than the rest: devices of one platform must agree to the last bit, and a golden knows which. Pure.
+
+Only devices that passed by themselves are heard, and only those of the same platform are compared. To name a device takes a
+golden, or three devices of which more than half agree with each other and not with it. Where neither is so, at least one of those
+that differ is wrong and nobody knows which: none of them may pass, and none is named. Where devices agree on bits that the judges of
+each refuse, it is no device that is wrong, but the library or the judges.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections import Counter
+from collections.abc import Mapping, Sequence
+
+import msgspec
+
+from preflight.check_context import Device
+from preflight.device_comparison.device_digests import ComputedDigests, parse_computed_digests
+from preflight.results import Evidence, Location, Outcome, Result
+
+VOTERS_MIN = 3
+WORKS_LISTED = 3
+
+
+class VoteResult(enum.Enum):
+    """What the others and the golden say of one device's bits for one work."""
+
+    RIGHT = "right"
+    WRONG_BY_GOLDEN = "wrong by golden"
+    WRONG_BY_MAJORITY = "wrong by majority"
+    OPEN = "open"  # it differs from somebody, and nobody knows who is wrong
+    STALE = "stale"  # all that were heard agree, and not with the golden
+    ALONE = "alone"  # nothing to compare it with
+
+
+def vote_on_digests(digests: Mapping[str, str], golden: str = "") -> dict[str, VoteResult]:
+    """What is said of each device, by its digest of the same work on the same platform; `golden` is empty if none is known.
+
+    A golden decides, unless a majority of three or more contradicts it: then one of the two is wrong, and whoever differs from
+    either stays open.
+    """
+    if not digests:
+        return {}
+    counted = Counter(digests.values())
+    common, many = counted.most_common(1)[0]
+    majority = common if len(digests) >= VOTERS_MIN and 2 * many > len(digests) else ""
+    if golden in counted and (majority in {"", golden}):
+        return {
+            who: VoteResult.RIGHT if digest == golden else VoteResult.WRONG_BY_GOLDEN for who, digest in digests.items()
+        }
+    if len(counted) == 1 and len(digests) > 1:
+        return dict.fromkeys(digests, VoteResult.STALE if golden else VoteResult.RIGHT)
+    if len(digests) == 1:
+        return dict.fromkeys(digests, VoteResult.WRONG_BY_GOLDEN if golden else VoteResult.ALONE)
+    if majority and golden not in counted:
+        agree = VoteResult.STALE if golden else VoteResult.RIGHT
+        return {who: agree if digest == majority else VoteResult.WRONG_BY_MAJORITY for who, digest in digests.items()}
+    return dict.fromkeys(digests, VoteResult.OPEN)
+
+
+class VoteSummary(msgspec.Struct, frozen=True):
+    """One device's works by what was said of them, who else was compared in any of them, and who is for what."""
+
+    works: Mapping[VoteResult, tuple[str, ...]]
+    others: tuple[str, ...]
+    parties: str  # of the first work that is open: who agrees with whom
+
+
+def judge_by_majority(results: Sequence[Result], devices: Sequence[Device] = ()) -> tuple[Result, ...]:  # noqa: ARG001 - as all of its kind
+    """The same results; those that the others or a golden speak against no longer pass, those that share what is wrong no longer fail."""
+    told = {
+        number: found
+        for number, result in enumerate(results)
+        if result.outcome is Outcome.PASS and (found := parse_computed_digests(result)) is not None
+    }
+    names = {number: results[number].device for number in told}
+    heard = {number: _collect_votes(number, told, names) for number in told}
+    judged = [
+        _fail_refused_types(_apply_votes(result, told[number], heard[number]), told[number], told, names)
+        if number in told
+        else result
+        for number, result in enumerate(results)
+    ]
+    return _excuse_shared_refusals(judged, tuple(told.values()))
+
+
+def _collect_votes(number: int, told: Mapping[int, ComputedDigests], names: Mapping[int, str]) -> VoteSummary:
+    mine = told[number]
+    peers = {other: found for other, found in told.items() if other == number or _share_platform(mine, found)}
+    by: dict[VoteResult, list[str]] = {}
+    compared: set[int] = set()
+    parties = ""
+    for work in mine.digests:
+        digests = {str(other): found.digests[work] for other, found in peers.items() if work in found.digests}
+        said = vote_on_digests(digests, mine.goldens.get(work, ""))[str(number)]
+        by.setdefault(said, []).append(work)
+        compared |= {int(other) for other in digests} - {number}
+        if said is VoteResult.OPEN and not parties:
+            parties = _group_by_digest({names[int(other)]: digest for other, digest in digests.items()})
+    others = tuple(names[other] for other in sorted(compared))
+    return VoteSummary({said: tuple(works) for said, works in by.items()}, others, parties)
+
+
+def _group_by_digest(digests: Mapping[str, str]) -> str:
+    """Who has the same bits, as `cuda:0, cuda:2 against cuda:1`; the largest party first."""
+    parties: dict[str, list[str]] = {}
+    for who, digest in digests.items():
+        parties.setdefault(digest, []).append(who)
+    return " against ".join(", ".join(party) for party in sorted(parties.values(), key=lambda each: (-len(each), each)))
+
+
+def _apply_votes(result: Result, mine: ComputedDigests, heard: VoteSummary) -> Result:
+    remarks = (*result.remarks, *_build_remarks(mine, heard))
+    evidence: Evidence = result.evidence | ({"compared_with": ", ".join(heard.others)} if heard.others else {})
+    wrong = [*heard.works.get(VoteResult.WRONG_BY_GOLDEN, ()), *heard.works.get(VoteResult.WRONG_BY_MAJORITY, ())]
+    outcome, reason = result.outcome, result.reason
+    if wrong:
+        who = _describe_accuser(heard)
+        reason = f"other bits than {who} in {_format_work_list(wrong)}, the same in every repeat: it computes wrong, and reliably so"
+        outcome = Outcome.FAIL
+        evidence = evidence | {"wrong_works": len(wrong), "first_wrong": f"{wrong[0]}: {mine.digests[wrong[0]]}"}
+    elif differs := heard.works.get(VoteResult.OPEN, ()):
+        outcome, reason = Outcome.ERROR, _open_reason(heard.parties, differs)
+    return msgspec.structs.replace(result, outcome=outcome, reason=reason, remarks=remarks, evidence=evidence)
+
+
+def _fail_refused_types(
+    result: Result, mine: ComputedDigests, told: Mapping[int, ComputedDigests], names: Mapping[int, str]
+) -> Result:
+    """Failed if its library refuses a type that another device of the same platform has: the same library has it."""
+    having: dict[tuple[str, ...], list[str]] = {}
+    for kind in mine.refused:
+        if of := tuple(
+            names[number] for number, found in told.items() if _share_platform(mine, found) and found.has(kind)
+        ):
+            having.setdefault(of, []).append(kind)
+    lacks = [f"{', '.join(kinds)}, which {', '.join(of)} of the same platform computed" for of, kinds in having.items()]
+    if not lacks:
+        return result
+    reason = f"its library refuses {'; '.join(lacks)}" + (f"; {result.reason}" if result.reason else "")
+    where = (Location(gpu=result.device),)
+    return msgspec.structs.replace(result, outcome=Outcome.FAIL, reason=reason, locations=result.locations or where)
+
+
+def _share_platform(one: ComputedDigests, other: ComputedDigests) -> bool:
+    return one.votes and other.votes and one.platform == other.platform
+
+
+def _excuse_shared_refusals(results: Sequence[Result], passed: Sequence[ComputedDigests]) -> tuple[Result, ...]:
+    """Open instead of failed: those whose every refused work has the same bits on another device, and is refused there too.
+
+    Not where a golden, or a device that `passed` by itself, has other bits for it: the library can do it, and these devices cannot.
+    """
+    refused = {
+        number: found
+        for number, result in enumerate(results)
+        if result.outcome is Outcome.FAIL
+        and (found := parse_computed_digests(result)) is not None
+        and found.objected
+        and found.votes
+    }
+    excused = list(results)
+    for number, mine in refused.items():
+        alike = [
+            {other for other, found in refused.items() if other != number and _share_objection(mine, found, work)}
+            for work in mine.objected
+        ]
+        if all(alike) and not _is_contradicted(mine, passed):
+            names = sorted(results[other].device for other in {number}.union(*alike))
+            reason = (
+                f"{', '.join(names)} compute the same bits, and the judges of each refuse them: the library or the limits of rounding "
+                f"are wrong, not one device; {results[number].reason}"
+            )
+            excused[number] = msgspec.structs.replace(
+                results[number], outcome=Outcome.ERROR, reason=reason, locations=()
+            )
+    return tuple(excused)
+
+
+def _is_contradicted(mine: ComputedDigests, passed: Sequence[ComputedDigests]) -> bool:
+    """Whether a golden or another device speaks against any of the refused works."""
+    comparable = [found for found in passed if _share_platform(mine, found)]
+    known = [mine.goldens, *(found.digests for found in comparable)]
+    return any(of.get(work, mine.digests.get(work)) != mine.digests.get(work) for work in mine.objected for of in known)
+
+
+def _share_objection(mine: ComputedDigests, other: ComputedDigests, work: str) -> bool:
+    return (
+        other.platform == mine.platform
+        and work in other.objected
+        and work in mine.digests
+        and other.digests.get(work) == mine.digests[work]
+    )
+
+
+def _describe_accuser(heard: VoteSummary) -> str:
+    if VoteResult.WRONG_BY_MAJORITY not in heard.works:
+        return "the golden digests on record for its platform"
+    also = " and the golden digests" if VoteResult.WRONG_BY_GOLDEN in heard.works else ""
+    return f"most of {', '.join(heard.others)}{also}"
+
+
+def _open_reason(parties: str, works: Sequence[str]) -> str:
+    return (
+        f"the bits differ in {_format_work_list(works)}, {parties}: one at least computes wrong, and neither its checksums nor its second opinion "
+        "nor a majority says which; record goldens from other nodes (python -m preflight goldens record) and run again"
+    )
+
+
+def _build_remarks(mine: ComputedDigests, heard: VoteSummary) -> list[str]:
+    remarks = []
+    if stale := heard.works.get(VoteResult.STALE, ()):
+        remarks.append(
+            f"the golden digests are not what these devices agree on in {_format_work_list(stale)}: they were recorded on something "
+            "else, or all of these are wrong alike; record them anew from other nodes"
+        )
+    if alone := heard.works.get(VoteResult.ALONE, ()):
+        why = (
+            "no other device of its platform that passed by itself" if mine.votes else "a part of a card does not vote"
+        )
+        remarks.append(
+            f"{why}, and no golden digests: in {_format_work_list(alone)} nothing but its repeats, checksums and second opinion were asked"
+        )
+    return remarks
+
+
+def _format_work_list(works: Sequence[str]) -> str:
+    more = f" and {len(works) - WORKS_LISTED} more" if len(works) > WORKS_LISTED else ""
+    return ", ".join(works[:WORKS_LISTED]) + more

@@ -1,0 +1,198 @@
+"""Runs a plan: one process for each device and one for the node, in lockstep, a watchdog over each test.
+
+A hang or a crash is a result like any other: it names its device, and the other devices go on. Processes live as long as the
+run, so that torch, CUDA and the process group are set up once.
+"""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+from preflight.check_context import Device
+from preflight.execution.device_assignment import UnassignedDevice
+from preflight.execution.progress_output import Progress
+from preflight.execution.worker_outcomes import (
+    WorkerExit,
+    build_peer_results,
+    build_worker_results,
+    find_blamed_workers,
+)
+from preflight.execution.worker_pool import DeviceWorker, WorkerPool
+from preflight.execution.worker_requests import WorkerRequest, await_answers, conclude_request
+from preflight.plan import START_WATCHDOG_S, Plan, Scope, Spec, check_devices
+from preflight.results import Outcome, Result
+from preflight.worker_messages import ProcessGroupSpec, RunRequest
+from vocabulary.clock import Clock
+
+
+class PlanRunner:
+    """One run of a plan, of one or more rounds. A context: leaving it ends every process."""
+
+    def __init__(self, plan: Plan, clock: Clock, progress: Progress) -> None:
+        """Nothing starts yet. `progress` hears when a test begins and ends."""
+        self._plan = plan
+        self._clock = clock
+        self._progress = progress
+        self._crew = WorkerPool(clock)
+        self._told: set[str] = set()
+        self._group: ProcessGroupSpec | None = None
+        self._place, self._groups = "", 0
+
+    def __enter__(self) -> PlanRunner:  # noqa: PYI034 - Self is not in Python 3.10
+        """Find the devices.
+
+        Raises:
+            PlanError: a fault is to be committed on a device that isn't there.
+        """
+        try:
+            if self._plan.needs(Scope.DEVICE, Scope.PEERS):
+                self._crew.assemble()
+            check_devices(self._plan, self.names)
+        except BaseException:
+            self.__exit__()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._crew.close()
+        if self._place:
+            shutil.rmtree(self._place, ignore_errors=True)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of all devices, tested or not; none if nothing is known of them."""
+        seated = [member.seat.name for member in self._crew.members]
+        return (*seated, *(unseated.name for unseated in self._crew.unseated if unseated.name))
+
+    @property
+    def devices(self) -> tuple[Device, ...]:
+        """The devices that worked, at least at first, in order; known once a test of theirs has run."""
+        return tuple(member.device for member in self._crew.members if member.device is not None)
+
+    @property
+    def left_out(self) -> str:
+        """Which GPUs of this node are not tested because somebody hid them from us, in a sentence; empty if none are."""
+        return self._crew.left_out
+
+    @property
+    def software(self) -> dict[str, str]:
+        """The versions that results depend on."""
+        return self._crew.software
+
+    def round(self) -> tuple[Result, ...]:
+        """Run all of the plan once; one or more results for each of its tests and devices, in order."""
+        results: list[Result] = []
+        for spec in self._plan.specs:
+            self._progress.begins(spec.test)
+            found = self._node(spec) if spec.scope is Scope.NODE else self._on_devices(spec)
+            self._progress.ended(found)
+            results += found
+        return tuple(results)
+
+    def _node(self, spec: Spec) -> tuple[Result, ...]:
+        turn = WorkerRequest(self._crew.node(), self._request(spec, ""), spec.watchdog_s, self._clock)
+        await_answers([turn], self._clock)
+        end = conclude_request(turn, self._clock)
+        if end.how is not WorkerExit.DONE:
+            self._crew.drop_node()
+        return build_worker_results(spec.test, end)
+
+    def _on_devices(self, spec: Spec) -> tuple[Result, ...]:
+        present = self._crew.present()
+        absent = list(self._crew.unseated)
+        absent += [member.lost for member in self._crew.members if member.lost is not None]
+        missing = tuple(self._missing(spec, unseated) for unseated in absent)
+        if spec.scope is Scope.DEVICE:
+            places = {name: place for place, name in enumerate(self.names)}
+            found = (*missing, *self._each(spec, present))
+            return tuple(sorted(found, key=lambda result: places.get(result.device, -1)))
+        if missing:
+            return missing + tuple(_build_blocked_result(spec, member, missing) for member in present)
+        if len(present) < 2 or any(member.seat.mig for member in present):
+            reason = "one device has no peers" if len(present) < 2 else "MIG instances are no peers"
+            return (Result(test=spec.test, outcome=Outcome.NOT_APPLICABLE, reason=reason),)
+        return self._peers(spec, present)
+
+    def _each(self, spec: Spec, present: Sequence[DeviceWorker]) -> tuple[Result, ...]:
+        turns = self._turns(spec, present)
+        await_answers(turns, self._clock)
+        endings = [conclude_request(turn, self._clock) for turn in turns]
+        broken = [(member, end) for member, end in zip(present, endings, strict=True) if end.how is not WorkerExit.DONE]
+        for member, end in broken:
+            if (
+                end.how is not WorkerExit.RAISED
+            ):  # after an exception CUDA may refuse everything: a new process starts anew
+                member.lost = _describe_lost_device(member, spec)
+        self._crew.dismiss([member for member, _ in broken])
+        return tuple(result for end in endings for result in build_worker_results(spec.test, end))
+
+    def _peers(self, spec: Spec, present: Sequence[DeviceWorker]) -> tuple[Result, ...]:
+        if self._group is None:
+            self._group = self._new_group(len(present))
+        turns = self._turns(spec, present)
+        await_answers(turns, self._clock, together=True)
+        endings = [conclude_request(turn, self._clock) for turn in turns]
+        if at_fault := find_blamed_workers(endings):  # what is left of their process group is good for nothing
+            for member, end_of in zip(present, endings, strict=True):
+                if end_of in at_fault and end_of.how is not WorkerExit.RAISED:
+                    member.lost = _describe_lost_device(member, spec)
+            self._crew.dismiss(present)
+            self._group = None
+        return build_peer_results(spec.test, endings)
+
+    def _turns(self, spec: Spec, present: Sequence[DeviceWorker]) -> list[WorkerRequest]:
+        return [
+            WorkerRequest(member.process, self._request(spec, member.seat.name), spec.watchdog_s, self._clock)
+            for member in present
+            if member.process is not None
+        ]
+
+    def _request(self, spec: Spec, device: str) -> RunRequest:
+        injected = self._plan.faults.get(spec.test)
+        here = injected is not None and (not device or device == (injected.device or self._crew.members[-1].seat.name))
+        return RunRequest(
+            test=spec.test,
+            level=self._plan.level,
+            seconds=spec.seconds[self._plan.level],
+            fault=injected.fault if injected is not None and here else "",
+            devices=self.devices,
+            group=self._group if spec.scope is Scope.PEERS else None,
+        )
+
+    def _new_group(self, ranks: int) -> ProcessGroupSpec:
+        """A file that nobody met at before. Our watchdogs come first: they know who did not come."""
+        self._place = self._place or tempfile.mkdtemp(prefix="preflight-")
+        self._groups += 1
+        limit_s = max(spec.watchdog_s for spec in self._plan.specs) + START_WATCHDOG_S
+        return ProcessGroupSpec(str(Path(self._place) / f"group-{self._groups}"), ranks, limit_s)
+
+    def _missing(self, spec: Spec, why: UnassignedDevice) -> Result:
+        """What a device that cannot be tested says: what is wrong with it once, and then that it wasn't tested."""
+        outcome = Outcome.NOT_RUN if why.name in self._told and why.outcome is not Outcome.ERROR else why.outcome
+        self._told.add(why.name)
+        reason = f"{why.reason}; run it again with --only {spec.test}" if why.by_test else why.reason
+        return Result(test=spec.test, outcome=outcome, device=why.name, reason=reason, misconfigured=why.misconfigured)
+
+
+def run_plan(plan: Plan, clock: Clock, progress: Progress) -> tuple[Result, ...]:
+    """Run all of `plan` once.
+
+    Raises:
+        PlanError: as `PlanRunner`.
+    """
+    with PlanRunner(plan, clock, progress) as runner:
+        return runner.round()
+
+
+def _describe_lost_device(member: DeviceWorker, spec: Spec) -> UnassignedDevice:
+    return UnassignedDevice(member.seat.name, Outcome.NOT_RUN, f"{spec.test} took its process down", by_test=True)
+
+
+def _build_blocked_result(spec: Spec, member: DeviceWorker, missing: Sequence[Result]) -> Result:
+    names = ", ".join(result.device or "all devices" for result in missing)
+    return Result(
+        test=spec.test, outcome=Outcome.NOT_RUN, device=member.seat.name, reason=f"it needs {names} as a peer"
+    )

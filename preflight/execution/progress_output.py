@@ -1,0 +1,104 @@
+"""How far a run is: a line for each test and result, or a bar where somebody looks on. On standard error; what cannot be written there is let go."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from typing import Protocol
+
+import click
+
+from preflight.exit_codes import UNWRITABLE, print_note
+from preflight.results import Outcome, Result
+
+_NEWS = (Outcome.FAIL, Outcome.HANG, Outcome.ERROR, Outcome.NOT_RUN)
+
+
+class Progress(Protocol):
+    """Who hears of a run's progress."""
+
+    def begins(self, test: str) -> None:
+        """A test begins."""
+        ...
+
+    def ended(self, results: tuple[Result, ...]) -> None:
+        """A test is over on all devices."""
+        ...
+
+
+class SilentProgress:
+    """Nobody looks on."""
+
+    def begins(self, test: str) -> None:
+        """Nothing."""
+
+    def ended(self, results: tuple[Result, ...]) -> None:
+        """Nothing."""
+
+
+class LineProgress:
+    """For logs: every line by itself, each with our name before it."""
+
+    def begins(self, test: str) -> None:
+        """One line."""
+        self._say(f"{test:<18} begins")
+
+    def ended(self, results: tuple[Result, ...]) -> None:
+        """One line for each result."""
+        for result in results:
+            self._say(format_result_line(result))
+
+    def _say(self, text: str) -> None:
+        print_note(text)
+
+
+class BarProgress:
+    """For a terminal: how many of the round's tests are done, and lines only for what is no pass."""
+
+    def __init__(self, length: int) -> None:
+        self._length = length
+        self._bar = self._new()
+
+    def begins(self, test: str) -> None:
+        """The bar says so. A further round begins a new one."""
+        if self._bar.finished:
+            self._bar = self._new()
+        self._bar.label = f"{test:<18}"
+        with suppress(*UNWRITABLE):
+            self._bar.render_progress()
+
+    def ended(self, results: tuple[Result, ...]) -> None:
+        """One step; what is no pass stays on the screen."""
+        with suppress(*UNWRITABLE):
+            for result in results:
+                if result.outcome in _NEWS:
+                    click.echo(f"\r\x1b[K{format_result_line(result)}", err=True)
+            self._bar.update(1)
+
+    def close(self) -> None:
+        """Leave the line to whoever writes next."""
+        with suppress(*UNWRITABLE):
+            self._bar.render_finish()
+
+    def _new(self) -> click._termui_impl.ProgressBar[int]:
+        return click.progressbar(length=self._length, file=sys.stderr, show_eta=False)
+
+
+@contextmanager
+def open_progress(tests: int) -> Iterator[Progress]:
+    """What suits standard error."""
+    if sys.stderr is None or not sys.stderr.isatty():
+        yield LineProgress()
+        return
+    bar = BarProgress(tests)
+    try:
+        yield bar
+    finally:
+        bar.close()
+
+
+def format_result_line(result: Result) -> str:
+    """A result in one line, made safe for a terminal."""
+    text = f"{result.test:<18} {result.outcome.value:<15} {result.device:<8} {result.reason}".rstrip()
+    return "".join(letter if letter.isprintable() else "\N{REPLACEMENT CHARACTER}" for letter in text)

@@ -1,0 +1,97 @@
+"""Runs a plan, round after round as its level asks, and judges it: the measured, compared, judged whole of one node."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import msgspec
+
+from preflight.baseline_files import load_knowledge
+from preflight.check_context import Device
+from preflight.device_comparison.comparison_table import judge_across_devices
+from preflight.device_comparison.failure_locations import resolve_failure_locations
+from preflight.execution.plan_runner import PlanRunner
+from preflight.execution.progress_output import Progress
+from preflight.expectations.measurement_keys import describe_software_stack
+from preflight.expectations.result_judgement import apply_expectations
+from preflight.plan import LASTS_S, LEVELS, Injection, Plan, Scope
+from preflight.results import DOCUMENT_VERSION, Document, Outcome, Result, Verdict
+from preflight.run_verdict import judge_run
+from vocabulary.clock import Clock
+
+
+def qualify_node(
+    chosen: Plan, node: str, inject: Sequence[str], baselines: Path, clock: Clock, progress: Progress
+) -> Document:
+    """Run `chosen` here and say what came of it.
+
+    Args:
+        chosen: the plan.
+        node: what this machine is called.
+        inject: the faults asked for, as they were asked for; they mark the document.
+        baselines: the folder of what is known of figures.
+        clock: the time.
+        progress: who hears how far it is.
+
+    Raises:
+        PlanError: a fault is to be committed on a device that isn't there.
+    """
+    started_at, began = clock.wall(), clock.monotonic()
+    known = load_knowledge(baselines, node, {})  # before the tests: a file system that hangs costs no result
+    lasts_s = LASTS_S[chosen.level] if chosen.needs(Scope.DEVICE, Scope.PEERS) else 0.0
+    rounds, round_s, verdict = 0, 0.0, Verdict.PASS
+    with PlanRunner(chosen, clock, progress) as runner:
+        while rounds == 0 or (verdict is Verdict.PASS and clock.monotonic() - began + round_s <= lasts_s):
+            round_began, rounds = clock.monotonic(), rounds + 1
+            measured = judge_across_devices(runner.round(), runner.devices)
+            knows = msgspec.structs.replace(known, software=describe_software_stack(runner.software))
+            results = resolve_failure_locations(apply_expectations(measured, runner.devices, knows), runner.devices)
+            verdict, reasons = judge_run(
+                [spec.test for spec in chosen.specs], results, list_awaited_results(chosen, runner.names)
+            )
+            round_s = clock.monotonic() - round_began
+        devices, software, left_out = runner.devices, runner.software, runner.left_out
+    if verdict is Verdict.PASS and (unfound := describe_undetected_faults(chosen.faults, results)):
+        verdict, reasons = Verdict.INCONCLUSIVE, unfound
+    return Document(
+        version=DOCUMENT_VERSION,
+        level=chosen.level,
+        node=node,
+        rounds=rounds,
+        complete=len(chosen.specs) == len(LEVELS[chosen.level]) and not left_out,
+        verdict=verdict,
+        reason="; ".join(reasons),
+        reasons=reasons,
+        injected=tuple(inject),
+        started_at=started_at,
+        seconds=round(clock.monotonic() - began, 3),
+        devices=devices,
+        software=software,
+        results=add_remark(results, devices, left_out),
+    )
+
+
+def list_awaited_results(chosen: Plan, names: Sequence[str]) -> dict[str, Sequence[str]]:
+    """For each test of devices those that must have a result."""
+    return {spec.test: names for spec in chosen.specs if spec.scope is Scope.DEVICE}
+
+
+def describe_undetected_faults(faults: Mapping[str, Injection], results: Sequence[Result]) -> tuple[str, ...]:
+    """A sentence for each fault that was committed in a test which found nothing."""
+    found = {result.test for result in results if result.outcome not in (Outcome.PASS, Outcome.NOT_APPLICABLE)}
+    return tuple(
+        f"{test}: the fault {injection.fault} was committed and not found"
+        for test, injection in faults.items()
+        if test not in found
+    )
+
+
+def add_remark(results: Sequence[Result], devices: Sequence[Device], remark: str) -> tuple[Result, ...]:
+    """`results` with a remark on the first that is about a device; on the first, if none is."""
+    names = {device.name for device in devices}
+    places = [place for place, result in enumerate(results) if result.device in names] or [0]
+    return tuple(
+        msgspec.structs.replace(result, remarks=(*result.remarks, remark)) if remark and place == places[0] else result
+        for place, result in enumerate(results)
+    )

@@ -1,0 +1,204 @@
+"""The process that runs tests: the only one that may hang or crash.
+
+    python -m preflight.execution.worker PARENT
+
+Standard input carries one request per line, standard output one answer (`preflight.worker_messages`); whatever a library prints
+there goes to standard error instead. It dies with its parent, and ends when nobody asks any more.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import gc
+import importlib
+import os
+import signal
+import sys
+import time
+from collections.abc import Callable, Iterator
+
+import msgspec
+
+from preflight.check_context import Context, Device
+from preflight.execution.finite_numbers import replace_non_finite
+from preflight.results import Outcome, Result
+from preflight.worker_messages import (
+    STARTING,
+    Answer,
+    AssignRequest,
+    DeviceReady,
+    DeviceRefused,
+    InventoryRequest,
+    ProcessGroupSpec,
+    ProgressUpdate,
+    Request,
+    ResultMessage,
+    RunRequest,
+)
+
+_PR_SET_PDEATHSIG = 1
+_REQUEST: msgspec.json.Decoder[Request] = msgspec.json.Decoder(Request)
+_RESULT: msgspec.json.Decoder[Result] = msgspec.json.Decoder(Result)
+Send = Callable[[Answer], None]
+
+
+def main(parent: int) -> None:
+    """Answer requests until there are no more."""
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)  # a hung call would never see that nobody waits
+    if os.getppid() != parent:
+        return  # it died before we asked to die with it
+    channel = os.dup(1)
+    os.dup2(2, 1)
+
+    def send(answer: Answer) -> None:
+        line = msgspec.json.encode(answer) + b"\n"
+        while line:
+            line = line[os.write(channel, line) :]
+
+    tester = WorkerLoop(send)
+    for line in sys.stdin.buffer:
+        tester.answer(_REQUEST.decode(line))
+
+
+class WorkerLoop:
+    """What this process is: whose device it has, and whether it joined the others."""
+
+    def __init__(self, send: Send) -> None:
+        self._send = send
+        self._device: Device | None = None
+        self._joined: ProcessGroupSpec | None = None
+        self._step = 0
+
+    def answer(self, request: Request) -> None:
+        """Do as asked, and say so."""
+        if isinstance(request, InventoryRequest):
+            from preflight.execution.gpu_inventory import read_gpu_inventory  # noqa: PLC0415 - only the node's process looks
+
+            self._send(read_gpu_inventory(self._note))
+        elif isinstance(request, AssignRequest):
+            self._send(self._take(request))
+        else:
+            self.run(request)
+
+    def run(self, do: RunRequest) -> None:
+        """Run one test and send each result at once, since a test may hang or crash after it; then the mark that there are no more."""
+        self._step, raised = 0, False
+        self._send(ProgressUpdate(STARTING))
+        try:
+            for result in self._results(do):
+                self._send(ResultMessage(result, last=False))
+            if self._device is not None:
+                self._settle(self._device)
+        except Exception as error:  # noqa: BLE001 - whatever a broken machine throws is a result
+            self._send(ResultMessage(build_exception_result(do.test, error, self._name), last=False))
+            raised = True
+        self._send(ResultMessage(None, last=True, raised=raised))
+
+    def _results(self, do: RunRequest) -> Iterator[Result]:
+        """The test's results as they come, each with its device and how long it took."""
+        if do.group is not None and do.group != self._joined:
+            self._join(do.group)
+        self._commit(do.fault)
+        check = importlib.import_module(f"preflight.checks.{do.test}")
+        context = Context(
+            device=self._device,
+            devices=do.devices,
+            level=do.level,
+            seconds=do.seconds,
+            fault=do.fault,
+            note=self._note,
+        )
+        began = time.perf_counter()
+        for result in check.run(context):
+            now = time.perf_counter()
+            seconds, began = round(now - began, 3), now
+            timed = msgspec.structs.replace(result, device=result.device or self._name, seconds=seconds)
+            try:
+                sound = round_trip_result(replace_non_finite(timed))
+            except Exception:
+                yield strip_result_details(timed)  # a test that tells a fault badly has found it all the same
+                raise
+            yield sound
+
+    def _commit(self, fault: str) -> None:
+        """The faults that every test can be given: its process hangs, or crashes."""
+        if fault == "hang":
+            self._send(ProgressUpdate("an injected hang", self._step))
+            signal.pause()
+        if fault == "crash":
+            os.kill(os.getpid(), signal.SIGSEGV)
+
+    @property
+    def _name(self) -> str:
+        return self._device.name if self._device else ""
+
+    def _note(self, doing: str) -> None:
+        self._step += 1
+        self._send(ProgressUpdate(doing, self._step))
+
+    def _take(self, request: AssignRequest) -> DeviceReady | DeviceRefused:
+        try:
+            from preflight.checks import torch_devices  # noqa: PLC0415 - torch
+
+            taken = torch_devices.claim_device(request.seat)
+        except Exception as error:  # noqa: BLE001 - whatever a broken machine throws is an answer
+            failed = build_exception_result("", error, "")
+            return DeviceRefused(failed.outcome, failed.reason, misconfigured=failed.misconfigured)
+        if isinstance(taken, DeviceReady):
+            self._device = taken.device
+        return taken
+
+    def _join(self, group: ProcessGroupSpec) -> None:
+        from preflight.checks import torch_devices  # noqa: PLC0415 - torch
+
+        if self._device is None:
+            raise ValueError("a process without a device cannot join the others")
+        self._note("joining the other devices")
+        torch_devices.join_process_group(group, self._device)
+        self._joined = group
+
+    def _settle(self, device: Device) -> None:
+        from preflight.checks import torch_devices  # noqa: PLC0415 - torch
+
+        gc.collect()
+        torch_devices.release_device_memory(device)
+
+
+def round_trip_result(result: Result) -> Result:
+    """A result as its reader will have it.
+
+    Raises:
+        msgspec.ValidationError: it holds what a result cannot.
+        TypeError: it holds what JSON cannot.
+    """
+    return _RESULT.decode(msgspec.json.encode(result))
+
+
+def strip_result_details(result: Result) -> Result:
+    """What is left of a result without anything that could be of a wrong type."""
+    return Result(
+        test=result.test,
+        outcome=result.outcome,
+        device=str(result.device),
+        reason=str(result.reason),
+        seconds=result.seconds,
+    )
+
+
+def build_exception_result(test: str, error: Exception, device: str) -> Result:
+    """What an exception says of the machine: a device that throws is broken, one that is full is only busy."""
+    words = " ".join(str(error).split())[:500] or type(error).__name__
+    outcome, reason, misconfigured = Outcome.ERROR, f"{type(error).__name__}: {words}", False
+    if isinstance(error, ModuleNotFoundError):
+        todo = "install it: pip install 'gpu-healthd[preflight]'"
+        outcome, reason, misconfigured = Outcome.NOT_RUN, f"the module {error.name} is not here; {todo}", True
+    elif isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError":
+        reason = f"not enough free memory: {words}"
+    elif type(error).__name__ == "AcceleratorError" or "CUDA error" in words:
+        outcome, reason = Outcome.FAIL, f"the device failed: {words}"
+    return Result(test=test, outcome=outcome, device=device, reason=reason, misconfigured=misconfigured)
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]))
+    os._exit(0)  # what torch would tidy up may hang, and goes with the process anyway

@@ -1,0 +1,140 @@
+"""The test processes of a run: the node's, and one for each device. Starts them, gives them their device, replaces them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+
+from preflight.check_context import Device
+from preflight.execution.device_assignment import HOST_DEVICES, VISIBLE, UnassignedDevice, assign_devices
+from preflight.execution.gpu_locks import GpuLocks
+from preflight.execution.worker_outcomes import build_worker_results
+from preflight.execution.worker_process import TestProcess, end_processes
+from preflight.execution.worker_requests import WorkerRequest, await_answers, conclude_request
+from preflight.host.nvml_library import count_device_files
+from preflight.plan import START_WATCHDOG_S
+from preflight.results import Outcome
+from preflight.worker_messages import (
+    AssignRequest,
+    DeviceAssignment,
+    DeviceReady,
+    DeviceRefused,
+    GpuInventory,
+    InventoryRequest,
+)
+from vocabulary.clock import Clock
+
+LOOK_WATCHDOG_S = 60.0  # to start, and to wake a driver that sleeps: seconds for each GPU without persistence mode
+
+
+class DeviceWorker:
+    """One device, and the process that has it. `lost` says why there is none, and that there will be none in this run.
+
+    `device` is what the first process found, and stays known.
+    """
+
+    def __init__(self, seat: DeviceAssignment) -> None:
+        self.seat = seat
+        self.process: TestProcess | None = None
+        self.taking: WorkerRequest | None = None
+        self.device: Device | None = None
+        self.lost: UnassignedDevice | None = None
+
+
+class WorkerPool:
+    """All processes of one run. Whoever makes it closes it."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._threads = len(os.sched_getaffinity(0))
+        self._claims = GpuLocks()
+        self._node: TestProcess | None = None
+        self._spare: list[TestProcess] = []
+        self.members: list[DeviceWorker] = []
+        self.unseated: tuple[UnassignedDevice, ...] = ()
+        self.left_out = ""
+        self.software: dict[str, str] = {}
+
+    def assemble(self) -> None:
+        """Find the devices and give each to a process, which begins to import torch while the driver is asked."""
+        guess = count_device_files() or HOST_DEVICES
+        look = WorkerRequest(self.node(), InventoryRequest(), LOOK_WATCHDOG_S, self._clock)
+        self._spare = [self._start(guess) for _ in range(guess)]
+        await_answers([look], self._clock)
+        if not isinstance(look.answer, GpuInventory):
+            why = build_worker_results("", conclude_request(look, self._clock))[-1]
+            self.unseated = (
+                UnassignedDevice("", why.outcome, f"the driver does not say which GPUs are here: {why.reason}"),
+            )
+            self.drop_node()
+            return
+        if look.answer.driver:
+            self.software["driver"] = look.answer.driver
+        found = assign_devices(look.answer, os.environ.get(VISIBLE), self._threads)
+        self.unseated, self.left_out = found.unseated, found.left_out
+        if taken := self._claims.hold(seat.uuid for seat in found.seats if seat.uuid):
+            self.unseated = (UnassignedDevice("", Outcome.NOT_RUN, taken, misconfigured=True),)
+            return
+        self.members = [DeviceWorker(seat) for seat in found.seats]
+        for member in self.members:
+            self._give(member)
+
+    def node(self) -> TestProcess:
+        """The process for tests of the node; a new one if there is none."""
+        if self._node is None:
+            self._node = TestProcess("", self._threads)
+        return self._node
+
+    def drop_node(self) -> None:
+        """End the node's process: it hangs, or is gone."""
+        if self._node is not None:
+            end_processes([self._node], self._clock)
+        self._node = None
+
+    def present(self) -> list[DeviceWorker]:
+        """The members whose device works, each in a process that has it. Those found lost are marked so."""
+        for member in self.members:
+            if member.process is None and member.lost is None:
+                self._give(member)
+        taking = [member.taking for member in self.members if member.taking is not None]
+        await_answers(taking, self._clock)
+        for member in self.members:
+            if member.taking is not None:
+                self._seat(member, member.taking)
+        return [member for member in self.members if member.lost is None]
+
+    def dismiss(self, members: Sequence[DeviceWorker]) -> None:
+        """End the processes of these; those that aren't marked lost get new ones when they are needed again."""
+        end_processes([member.process for member in members if member.process is not None], self._clock)
+        for member in members:
+            member.process = member.taking = None
+
+    def close(self) -> None:
+        """End every process."""
+        processes = [self._node, *self._spare, *(member.process for member in self.members)]
+        end_processes([process for process in processes if process is not None], self._clock)
+        self._claims.close()
+
+    def _start(self, processes: int) -> TestProcess:
+        return TestProcess("", max(1, self._threads // processes))
+
+    def _give(self, member: DeviceWorker) -> None:
+        process = self._spare.pop() if self._spare else self._start(len(self.members))
+        process.name = member.seat.name
+        member.process = process
+        member.taking = WorkerRequest(process, AssignRequest(member.seat), START_WATCHDOG_S, self._clock)
+
+    def _seat(self, member: DeviceWorker, taking: WorkerRequest) -> None:
+        """The device has answered, or hasn't."""
+        member.taking = None
+        if isinstance(taking.answer, DeviceReady):
+            member.device = taking.answer.device
+            self.software |= taking.answer.software
+            return
+        if isinstance(taking.answer, DeviceRefused):
+            why = taking.answer
+            member.lost = UnassignedDevice(member.seat.name, why.outcome, why.reason, why.misconfigured)
+        else:
+            last = build_worker_results("", conclude_request(taking, self._clock))[-1]
+            member.lost = UnassignedDevice(member.seat.name, last.outcome, f"it does not start: {last.reason}")
+        self.dismiss([member])

@@ -1,0 +1,159 @@
+"""One test process as its parent has it: what it is asked, what it answers, its end."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterable
+from contextlib import suppress
+from pathlib import Path
+
+import msgspec
+
+from preflight.worker_messages import Answer, Request
+from vocabulary.clock import Clock
+
+EXIT_DEADLINE_S = 2.0  # from the end of its output to the end of a process
+REAP_DEADLINE_S = 5.0  # a process stuck in the driver may outlive SIGKILL; it must not take us along
+NOISE_BYTES_MAX = 4096
+LINE_BYTES_MAX = 16 << 20
+READ_BYTES = 1 << 16
+QUOTED_BYTES_MAX = 200
+# Processes of one node meet over loopback; a library left to choose, or a job's setting, may take an interface that a firewall guards.
+LOOPBACK = {"GLOO_SOCKET_IFNAME": "lo", "NCCL_SOCKET_IFNAME": "lo"}
+# What a job may have set for its own ends; the hardware is tested by the ways that NCCL takes by itself.
+NOT_OURS = ("NCCL_ALGO", "NCCL_PROTO", "NCCL_P2P_DISABLE", "NCCL_P2P_LEVEL", "NCCL_SHM_DISABLE")
+# `-m` would look for modules in the folder we stand in first, which may be anybody's. -P is new in Python 3.11.
+CHILD = """
+import sys
+sys.path[:] = [*filter(None, sys.path), sys.argv.pop()]
+import runpy
+runpy.run_module("preflight.execution.worker", run_name="__main__")
+"""
+PACKAGES = Path(__file__).parents[1]
+_ANSWER: msgspec.json.Decoder[Answer] = msgspec.json.Decoder(Answer)
+
+
+class TestProcess:
+    """A running `preflight.execution.worker`. Its owner ends it, and everything it started, with `end_processes`."""
+
+    __test__ = False  # for pytest, which takes every Test* for a test
+
+    def __init__(self, name: str, threads: int) -> None:
+        """Start it. `threads` is how many it may compute with at most."""
+        self.name = name
+        limits = {"OMP_NUM_THREADS": str(threads), "MKL_NUM_THREADS": str(threads)}
+        environ = {name: value for name, value in os.environ.items() if name not in NOT_OURS}
+        self._process = subprocess.Popen(
+            [sys.executable, "-c", CHILD, str(os.getpid()), str(PACKAGES)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            env=environ | LOOPBACK | limits,
+            bufsize=0,
+            start_new_session=True,
+        )
+        pipes = (self._process.stdin, self._process.stdout, self._process.stderr)
+        self._pipes = tuple(pipe for pipe in pipes if pipe is not None)
+        self._in, self._out, self._err = (pipe.fileno() for pipe in self._pipes)
+        for descriptor in (self._out, self._err):
+            os.set_blocking(descriptor, False)
+        self._open = {self._out, self._err}
+        self._line = self._noise = b""
+        self.garbled = ""
+
+    @property
+    def pid(self) -> int:
+        """Its process id, which is its group's as well."""
+        return self._process.pid
+
+    @property
+    def silent(self) -> bool:
+        """No answer can come any more."""
+        return self._out not in self._open
+
+    @property
+    def readable(self) -> Iterable[int]:
+        """Descriptors to wait for."""
+        return self._open
+
+    def ask(self, request: Request) -> None:
+        """Send a request. That nobody takes it shows in the answers."""
+        with suppress(BrokenPipeError):
+            os.write(self._in, msgspec.json.encode(request) + b"\n")
+
+    def read(self, ready: Iterable[int]) -> list[Answer]:
+        """Take in what there is on those of its descriptors that are `ready`; the answers that are whole.
+
+        A process that has ended says nothing more, though one that it started may still hold its pipes. Nothing is read behind a line
+        that is no answer: `garbled` quotes it.
+        """
+        ended = self._process.poll() is not None  # asked before reading: what it wrote is there
+        for descriptor in tuple(self._open) if ended else self._open.intersection(ready):
+            self._take(descriptor, to_the_end=ended)
+        *lines, self._line = self._line.split(b"\n")
+        if len(self._line) > LINE_BYTES_MAX:
+            lines.append(self._line)
+        answers: list[Answer] = []
+        for line in lines:
+            try:
+                answers.append(_ANSWER.decode(line))
+            except (msgspec.DecodeError, UnicodeDecodeError) as error:
+                self.garbled = f"{error}: {line[:QUOTED_BYTES_MAX].decode(errors='backslashreplace')}"
+                self._open.discard(self._out)
+                break
+        return answers
+
+    def _take(self, descriptor: int, *, to_the_end: bool) -> None:
+        for _ in range(LINE_BYTES_MAX // READ_BYTES if to_the_end else 1):
+            try:
+                chunk = os.read(descriptor, READ_BYTES)
+            except BlockingIOError:
+                break
+            if not chunk:
+                self._open.discard(descriptor)
+                return
+            if descriptor == self._out:
+                self._line += chunk
+            else:
+                self._keep(chunk)
+        if to_the_end:
+            self._open.discard(descriptor)
+
+    def _keep(self, noise: bytes) -> None:
+        self._noise = (self._noise + noise)[-NOISE_BYTES_MAX:]
+
+    def noise(self) -> str:
+        """The last line it left on standard error."""
+        lines = self._noise.decode(errors="backslashreplace").split("\n")
+        return next((line.strip() for line in reversed(lines) if line.strip()), "")
+
+    def code(self) -> int:
+        """How a process ended that says nothing any more: its exit code, or minus the signal."""
+        with suppress(subprocess.TimeoutExpired):
+            self._process.wait(EXIT_DEADLINE_S)
+        return -signal.SIGKILL if self._process.returncode is None else self._process.returncode
+
+    def kill(self) -> None:
+        """End it and what it started, without waiting."""
+        with suppress(ProcessLookupError):
+            os.killpg(self.pid, signal.SIGKILL)
+
+    def reap(self, seconds: float) -> None:
+        """Wait for a killed process; give up on what cannot die."""
+        with suppress(subprocess.TimeoutExpired):
+            self._process.wait(max(0.0, seconds))
+        for pipe in self._pipes:
+            pipe.close()
+
+
+def end_processes(processes: Iterable[TestProcess], clock: Clock) -> None:
+    """End processes and what they started, all at once: those that cannot die cost one deadline together."""
+    doomed = list(processes)
+    for process in doomed:
+        process.kill()
+    deadline = clock.monotonic() + REAP_DEADLINE_S
+    for process in doomed:
+        process.reap(deadline - clock.monotonic())

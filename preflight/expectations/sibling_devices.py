@@ -1,0 +1,83 @@
+"""A device against the others of its node in the same run: same room, same minute, same software. Pure."""
+
+from __future__ import annotations
+
+import statistics
+from collections import defaultdict
+from collections.abc import Iterable
+
+from preflight.expectations.bounds import SHARE_MAX, SourceBound, build_expectation, compute_shortfall, describe_figure
+from preflight.expectations.measurement_keys import (
+    FigureReading,
+    MeasurementKey,
+    compute_spread,
+    format_value,
+    is_temperature,
+)
+from preflight.results import Expectation, Figure, Source
+from vocabulary.text.plurals import format_count
+
+OTHERS_MIN = 3
+WARN_SHARE = 0.05  # healthy GPUs of one node differ by this in a product's rate
+FAIL_SHARE = 0.09
+SIGMAS = 5.0  # where devices scatter more than that, so much of their scatter
+HOTTER_C = 12.0
+
+
+class SiblingReadings:
+    """What the devices of one run reached, by measurement."""
+
+    def __init__(self, readings: Iterable[FigureReading]) -> None:
+        self._values: dict[MeasurementKey, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
+        for reading in readings:
+            if reading.device:
+                self._values[reading.key][reading.device].append(reading.figure.value)
+
+    def bound(
+        self, key: MeasurementKey, device: str, figure: Figure, scatter: float | None = None
+    ) -> SourceBound | None:
+        """What the others say; None for fewer than three of them. It never decides where they scatter too far.
+
+        `scatter` is how devices of one node differ, as a share, where the fleet knows it: seven siblings show it badly.
+        """
+        others = [value for name, values in self._values.get(key, {}).items() if name != device for value in values]
+        if len(others) < OTHERS_MIN or not device:
+            return None
+        usual = statistics.median(others)
+        if is_temperature(figure):
+            hot = Expectation(
+                source=Source.SIBLINGS,
+                at_most=usual + HOTTER_C,
+                fails=False,
+                words=f"{HOTTER_C:g} °C over their median",
+            )
+            return SourceBound(expectation=hot, usual=usual, witnesses=len(others))
+        apart = compute_spread(others) if scatter is None else scatter
+        share = min(SHARE_MAX, max(FAIL_SHARE, SIGMAS * apart))
+        doubt = f"devices scatter by {apart:.0%}: too far to fail by alone" if SIGMAS * apart > SHARE_MAX else ""
+        words = f"{share:.0%} worse than the median of {format_count(len(others), 'other')}, {format_value(usual)}"
+        expectation = build_expectation(figure, Source.SIBLINGS, usual, share, words)
+        return (
+            SourceBound(expectation=expectation, usual=usual, witnesses=len(others), doubt=doubt)
+            if expectation
+            else None
+        )
+
+
+def describe_sibling_gap(figure: Figure, said_by: SourceBound) -> str:
+    """What is worth saying though nothing fails: a little slow, or so fast that the others must be slow."""
+    if said_by.expectation.at_most is None and said_by.expectation.at_least is None:
+        return ""
+    if is_temperature(figure):
+        over = figure.value - said_by.usual
+        return (
+            f"{describe_figure(figure)}, {over:.0f} °C over the median of its siblings; look at its cooling"
+            if over > HOTTER_C
+            else ""
+        )
+    share = compute_shortfall(figure, said_by.usual)
+    if share >= WARN_SHARE:
+        return f"{describe_figure(figure)}, {share:.1%} worse than the median of its siblings, {format_value(said_by.usual)}"
+    if share <= -FAIL_SHARE / (1 - FAIL_SHARE):
+        return f"{describe_figure(figure)}, {-share:.0%} better than the median of its siblings: see whether most of them are slow"
+    return ""

@@ -1,0 +1,38 @@
+"""What is said of the accused. Pure."""
+
+from __future__ import annotations
+
+from preflight.fault_localisation.localisation_records import Kind
+from preflight.group.group_records import Accusation, GroupDocument, Named, Standing
+from preflight.results import Verdict
+
+
+def describe_culprit(named: Named) -> str:
+    """What is said of one accused."""
+    through = f" through {named.nic}" if named.nic else f" on rail {named.rail}" if named.rail is not None else ""
+    reached = f", at {named.score:.0%} of the others at its best" if named.score else ""
+    return f"{named.kind.value} {' - '.join(named.where)}{through}: {'; '.join(named.evidence)}{reached}"
+
+
+def build_accusations(document: GroupDocument) -> dict[int, Accusation]:
+    """By rank, what the group found against it: not what its own test found, where that test told already.
+
+    Of a bad link nobody knows which end it is: both hear of it, and neither is accused. A switch is nobody's.
+    """
+    rank_of = {node.node: node.rank for node in document.nodes}
+    told = {n.node for n in document.nodes if n.standing is Standing.UNFIT and n.own is not None and n.own.told}
+    said: dict[int, Accusation] = {}
+    for one in sorted(document.culprits, key=lambda one: one.kind is Kind.LINK):
+        ends = {Kind.NODE: one.where[:1], Kind.NIC: one.where[:1], Kind.LINK: one.where}.get(one.kind, ())
+        verdict = Verdict.INCONCLUSIVE if one.kind is Kind.LINK else Verdict.FAIL
+        for node in ends:
+            if node not in told:
+                said.setdefault(
+                    rank_of[node], Accusation(verdict=verdict, reason=describe_culprit(one), nic=_name_adapter(one))
+                )
+    return said
+
+
+def _name_adapter(named: Named) -> str:
+    """A GPU's rail is known by the GPU, which is no name of an adapter."""
+    return "" if named.nic.startswith("cuda:") else named.nic

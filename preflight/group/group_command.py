@@ -1,0 +1,197 @@
+"""The command line of the group: ``python -m preflight group``, one process on each node."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import os
+import shlex
+import socket
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import click
+import msgspec
+
+from preflight.command_options import output_option, socket_option
+from preflight.group.group_records import Accusation, GroupDocument
+from preflight.group.group_text import render_group_text
+from preflight.group.injected_faults import FORMS, FaultError, parse_injected_faults
+from preflight.group.launchers.launcher_detection import detect_placement
+from preflight.group.launchers.rank_placement import LauncherError, RankPlacement
+from preflight.group.message_seal import KEY_CHARACTERS_MIN, KEY_NAME
+from preflight.group.node_self_test import build_gate_command
+from preflight.integrations.healthd_delivery import DeliveryError, deliver_to_healthd
+from preflight.results import Verdict
+from vocabulary.clock import SystemClock
+
+Seconds = click.FloatRange(0.5, 86_400)
+
+
+@click.command(epilog="Example: healthctl preflight group --expect 40 --exclude-file slow")
+@click.option(
+    "--rounds", default=4, show_default=True, type=click.IntRange(1, 64), help="Rounds of pairs, before any to confirm."
+)
+@click.option(
+    "--arrive-seconds", default=120.0, show_default=True, type=Seconds, help="How long to wait for all nodes."
+)
+@click.option(
+    "--pair-seconds", default=30.0, show_default=True, type=Seconds, help="How long one pair may take on one rail."
+)
+@click.option("--expect", type=click.FloatRange(min=0, min_open=True), metavar="GB/S", help="What a healthy pair reaches per direction.")  # fmt: skip
+@click.option("--backend", type=click.Choice(["auto", "gloo", "nccl"]), default="auto", show_default=True, help="auto: NCCL on GPUs, else TCP.")  # fmt: skip
+@click.option(
+    "--interfaces", default="", metavar="NAMES", help="Over TCP: network interfaces, each a rail; with commas."
+)
+@click.option("--own-test", default="", metavar="COMMAND", help="Prints a preflight's document; left out: the gate of this node.")  # fmt: skip
+@click.option("--no-own-test", is_flag=True, help="Only pairs: every node was tested just now.")
+@click.option(
+    "--own-seconds", default=120.0, show_default=True, type=Seconds, help="How long a node's own test may take."
+)
+@click.option(
+    "--inject",
+    multiple=True,
+    metavar="FAULT",
+    help=f"Commit a fault, to see that it is named; may be repeated: {FORMS}.",
+)
+@click.option("--exclude-file", type=click.Path(path_type=Path), metavar="FILE", help="Rank 0 writes the nodes to leave out there, with commas.")  # fmt: skip
+@click.option("--tell", "telling", is_flag=True, help="A culprit tells its own healthd; by root.")
+@socket_option
+@output_option
+def group(  # noqa: PLR0913 - one for each option
+    *,
+    rounds: int,
+    arrive_seconds: float,
+    pair_seconds: float,
+    expect: float | None,
+    backend: str,
+    interfaces: str,
+    own_test: str,
+    no_own_test: bool,
+    own_seconds: float,
+    inject: tuple[str, ...],
+    exclude_file: Path | None,
+    telling: bool,
+    path: str,
+    output: str,
+) -> None:
+    """Test many nodes together: one process on each, by srun, torchrun or an Indexed Job.
+
+    Rank 0 prints one document. With HEALTHD_GROUP_KEY set, the same at all, only its holders are believed; --tell needs it. Every node ends alike: 0 pass, 1 fail, 2 misconfigured (also wrong usage), 3 inconclusive, or rank 0 is
+    gone.
+    """
+    try:
+        place, faults = detect_placement(os.environ, socket.gethostname()), parse_injected_faults(inject)
+    except (LauncherError, FaultError) as error:
+        raise click.UsageError(str(error)) from None
+    key = _read_group_key(needed=telling)
+    _check_writable(exclude_file, place)
+    os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")  # each wait that ends in time is a warning there
+    session: Any = importlib.import_module(
+        "preflight.group.group_session"
+    )  # torch, not before the words are understood
+    limits = session.Limits(
+        arrive_s=arrive_seconds, own_s=own_seconds, pair_s=pair_seconds, rounds=rounds, expected=expect
+    )
+    wish = session.Wish(
+        limits=limits,
+        backend=backend,
+        interfaces=tuple(filter(None, interfaces.split(","))),
+        own_command=()
+        if no_own_test
+        else tuple(shlex.split(own_test)) or build_gate_command(telling=telling, path=path),
+        own_tells=telling and not own_test,
+        key=key,
+        injected=inject,
+        faults=faults,
+    )
+
+    def note(text: str) -> None:
+        with contextlib.suppress(OSError, ValueError):  # who listens may be gone, and the verdict is the same
+            click.echo(f"preflight group {place.node}: {text}", err=True)
+
+    try:
+        end, document = session.take_part(place, wish, SystemClock(), note)
+    except (session.MeetingLost, session.NotOfThisGroup) as error:
+        note(str(error))
+        _exit_immediately(
+            (Verdict.INCONCLUSIVE if isinstance(error, session.MeetingLost) else Verdict.MISCONFIGURED).exit_code
+        )
+    if telling and place.rank in end.accused:
+        note(_report_to_healthd(place, end.accused[place.rank], end.injected, path))
+    if document is not None:
+        _print_document(document, output, exclude_file, note)
+    _exit_immediately(end.exit_code)
+
+
+def _read_group_key(*, needed: bool) -> bytes:
+    key = os.environ.get(KEY_NAME, "")
+    if (key or needed) and len(key) < KEY_CHARACTERS_MIN:
+        raise click.UsageError(
+            f"{KEY_NAME} {'is too short' if key else 'is not set'}, and --tell believes only a group that has one: give all its nodes the "
+            f"same text of chance, {KEY_CHARACTERS_MIN} characters or more, such as of: openssl rand -hex 32"
+        )
+    return key.encode()
+
+
+def _check_writable(path: Path | None, place: RankPlacement) -> None:
+    """Before anybody is tested: a verdict that cannot be acted on helps nobody. Rank 0 alone writes.
+
+    Raises:
+        UsageError: the file cannot be written.
+    """
+    if path is None or place.rank != 0:
+        return
+    try:
+        path.open("a").close()
+    except OSError as error:
+        raise click.UsageError(f"--exclude-file {path} cannot be written: {error.strerror}") from None
+
+
+def _print_document(
+    document: GroupDocument, output: str, exclude_file: Path | None, note: Callable[[str], None]
+) -> None:
+    """Whatever cannot be written changes no verdict."""
+    try:
+        if exclude_file is not None:
+            exclude_file.write_text(",".join(document.exclude) + "\n")
+    except OSError as error:
+        note(f"--exclude-file {exclude_file} could not be written: {error.strerror}")
+    text = msgspec.json.format(msgspec.json.encode(document), indent=2).decode()
+    try:
+        click.echo(text if output == "json" else render_group_text(document))
+    except (OSError, ValueError) as error:
+        note(f"the document could not be printed: {error}")
+
+
+def _report_to_healthd(place: RankPlacement, accusation: Accusation, injected: tuple[str, ...], path: str) -> str:
+    result = {
+        "test": "group",
+        "outcome": accusation.verdict.value,
+        "reason": accusation.reason,
+        "locations": [{"nic": accusation.nic}] if accusation.nic else [],
+    }
+    document = {
+        "version": 2,
+        "level": "group",
+        "node": place.node,
+        "complete": True,
+        "verdict": accusation.verdict.value,
+        "reason": accusation.reason,
+        "injected": injected,
+        "results": [result],
+    }
+    try:
+        return deliver_to_healthd(msgspec.json.encode(document), path, place.node)
+    except DeliveryError as error:
+        return str(error)
+
+
+def _exit_immediately(code: int) -> None:
+    """At once: a thread may be stuck in a driver, and must not keep us."""
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(OSError, ValueError):
+            stream.flush()
+    os._exit(code)

@@ -1,0 +1,28 @@
+"""The list of launchers, and which of them started this process."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from preflight.group.launchers import indexed_job, slurm_step, torchrun_environment
+from preflight.group.launchers.rank_placement import LauncherError, RankPlacement
+
+# torchrun may itself run inside a Slurm step or a pod, and then it counts.
+LAUNCHERS: dict[str, Callable[[Mapping[str, str], str], RankPlacement | None]] = {
+    launcher.NAME: launcher.read for launcher in (torchrun_environment, slurm_step, indexed_job)
+}
+
+
+def detect_placement(environ: Mapping[str, str], host: str) -> RankPlacement:
+    """Where this process stands in its group.
+
+    Raises:
+        LauncherError: nobody started a group here, or not as one process on each node.
+    """
+    for read in LAUNCHERS.values():
+        if (place := read(environ, host)) is not None:
+            return place
+    raise LauncherError(
+        "no launcher is to be seen: start it by srun --ntasks-per-node=1, by torchrun --nproc-per-node=1, in an Indexed Job, "
+        "or set RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT"
+    )

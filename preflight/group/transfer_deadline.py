@@ -1,0 +1,68 @@
+"""A transfer with an end: in a thread of its own, left behind if it never returns."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+from preflight.fault_localisation.localisation_records import Why
+from preflight.group.group_records import RailMeasurement
+
+WORDS_MAX = 200
+ABORT_S = 3.0  # from the abort of a communicator to the return of who waits in it
+
+_PLACE = re.compile(r"^\[[^\]]*\] ")
+
+Work = Callable[[Callable[[Any], None]], RailMeasurement]
+
+
+class DeadlineRunner:
+    """Runs one transfer after the other. `stuck` once one did not return even when aborted: then no more are begun."""
+
+    def __init__(self) -> None:
+        self.stuck = False
+
+    def run(self, rail: int | None, seconds: float, work: Work) -> RailMeasurement:
+        """What `work` measured; a hang or an error is an answer too. `work` hands its communicator over, to be aborted."""
+        if self.stuck:
+            return RailMeasurement(rail=rail, why=Why.NOT_RUN, words="an earlier transfer of this node never returned")
+        answers: list[RailMeasurement] = []
+        groups: list[Any] = []
+
+        def target() -> None:
+            try:
+                answers.append(work(groups.append))
+            except Exception as error:  # noqa: BLE001 - whatever a broken way throws is an answer
+                answers.append(RailMeasurement(rail=rail, why=Why.ERROR, words=_summarise_error(error)))
+
+        began = time.monotonic()
+        thread = threading.Thread(target=target, name="transfer", daemon=True)
+        thread.start()
+        thread.join(seconds)
+        if thread.is_alive():
+            for group in groups:
+                with contextlib.suppress(Exception):
+                    threading.Thread(target=group.abort, daemon=True).start()
+            thread.join(ABORT_S)
+            self.stuck = thread.is_alive()
+            return RailMeasurement(rail=rail, why=Why.HANG, words=f"no end within {seconds:g} s")
+        answer = (
+            answers[0]
+            if answers
+            else RailMeasurement(rail=rail, why=Why.ERROR, words="the transfer ended without a word")
+        )
+        if answer.why is Why.ERROR and not answer.wrong_words and time.monotonic() - began >= 0.9 * seconds:
+            return RailMeasurement(
+                rail=rail, why=Why.HANG, words=answer.words
+            )  # torch's own time limit was the quicker
+        return answer
+
+
+def _summarise_error(error: Exception) -> str:
+    """Its first sentence, without the place in torch's source."""
+    text = " ".join(str(error).split())
+    return _PLACE.sub("", text).partition(". ")[0][:WORDS_MAX] or type(error).__name__

@@ -1,8 +1,0 @@
-"""Measured numbers as they are told: four digits that count, however small the number is. Pure."""
-
-from __future__ import annotations
-
-
-def four(value: float) -> float:
-    """``0.000123456`` → 0.0001235; a rate above zero never becomes zero."""
-    return float(f"{value:.4g}")

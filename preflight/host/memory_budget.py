@@ -1,0 +1,84 @@
+"""How much of the host's memory a test may take, and where: never what others need. Reading apart from arithmetic."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+
+import msgspec
+
+from preflight.host.machine_files import Machine, parse_number_list
+
+SHARES = {"gate": 0.1, "standard": 0.5, "burn-in": 0.8}
+SPARE_BYTES_MIN = 1 << 30
+SPARE_SHARE = 0.1  # of all memory: page cache, daemons, whatever starts while we test
+THREADS_MAX = 16  # of one memory node; more wait for the interpreter's lock
+_NODES = "/sys/devices/system/node"
+_NO_LIMIT = 1 << 60  # cgroup v1 writes "no limit" as a number near 2^63
+
+
+class MemoryZone(msgspec.Struct, frozen=True):
+    """A memory node of the host and the processors next to it. `bytes_` is what the test takes of it."""
+
+    numa: int
+    cpus: tuple[int, ...]
+    threads: int
+    bytes_: int
+
+
+def compute_memory_budget(machine: Machine, level: str) -> int:
+    """Bytes that may be taken: a share of what is available, and of what the control groups leave, less a reserve."""
+    memory = machine.text("/proc/meminfo") or ""
+    total, available = _parse_kilobytes("MemTotal", memory), _parse_kilobytes("MemAvailable", memory)
+    free = min([available, *_iterate_cgroup_headroom(machine)])
+    return max(0, int(min(free * SHARES.get(level, SHARES["gate"]), free - max(SPARE_BYTES_MIN, SPARE_SHARE * total))))
+
+
+def distribute_over_zones(machine: Machine, bytes_total: int, affinity: Sequence[int]) -> tuple[MemoryZone, ...]:
+    """`bytes_total` over the memory nodes that have processors we may run on, in proportion to what is free there.
+
+    A node without processors is left alone: on some machines it is a GPU's memory.
+    """
+    found = []
+    for numa in parse_number_list(machine.text(f"{_NODES}/online") or ""):
+        cpus = tuple(
+            cpu for cpu in parse_number_list(machine.text(f"{_NODES}/node{numa}/cpulist") or "") if cpu in affinity
+        )
+        free = _parse_kilobytes(f"Node {numa} MemFree", machine.text(f"{_NODES}/node{numa}/meminfo") or "")
+        if cpus and free:
+            found.append((numa, cpus, free))
+    if not found:
+        return (MemoryZone(0, tuple(affinity), min(THREADS_MAX, len(affinity)), bytes_total),)
+    free_total = sum(free for _, _, free in found)
+    return tuple(
+        MemoryZone(numa, cpus, min(THREADS_MAX, len(cpus)), int(min(bytes_total * (free / free_total), 0.9 * free)))
+        for numa, cpus, free in found
+    )
+
+
+def _iterate_cgroup_headroom(machine: Machine) -> Iterator[int]:
+    """What each control group above us still lets us have, of either version. Page cache it can drop counts as free."""
+    for line in (machine.text("/proc/self/cgroup") or "").splitlines():
+        _, _, rest = line.partition(":")
+        controllers, _, path = rest.partition(":")
+        if controllers == "":
+            top, names = "/sys/fs/cgroup", ("memory.max", "memory.current", "inactive_file")
+        elif "memory" in controllers.split(","):
+            top, names = (
+                "/sys/fs/cgroup/memory",
+                ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"),
+            )
+        else:
+            continue
+        parts = [part for part in path.split("/") if part and part != ".."]
+        for depth in range(len(parts) + 1):
+            where = "/".join([top, *parts[:depth]])
+            limit, used = (machine.number(f"{where}/{name}") for name in names[:2])
+            if limit is not None and used is not None and limit < _NO_LIMIT:
+                cache = re.search(rf"^{names[2]} (\d+)", machine.text(f"{where}/memory.stat") or "", re.MULTILINE)
+                yield limit - used + (int(cache[1]) if cache else 0)
+
+
+def _parse_kilobytes(name: str, text: str) -> int:
+    found = re.search(rf"^{name}:\s+(\d+) kB", text, re.MULTILINE)
+    return int(found[1]) << 10 if found else 0

@@ -1,0 +1,69 @@
+"""The driver's library (NVML), opened as this run was told to. What a GPU or a driver does not have is None, never an error."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from preflight.host.nvml_library import NoDriverError, load_nvml
+from preflight.results import Outcome
+
+
+class NvmlDriver:
+    """An opened library. Every call may hang: note what is asked before asking."""
+
+    def __init__(self, note: Callable[[str], None] = lambda _: None) -> None:
+        """Load and initialise it.
+
+        Raises:
+            NoDriverError: no library, or it does not start; the text says which.
+        """
+        try:
+            self.library: Any = load_nvml(note)
+        except ModuleNotFoundError as error:
+            reason = "the module pynvml is not here; install it: pip install nvidia-ml-py"
+            raise NoDriverError(Outcome.NOT_RUN, reason, misconfigured=True) from error
+
+    def ask(self, name: str, *arguments: Any) -> Any:
+        """What ``nvml<name>(*arguments)`` answers; None if there is no such thing, or it cannot be said now."""
+        call: Callable[..., Any] | None = getattr(self.library, f"nvml{name}", None)
+        if call is None:
+            return None
+        try:
+            return call(*arguments)
+        except self.library.NVMLError:
+            return None
+
+    def number(self, name: str, *arguments: Any) -> int | None:
+        """The same as an integer."""
+        value = self.ask(name, *arguments)
+        return None if value is None else int(value)
+
+    def text(self, name: str, *arguments: Any) -> str:
+        """The same as text; empty for None."""
+        value = self.ask(name, *arguments)
+        return "" if value is None else value.decode(errors="replace") if isinstance(value, bytes) else str(value)
+
+    def gpus(self) -> list[Any]:
+        """A handle for each GPU that has one, by index; None for one that gives none."""
+        return [self.ask("DeviceGetHandleByIndex", index) for index in range(self.number("DeviceGetCount") or 0)]
+
+    def gpu(self, uuid: str) -> Any | None:
+        """The GPU with that UUID, whatever it is numbered here; None if there is none."""
+        return next((gpu for gpu in self.gpus() if gpu is not None and self.text("DeviceGetUUID", gpu) == uuid), None)
+
+    def address(self, gpu: Any) -> str:
+        """``dddd:bb:dd.0`` on the PCI bus, as the kernel writes it; empty if the driver does not say."""
+        info = self.ask("DeviceGetPciInfo", gpu)
+        return "" if info is None else f"{info.domain:04x}:{info.bus:02x}:{info.device:02x}.0"
+
+    def field(self, gpu: Any, number: int) -> int | None:
+        """A numbered field value (NVML_FI_…) as an unsigned integer; None if it is not supported."""
+        values = self.ask("DeviceGetFieldValues", gpu, [number])
+        if not values or values[0].nvmlReturn != self.library.NVML_SUCCESS:
+            return None
+        value, kinds = values[0].value, self.library
+        if values[0].valueType == kinds.NVML_VALUE_TYPE_DOUBLE:
+            return int(value.dVal)
+        wide = (kinds.NVML_VALUE_TYPE_UNSIGNED_LONG_LONG, kinds.NVML_VALUE_TYPE_UNSIGNED_LONG)
+        return int(value.ullVal if values[0].valueType in wide else value.uiVal)

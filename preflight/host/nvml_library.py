@@ -1,0 +1,126 @@
+"""The NVIDIA driver's library, loaded. Only test processes call this: a call into a broken driver may never return."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from preflight.results import Outcome
+
+LIBRARY_VARIABLE = "HEALTHD_NVML_LIBRARY"
+PCI_DEVICES = Path("/sys/bus/pci/devices")
+DEVICE_FILES = Path("/dev")
+PROC = Path("/proc")
+INITS = ("systemd", "init", "openrc-init", "runit")
+CONTAINER_MARK = Path("run/systemd/container")  # a container with an init of its own
+PASSED_THROUGH = ("vfio-pci", "pci-stub", "xen-pciback")
+NVIDIA_VENDOR = "0x10de"
+_MISMATCH = 18  # NVML_ERROR_LIB_RM_VERSION_MISMATCH
+GPU_CLASSES = ("0x0300", "0x0302")  # display controller, 3D controller
+
+
+class NoDriverError(Exception):
+    """The driver can't be asked; carries what that means for a test."""
+
+    def __init__(self, outcome: Outcome, reason: str, *, misconfigured: bool = False) -> None:
+        super().__init__(reason)
+        self.outcome, self.reason, self.misconfigured = outcome, reason, misconfigured
+
+    @property
+    def mismatch(self) -> bool:
+        """Whether it does not start because library and kernel module differ."""
+        return getattr(self.__cause__, "value", None) == _MISMATCH
+
+
+def load_nvml(note: Callable[[str], None]) -> Any:
+    """The library, loaded and initialised. Where a library is, a GPU is expected, even if the bus shows none.
+
+    Raises:
+        NoDriverError: there is none, or it does not start.
+    """
+    import pynvml  # noqa: PLC0415 - absent packages are a result, not a crash
+
+    path = os.environ.get(LIBRARY_VARIABLE, "")
+    note(f"loading {path or 'the NVML library'}")
+    try:
+        if path:
+            pynvml.nvmlLib = ctypes.CDLL(path)  # a library that is already there pynvml takes as it is
+        note("nvmlInit")
+        pynvml.nvmlInit()
+    except OSError as error:
+        reason = f"{LIBRARY_VARIABLE} names a library that cannot be loaded: {error}"
+        raise NoDriverError(Outcome.NOT_RUN, reason, misconfigured=True) from error
+    except pynvml.NVMLError_LibraryNotFound as error:
+        raise build_no_library_error(count_gpus()) from error
+    except pynvml.NVMLError as error:
+        raise NoDriverError(Outcome.ERROR, f"the driver does not start: {error}") from error
+    return pynvml
+
+
+def build_no_library_error(gpus: int) -> NoDriverError:
+    """What it means that there is no library while the machine has so many GPUs."""
+    if gpus:
+        reason = f"{gpus} GPUs on the PCI bus, but no NVML library to ask; is a driver installed?"
+        return NoDriverError(Outcome.ERROR, reason)
+    return NoDriverError(Outcome.NOT_APPLICABLE, "no GPU on the PCI bus, and no NVML library")
+
+
+def count_gpus() -> int:
+    """How many GPUs this machine has, whatever the driver thinks: a container may hide the bus, or the device files."""
+    return max(count_gpus_on_bus(), count_device_files())
+
+
+def count_own_gpus(devices: Path = PCI_DEVICES, directory: Path = DEVICE_FILES, proc: Path = PROC) -> int:
+    """How many GPUs the driver should show us: fewer than there are in a container, or a job, that was given some of them.
+
+    A container sees the bus of the whole machine, so that only its device files count. In a job a device file may be there that cannot
+    be opened. A GPU that is handed through to a virtual machine is not the driver's.
+    """
+    files = _list_device_files(directory)
+    open_to_us = sum(os.access(path, os.R_OK | os.W_OK) for path in files)
+    if not runs_outside_container(proc):
+        return open_to_us
+    return max(open_to_us, count_gpus_on_bus(devices, handed_on=False) - (len(files) - open_to_us))
+
+
+def runs_outside_container(proc: Path = PROC) -> bool:
+    """Not in a container: process 1 is an init, and has the files that we have."""
+    try:
+        if (proc / "1" / "comm").read_text().strip() not in INITS or (proc.parent / CONTAINER_MARK).exists():
+            return False
+    except OSError:
+        return False
+    try:
+        return (proc / "1" / "ns" / "mnt").readlink() == (proc / "self" / "ns" / "mnt").readlink()
+    except OSError:
+        return True  # only root may know
+
+
+def count_gpus_on_bus(devices: Path = PCI_DEVICES, *, handed_on: bool = True) -> int:
+    """How many NVIDIA GPUs the PCI bus shows, whatever the driver thinks; with those for virtual machines, or without."""
+    return sum(
+        _read_text(device / "vendor") == NVIDIA_VENDOR
+        and _read_text(device / "class").startswith(GPU_CLASSES)
+        and (handed_on or (device / "driver").resolve().name not in PASSED_THROUGH)
+        for device in (devices.iterdir() if devices.is_dir() else ())
+    )
+
+
+def count_device_files(directory: Path = DEVICE_FILES) -> int:
+    """How many GPUs the driver has given this machine, or container, a device file for."""
+    return len(_list_device_files(directory))
+
+
+def _list_device_files(directory: Path) -> list[Path]:
+    return [path for path in directory.glob("nvidia*") if re.fullmatch(r"nvidia\d+", path.name)]
+
+
+def _read_text(path: Path) -> str:
+    try:
+        return path.read_text().strip()
+    except OSError:
+        return ""

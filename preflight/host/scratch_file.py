@@ -1,0 +1,103 @@
+"""A file without a name, on the file system under test: however the process ends, nothing of it is left."""
+
+from __future__ import annotations
+
+import errno
+import mmap
+import os
+import secrets
+import time
+from pathlib import Path
+from types import TracebackType
+
+from preflight.host.host_patterns import Words, view_as_words
+
+PAGE_BYTES = 4096
+_NO_NAMELESS = (errno.EOPNOTSUPP, errno.EISDIR, errno.ENOENT, errno.EINVAL)
+
+
+class ScratchFile:
+    """An open file without a name; `direct` if it goes around the page cache. Times are of the call alone, in seconds."""
+
+    def __init__(self, folder: Path) -> None:
+        """Make it.
+
+        Raises:
+            OSError: the folder is not there, not writable, read-only, or full.
+        """
+        self._descriptor, self.direct = _open_unnamed(folder)
+
+    def __enter__(self) -> ScratchFile:  # noqa: PYI034 - Self is not in Python 3.10
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Its blocks are free again."""
+        os.close(self._descriptor)
+
+    def write(self, words: Words, offset: int) -> float:
+        """Write all of `words` at `offset`.
+
+        Raises:
+            OSError: whatever the file system says.
+        """
+        began, left = time.perf_counter(), words.data.cast("B")
+        while left:
+            done = os.pwrite(self._descriptor, left, offset)
+            left, offset = left[done:], offset + done
+        return time.perf_counter() - began
+
+    def read(self, into: Words, offset: int) -> float:
+        """Fill `into` from `offset` on.
+
+        Raises:
+            OSError: whatever the file system says; EIO if the file ends before.
+        """
+        began, left = time.perf_counter(), into.data.cast("B")
+        while left:
+            done = os.preadv(self._descriptor, [left], offset)
+            if not done:
+                raise OSError(errno.EIO, "the file ends before what was written to it")
+            left, offset = left[done:], offset + done
+        return time.perf_counter() - began
+
+    def flush(self) -> float:
+        """Wait until all of it is on the device."""
+        began = time.perf_counter()
+        os.fdatasync(self._descriptor)
+        return time.perf_counter() - began
+
+    def forget_cached(self) -> None:
+        """Let the page cache drop it, so that a read goes to the device; a network file system may not listen."""
+        os.posix_fadvise(self._descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
+
+
+def allocate_aligned_buffer(size: int) -> Words:
+    """A zeroed buffer as direct input and output needs it: from a page's beginning on."""
+    return view_as_words(mmap.mmap(-1, size))
+
+
+def _open_unnamed(folder: Path) -> tuple[int, bool]:
+    for direct in (getattr(os, "O_DIRECT", 0), 0):
+        try:
+            return os.open(folder, os.O_TMPFILE | os.O_RDWR | os.O_CLOEXEC | direct, 0o600), bool(direct)
+        except OSError as error:
+            if error.errno not in _NO_NAMELESS or not folder.is_dir():
+                raise
+    return _create_and_unlink(folder)
+
+
+def _create_and_unlink(folder: Path) -> tuple[int, bool]:
+    """For file systems that know no file without a name: NFS, and old overlays. It has a name for an instant."""
+    path = folder / f".preflight-{secrets.token_hex(8)}"
+    flags = os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_CLOEXEC
+    try:
+        return os.open(path, flags | getattr(os, "O_DIRECT", 0), 0o600), True
+    except OSError as error:
+        if error.errno != errno.EINVAL:
+            raise
+        path.unlink(missing_ok=True)  # some make the file before they refuse
+        return os.open(path, flags, 0o600), False
+    finally:
+        path.unlink(missing_ok=True)

@@ -1,0 +1,44 @@
+"""Hands a preflight's document to this node's healthd, which makes findings of it. Only root, or healthd's own user, is heard."""
+
+from __future__ import annotations
+
+import contextlib
+import http.client
+import json
+import socket
+from typing import Any
+
+from vocabulary.daemon_socket import SOCKET
+
+PAGE = "/v1/preflight"
+TIMEOUT_S = 15.0
+ANSWER_BYTES_MAX = 1 << 16
+
+
+class DeliveryError(Exception):
+    """healthd did not take it. The text says why, and what to do."""
+
+
+def deliver_to_healthd(document: bytes, path: str = SOCKET, node: str = "") -> str:
+    """Post a document by healthd's UNIX socket; what healthd made of it, in words. `{node}` in `path` is this node's name.
+
+    Raises:
+        DeliveryError: it did not take it.
+    """
+    path = path.replace("{node}", node)
+    connection = http.client.HTTPConnection("localhost", timeout=TIMEOUT_S)
+    try:
+        connection.sock = socket.socket(socket.AF_UNIX)
+        connection.sock.settimeout(TIMEOUT_S)
+        connection.sock.connect(path)
+        with contextlib.suppress(BrokenPipeError):  # refused before all of it was heard: the answer says why
+            connection.request("POST", PAGE, body=document, headers={"Content-Type": "application/json"})
+        response = connection.getresponse()
+        said: Any = json.loads(response.read(ANSWER_BYTES_MAX))
+        if response.status != http.client.OK:
+            raise DeliveryError(f"healthd at {path} does not take it: {said.get('error')}; {said.get('todo')}")
+        return f"healthd has written it down: {said.get('says')}"
+    except (OSError, http.client.HTTPException, ValueError, AttributeError) as error:
+        raise DeliveryError(f"no healthd to tell at {path}: {error}; start it, or give --socket") from None
+    finally:
+        connection.close()

@@ -1,0 +1,140 @@
+"""What a word of memory ought to be, as a pure function of its address: in plain integers, the judge of the kernels.
+
+The kernels in `words` compute the same on the device, so nothing is stored: what is expected is computed again.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import NamedTuple
+
+ALL_BITS = (1 << 64) - 1
+ADDRESS, WALKING, CONSTANT, HASH, CHECKER, MODULO, STRIDE = range(7)
+UP, DOWN, SCATTERED = "up", "down", "scattered"
+MODULUS = 20
+EVEN_BITS = 0x5555_5555_5555_5555
+GOLDEN = 0x9E37_79B9_7F4A_7C15
+MIX_1 = 0xBF58_476D_1CE4_E5B9
+MIX_2 = 0x94D0_49BB_1331_11EB
+_GOLDEN_INVERSE, _MIX_1_INVERSE, _MIX_2_INVERSE = (pow(factor, -1, 1 << 64) for factor in (GOLDEN, MIX_1, MIX_2))
+
+
+class Pattern(NamedTuple):
+    """One pattern: a `kind` of raw word, then ``raw & keep ^ flip``.
+
+    `seed` chooses among random words, is the word of a constant, the phase of walking bits, the remainder that stands
+    out; `shift` is the two's logarithm of a stride in words; `order` is the one in which blocks are visited.
+    """
+
+    name: str
+    kind: int
+    seed: int = 0
+    shift: int = 0
+    keep: int = ALL_BITS
+    flip: int = 0
+    order: str = UP
+
+    def inverted(self, order: str | None = None) -> Pattern:
+        """The complement: every cell holds the other value."""
+        return self._replace(name=f"{self.name}, inverted", flip=self.flip ^ ALL_BITS, order=order or self.order)
+
+
+def splitmix(state: int) -> int:
+    """The finaliser of splitmix64: neighbours differ in about half of their bits."""
+    state = (state ^ state >> 30) * MIX_1 & ALL_BITS
+    state = (state ^ state >> 27) * MIX_2 & ALL_BITS
+    return state ^ state >> 31
+
+
+def compute_expected_word(pattern: Pattern, address: int) -> int:
+    """The word, 0 to 2^64 - 1, that `pattern` puts at the address `address` (in words)."""
+    return (_compute_raw_word(pattern, address) & pattern.keep) ^ pattern.flip
+
+
+def _compute_raw_word(pattern: Pattern, address: int) -> int:
+    kind, seed = pattern.kind, pattern.seed
+    if kind == ADDRESS:
+        return address * 8 & ALL_BITS
+    if kind == WALKING:
+        return 1 << (address + seed) % 64
+    if kind == CONSTANT:
+        return seed
+    if kind == HASH:
+        return splitmix((seed + (address + 1) * GOLDEN) & ALL_BITS)
+    if kind == CHECKER:
+        return EVEN_BITS if address % 2 == 0 else EVEN_BITS << 1
+    if kind == MODULO:
+        return ALL_BITS if address % MODULUS == seed else 0
+    if kind == STRIDE:
+        return ALL_BITS if address >> pattern.shift & 1 else 0
+    raise ValueError(f"no kind of pattern {kind}: ADDRESS to STRIDE are 0 to 6")
+
+
+def find_address(pattern: Pattern, word: int) -> int:
+    """The one address at which a HASH pattern has this word: a word in the wrong place tells where it belongs."""
+    if pattern.kind != HASH or pattern.keep != ALL_BITS:
+        raise ValueError(f"the words of {pattern.name} do not tell their address; those of whole random words do")
+    state = (_invert_splitmix(word ^ pattern.flip) - pattern.seed) & ALL_BITS
+    return (state * _GOLDEN_INVERSE - 1) & ALL_BITS
+
+
+def _invert_splitmix(word: int) -> int:
+    word = (word ^ word >> 31 ^ word >> 62) * _MIX_2_INVERSE & ALL_BITS
+    word = (word ^ word >> 27 ^ word >> 54) * _MIX_1_INVERSE & ALL_BITS
+    return word ^ word >> 30 ^ word >> 60
+
+
+def sum_address_pattern(pattern: Pattern, first: int, words: int) -> int:
+    """The sum, modulo 2^64, of the words of an ADDRESS pattern from the address `first`: known without adding them."""
+    if pattern.kind != ADDRESS or pattern.keep != ALL_BITS:
+        raise ValueError(f"the sum of {pattern.name} has to be added up; that of addresses has not")
+    summed = 0
+    for bit in range(64):
+        ones = _count_set_bits(bit - 3, first + words) - _count_set_bits(bit - 3, first) if bit >= 3 else 0
+        summed += (words - ones if pattern.flip >> bit & 1 else ones) << bit
+    return summed & ALL_BITS
+
+
+def _count_set_bits(bit: int, limit: int) -> int:
+    """How many of the numbers below `limit` have this bit."""
+    whole, rest = limit >> bit + 1 << bit, limit & (2 << bit) - 1
+    return whole + max(rest - (1 << bit), 0)
+
+
+def choose_program_stride(order: str, blocks: int) -> int:
+    """The s with which ``program * s % blocks`` visits each of `blocks` once, in `order`."""
+    if blocks <= 1 or order == UP:
+        return 1
+    if order == DOWN:
+        return blocks - 1
+    wanted = int(blocks * 0.6180339887)  # the golden section: neighbours in time are strangers in place
+    return next(s for s in range(max(wanted, 1), 2 * blocks + 2) if math.gcd(s, blocks) == 1)
+
+
+def reseed_patterns(patterns: Sequence[Pattern], number: int) -> tuple[Pattern, ...]:
+    """The same patterns with other random words in each round `number`: what one draw does not provoke another may."""
+    return tuple(
+        one._replace(seed=(one.seed + number * GOLDEN) & ALL_BITS) if one.kind == HASH else one for one in patterns
+    )
+
+
+_ONES = Pattern("zeros", CONSTANT)
+_BYTES = Pattern("a5", CONSTANT, seed=0xA5A5_A5A5_A5A5_A5A5)
+_WALKING = Pattern("walking ones", WALKING)
+_CHECKER = Pattern("checkerboard", CHECKER)
+_ADDRESS = Pattern("address", ADDRESS)
+_RANDOM = Pattern("random", HASH, seed=0x5EED_0001)
+_MODULO = Pattern("modulo 20", MODULO, seed=7)
+
+# Together each bit is 0 and 1, each word's neighbours are different from it, and each address is told from all others.
+GATE = (_ADDRESS, _RANDOM, _RANDOM.inverted(DOWN), _WALKING)
+
+# Every one is followed by its complement in the other order: that is a moving inversion.
+FULL = (
+    *(each for one in (_ADDRESS, _ONES, _BYTES, _WALKING, _CHECKER, _MODULO) for each in (one, one.inverted(DOWN))),
+    # How addresses map to rows, banks and stacks is not published; these are strides of virtual addresses.
+    *(Pattern(f"stride {8 << shift} B", STRIDE, shift=shift) for shift in (2, 7, 9, 13, 18)),
+    *(each for one in (_RANDOM, _RANDOM._replace(name="random 2", seed=0x5EED_0002)) for each in (one, one.inverted())),
+    Pattern("random, scattered rows", HASH, seed=0x5EED_0003, order=SCATTERED),
+)

@@ -1,0 +1,77 @@
+"""From a file to a document. Documents of earlier versions are read as if they had been written today."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+from preflight.group.group_records import GroupDocument
+from preflight.results import DOCUMENT_VERSION, Document
+
+BYTES_MAX = 64 << 20  # eight GPUs after a burn-in make a few hundred kilobytes
+
+
+class DocumentError(ValueError):
+    """No document can be made of it. The text says why and what to do."""
+
+
+def parse_document(said: bytes) -> Document:
+    """The document in these bytes of JSON.
+
+    Raises:
+        DocumentError: it is no JSON, no document, or of a version that is not known here.
+    """
+    if len(said) > BYTES_MAX:
+        raise DocumentError(f"{len(said)} bytes are no preflight's document; those have a few hundred kilobytes")
+    try:
+        plain = msgspec.json.decode(said)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise DocumentError(f"no JSON: {error}; give what 'preflight run -o json' printed") from None
+    if not isinstance(plain, dict) or not isinstance(plain.get("version"), int):
+        raise DocumentError("no document of a preflight: it has no version; give what 'preflight run -o json' printed")
+    if "culprits" in plain:
+        raise DocumentError("the document of a group of nodes; give those of single nodes")
+    try:
+        return msgspec.convert(_upgrade_document(plain), Document)
+    except (msgspec.ValidationError, RecursionError) as error:
+        raise DocumentError(f"no document of a preflight, though it says version {plain['version']}: {error}") from None
+
+
+def parse_group_document(said: bytes) -> GroupDocument | None:
+    """The document of a group in these bytes; None if it is none."""
+    try:
+        return msgspec.json.decode(said, type=GroupDocument)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return None
+
+
+def _upgrade_document(plain: dict[str, Any]) -> dict[str, Any]:
+    version = plain["version"]
+    if version > DOCUMENT_VERSION:
+        raise DocumentError(
+            f"version {version} is newer than what is known here ({DOCUMENT_VERSION}); update gpu-healthd"
+        )
+    while version < DOCUMENT_VERSION:
+        if version not in _STEPS:
+            raise DocumentError(f"version {version} never was; the first is 1")
+        plain = _STEPS[version](plain)
+        version += 1
+    return {**plain, "version": DOCUMENT_VERSION}
+
+
+def _from_1(plain: dict[str, Any]) -> dict[str, Any]:
+    """What is now `evidence` was called `data`; devices and software were not named."""
+    results = plain.get("results")
+    if not isinstance(results, list):
+        return plain
+    results = [_result_from_1(each) if isinstance(each, dict) else each for each in results]
+    return {"devices": [], "software": {}, **plain, "results": results}
+
+
+def _result_from_1(result: dict[str, Any]) -> dict[str, Any]:
+    return {("evidence" if name == "data" else name): value for name, value in result.items()}
+
+
+_STEPS: dict[int, Callable[[dict[str, Any]], dict[str, Any]]] = {1: _from_1}

@@ -1,0 +1,77 @@
+"""What a person does next about a result. Pure."""
+
+from __future__ import annotations
+
+from preflight.report.result_tables import ReportedFailure, list_failures
+from preflight.results import Document, Outcome, Verdict
+
+_REPLACE_GPU = (
+    "Keep the node out of work. Reset the GPU and test again at level burn-in; if it fails again, replace the GPU."
+)
+_CORRUPT = (
+    "Keep the node out of work, and doubt what was computed on this GPU since it last passed. "
+    "Test again at level burn-in; if it fails again, replace the GPU."
+)
+_HOST = (
+    "Keep the node out of work. Look for memory and machine-check errors in the kernel log, and test again at level burn-in; "
+    "if it fails again, replace the module or the processor."
+)
+_FAILED = {
+    "gpu_state": "Do what the driver asks: reset the GPU, or replace it, as the reason says. Then test again.",
+    "memory_pattern": _REPLACE_GPU,
+    "memory_retention": _REPLACE_GPU,
+    "memory_bandwidth": "See that nobody else uses the GPU and that its memory clock is not held down, then test again.",
+    "cache_pattern": _CORRUPT,
+    "matmul_repeat": _CORRUPT,
+    "special_functions": _CORRUPT,
+    "host_memory": "Keep the node out of work. Look for memory errors in the kernel log, then test or replace the module.",
+    "storage": "Look for errors of the device in the kernel log and how full it is, then replace it.",
+    "host_link": "Look at the link's width and generation (lspci -vv), reseat the card or its riser, then test again.",
+    "sustained_load": "Look at airflow, fans, cold plates and power supplies, and who set clocks or power limits.",
+    "peer_links": "Look at the links' state and counters (nvidia-smi nvlink --status), reset the GPUs, then test again.",
+    "collectives": "Look at what peer_links says of the same devices; if it is clean, at the versions of NCCL and its plugins.",
+    "nic_rails": "Look at the port's state and counters, then change transceiver, cable and switch port, one at a time.",
+}
+_DEFAULT = {
+    Outcome.FAIL: "Keep the node out of work, and test again at level burn-in.",
+    Outcome.HANG: "Reboot the node, since what hangs in the driver cannot be ended; then test again.",
+    Outcome.ERROR: "Nothing is proven. Read the reason, then run it again with {only}.",
+    Outcome.NOT_RUN: "Nothing is proven. Run it again with {only}.",
+}
+RETEST = "The node is not condemned by this, and not proven fit: test it again before it gets work."
+
+
+def advise_repair(wrong: ReportedFailure) -> str:
+    """What to do about it; "" if nothing is to be done."""
+    result = wrong.first
+    only = " ".join((f"--level {wrong.level}", *(f"--only {test}" for test in wrong.tests)))
+    if result.misconfigured:
+        return f"Put right what the reason names, then run it again with {only}."
+    if result.outcome is Outcome.FAIL and result.test in _FAILED:
+        return _HOST if result.device.startswith("cpu:") else _FAILED[result.test]
+    return _DEFAULT.get(result.outcome, "").format(only=only)
+
+
+def list_next_steps(document: Document) -> tuple[str, ...]:
+    """What to do about the whole document, the most pressing first, each once; empty for a pass."""
+    if document.verdict is Verdict.PASS:
+        return ()
+    steps = []
+    if document.injected:
+        steps.append("A fault was committed on request: nothing of this says that the machine is broken.")
+    grave, rest = split_failures(document)
+    steps += [f"{wrong.where}: {advise_repair(wrong)}" for wrong in grave or rest]
+    if document.verdict is not Verdict.FAIL:
+        steps.append(RETEST)
+    return tuple(dict.fromkeys(steps))
+
+
+def split_failures(document: Document) -> tuple[tuple[ReportedFailure, ...], tuple[ReportedFailure, ...]]:
+    """What decided the verdict, to be told in full, and what else is not proven: where a test failed, what did not run is aside."""
+    found = list_failures(document)
+    if document.verdict is not Verdict.FAIL:
+        return found, ()
+    decided = (Outcome.FAIL, Outcome.HANG)
+    return tuple(w for w in found if w.first.outcome in decided), tuple(
+        w for w in found if w.first.outcome not in decided
+    )

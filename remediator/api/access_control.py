@@ -1,0 +1,208 @@
+"""Who may call what. A handler runs only after its route's rule was held against the caller's token."""
+
+from __future__ import annotations
+
+import asyncio
+import enum
+import math
+from collections.abc import Callable
+
+from sqlalchemy.exc import SQLAlchemyError
+from starlette.requests import Request
+
+from remediator.api import trusted_proxy
+from remediator.api.handler_context import Refusal, handler_context_of
+from remediator.model.credentials import Identity, Role
+from remediator.server_config import AccessLimits
+
+NAME_MAX = 255  # of a node or a person, as the database keeps them
+
+
+class Access(enum.Enum):
+    """The least that a caller must be."""
+
+    ANYONE = "anyone"
+    JOIN = "a join secret"
+    NODE = "that node"
+    JOB = "viewer, or a node with ranks of the job"
+    VIEWER = "viewer"
+    OPERATOR = "operator"
+    ADMIN = "admin"
+
+
+_PEOPLE = {
+    Access.JOB: {Role.VIEWER, Role.OPERATOR, Role.ADMIN},
+    Access.VIEWER: {Role.VIEWER, Role.OPERATOR, Role.ADMIN},
+    Access.OPERATOR: {Role.OPERATOR, Role.ADMIN},
+    Access.ADMIN: {Role.ADMIN},
+}
+
+
+def is_access_allowed(access: Access, identity: Identity, node: str | None) -> bool:
+    """Whether the rule lets somebody in; `node` is the one in the path, if there is one there."""
+    if access is Access.NODE:
+        return identity.role is Role.NODE and identity.name == node
+    if access is Access.JOIN:
+        return identity.role is Role.JOIN
+    if access is Access.JOB and identity.role is Role.NODE:
+        return True  # the handler asks whether it holds a rank of the job
+    return identity.role in _PEOPLE.get(access, set())
+
+
+async def authorize_request(request: Request, access: Access) -> None:
+    """Hold a request against its route's rule; leaves the identity with the request.
+
+    Raises:
+        Refusal: 401 without a good token, 403 with another's, 429 too often.
+    """
+    if access is Access.ANYONE:
+        return
+    identity, token = await _identify_bearer(request)
+    if identity.role is Role.NODE and (misfit := _certificate_refusal(request, identity)):
+        limit_unknown_clients(request)  # whoever copied the token must not use up what its node may ask
+        raise misfit
+    admit_identity(request, access, identity)
+    request.state.secret = token if access is Access.JOIN else ""
+
+
+def admit_identity(request: Request, access: Access, identity: Identity) -> None:
+    """Let in somebody who is known: by a token, or by what a page's session rests on.
+
+    Raises:
+        Refusal: 403 not with this identity, 429 too often.
+    """
+    count_request(request, identity)
+    require_access(access, identity, request.path_params.get("node"))
+    request.state.identity = identity
+
+
+def count_request(request: Request, identity: Identity, weight: int = 1) -> None:
+    """Count a request of somebody who is known as so many.
+
+    Raises:
+        Refusal: 429 too often.
+    """
+    gate = handler_context_of(request).gate
+    bucket = gate.nodes if identity.role is Role.NODE else gate.people
+    if (wait_s := bucket.wait_s(identity.id)) > 0:
+        raise _too_many_requests(f"{identity.role.value} {identity.name} asks too often", wait_s)
+    bucket.charge(identity.id, weight - 1)
+    _count_connection(request, identity, gate.limits)
+
+
+def require_access(access: Access, identity: Identity, node: str | None = None) -> None:
+    """Raises: Refusal: 403, the rule does not let this identity in."""
+    if not is_access_allowed(access, identity, node):
+        raise _forbidden_refusal(access, identity, node)
+
+
+def request_identity(request: Request) -> Identity:
+    """Who was let in."""
+    identity: Identity = request.state.identity
+    return identity
+
+
+def audit_actor(request: Request) -> str:
+    """Who was let in, and from where, for the audit log."""
+    return f"{request_identity(request).name} ({client_address(request)})"
+
+
+def client_address(request: Request) -> str:
+    """Where the caller is, for the audit log: what the trusted proxy says, else as `peer_address`."""
+    known: str | None = getattr(request.state, "address", None)  # a page asks the API without the headers it came with
+    if known is not None:
+        return known
+    proxy = handler_context_of(request).config.web.proxy
+    return trusted_proxy.client_behind_proxy(
+        proxy, peer_address(request), request.headers.getlist(trusted_proxy.FORWARDED)
+    )
+
+
+def peer_address(request: Request) -> str:
+    """The address at the other end of the connection; empty where there is none (a UNIX socket). Limits go by it."""
+    return request.client.host if request.client else ""
+
+
+def check_open_request(request: Request) -> None:
+    """Whether an open request may go on.
+
+    Raises:
+        Refusal: 401, its token was revoked or has ended meanwhile.
+    """
+    holds: Callable[[Identity], bool] = getattr(request.state, "holds", handler_context_of(request).tokens.holds)
+    if not holds(request_identity(request)):
+        raise Refusal(401, "this token was revoked or has ended meanwhile", "ask an admin for a new one")
+
+
+async def _identify_bearer(request: Request) -> tuple[Identity, str]:
+    scheme, _, token = request.headers.get("authorization", "").partition(" ")
+    token = token.strip()
+    if scheme.lower() != "bearer" or not token:
+        limit_unknown_clients(request)
+        todo = "send 'Authorization: Bearer TOKEN'; a token comes from 'healthctl token issue'"
+        raise Refusal(401, "no token was sent", todo)
+    return await identity_of(request, token), token
+
+
+async def identity_of(request: Request, token: str) -> Identity:
+    """Whose token this is.
+
+    Raises:
+        Refusal: 401 nobody's, 429 too many were nobody's, 503 nobody can say now.
+    """
+    tokens = handler_context_of(request).tokens
+    if (known := tokens.identify(token)) is not None:
+        return known  # asked before any limit: nobody can be locked out by a neighbour behind the same address
+    limit_unknown_clients(request)
+    try:
+        await asyncio.to_thread(tokens.refresh)  # it may have been issued just now, by another process
+    except SQLAlchemyError as error:
+        raise Refusal(503, "the token cannot be looked up: the database is away", "try again later", 1) from error
+    identity = tokens.identify(token)
+    if identity is None:
+        todo = "an admin makes a new one: 'healthctl token issue'"
+        raise Refusal(401, "this token is not known, has ended, or was revoked", todo)
+    return identity
+
+
+def limit_unknown_clients(request: Request) -> None:
+    """Raises: Refusal: 429, too many requests of this address came without a good token."""
+    if (wait_s := handler_context_of(request).gate.unknown.wait_s(peer_address(request))) > 0:
+        raise _too_many_requests("too many requests without a good token from this address", wait_s)
+
+
+def _count_connection(request: Request, identity: Identity, limits: AccessLimits) -> None:
+    if identity.role is Role.JOIN:  # a fleet shares it; each will show a token of its own
+        return
+    most = limits.connections_per_node if identity.role is Role.NODE else limits.connections_per_person
+    request.scope.get("known", lambda _whose, _most: None)(identity.id, most)
+
+
+def _too_many_requests(words: str, wait_s: float) -> Refusal:
+    refusal = Refusal(429, words, "ask less often", math.ceil(wait_s))
+    refusal.headers["connection"] = "close"  # so that nobody keeps one by asking too often
+    return refusal
+
+
+def _forbidden_refusal(access: Access, identity: Identity, node: str | None) -> Refusal:
+    mine = f"this token is {identity.role.value} {identity.name}'s"
+    if access is Access.NODE:
+        todo = f"'healthctl enroll' on that node gets one, or 'healthctl token issue --node {node}'"
+        return Refusal(403, f"{mine} and cannot speak for node {node}", todo)
+    if access is Access.JOIN:
+        return Refusal(403, f"{mine} and is no join secret", "make one with 'healthctl token join PATTERN'")
+    todo = f"an admin makes one: 'healthctl token issue --{access.value} NAME'"
+    return Refusal(403, f"{mine}; {access.value} is needed here", todo)
+
+
+def _certificate_refusal(request: Request, identity: Identity) -> Refusal | None:
+    """Why a node's token does not count on this connection, if it does not."""
+    tls = handler_context_of(request).config.tls
+    if tls is None or not tls.nodes_by_certificate:
+        return None
+    names = request.scope.get("client_certificate_names", ())
+    if identity.name in names:
+        return None
+    had = f"the client certificate names {', '.join(names)}" if names else "no client certificate was shown"
+    todo = "give healthd 'remediator.certificate' and 'remediator.certificate_key' with the node's name in them"
+    return Refusal(403, f"{had}, the token is node {identity.name}'s", todo)

@@ -1,0 +1,65 @@
+"""What operators say of the whole cluster, and of single actions: how far automation may go, and what is not to be done after all."""
+
+from __future__ import annotations
+
+import asyncio
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from remediator.api.access_control import client_address, request_identity
+from remediator.api.handler_context import (
+    Refusal,
+    check_admission,
+    decode_request_body,
+    handler_context_of,
+    submit_input,
+    wait_until_durable,
+)
+from remediator.api.incident_handlers import WORDS_BYTES_MAX
+from remediator.model.pipeline_inputs import ActionCancelled, ModeSet
+from remediator.model.plan_steps import Mode, Verb
+from remediator.model.views import Words
+from remediator.model.views_actions import ModeWish
+from remediator.store.history_queries import HistoryQueries
+
+
+async def set_automation_mode(request: Request) -> Response:
+    """`POST /v1/mode`: until somebody says otherwise, whatever the configuration says; an empty mode gives it back its say."""
+    service = handler_context_of(request)
+    wish = await decode_request_body(request, ModeWish, WORDS_BYTES_MAX)
+    check_admission(service)
+    item = ModeSet(
+        at=service.clock.wall(),
+        mode=Mode(wish.mode) if wish.mode else None,
+        actor=request_identity(request).name,
+        address=client_address(request),
+        text=wish.text,
+    )
+    await wait_until_durable(service, submit_input(service, item))
+    return Response(status_code=204)
+
+
+async def cancel_action(request: Request) -> Response:
+    """`POST /v1/actions/{id}/cancel`: not to be done; the rest of its plan is left to people. What was begun may still end."""
+    service, name = handler_context_of(request), request.path_params["action"]
+    words = await decode_request_body(request, Words, WORDS_BYTES_MAX)
+    action = service.engine.snapshot.actions.get(name)
+    if action is None or action.state.final:
+        known = action or await asyncio.to_thread(HistoryQueries(service.journal.engine).action, name)
+        if known is None:
+            raise Refusal(404, f"there is no action {name}", "see 'healthctl actions list'")
+        raise Refusal(409, f"{name} is over: {known.state.value}", "what is done cannot be cancelled")
+    if action.verb == Verb.CORDON.value:
+        todo = f"'healthctl nodes hold {action.node}' withdraws it, 'nodes uncordon' lifts it"
+        raise Refusal(409, f"{name} keeps a state, it is no deed that could be cancelled", todo)
+    check_admission(service)
+    item = ActionCancelled(
+        at=service.clock.wall(),
+        action=name,
+        actor=request_identity(request).name,
+        address=client_address(request),
+        text=words.text,
+    )
+    await wait_until_durable(service, submit_input(service, item))
+    return Response(status_code=204)

@@ -1,0 +1,152 @@
+"""What operators do with incidents besides approving: acknowledge, note, resolve, open again. Inputs of the pipeline, all of them.
+
+Each may be repeated without harm. `If-Match` with the `ETag` of `GET /v1/incidents/{id}` says: only if it is still as I saw it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from remediator.api.access_control import client_address, request_identity
+from remediator.api.handler_context import (
+    Refusal,
+    check_admission,
+    decode_request_body,
+    handler_context_of,
+    submit_input,
+    wait_until_durable,
+)
+from remediator.model.journal_records import Incident, IncidentState
+from remediator.model.pipeline_inputs import BreakerReset, IncidentCommand, IncidentCommandKind, IncidentReopened
+from remediator.model.views import Words
+from remediator.store.incident_queries import IncidentQueries
+from vocabulary.finding import Finding
+from vocabulary.messages.wire import encode_message
+
+WORDS_BYTES_MAX = 16 << 10
+KEY_CHARS_MAX = 128
+
+
+async def acknowledge_incident(request: Request) -> Response:
+    """`POST /v1/incidents/{id}/acknowledge`: I look after it."""
+    words = await decode_request_body(request, Words, WORDS_BYTES_MAX)
+    incident, _ = await _stored_incident(request)
+    if incident.state is IncidentState.CLOSED:
+        raise Refusal(409, f"{incident.id} is closed", "nobody needs to look after it")
+    return await _submit_incident_command(request, incident, IncidentCommandKind.ACKNOWLEDGE, words.text)
+
+
+async def add_incident_note(request: Request) -> Response:
+    """`POST /v1/incidents/{id}/notes`: with `Idempotency-Key`, a repetition is known and not written twice."""
+    words = await decode_request_body(request, Words, WORDS_BYTES_MAX)
+    if not words.text.strip():
+        raise Refusal(400, "the note is empty", 'send {"text": …}')
+    incident, _ = await _stored_incident(request)
+    key = request.headers.get("idempotency-key", "")
+    if len(key) > KEY_CHARS_MAX:
+        raise Refusal(400, f"Idempotency-Key is longer than {KEY_CHARS_MAX} characters")
+    if key:
+        store = IncidentQueries(handler_context_of(request).journal.engine)
+        events = await asyncio.to_thread(store.events, incident.id)
+        if any(
+            e.kind == "note" and e.data.get("key") == key and e.actor == request_identity(request).name for e in events
+        ):
+            return Response(status_code=204)
+    return await _submit_incident_command(request, incident, IncidentCommandKind.NOTE, words.text, key)
+
+
+async def resolve_incident(request: Request) -> Response:
+    """`POST /v1/incidents/{id}/resolve`: it is over; what was planned and not done is cancelled."""
+    words = await decode_request_body(request, Words, WORDS_BYTES_MAX)
+    incident, _ = await _stored_incident(request)
+    if incident.state is IncidentState.CLOSED:
+        return Response(status_code=204)
+    if incident.state is IncidentState.ACTING:
+        todo = "wait for it to end, or take the node into your own hands (drain it yourself in the scheduler)"
+        raise Refusal(409, f"a plan of {incident.id} is under way", todo)
+    record = handler_context_of(request).engine.snapshot.nodes.get(incident.node)
+    if record is not None and record.held:
+        todo = "resume it in the scheduler and the incident closes by itself; if it never comes back, 'nodes retire' it"
+        raise Refusal(409, f"we still hold {record.node} out of service", todo)
+    return await _submit_incident_command(request, incident, IncidentCommandKind.RESOLVE, words.text)
+
+
+async def reopen_incident(request: Request) -> Response:
+    """`POST /v1/incidents/{id}/reopen`: it was not over. It is decided upon anew, and only a person closes it again."""
+    words = await decode_request_body(request, Words, WORDS_BYTES_MAX)
+    incident, findings = await _stored_incident(request)
+    if incident.state is not IncidentState.CLOSED:
+        return Response(status_code=204)
+    if incident.wide:
+        raise Refusal(409, f"{incident.id} is about many nodes", "such incidents open again by themselves")
+    service = handler_context_of(request)
+    other = next((i.id for i in service.engine.snapshot.incidents.values() if i.node == incident.node), None)
+    if other is not None:
+        raise Refusal(409, f"node {incident.node} has another open incident, {other}", "go on there")
+    check_admission(service)
+    item = IncidentReopened(
+        at=service.clock.wall(),
+        incident=incident,
+        findings=tuple(findings),
+        actor=request_identity(request).name,
+        address=client_address(request),
+        text=words.text,
+    )
+    await wait_until_durable(service, submit_input(service, item))
+    return Response(status_code=204)
+
+
+async def reset_circuit_breaker(request: Request) -> Response:
+    """`POST /v1/breaker/reset`: I have looked; nodes may be isolated again. Resetting a closed one changes nothing."""
+    words = await decode_request_body(request, Words, WORDS_BYTES_MAX)
+    service = handler_context_of(request)
+    check_admission(service)
+    item = BreakerReset(
+        at=service.clock.wall(), actor=request_identity(request).name, address=client_address(request), text=words.text
+    )
+    await wait_until_durable(service, submit_input(service, item))
+    return Response(status_code=204)
+
+
+def incident_etag(incident: Incident) -> str:
+    """Names one state of an incident."""
+    return f'"{hashlib.sha256(encode_message(incident)).hexdigest()[:16]}"'
+
+
+async def _stored_incident(request: Request) -> tuple[Incident, list[Finding]]:
+    """The incident of the path as it is on the disk.
+
+    Raises:
+        Refusal: 404, there is none; 412, it is not as the caller saw it.
+    """
+    name = request.path_params["incident"]
+    found = await asyncio.to_thread(handler_context_of(request).journal.incident, name)
+    if found is None:
+        raise Refusal(404, f"there is no incident {name}", "see 'healthctl incidents list'")
+    seen = request.headers.get("if-match", "*")
+    if seen != "*" and incident_etag(found[0]) not in [each.strip() for each in seen.split(",")]:
+        raise Refusal(412, f"{name} is not as you saw it any more", "look at it again")
+    return found[0], found[1]
+
+
+async def _submit_incident_command(
+    request: Request, incident: Incident, word: IncidentCommandKind, text: str, key: str = ""
+) -> Response:
+    service = handler_context_of(request)
+    check_admission(service)
+    item = IncidentCommand(
+        at=service.clock.wall(),
+        incident=incident.id,
+        node=incident.node,
+        word=word,
+        actor=request_identity(request).name,
+        address=client_address(request),
+        text=text,
+        key=key,
+    )
+    await wait_until_durable(service, submit_input(service, item))
+    return Response(status_code=204)

@@ -1,0 +1,199 @@
+"""GPUs and jobs as people read them, from the committed state and the nodes' last words. Pure."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from fnmatch import fnmatchcase
+from itertools import chain
+from statistics import median_low
+from typing import NamedTuple
+
+from msgspec.structs import replace
+
+from remediator.engine.decision_engine import StateSnapshot
+from remediator.fleet.report_registry import ReportEntry, ReportRegistry
+from remediator.model.detector_origin import is_concluded
+from remediator.model.job_share import JobShare
+from remediator.model.journal_records import JobRef
+from remediator.model.views_jobs import GpuView, JobRank, JobView
+from vocabulary.finding import Finding
+from vocabulary.health import Health, health_of
+from vocabulary.identity import ComponentKind
+
+FINDINGS_LISTED = 100  # of one job
+NOWHERE = ("", -1)
+_ABOUT_GPUS = frozenset({ComponentKind.GPU, ComponentKind.NVLINK})
+
+
+def parse_gpu_key(text: str) -> tuple[str, int]:
+    """``NODE/INDEX`` as a place in the list; only a node is the place before its first GPU.
+
+    Raises:
+        ValueError: the index is no number.
+    """
+    node, slash, index = text.rpartition("/")
+    return (node, int(index)) if slash else (text, -1)
+
+
+def list_gpu_views(
+    snapshot: StateSnapshot,
+    roster: ReportRegistry,
+    now: float,
+    pattern: str = "*",
+    after: tuple[str, int] = NOWHERE,
+    limit: int = 1,
+) -> tuple[GpuView, ...]:
+    """So many GPUs after that one, by node and index, of the nodes that fit a shell pattern."""
+    found: list[GpuView] = []
+    known = _findings_by_gpu(snapshot.findings.values())
+    names = [name for name in snapshot.nodes if name >= after[0] and (pattern == "*" or fnmatchcase(name, pattern))]
+    for name in sorted(names):
+        entry = roster.get(name)
+        if entry is not None:
+            found += [view for view in _node_gpu_views(entry, known, now) if (name, view.index) > after]
+        if len(found) >= limit:
+            break
+    return tuple(found[:limit])
+
+
+def _findings_by_gpu(findings: Iterable[Finding]) -> dict[tuple[str, str], list[Finding]]:
+    """Active ones by their node and each name that they know their GPU by."""
+    found: dict[tuple[str, str], list[Finding]] = {}
+    for finding in findings:
+        about = finding.component
+        if finding.active and about.kind in _ABOUT_GPUS:
+            for name in {about.name, about.pci} - {""}:
+                found.setdefault((finding.node, name), []).append(finding)
+    return found
+
+
+def _node_gpu_views(
+    entry: ReportEntry, known: Mapping[tuple[str, str], list[Finding]], now: float
+) -> Iterator[GpuView]:
+    ranks = {rank.gpu: rank for rank in entry.ranks if rank.gpu and rank.alive}
+    heard = now - entry.seen_at <= entry.ttl_s
+    for gpu in sorted(entry.gpus, key=lambda each: each.index):
+        found = {
+            f.id: f for key in (gpu.uuid, gpu.pci) for f in known.get((entry.node, key), ()) if key
+        }  # told by both names it is one
+        rank = ranks.get(gpu.uuid)
+        yield GpuView(
+            node=entry.node,
+            index=gpu.index,
+            uuid=gpu.uuid,
+            pci=gpu.pci,
+            health=health_of(found.values(), sources_known=heard and entry.health is not Health.UNKNOWN).value,
+            name=gpu.name,
+            serial=gpu.serial,
+            findings=tuple(f"{f.kind}: {f.summary}" for f in found.values()),
+            job=rank.job if rank is not None else "",
+            rank=rank.rank if rank is not None else None,
+        )
+
+
+class _JobAttempt(NamedTuple):
+    """One attempt of a job: its nodes, and what each of them that has reported is to it."""
+
+    nodes: list[str]
+    shares: list[JobShare]
+
+
+def list_job_views(snapshot: StateSnapshot, roster: ReportRegistry) -> tuple[JobView, ...]:
+    """Every job with ranks, its newest attempt, by name; without its ranks."""
+    gathered = _gather_job_attempts(roster.get(name) for name in snapshot.nodes)
+    for record in snapshot.nodes.values():  # whoever has not reported to this leader yet
+        if record.jobs and roster.get(record.node) is None:
+            for ref in record.jobs:
+                gathered.setdefault(ref, _JobAttempt([], [])).nodes.append(record.node)
+    newest: dict[str, JobRef] = {}
+    for ref in gathered:
+        if ref.job not in newest or ref.attempt > newest[ref.job].attempt:
+            newest[ref.job] = ref
+    on_node, of_job = _active_findings(snapshot.findings.values())
+    return tuple(
+        _build_job_view(newest[job], gathered[newest[job]], on_node, of_job.get(job, ())) for job in sorted(newest)
+    )
+
+
+def find_job_view(snapshot: StateSnapshot, roster: ReportRegistry, name: str) -> JobView | None:
+    """One job with its ranks, by rank; None where no node tells of it."""
+    told = [entry for each in snapshot.nodes if (entry := roster.get(each)) is not None and _entry_has_job(entry, name)]
+    waiting = [r for r in snapshot.nodes.values() if roster.get(r.node) is None and any(j.job == name for j in r.jobs)]
+    known = [*(entry.jobs for entry in told), *(record.jobs for record in waiting)]
+    attempts = [ref.attempt for refs in known for ref in refs if ref.job == name]
+    if not attempts:
+        return None
+    ref = JobRef(name, max(attempts))
+    ranks = [JobRank(entry.node, rank) for entry in told for rank in entry.ranks_of(ref)]
+    gathered = _gather_job_attempts(told).get(ref, _JobAttempt([], []))
+    gathered.nodes.extend([record.node for record in waiting if ref in record.jobs])
+    on_node, of_job = _active_findings(snapshot.findings.values())
+    view = _build_job_view(ref, gathered, on_node, of_job.get(name, ()))
+    return replace(view, ranks=tuple(sorted(ranks, key=lambda each: (each.status.rank, each.node))))
+
+
+def _entry_has_job(entry: ReportEntry, job: str) -> bool:
+    return any(ref.job == job for ref in entry.jobs)
+
+
+def _gather_job_attempts(entries: Iterable[ReportEntry | None]) -> dict[JobRef, _JobAttempt]:
+    found: dict[JobRef, _JobAttempt] = {}
+    for entry in entries:
+        if entry is None:
+            continue
+        for share in entry.shares:
+            job = found.get(share.ref)
+            if job is None:
+                job = found[share.ref] = _JobAttempt([], [])
+            job.nodes.append(entry.node)
+            job.shares.append(share)
+    return found
+
+
+def _active_findings(findings: Iterable[Finding]) -> tuple[dict[str, list[Finding]], dict[str, list[Finding]]]:
+    """Active findings: what nodes say, by node; what was concluded of a job, by its name."""
+    on_node: dict[str, list[Finding]] = {}
+    of_job: dict[str, list[Finding]] = {}
+    for finding in findings:
+        if not finding.active:
+            continue
+        job = finding.evidence.get("job")
+        if is_concluded(finding) and isinstance(job, str):
+            of_job.setdefault(job, []).append(finding)
+        else:
+            on_node.setdefault(finding.node, []).append(finding)
+    return on_node, of_job
+
+
+def _build_job_view(
+    ref: JobRef, job: _JobAttempt, on_node: Mapping[str, Collection[Finding]], concluded: Collection[Finding]
+) -> JobView:
+    """Of findings about ranks only its own are shown: a node may run several jobs."""
+    own = f"{ref.job}.{ref.attempt}"
+    said = [
+        finding
+        for name in job.nodes
+        for finding in on_node.get(name, ())
+        if finding.component.kind is not ComponentKind.RANK or finding.component.name.startswith(own)
+    ]
+    newest = sorted(concluded, key=lambda f: (-f.last_seen, f.id))
+    gravest = sorted([*newest, *said], key=lambda f: (-f.severity.rank, f.first_seen, f.id))
+    shares, phases = job.shares, Counter[str]()
+    for share in shares:
+        for phase, count in share.phases.items():
+            phases[phase] += count
+    steps = list(chain.from_iterable([share.steps_s for share in shares]))
+    return JobView(
+        job=ref.job,
+        attempt=ref.attempt,
+        world=max([share.world for share in shares], default=0),
+        ranks_told=sum([share.living for share in shares]),
+        nodes=tuple(sorted(job.nodes)),
+        step=max([share.step for share in shares], default=-1),
+        step_s=median_low(steps) if steps else 0.0,
+        phase=min(phases, key=lambda phase: (-phases[phase], phase), default=""),
+        at=max([share.at for share in shares], default=0.0),
+        verdicts=tuple(finding.summary for finding in newest),
+        findings=tuple(gravest[:FINDINGS_LISTED]),
+    )

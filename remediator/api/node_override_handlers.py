@@ -1,0 +1,129 @@
+"""What operators do with nodes: keep us off, retire, and end both; cordon and uncordon by our hand. Inputs of the pipeline, all of them; saying it again changes nothing."""
+
+from __future__ import annotations
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from remediator.api.access_control import client_address, request_identity
+from remediator.api.handler_context import (
+    Refusal,
+    check_admission,
+    decode_request_body,
+    handler_context_of,
+    submit_input,
+    wait_until_durable,
+)
+from remediator.api.incident_handlers import WORDS_BYTES_MAX
+from remediator.engine.decision_engine import StateSnapshot
+from remediator.model.pipeline_inputs import ManualCordon, ManualCordonKind, NodeCommand, NodeCommandKind
+from remediator.model.rule_conditions import NodeState
+from remediator.model.views import HoldWish, UncordonWish, Words
+from vocabulary.order import OrderKind
+
+_UNFIT_FOR_WORK = frozenset({OrderKind.RESET_GPU.value, OrderKind.REBOOT.value, OrderKind.RUN_PREFLIGHT.value})
+
+
+async def hold_node(request: Request) -> Response:
+    """`POST /v1/nodes/{node}/hold`: hands off; until it is released, or until then."""
+    wish = await decode_request_body(request, HoldWish, WORDS_BYTES_MAX)
+    if wish.until is not None and wish.until <= handler_context_of(request).clock.wall():
+        raise Refusal(
+            400, f"'until' is {wish.until:.0f}, and that is over", "give UTC seconds that are to come, or none"
+        )
+    record = handler_context_of(request).engine.snapshot.nodes.get(request.path_params["node"])
+    if record is not None and record.state is NodeState.RETIRED:
+        raise Refusal(409, f"node {record.node} is retired", "nothing is done with it; 'unretire' takes it back")
+    return await _submit_node_command(request, NodeCommandKind.HOLD, _require_reason(wish.text), wish.until)
+
+
+async def release_node(request: Request) -> Response:
+    """`POST /v1/nodes/{node}/release`: it is in our care again."""
+    words = await decode_request_body(request, Words, WORDS_BYTES_MAX)
+    return await _submit_node_command(request, NodeCommandKind.RELEASE, words.text)
+
+
+async def retire_node(request: Request) -> Response:
+    """`POST /v1/nodes/{node}/retire`: it is no part of the cluster any more."""
+    words = await decode_request_body(request, Words, WORDS_BYTES_MAX)
+    return await _submit_node_command(request, NodeCommandKind.RETIRE, _require_reason(words.text))
+
+
+async def unretire_node(request: Request) -> Response:
+    """`POST /v1/nodes/{node}/unretire`: it is one again, on probation."""
+    words = await decode_request_body(request, Words, WORDS_BYTES_MAX)
+    return await _submit_node_command(request, NodeCommandKind.UNRETIRE, words.text)
+
+
+async def cordon_node(request: Request) -> Response:
+    """`POST /v1/nodes/{node}/cordon`: out of the scheduler's service, in the caller's name; only people lift it."""
+    words = await decode_request_body(request, Words, WORDS_BYTES_MAX)
+    return await _submit_manual_cordon(request, ManualCordonKind.CORDON, _require_reason(words.text))
+
+
+async def uncordon_node(request: Request) -> Response:
+    """`POST /v1/nodes/{node}/uncordon`: into the scheduler's service, whoever holds it, as the caller's own deed."""
+    wish = await decode_request_body(request, UncordonWish, WORDS_BYTES_MAX)
+    service, node = handler_context_of(request), request.path_params["node"]
+    running = running_node_work(service.engine.snapshot, node, service.clock.wall())
+    if running and not wish.force:
+        todo = "wait for the end (its page says it), or let work come all the same: --force, or the tick on the page"
+        raise Refusal(409, "; ".join(running), todo)
+    return await _submit_manual_cordon(request, ManualCordonKind.UNCORDON, wish.text)
+
+
+def running_node_work(snapshot: StateSnapshot, node: str, now: float) -> list[str]:
+    """What of ours may run on a node now that no job may meet, in words. What was withdrawn and fetched before may run on."""
+    planned = [a for a in snapshot.ordered.get(node, ()) if a.verb in _UNFIT_FOR_WORK and now < a.deadline]
+    given_up = [a for a in snapshot.unheard.values() if a.node == node and a.order and a.verb in _UNFIT_FOR_WORK]
+    found = [f"{a.verb} is ordered on {node}" + (f" ({a.detail})" if a.detail else "") for a in planned]
+    withdrawn = f"was ordered on {node} and withdrawn, and {node} has not said how it ended"
+    return found + [f"{a.verb} {withdrawn}" for a in given_up if now < a.deadline]
+
+
+async def _submit_manual_cordon(request: Request, word: ManualCordonKind, text: str) -> Response:
+    service, node = handler_context_of(request), request.path_params["node"]
+    record, hold = service.engine.snapshot.nodes.get(node), service.engine.snapshot.holds.get(node)
+    if record is None:
+        raise Refusal(404, f"no node {node} has ever reported", "see 'healthctl nodes list'")
+    if record.state is NodeState.RETIRED:
+        raise Refusal(409, f"node {node} is retired", "nothing is done with it; 'unretire' takes it back")
+    if hold is not None and not hold.known:
+        raise Refusal(409, f"the scheduler has no node {node}: {hold.reason}", "there is nothing to hold or lift there")
+    check_admission(service)
+    item = ManualCordon(
+        at=service.clock.wall(),
+        node=node,
+        word=word,
+        actor=request_identity(request).name,
+        address=client_address(request),
+        text=text,
+    )
+    await wait_until_durable(service, submit_input(service, item))
+    return Response(status_code=204)
+
+
+def _require_reason(text: str) -> str:
+    if not text.strip():
+        raise Refusal(400, "the reason is empty", 'send {"text": …}: others will want to know')
+    return text
+
+
+async def _submit_node_command(
+    request: Request, word: NodeCommandKind, text: str, until: float | None = None
+) -> Response:
+    service, node = handler_context_of(request), request.path_params["node"]
+    if node not in service.engine.snapshot.nodes:
+        raise Refusal(404, f"no node {node} has ever reported", "see 'healthctl nodes list'")
+    check_admission(service)
+    item = NodeCommand(
+        at=service.clock.wall(),
+        node=node,
+        word=word,
+        actor=request_identity(request).name,
+        address=client_address(request),
+        text=text,
+        until=until,
+    )
+    await wait_until_durable(service, submit_input(service, item))
+    return Response(status_code=204)

@@ -1,0 +1,214 @@
+"""What nodes call: reports, orders, answers."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import math
+from collections.abc import Callable
+from concurrent.futures import Future
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from remediator.api import telemetry_handlers
+from remediator.api.access_control import check_open_request, request_identity
+from remediator.api.body_validation import describe_bound_error
+from remediator.api.handler_context import (
+    WAIT_MAX_S,
+    HandlerContext,
+    Refusal,
+    check_admission,
+    decode_request_body,
+    handler_context_of,
+    json_response,
+    query_number,
+    read_request_body,
+    submit_input,
+    wait_until_durable,
+)
+from remediator.engine.decision_engine import PLACEMENT_WEIGHS
+from remediator.fleet.report_registry import ReportEntry
+from remediator.model.pipeline_inputs import FindingsReported, InventoryChanged, OrderAnswered, PlacementChanged
+from remediator.store.leader_lease import LEASE_S
+from vocabulary.finding import Finding
+from vocabulary.messages.message_bounds import ACTIVE_MAX, CHANGES_PER_REPORT_MAX, RANKS_MAX
+from vocabulary.messages.wire import (
+    REPORT_BYTES_MAX,
+    WIRE_VERSION,
+    OrdersReply,
+    Report,
+    ReportReply,
+    WireError,
+    check_order_update,
+    decode_report,
+)
+from vocabulary.order import Order, OrderUpdate
+
+BOUNDS_TODO = "healthd keeps these bounds by itself (docs/reference/api.md); upgrade the older of node and remediator"
+UPDATE_BYTES_MAX = 64 << 10
+REPEATED_PER_PIECE = 10  # so many repeated findings and ranks are as much work as a piece of news
+
+
+async def accept_report(request: Request) -> Response:
+    """`POST /v1/nodes/{node}/report`: acknowledged once every change in it is on the disk."""
+    node = request_identity(request).name
+    service = handler_context_of(request)
+    begun = service.clock.monotonic()
+    body = await read_request_body(request, REPORT_BYTES_MAX)
+    _limit_node_rate(service, node)
+    message = _decode_report(body, node)
+    check_admission(service)  # before the roster takes it: what it knows, it does not tell the engine again
+    before, entry = service.roster.take(message, service.clock.wall())
+    if entry is not before:
+        telemetry_handlers.accept_report_telemetry(service, message)
+    written = _submit_report_changes(service, message, before, entry)
+    if written is not None:
+        await wait_until_durable(service, written)
+    acked = message.changes[-1].seq if message.changes else 0
+    now = service.clock.monotonic()
+    service.report_times.count(now - begun)
+    wish = service.telemetry.wish(node, now)
+    return json_response(ReportReply(acked_seq=acked, epoch=service.engine.epoch, telemetry=wish))
+
+
+async def poll_orders(request: Request) -> Response:
+    """`GET /v1/nodes/{node}/orders?wait_s=N`: the open ones; waits up to N seconds for the first."""
+    node = request_identity(request).name
+    service = handler_context_of(request)
+    wait_s = query_number(request, "wait_s", 0, 0, WAIT_MAX_S)
+    known = frozenset(request.query_params.getlist("known"))
+    with service.gate.polls.one(node) as seated:
+        if not seated:
+            raise Refusal(429, f"node {node} has {service.gate.limits.polls_per_node} open polls already", "", 1)
+        found = await _wait_for_orders(service, node, known, wait_s, lambda: check_open_request(request))
+    now = service.clock.monotonic()
+    wish = service.telemetry.wish(node, now) if service.telemetry.untold(node, now) else None
+    return json_response(OrdersReply(orders=found, telemetry=wish))
+
+
+async def accept_order_update(request: Request) -> Response:
+    """`POST /v1/nodes/{node}/orders/{id}`: how far the node is with an order."""
+    node = request_identity(request).name
+    service = handler_context_of(request)
+    check_admission(service)
+    update = await decode_request_body(request, OrderUpdate, UPDATE_BYTES_MAX)
+    _check_update_bounds(update)
+    if update.id != request.path_params["order"]:
+        raise Refusal(400, f"the path names order {request.path_params['order']}, the body {update.id}")
+    await wait_until_durable(
+        service, submit_input(service, OrderAnswered(at=service.clock.wall(), node=node, update=update))
+    )
+    return Response(status_code=204)
+
+
+def _check_update_bounds(update: OrderUpdate) -> None:
+    try:
+        check_order_update(update)
+    except WireError as error:
+        raise Refusal(400, describe_bound_error(error, OrderUpdate, b"{}"), BOUNDS_TODO) from error
+
+
+def _decode_report(body: bytes, node: str) -> Report:
+    try:
+        message = decode_report(body)
+    except WireError as error:
+        raise Refusal(400, describe_bound_error(error, Report, body), BOUNDS_TODO, finding=error.finding) from error
+    if message.version > WIRE_VERSION:
+        raise Refusal(
+            400,
+            f"the report speaks version {message.version}, this remediator up to {WIRE_VERSION}",
+            "upgrade the remediator first",
+        )
+    findings = [change.finding for change in message.changes] + list(message.active)
+    stranger = next((f.node for f in findings if f.node != node), message.node)
+    if stranger != node:
+        raise Refusal(403, f"node {node} may not report on node {stranger}")
+    if (
+        len(message.changes) > CHANGES_PER_REPORT_MAX
+        or len(message.active) > ACTIVE_MAX
+        or len(message.ranks) > RANKS_MAX
+    ):
+        most = f"{CHANGES_PER_REPORT_MAX} changes, {ACTIVE_MAX} active findings and {RANKS_MAX} ranks"
+        raise Refusal(413, f"a report holds at most {most}")
+    return message
+
+
+def _limit_node_rate(service: HandlerContext, node: str) -> None:
+    """One node's flood must keep nobody else's news waiting.
+
+    Raises:
+        Refusal: 429, it has told more than its share; the node keeps what is new and comes again.
+    """
+    if (wait_s := service.gate.news.owes_s(node)) > 0:
+        most = service.gate.limits.news_per_s
+        words = f"node {node} tells more than {most:g} pieces of news a second; nothing was taken"
+        raise Refusal(429, words, "send it again later", math.ceil(wait_s))
+
+
+def _charge_report_weight(service: HandlerContext, message: Report, asserted: frozenset[str], *, moved: bool) -> None:
+    """What a report weighs; one that only repeats what is known weighs nothing."""
+    weight = len(message.changes) + service.roster.news_in(message.node, asserted)
+    weight += (len(message.active) + len(message.ranks)) // REPEATED_PER_PIECE + PLACEMENT_WEIGHS * moved
+    if weight:
+        service.gate.news.charge(message.node, weight)
+
+
+def _submit_report_changes(
+    service: HandlerContext, message: Report, before: ReportEntry | None, entry: ReportEntry
+) -> Future[None] | None:
+    """Tell the engine what is news in a report. Most reports hold none, and cost no write."""
+    now = service.clock.wall()
+    current = entry is not before
+    asserted = frozenset(f.id for f in message.active)
+    moved = current and (before is None or before.jobs != entry.jobs)
+    _charge_report_weight(service, message, asserted, moved=moved)
+    if moved:
+        worlds = tuple(share.world for share in entry.shares)
+        submit_input(service, PlacementChanged(at=now, node=message.node, jobs=entry.jobs, worlds=worlds))
+    if current and (before is None or _inventory_input(before, now) != _inventory_input(entry, now)):
+        submit_input(service, _inventory_input(entry, now))
+    if not message.changes and (not current or service.roster.knows(message.node, asserted)):
+        return None
+    active: tuple[Finding, ...] | None = message.active if current else None
+    changes = tuple(change.finding for change in message.changes)
+    news = FindingsReported(at=now, node=message.node, boot_id=message.boot_id, changes=changes, active=active)
+    written = submit_input(service, news)
+    if current:
+        written.add_done_callback(lambda _: service.roster.told(message.node, asserted))
+    return written
+
+
+def _inventory_input(entry: ReportEntry, now: float) -> InventoryChanged:
+    """What decisions ask of a node's hardware and software."""
+    driver, image = entry.versions.driver, entry.versions.image
+    return InventoryChanged(at=now, node=entry.node, products=entry.products, driver=driver, image=image)
+
+
+async def _wait_for_orders(
+    service: HandlerContext, node: str, known: frozenset[str], wait_s: float, welcome: Callable[[], None] = lambda: None
+) -> tuple[Order, ...]:
+    """The open orders, as soon as there is one the node does not know yet, or a wish to see its telemetry.
+
+    An order that is handed out is an outside effect: only who leads beyond doubt may say what is to be done.
+
+    Raises:
+        Refusal: 503, the lead is in doubt. What `welcome` raises, asked again at every wake-up.
+    """
+    deadline = service.clock.monotonic() + max(wait_s, LEASE_S)
+    asked_until = service.clock.monotonic() + wait_s
+    with service.wakeups.subscription(node) as woken:
+        while True:
+            found = service.engine.snapshot.orders_for(node, service.clock.wall(), known)
+            now = service.clock.monotonic()
+            news = any(order.id not in known for order in found) or service.telemetry.untold(node, now)
+            over = news or now >= asked_until or service.wakeups.ended
+            if over and service.engine.may_act():
+                return found
+            if now >= deadline or service.wakeups.ended:
+                raise Refusal(503, f"who leads is in doubt: {service.engine.trouble or 'a term begins'}", "", 1)
+            pause = LEASE_S / 10 if over else asked_until - now
+            with contextlib.suppress(asyncio.TimeoutError):
+                await asyncio.wait_for(woken.wait(), pause)
+            woken.clear()
+            welcome()

@@ -1,0 +1,430 @@
+"""Every route, in one table: who may call it, what goes in, what comes out."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from remediator.api import (
+    alert_handlers,
+    audit_handlers,
+    cluster_handlers,
+    event_stream,
+    evidence_handlers,
+    hazard_handlers,
+    health_handlers,
+    incident_handlers,
+    list_handlers,
+    node_override_handlers,
+    operator_handlers,
+    overview_handlers,
+    placement_handlers,
+    postmortem_handlers,
+    report_handlers,
+    telemetry_handlers,
+    token_handlers,
+)
+from remediator.api.access_control import Access
+from remediator.api.endpoint import Endpoint, Handler, Query
+from remediator.model.credentials import TokenList
+from remediator.model.views import (
+    Approval,
+    EventList,
+    HoldWish,
+    IncidentList,
+    IncidentView,
+    NodeList,
+    NodeView,
+    Rotation,
+    StatusView,
+    TokenWish,
+    UncordonWish,
+    Words,
+)
+from remediator.model.views_actions import ActionList, AwaitingList, BreakerView, ModeWish
+from remediator.model.views_alerts import (
+    AlertList,
+    AlertTest,
+    AlertTested,
+    SilenceList,
+    SilenceView,
+    SilenceWish,
+)
+from remediator.model.views_audit import AuditView
+from remediator.model.views_detectors import LemonList, StragglerList
+from remediator.model.views_evidence import EvidenceList
+from remediator.model.views_jobs import GpuList, JobList, JobView
+from remediator.model.views_overview import OverviewView
+from remediator.model.views_telemetry import TelemetryView
+from vocabulary.messages.job_hazard import JobHazard, Placement
+from vocabulary.messages.wire import Enrolment, NewToken, OrdersReply, Report, ReportReply
+from vocabulary.order import OrderUpdate
+
+WAIT = Query("wait_s", "number", "wait up to so many seconds for something new")
+LIMIT = Query("limit", "integer", "so many at most")
+AFTER = Query("after", "integer", "number of the last event that is known")
+IF_MATCH = Query("If-Match", "string", "the incident's ETag: only if it is still so")
+KEY = Query("Idempotency-Key", "string", "names this request, so that it can be repeated")
+SINCE = Query("since", "number", "only from then on, UTC seconds")
+RESUME = Query("Last-Event-ID", "string", "go on after this event")
+
+
+def _get_endpoint(
+    path: str, access: Access, handler: Handler, answer: Any, about: str, query: tuple[Query, ...] = (), **more: Any
+) -> Endpoint:
+    return Endpoint(
+        method="GET", path=path, access=access, handler=handler, answer=answer, about=about, query=query, **more
+    )
+
+
+def _post_endpoint(
+    path: str, access: Access, handler: Handler, body: Any, answer: Any, about: str, headers: tuple[Query, ...] = ()
+) -> Endpoint:
+    return Endpoint(
+        method="POST", path=path, access=access, handler=handler, body=body, answer=answer, about=about, headers=headers
+    )
+
+
+_NODE, _ADMIN, _OPERATOR, _VIEWER, _ANYONE = Access.NODE, Access.ADMIN, Access.OPERATOR, Access.VIEWER, Access.ANYONE
+_INCIDENT = "/v1/incidents/{incident}"
+
+ENDPOINTS: tuple[Endpoint, ...] = (
+    _post_endpoint(
+        "/v1/enrol",
+        Access.JOIN,
+        token_handlers.enrol_node,
+        Enrolment,
+        NewToken,
+        "A node's own token for a join secret.",
+    ),
+    _post_endpoint(
+        "/v1/nodes/{node}/report", _NODE, report_handlers.accept_report, Report, ReportReply, "Durable when answered."
+    ),
+    _get_endpoint(
+        "/v1/nodes/{node}/orders",
+        _NODE,
+        report_handlers.poll_orders,
+        OrdersReply,
+        "Every open order; waits for one that is not known.",
+        (WAIT, Query("known", "string", "id of an order that the node has", many=True)),
+    ),
+    _post_endpoint(
+        "/v1/nodes/{node}/orders/{order:path}",
+        _NODE,
+        report_handlers.accept_order_update,
+        OrderUpdate,
+        None,
+        "How far an order is.",
+    ),
+    _post_endpoint(
+        "/v1/nodes/{node}/evidence/{order:path}",
+        _NODE,
+        evidence_handlers.store_evidence_bundle,
+        "application/gzip",
+        None,
+        "The bundle that an order asked for.",
+    ),
+    _get_endpoint(
+        "/v1/hazard/{job:path}",
+        Access.JOB,
+        hazard_handlers.show_job_hazard,
+        JobHazard,
+        "How likely a job's nodes are to fail.",
+    ),
+    _get_endpoint(
+        "/v1/jobs", _VIEWER, list_handlers.show_jobs, JobList, "Every job with ranks, by name; without its ranks."
+    ),
+    _get_endpoint("/v1/jobs/{job:path}", _VIEWER, list_handlers.show_job, JobView, "One job, with its ranks."),
+    _get_endpoint(
+        "/v1/gpus",
+        _VIEWER,
+        list_handlers.show_gpus,
+        GpuList,
+        "GPUs, by node and index.",
+        (
+            Query("node", "string", "only of nodes that fit this shell pattern"),
+            Query("after", "string", "only after this one, NODE/INDEX"),
+            LIMIT,
+        ),
+    ),
+    _get_endpoint(
+        "/v1/placement",
+        _VIEWER,
+        placement_handlers.show_placement,
+        Placement,
+        "Which free nodes are least likely to fail.",
+        (Query("nodes", "integer", "so many are wanted"),),
+    ),
+    _get_endpoint(
+        "/v1/status",
+        _VIEWER,
+        overview_handlers.show_status,
+        StatusView,
+        "Counts, the mode, and what keeps automation from acting.",
+    ),
+    _get_endpoint(
+        "/v1/overview",
+        _VIEWER,
+        overview_handlers.show_overview,
+        OverviewView,
+        "The cluster in one look: the status, the worst incidents, what waits for people, who is not heard.",
+        (Query("incidents", "integer", "so many are told at most, the worst first"),),
+    ),
+    _get_endpoint(
+        "/v1/nodes",
+        _VIEWER,
+        operator_handlers.list_nodes,
+        NodeList,
+        "Nodes, by name.",
+        (Query("after", "string", "only names after this one"), LIMIT),
+    ),
+    _get_endpoint(
+        "/v1/nodes/{node}", _VIEWER, operator_handlers.show_node, NodeView, "One node, with GPUs, ranks and findings."
+    ),
+    _get_endpoint(
+        "/v1/nodes/{node}/history",
+        _VIEWER,
+        list_handlers.show_node_history,
+        EventList,
+        "Its audit log, newest first.",
+        (LIMIT,),
+    ),
+    _get_endpoint(
+        "/v1/nodes/{node}/telemetry",
+        _VIEWER,
+        telemetry_handlers.show_node_telemetry,
+        TelemetryView,
+        "The last hour of one node, as curves; asks the node to tell it.",
+        (WAIT,),
+    ),
+    _post_endpoint(
+        "/v1/nodes/{node}/hold", _OPERATOR, node_override_handlers.hold_node, HoldWish, None, "Hands off this node."
+    ),
+    _post_endpoint(
+        "/v1/nodes/{node}/release", _OPERATOR, node_override_handlers.release_node, Words, None, "No longer."
+    ),
+    _post_endpoint(
+        "/v1/nodes/{node}/cordon",
+        _OPERATOR,
+        node_override_handlers.cordon_node,
+        Words,
+        None,
+        "Out of service, in the caller's name.",
+    ),
+    _post_endpoint(
+        "/v1/nodes/{node}/uncordon",
+        _OPERATOR,
+        node_override_handlers.uncordon_node,
+        UncordonWish,
+        None,
+        "Into service, whoever holds it.",
+    ),
+    _post_endpoint(
+        "/v1/nodes/{node}/retire",
+        _OPERATOR,
+        node_override_handlers.retire_node,
+        Words,
+        None,
+        "It is no part of the cluster any more.",
+    ),
+    _post_endpoint(
+        "/v1/nodes/{node}/unretire",
+        _OPERATOR,
+        node_override_handlers.unretire_node,
+        Words,
+        None,
+        "It is one again, on probation.",
+    ),
+    _get_endpoint(
+        "/v1/incidents",
+        _VIEWER,
+        operator_handlers.list_incidents,
+        IncidentList,
+        "Incidents, newest first.",
+        (Query("state", "string", "open: every one that is open; without it the newest, open or not"),),
+    ),
+    _get_endpoint(
+        _INCIDENT,
+        _VIEWER,
+        operator_handlers.show_incident,
+        IncidentView,
+        "One incident, whole; its state is named by ETag.",
+    ),
+    _get_endpoint(
+        f"{_INCIDENT}/postmortem",
+        _VIEWER,
+        postmortem_handlers.show_postmortem,
+        "text/markdown",
+        "The incident told afterwards.",
+        (Query("format", "string", "md, html or json"),),
+    ),
+    _get_endpoint(
+        f"{_INCIDENT}/evidence",
+        _OPERATOR,
+        evidence_handlers.show_evidence,
+        EvidenceList,
+        "What bundles there are; with 'order', that bundle.",
+        (Query("order", "string", "the order that asked for it"),),
+    ),
+    _post_endpoint(
+        f"{_INCIDENT}/approve",
+        _OPERATOR,
+        operator_handlers.approve_plan_step,
+        Approval,
+        None,
+        "Let what it waits for be done.",
+    ),
+    _post_endpoint(
+        f"{_INCIDENT}/acknowledge",
+        _OPERATOR,
+        incident_handlers.acknowledge_incident,
+        Words,
+        None,
+        "I look after it.",
+        (IF_MATCH,),
+    ),
+    _post_endpoint(
+        f"{_INCIDENT}/notes",
+        _OPERATOR,
+        incident_handlers.add_incident_note,
+        Words,
+        None,
+        "Write a note.",
+        (IF_MATCH, KEY),
+    ),
+    _post_endpoint(
+        f"{_INCIDENT}/resolve", _OPERATOR, incident_handlers.resolve_incident, Words, None, "It is over.", (IF_MATCH,)
+    ),
+    _post_endpoint(
+        f"{_INCIDENT}/reopen",
+        _OPERATOR,
+        incident_handlers.reopen_incident,
+        Words,
+        None,
+        "It was not over.",
+        (IF_MATCH,),
+    ),
+    _get_endpoint(
+        "/v1/actions",
+        _VIEWER,
+        list_handlers.show_actions,
+        ActionList,
+        "Actions, newest first.",
+        (Query("state", "string", "open, ended or all; without it, open"), LIMIT),
+    ),
+    _post_endpoint(
+        "/v1/actions/{action:path}/cancel",
+        _OPERATOR,
+        cluster_handlers.cancel_action,
+        Words,
+        None,
+        "Do not do it after all.",
+    ),
+    _post_endpoint(
+        "/v1/mode",
+        _OPERATOR,
+        cluster_handlers.set_automation_mode,
+        ModeWish,
+        None,
+        "How far automation may go from now on.",
+    ),
+    _get_endpoint(
+        "/v1/alerts",
+        _VIEWER,
+        alert_handlers.list_alerts,
+        AlertList,
+        "What people were told or are to be, newest first.",
+        (LIMIT,),
+    ),
+    _get_endpoint(
+        "/v1/alerts/silences", _VIEWER, alert_handlers.list_silences, SilenceList, "Silences that have not ended."
+    ),
+    _post_endpoint(
+        "/v1/alerts/silences",
+        _OPERATOR,
+        alert_handlers.create_silence,
+        SilenceWish,
+        SilenceView,
+        "Tell nobody for a time.",
+    ),
+    _post_endpoint(
+        "/v1/alerts/silences/{silence}/end", _OPERATOR, alert_handlers.end_silence, Words, None, "Tell people again."
+    ),
+    _post_endpoint(
+        "/v1/alerts/test",
+        _OPERATOR,
+        alert_handlers.send_test_alert,
+        AlertTest,
+        AlertTested,
+        "Send a receiver a test message.",
+    ),
+    _get_endpoint(
+        "/v1/awaiting", _VIEWER, list_handlers.show_awaiting, AwaitingList, "What waits for a person's word."
+    ),
+    _get_endpoint("/v1/lemons", _VIEWER, list_handlers.show_lemons, LemonList, "Nodes whose past speaks against them."),
+    _get_endpoint("/v1/stragglers", _VIEWER, list_handlers.show_stragglers, StragglerList, "What holds jobs back."),
+    _get_endpoint(
+        "/v1/breaker",
+        _VIEWER,
+        list_handlers.show_breaker,
+        BreakerView,
+        "Open or not, and every limit with its figures.",
+    ),
+    _post_endpoint(
+        "/v1/breaker/reset",
+        _OPERATOR,
+        incident_handlers.reset_circuit_breaker,
+        Words,
+        None,
+        "Let nodes be isolated again.",
+    ),
+    _get_endpoint(
+        "/v1/events",
+        _VIEWER,
+        operator_handlers.poll_events,
+        EventList,
+        "The audit log, in order.",
+        (AFTER, WAIT, SINCE),
+    ),
+    _get_endpoint(
+        "/v1/audit",
+        _VIEWER,
+        audit_handlers.search_audit_log,
+        AuditView,
+        "The audit log asked backwards: newest first, with filters.",
+        (
+            *(Query(name, "string", f"only lines with this {name}") for name in ("node", "incident", "kind", "actor")),
+            SINCE,
+            Query("until", "number", "only from before then, UTC seconds"),
+            Query("before", "integer", "only lines before this number"),
+            LIMIT,
+        ),
+    ),
+    _get_endpoint(
+        "/v1/events/stream",
+        _VIEWER,
+        event_stream.stream_events,
+        "text/event-stream",
+        "The audit log as it grows.",
+        (AFTER,),
+        headers=(RESUME,),
+    ),
+    _get_endpoint("/v1/tokens", _ADMIN, token_handlers.list_tokens, TokenList, "All tokens, without their text."),
+    _post_endpoint(
+        "/v1/tokens", _ADMIN, token_handlers.issue_token, TokenWish, NewToken, "A new token, told this once."
+    ),
+    _post_endpoint(
+        "/v1/tokens/rotate",
+        _ADMIN,
+        token_handlers.rotate_token,
+        Rotation,
+        NewToken,
+        "A new token; the old ones end soon.",
+    ),
+    _post_endpoint("/v1/tokens/{token}/revoke", _ADMIN, token_handlers.revoke_token, None, None, "End a token now."),
+    _get_endpoint("/v1/openapi.json", _ANYONE, health_handlers.handle_openapi, "application/json", "This document."),
+    _get_endpoint(
+        "/healthz", _ANYONE, health_handlers.handle_healthz, health_handlers.Readiness, "Is this the one to ask?"
+    ),
+    _get_endpoint("/livez", _ANYONE, health_handlers.handle_livez, "text/plain", "Does it live?"),
+    _get_endpoint("/metrics", _ANYONE, health_handlers.handle_metrics, "text/plain", "Prometheus' metrics."),
+)

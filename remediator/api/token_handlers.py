@@ -1,0 +1,94 @@
+"""Tokens over HTTP: admins issue, list, rotate and revoke them; nodes enrol with a join secret."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import TypeVar
+
+from sqlalchemy.exc import SQLAlchemyError
+from starlette.requests import Request
+from starlette.responses import Response
+
+from remediator.api.access_control import audit_actor
+from remediator.api.handler_context import Refusal, decode_request_body, handler_context_of, json_response
+from remediator.model.credentials import Role, TokenList, find_credential_misfit
+from remediator.model.views import Rotation, TokenWish
+from remediator.store.token_store import EnrolmentRefused
+from vocabulary.messages.wire import Enrolment, NewToken
+
+WISH_BYTES_MAX = 4096
+
+T = TypeVar("T")
+
+
+async def issue_token(request: Request) -> Response:
+    """`POST /v1/tokens`: the answer is the only time the token is told."""
+    wish = await decode_request_body(request, TokenWish, WISH_BYTES_MAX)
+    if why := find_credential_misfit(wish.role, wish.name, wish.uses, replaces=wish.replaces):
+        raise Refusal(400, why)
+    service = handler_context_of(request)
+    now = service.clock.wall()
+    until = None if wish.expires_s is None else now + wish.expires_s
+    who = audit_actor(request)
+    tokens = service.tokens
+    token = await _run_in_database(
+        lambda: tokens.issue(
+            wish.role, wish.name, now, actor=who, expires_at=until, uses=wish.uses, replaces=wish.replaces
+        )
+    )
+    return json_response(NewToken(token))
+
+
+async def list_tokens(request: Request) -> Response:
+    """`GET /v1/tokens`: all there ever were, without their text, which nobody has."""
+    return json_response(TokenList(tuple(await _run_in_database(handler_context_of(request).tokens.all))))
+
+
+async def rotate_token(request: Request) -> Response:
+    """`POST /v1/tokens/rotate`: a new token for a name; those it has end after the overlap."""
+    wish = await decode_request_body(request, Rotation, WISH_BYTES_MAX)
+    service, who = handler_context_of(request), audit_actor(request)
+    now = service.clock.wall()
+    if wish.role is Role.JOIN:
+        raise Refusal(400, "join secrets are not rotated; revoke the old one and issue another")
+    try:
+        until = None if wish.expires_s is None else now + wish.expires_s
+        token = await _run_in_database(
+            lambda: service.tokens.rotate(wish.role, wish.name, now, wish.overlap_s, actor=who, expires_at=until)
+        )
+    except LookupError as error:
+        raise Refusal(404, str(error.args[0])) from error
+    return json_response(NewToken(token))
+
+
+async def revoke_token(request: Request) -> Response:
+    """`POST /v1/tokens/{id}/revoke`: it counts at once, also for requests that are open."""
+    service, who, token_id = handler_context_of(request), audit_actor(request), request.path_params["token"]
+    gone = await _run_in_database(lambda: service.tokens.revoke(service.clock.wall(), actor=who, token_id=token_id))
+    if not gone and all(token.id != token_id for token in await _run_in_database(service.tokens.all)):
+        raise Refusal(404, f"there is no token {token_id}", "see 'remediator token list'")
+    service.wakeups.wake()
+    return Response(status_code=204)
+
+
+async def enrol_node(request: Request) -> Response:
+    """`POST /v1/enrol`: a node's own token for a join secret. A node that made its token itself may ask again."""
+    wish = await decode_request_body(request, Enrolment, WISH_BYTES_MAX)
+    if why := find_credential_misfit(Role.NODE, wish.node, None, replaces=False):
+        raise Refusal(400, why)
+    service, who, secret = handler_context_of(request), audit_actor(request), request.state.secret
+    now = service.clock.wall()
+    try:
+        tokens, by = service.tokens, f"join secret {who}"
+        token = await _run_in_database(lambda: tokens.enrol(secret, wish.node, now, mine=wish.digest, actor=by))
+    except EnrolmentRefused as error:
+        raise Refusal(403, str(error), "ask an admin") from error
+    return json_response(NewToken(token))
+
+
+async def _run_in_database(work: Callable[[], T]) -> T:
+    try:
+        return await asyncio.to_thread(work)
+    except SQLAlchemyError as error:
+        raise Refusal(503, "the database is away; nothing was changed", "try again later", 5) from error

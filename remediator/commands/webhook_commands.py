@@ -1,0 +1,59 @@
+"""What `remediator webhooks` does: try a receiver out, and show what is on its way."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+
+from sqlalchemy.exc import SQLAlchemyError
+
+from remediator.config import Config, ConfigError
+from remediator.model.delivery import Delivery
+from remediator.notifications import receiver_probe
+from remediator.notifications.timestamps import format_rfc3339
+from remediator.store.database import StoreError, open_engine, parse_database_url
+from remediator.store.delivery_store import DeliveryStore
+from vocabulary.text.plurals import format_count
+
+
+def send_receiver_test(config: Config, name: str) -> Iterator[str]:
+    """Send one test message, past the outbox; what keeps matters open is told at once that it is over. Yields what came of it.
+
+    Raises:
+        ConfigError: there is no such receiver, or it did not take the message.
+    """
+    receivers = config.alerts.everyone
+    if name not in receivers:
+        known = ", ".join(receivers) or "none; add one under 'alerts.receivers'"
+        raise ConfigError(f"there is no receiver '{name}'; there are: {known}")
+    for phase, answer in receiver_probe.send_test_messages(
+        config.alerts, config.cluster, name, "'remediator webhooks test'", time.time()
+    ):
+        if not answer.taken:
+            raise ConfigError(f"{name} did not take the message ({phase.value}): {answer.words}")
+        yield f"{name} took the message ({phase.value}): {answer.words}"
+
+
+def list_deliveries(config: Config, limit: int) -> list[str]:
+    """What is on its way to whom, and what became of it, newest first. Reads the database only.
+
+    Raises:
+        ConfigError: there is no outbox yet, or 'database' is none.
+    """
+    try:
+        engine = open_engine(parse_database_url(config.database))
+    except StoreError as error:
+        raise ConfigError(str(error)) from error
+    try:
+        found = DeliveryStore(engine).latest(limit)
+    except SQLAlchemyError as error:
+        raise ConfigError(f"the outbox cannot be read ({type(error).__name__}); has the remediator run yet?") from error
+    finally:
+        engine.dispose()
+    return [_format_delivery_line(item) for item in found]
+
+
+def _format_delivery_line(item: Delivery) -> str:
+    why = f": {item.detail}" if item.detail else ""
+    tries = f" after {format_count(item.attempts, 'attempt')}" if item.attempts > 1 else ""
+    return f"{format_rfc3339(item.created_at)} {item.receiver} {item.state.value}{tries} {item.message.id}{why}"

@@ -1,0 +1,50 @@
+"""The budget's guards with their figures as they are now, for people who ask before anything is to be isolated. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from remediator.decisions.circuit_breaker import breaker_trip_level
+from remediator.decisions.isolation_budget import HOUR_S, IsolationBudget, level_max, rate_max
+from vocabulary.text.duration_format import format_period
+from vocabulary.text.plurals import format_count
+
+
+def describe_budget_limits(
+    budget: IsolationBudget,
+    nodes_total: int,
+    held: int,
+    isolated_at: Sequence[float],
+    failed: Mapping[str, int],
+    now: float,
+) -> tuple[str, ...]:
+    """Every limit that holds for the whole cluster, and how far it is used.
+
+    Args:
+        budget: the limits.
+        nodes_total: nodes in the cluster.
+        held: of them isolated by us.
+        isolated_at: when we isolated nodes, oldest first, UTC seconds.
+        failed: deeds that failed one after another, by verb.
+        now: UTC seconds.
+    """
+    recent = sum(at > now - HOUR_S for at in isolated_at)
+    words = [
+        f"level: {held} of at most {format_count(level_max(budget, nodes_total), 'node')} isolated by us, of {nodes_total} in the cluster",
+        f"rate: {recent} of at most {format_count(rate_max(budget, nodes_total), 'isolation')} in the last hour",
+    ]
+    if budget.isolation_gap_s:
+        ago = (
+            f"the last was {format_period(round(max(0.0, now - isolated_at[-1])))} ago"
+            if isolated_at
+            else "there was none lately"
+        )
+        words.append(f"gap: at least {format_period(budget.isolation_gap_s)} lie between two isolations; {ago}")
+    words.append(
+        f"breaker: opens at {format_count(breaker_trip_level(budget, nodes_total), 'node')} isolated by us; now {held}"
+    )
+    for verb, times in sorted(failed.items()) or [("deeds", 0)]:
+        words.append(
+            f"failures: {verb} failed for {format_count(times, 'incident')} in a row; the breaker opens at {budget.breaker_failures}"
+        )
+    return tuple(words)

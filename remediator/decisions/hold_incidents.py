@@ -1,0 +1,69 @@
+"""A node that we hold is always somebody's: who is called for it, and what is decided anew. Pure."""
+
+from __future__ import annotations
+
+import hashlib
+
+from msgspec.structs import replace
+
+from remediator.decisions.plan_progress import hand_incident_over
+from remediator.model.journal_records import BUILT_IN, Answer, Decision, Incident, IncidentState
+from remediator.state.cluster_state import ClusterState
+from vocabulary.finding import Severity
+
+RULE = "held"
+NO_REASON = "our hold still stands, and nothing is asserted any more; resume the node in the scheduler"
+NOBODYS = "our hold stands and no incident says why; look at the node, then resume it in the scheduler"
+
+
+def redecide_node(state: ClusterState, node: str, now: float) -> None:
+    """Decide anew on what is still asserted of a node that we hold; if nothing is, our hold is for people to lift."""
+    incident = state.incident_of(node)
+    if incident is None:
+        _open_hold_incident(state, node, now)
+    elif is_still_asserted(state, incident):
+        again = replace(incident, state=IncidentState.OPEN, rule="", answer=None, answered=0, plan=(), outcome="")
+        state.put_incident(again)
+    else:
+        hand_incident_over(state, incident, NO_REASON, now)
+
+
+def is_still_asserted(state: ClusterState, incident: Incident) -> bool:
+    """Whether its node still asserts anything of it that is more than a hint."""
+    return any(f.active and f.severity is not Severity.INFO for f in state.findings_of(incident))
+
+
+def open_missing_hold_incidents(state: ClusterState, now: float) -> None:
+    """Whatever we hold has an incident, however it came to have none: else nobody would know whom it waits for."""
+    for node in sorted(state.held):
+        if state.incident_of(node) is None:
+            _open_hold_incident(state, node, now)
+
+
+def _open_hold_incident(state: ClusterState, node: str, now: float) -> None:
+    """An incident that rests on nothing but our hold. No playbook answers it; a finding that joins it is decided upon."""
+    cause = hashlib.sha256(f"{node}\x1f{RULE}\x1f{now!r}".encode()).hexdigest()
+    incident = Incident(
+        id=f"inc-{cause[:12]}",
+        node=node,
+        title=f"{node} is held by us",
+        opened_at=now,
+        rule=RULE,
+        decisions=1,
+        policy=BUILT_IN,
+    )
+    state.put_incident(incident)
+    state.note(now, "incident_opened", f"{incident.id} on {node}: {incident.title}", incident=incident)
+    decision = Decision(
+        id=incident.decision,
+        incident=incident.id,
+        node=node,
+        at=now,
+        answer=Answer.WATCH,
+        rule=RULE,
+        reason=NOBODYS,
+        policy=BUILT_IN,
+        findings=(),
+    )
+    state.put_decision(decision)
+    hand_incident_over(state, incident, NOBODYS, now)

@@ -1,0 +1,20 @@
+"""What forbids to isolate a node beside the numbers: the breaker, and a cause it shares with others."""
+
+from __future__ import annotations
+
+from remediator.decisions.rule_guards import GuardAnswer
+from remediator.model.journal_records import BREAKER, EXPLAINING, SLOW_CAUSE, NodeRecord
+from remediator.state.cluster_state import ClusterState
+
+
+def isolation_blocker_guards(state: ClusterState, node: NodeRecord) -> tuple[GuardAnswer, ...]:
+    """The answers of the breaker, and of every open incident about a shared cause or silence that names this node.
+
+    A slow cause holds nobody back by itself, and says so. A job's own fault is no reason to keep a broken node.
+    """
+    breaker = state.incident_of(BREAKER)
+    first = GuardAnswer(
+        "breaker", breaker is None, "closed" if breaker is None else f"open: {breaker.id}, {breaker.title}"
+    )
+    shared = [i for i in state.wide_of(node.node) if i.rule in EXPLAINING]
+    return (first, *(GuardAnswer(i.rule, i.rule == SLOW_CAUSE, f"{i.id}: {i.title}") for i in shared))

@@ -1,0 +1,82 @@
+"""Whose hands are on a node: what of ours ends when a person takes it, and what we hold is asked for until it holds. Pure."""
+
+from __future__ import annotations
+
+from msgspec.structs import replace
+
+from remediator.decisions.node_lifecycle import transition_node
+from remediator.model.journal_records import Action, ActionState, Incident, NodeRecord
+from remediator.model.plan_steps import Verb
+from remediator.model.rule_conditions import DAY_S, THEIRS, NodeState
+from remediator.state.cluster_state import ClusterState
+from vocabulary.order import OrderKind
+
+RESUME, EVICT = "resume", "evict"
+AGAIN_AFTER_S = 300.0  # between two attempts at a hold that failed for good
+HOLD_S = 30 * DAY_S  # for how long one is tried: a scheduler may be away for long
+_CHANGES = frozenset({RESUME, EVICT, OrderKind.RESET_GPU.value, OrderKind.REBOOT.value, OrderKind.RUN_PREFLIGHT.value})
+
+
+def hand_node_to_operator(state: ClusterState, node: NodeRecord, now: float, cause: str) -> None:
+    """The node is an operator's from now on: nothing of ours changes it any more, and no hold on it counts as ours."""
+    state.put_node(
+        transition_node(replace(node, held=False, hold_confirmed_at=None), NodeState.OPERATOR_HELD, now, cause)
+    )
+    withdraw_node_actions(state, node.node, now, cause)
+
+
+def withdraw_node_actions(
+    state: ClusterState, node: str, now: float, cause: str, also: frozenset[str] = frozenset()
+) -> None:
+    """Take back what would still change the node, and `also` these verbs; its trainers go on being told."""
+    incident = state.incident_of(node)
+    for action in state.actions_of(incident) if incident is not None else []:
+        if action.node == node and action.verb in _CHANGES | also and not action.state.final:
+            end_action(state, action, ActionState.CANCELLED, now, cause)
+
+
+def end_action(state: ClusterState, action: Action, how: ActionState, now: float, detail: str) -> None:
+    """End an action whose answer nobody waits for any more.
+
+    The scheduler may be at it already. So once a resume has ended like this, nobody knows whether our hold still stands.
+    """
+    over = replace(action, state=how, finished_at=now, detail=detail)
+    state.put_action(over)
+    state.unheard.add(over)
+    node = state.nodes.get(action.node)
+    if action.verb == RESUME and node is not None and node.held:
+        state.put_node(replace(node, hold_confirmed_at=None))
+
+
+def is_action_pending(state: ClusterState, node: str, verb: str, now: float) -> bool:
+    """Whether the scheduler is being asked for this."""
+    incident = state.incident_of(node)
+    actions = state.actions_of(incident) if incident is not None else []
+    return any(a.verb == verb and a.node == node and not a.state.final and now < a.deadline for a in actions)
+
+
+def reassert_hold(state: ClusterState, incident: Incident, now: float) -> None:
+    """Ask for a hold of ours that nobody has confirmed and that nobody asks for."""
+    node, seen = state.nodes[incident.node], state.holds.get(incident.node)
+    if not node.held or node.hold_confirmed_at is not None or not incident.decision or node.state in THEIRS:
+        return
+    if (seen is not None and not seen.known) or is_action_pending(state, node.node, Verb.CORDON.value, now):
+        return
+    before = [a for a in state.actions_of(incident) if a.verb == Verb.CORDON.value]
+    failed = [a.finished_at or 0.0 for a in before if a.state is ActionState.FAILED]
+    if failed and now - max(failed) < AGAIN_AFTER_S:
+        return
+    action = Action(
+        id=f"{incident.decision}.again{len(before)}.{Verb.CORDON.value}.{node.node}",
+        incident=incident.id,
+        decision=incident.decision,
+        node=node.node,
+        verb=Verb.CORDON.value,
+        planned_at=now,
+        deadline=now + HOLD_S,
+        reason=f"{incident.id} {incident.rule}",
+    )
+    state.put_action(action)
+    text = f"cordon of {node.node} planned again: nobody has confirmed that our hold stands"
+    facts: dict[str, str | int | float | bool] = {"action": action.id, "verb": action.verb}
+    state.note(now, "action_planned", text, node=node.node, incident=incident, data=facts)

@@ -1,0 +1,148 @@
+"""A policy: rules in order of precedence, and the question asked of it: which rule answers these findings?
+
+A finding is answered by the first rule that fits it. Among the findings of an incident, rules that act come before rules
+that only tell, and then the order of the rules decides.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from functools import cached_property
+
+import msgspec
+
+from remediator.decisions.rule_matching import FITS, match_misfit, rule_names_kind
+from remediator.model.journal_records import Considered
+from remediator.model.plan_steps import ISOLATING, ONLY_TELLING, Mode, Step
+from remediator.model.rule_conditions import About, Guards, JobScope, Match
+from remediator.state.cluster_state import ClusterState
+from vocabulary.finding import Finding
+
+KINDS_REMEMBERED = 10_000
+CONSIDERED_MAX = 20
+
+
+class PolicyRule(msgspec.Struct, frozen=True, kw_only=True, dict=True):
+    """One rule: when, what, why. Without stages: an info finding is recorded, any graver one kept in sight until it clears."""
+
+    name: str
+    why: str
+    match: Match
+    stages: tuple[tuple[Step, ...], ...] = ()
+    mode: Mode = Mode.ACT
+    guards: Guards = Guards()
+    incident: About = About.NODE
+    place: str = ""  # where it is written, FILE:LINE
+
+    @cached_property
+    def steps(self) -> tuple[Step, ...]:
+        """Every step of the plan, those on failure branches too."""
+        return tuple(each for stage in self.stages for step in stage for each in step.whole)
+
+    @cached_property
+    def acts(self) -> bool:
+        """Whether its plan changes anything on a node or of a job."""
+        return any(step.verb not in ONLY_TELLING for step in self.steps)
+
+    @cached_property
+    def isolates(self) -> bool:
+        """Whether its plan takes a node out of service."""
+        return any(step.verb in ISOLATING for step in self.steps)
+
+
+class RuleAnswer(msgspec.Struct, frozen=True):
+    """The rule that answers, the finding it answers, and its rank: lower outranks."""
+
+    rank: int
+    rule: PolicyRule
+    finding: Finding
+
+
+class Policy:
+    """The rules in force, and the digest of the text they came from. Never changed; a new text is a new policy."""
+
+    def __init__(self, rules: Sequence[PolicyRule], digest: str, source: str) -> None:
+        self.rules = tuple(rules)
+        self.digest = digest
+        self.source = source
+        self.by_name: Mapping[str, PolicyRule] = {rule.name: rule for rule in self.rules}
+        self._places = {name: place for place, name in enumerate(self.by_name)}
+        self._by_kind: dict[str, tuple[int, ...]] = {}
+
+    @cached_property
+    def no_job_s(self) -> tuple[float, ...]:
+        """For how long rules for nodes without a job want no rank to have been there."""
+        return tuple({rule.match.no_job_s for rule in self.rules if rule.match.job is JobScope.NONE})
+
+    def rank(self, name: str, told: Collection[str] = ()) -> int:
+        """Where a rule ranks: one that acts before one that only tells, and last those that have told already.
+
+        A name that no rule has (any more) ranks below all.
+        """
+        place = self._places.get(name)
+        if place is None:
+            return 3 * len(self.rules)
+        if self.rules[place].acts:
+            return place
+        return (2 if name in told else 1) * len(self.rules) + place
+
+    def first(self, finding: Finding, state: ClusterState, now: float) -> PolicyRule | None:
+        """The rule that answers one finding."""
+        for place in self._speaking_of(finding.kind):
+            if match_misfit(self.rules[place].match, finding, state, now) == FITS:
+                return self.rules[place]
+        return None
+
+    def about_job(self, finding: Finding, state: ClusterState, now: float) -> PolicyRule | None:
+        """The rule that answers one finding, if that makes it a matter of its job."""
+        if not any(self.rules[place].incident is About.JOB for place in self._speaking_of(finding.kind)):
+            return None
+        rule = self.first(finding, state, now)
+        return rule if rule is not None and rule.incident is About.JOB else None
+
+    def answer(
+        self, findings: Iterable[Finding], state: ClusterState, now: float, told: Collection[str] = ()
+    ) -> RuleAnswer | None:
+        """The rule that answers all these findings together; None if there are none, or none has a rule.
+
+        Args:
+            findings: what is to be answered.
+            state: everything known.
+            now: UTC seconds.
+            told: rules that only tell, and have: another has its turn before them.
+        """
+        answers = [
+            RuleAnswer(self.rank(rule.name, told), rule, finding)
+            for finding in findings
+            if (rule := self.first(finding, state, now)) is not None
+        ]
+        return min(answers, key=lambda a: (a.rank, a.finding.id), default=None)
+
+    def considered(
+        self, findings: Iterable[Finding], chosen: RuleAnswer, state: ClusterState, now: float
+    ) -> tuple[Considered, ...]:
+        """Every other rule that names one of these findings by check, and why it does not answer."""
+        found = []
+        for finding in findings:
+            first = self.first(finding, state, now)
+            for place in self._speaking_of(finding.kind):
+                rule = self.rules[place]
+                if not rule.match.findings or rule is chosen.rule:
+                    continue
+                why = match_misfit(rule.match, finding, state, now)
+                if why == FITS and first is not rule:
+                    why = f"{first.name if first else '-'} comes first"
+                elif why == FITS:
+                    why = f"it answers this finding, but {chosen.rule.name} outranks it"
+                found.append(Considered(rule.name, finding.kind, why))
+        return tuple(dict.fromkeys(found))[:CONSIDERED_MAX]
+
+    def _speaking_of(self, kind: str) -> tuple[int, ...]:
+        """Places of the rules that name this kind, or any."""
+        places = self._by_kind.get(kind)
+        if places is None:
+            if len(self._by_kind) >= KINDS_REMEMBERED:
+                self._by_kind.clear()
+            places = tuple(place for place, rule in enumerate(self.rules) if rule_names_kind(rule.match, kind))
+            self._by_kind[kind] = places
+        return places

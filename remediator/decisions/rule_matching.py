@@ -1,0 +1,145 @@
+"""Does a finding, in its node's present and past, fit a rule's `match`? The answer is the first thing that does not."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from fnmatch import fnmatchcase
+
+from msgspec.structs import replace
+
+from remediator.model.journal_records import NodeRecord
+from remediator.model.rule_conditions import JobScope, Match, Together
+from remediator.state.cluster_state import ClusterState
+from remediator.state.occurrence_history import CountSubject
+from vocabulary.finding import Finding
+from vocabulary.text.duration_format import format_period
+
+FITS = ""
+
+
+def rule_names_kind(match: Match, kind: str) -> bool:
+    """Whether the rule speaks of findings of this kind at all."""
+    return not match.findings or any(fnmatchcase(kind, pattern) for pattern in match.findings)
+
+
+def match_misfit(match: Match, finding: Finding, state: ClusterState, now: float) -> str:
+    """Why a finding of a kind that the rule speaks of does not fit, in words; FITS (empty) if it does."""
+    return (
+        _finding_attribute_misfit(match, finding)
+        or _node_misfit(match, state.nodes[finding.node], state, now)
+        or _company_misfit(match.together, finding, state, now)
+        or _past_misfit(match, finding, state, now)
+    )
+
+
+def finding_misfit(match: Match, finding: Finding) -> str:
+    """The same for what the finding alone says, its kind included, without its node's present and past."""
+    return (
+        _finding_attribute_misfit(match, finding)
+        if rule_names_kind(match, finding.kind)
+        else f"it speaks of {', '.join(match.findings)}"
+    )
+
+
+def _finding_attribute_misfit(match: Match, finding: Finding) -> str:
+    if match.severities and finding.severity not in match.severities:
+        return f"its severity is {finding.severity.value}, not {_join_with_or(s.value for s in match.severities)}"
+    if match.components and finding.component.kind not in match.components:
+        return f"it is about a {finding.component.kind.value}, not {_join_with_or(c.value for c in match.components)}"
+    for name, values in match.evidence.items():
+        said = finding.evidence.get(name)
+        wanted = [str(value) for value in values]
+        if said is None or str(said) not in wanted:
+            return f"its {name} is {'not known' if said is None else said}, not {_join_with_or(wanted)}"
+    return FITS
+
+
+def _node_misfit(match: Match, node: NodeRecord, state: ClusterState, now: float) -> str:
+    if match.architectures and not set(match.architectures) & set(node.architectures):
+        known = _join_with_or(a.value for a in node.architectures) or "not known"
+        return f"the GPUs' architecture is {known}, not {_join_with_or(a.value for a in match.architectures)}"
+    if match.node_states and node.state not in match.node_states:
+        return f"the node is {node.state.value}, not {_join_with_or(s.value for s in match.node_states)}"
+    if match.job is JobScope.RUNNING and not node.jobs:
+        return "no job runs on the node"
+    return node_work_misfit(node, match.no_job_s, state, now) if match.job is JobScope.NONE else FITS
+
+
+def node_work_misfit(node: NodeRecord, no_job_s: float, state: ClusterState, now: float) -> str:
+    """What speaks against that no job is on a node, empty if nothing does: its own word for a while, and the scheduler's.
+
+    A job that starts again in place, and an agent that does, show no rank for a while.
+    """
+    seen = state.holds.get(node.node)
+    if node.jobs:
+        return f"{_join_with_or(ref.job for ref in node.jobs)} runs on the node"
+    if node.left_at is not None and now - node.left_at < no_job_s:
+        return f"its last rank is gone for less than {format_period(no_job_s)}"
+    if seen is None or seen.schedulable is None:
+        return "the scheduler does not say what runs on the node"
+    return f"the scheduler has {_join_with_or(seen.jobs)} on the node" if seen.jobs else FITS
+
+
+def has_job_left(state: ClusterState, node: NodeRecord, waits: tuple[float, ...], now: float) -> bool:
+    """Whether its ranks are gone for so long that a rule may take it for a node without a job.
+
+    Args:
+        state: where it is written down once all of them may, so that it is news once.
+        node: the node.
+        waits: for how long rules want no rank to have been there, s.
+        now: UTC seconds.
+    """
+    if node.left_at is None or not waits:
+        return False
+    gone_s = now - node.left_at
+    if gone_s < 0:  # the clock of a leader before was ahead
+        state.put_node(replace(node, left_at=now))
+    elif gone_s >= max(waits):
+        state.put_node(replace(node, left_at=None))
+    return gone_s >= min(waits)
+
+
+def _company_misfit(together: Together | None, finding: Finding, state: ClusterState, now: float) -> str:
+    if together is None:
+        return FITS
+    company = {
+        other.kind
+        for other in state.findings_on(finding.node)
+        if other.id != finding.id and (other.active or now - other.last_seen <= together.within_s)
+    }
+    missing = [pattern for pattern in together.all if not _any_kind_fits(pattern, company)]
+    if missing:
+        return f"{', '.join(missing)} is not there"
+    if together.any and not any(_any_kind_fits(pattern, company) for pattern in together.any):
+        return f"none of {', '.join(together.any)} is there"
+    present = [pattern for pattern in together.none if _any_kind_fits(pattern, company)]
+    return f"{', '.join(present)} is there too" if present else FITS
+
+
+def _past_misfit(match: Match, finding: Finding, state: ClusterState, now: float) -> str:
+    for clause in match.history:
+        count = state.history.count(clause, count_subject(finding, state), now)
+        if not clause.accepts(count):
+            return f"{count} so far, it needs {clause}"
+    return FITS
+
+
+def count_subject(finding: Finding, state: ClusterState) -> CountSubject:
+    """The finding as a count refers to it."""
+    incident = state.incident_of(finding.node)
+    return CountSubject(
+        finding.kind,
+        finding.node,
+        finding.component.key,
+        state.jobs_on(finding.node),
+        incident.id if incident is not None else "",
+        finding.injected,
+    )
+
+
+def _any_kind_fits(pattern: str, kinds: Iterable[str]) -> bool:
+    return any(fnmatchcase(kind, pattern) for kind in kinds)
+
+
+def _join_with_or(words: Iterable[str]) -> str:
+    return " or ".join(words)

@@ -1,0 +1,254 @@
+"""What each verb of a playbook means: one function per verb, from a step's progress to its next progress.
+
+A step function is called again and again until the step is over. It plans actions (as records: intent before effect),
+looks at what became of them, and returns the step's new state. It never waits: waiting is a state with a deadline.
+"""
+
+from __future__ import annotations
+
+from bisect import insort
+from collections.abc import Callable
+
+from msgspec.structs import replace
+
+from remediator.decisions import circuit_breaker, trainer_orders
+from remediator.decisions.isolation_blockers import isolation_blocker_guards
+from remediator.decisions.isolation_budget import isolation_guards
+from remediator.decisions.operator_takeover import EVICT, RESUME, end_action
+from remediator.decisions.return_outcomes import record_node_return
+from remediator.decisions.rule_matching import node_work_misfit
+from remediator.decisions.spare_nodes import describe_spare_proposal
+from remediator.decisions.step_context import (
+    StepContext,
+    has_running_actions,
+    mark_step_failed,
+    mark_step_succeeded,
+    step_state_from_actions,
+)
+from remediator.model.journal_records import ActionState, JobRef
+from remediator.model.plan_steps import ONLY_TELLING, StepRun, StepState, Verb
+from remediator.model.rule_conditions import THEIRS, NodeState
+from remediator.state.cluster_state import EJECT, ISOLATION, RETURNED
+from vocabulary.finding import Severity
+from vocabulary.identity import ComponentKind
+from vocabulary.order import OrderKind
+from vocabulary.text.duration_format import format_period
+
+
+def run_cordon_step(context: StepContext, run: StepRun) -> StepRun:
+    """No new work on the node. An operator's own hold serves as well, and stays theirs."""
+    if context.node.state in THEIRS:
+        return mark_step_succeeded(run, context.node.cause)
+    if run.actions:
+        return step_state_from_actions(context, run)
+    if not context.node.held:
+        refused = _budget_refusal(context) or _new_job_reason(context, run)
+        if refused:
+            return replace(run, detail=refused)
+        context.state.put_node(replace(context.node, held=True, isolated_at=context.now, hold_confirmed_at=None))
+        insort(context.state.isolated_at, context.now)
+        context.remember(ISOLATION)
+        circuit_breaker.check_isolation_count(context.state, context.budget, context.now)
+    if context.node.state is not NodeState.DRAINING:
+        context.enter(NodeState.DRAINING)
+    return context.plan_action(run, Verb.CORDON.value, context.incident.node)
+
+
+def _budget_refusal(context: StepContext) -> str:
+    """Asked again where it counts: much may have happened between the decision and this step."""
+    node = context.node
+    guards = isolation_guards(context.state, node, context.because(), context.budget, context.now)
+    guards = (*isolation_blocker_guards(context.state, node), *guards)
+    return "; ".join(str(guard) for guard in guards if not guard.passed)
+
+
+def _new_job_reason(context: StepContext, run: StepRun) -> str:
+    no_job_s = run.step.no_job_s
+    return "" if no_job_s is None else node_work_misfit(context.node, no_job_s, context.state, context.now)
+
+
+def run_drain_step(context: StepContext, run: StepRun) -> StepRun:
+    """No new work, and the scheduler says that none is left."""
+    asked_to_leave = any(action.verb == EVICT for action in context.actions(run))
+    if not asked_to_leave and (run.actions or not context.node.held):
+        cordoned = run_cordon_step(context, run)
+        if cordoned.state is not StepState.SUCCEEDED:
+            return cordoned
+    hold = context.state.holds.get(context.incident.node)
+    if hold is None or not hold.drained:
+        if hold is not None and hold.evictable and run.step.no_job_s is None and not asked_to_leave:
+            return context.plan_action(run, EVICT, context.incident.node)
+        return run
+    if context.node.state not in THEIRS:
+        context.enter(NodeState.QUARANTINED)
+    return mark_step_succeeded(run, "no work left on the node")
+
+
+def notify_trainer(context: StepContext, run: StepRun) -> StepRun:
+    """Order to every rank of every job that has a rank on the node: the whole job must act together.
+
+    What is a job's own trouble concerns only the jobs that the findings name. While the orders are under way, nodes of the same
+    attempt that are only now heard of get theirs too.
+    """
+    told_all = context.state.told_all  # thousands of answers to a big job's orders each come here
+    if context.approval(run) in told_all and has_running_actions(context, run):
+        return run
+    ordered = [action.order for action in context.actions(run) if action.order]
+    jobs = (
+        sorted({JobRef(o.job, o.attempt or 0) for o in ordered})
+        if ordered
+        else trainer_orders.jobs_to_notify(context, run)
+    )
+    if not jobs:
+        return mark_step_succeeded(run, "no trainer on the node")
+    if trainer_orders.lacks_restore_step(context, run, jobs):
+        return mark_step_failed(
+            run, "no finding says which step was the last good one, so nothing says how far to go back"
+        )
+    if not ordered and trainer_orders.job_drops_node(run):
+        context.remember(EJECT)
+    told = {(o.job, o.node) for o in ordered}
+    if not ordered or step_state_from_actions(context, run) is run:
+        for ref in jobs:
+            for node in context.state.nodes_with(ref):
+                if (ref.job, node) not in told:
+                    run = _order_job_trainers(context, run, ref, node)
+        told_all.add(context.approval(run))
+    return step_state_from_actions(context, run)
+
+
+def _order_job_trainers(context: StepContext, run: StepRun, ref: JobRef, node: str) -> StepRun:
+    kind, details = trainer_orders.trainer_order(context, run, ref)
+    joint = context.action_id(run, kind.value, f"{ref.job}.{ref.attempt}")
+    return context.plan_order(run, kind, node, job=ref.job, attempt=ref.attempt, joint=joint, **details)
+
+
+def reset_gpu(context: StepContext, run: StepRun) -> StepRun:
+    """Reset every GPU that something grave is said of; all of the node's where it is said of none, or of a switch."""
+    if run.actions:
+        return step_state_from_actions(context, run)
+    findings = context.state.findings_of(context.incident)
+    grave = [f.component for f in findings if f.active and f.severity.rank >= Severity.ERROR.rank]
+    gpus = {component.name for component in grave if component.kind is ComponentKind.GPU}
+    only_gpus = gpus and all(component.kind is ComponentKind.GPU and component.name for component in grave)
+    context.enter(NodeState.RESETTING)
+    for gpu in sorted(gpus) if only_gpus else ["all"]:
+        run = context.plan_order(run, OrderKind.RESET_GPU, context.incident.node, gpu=gpu)
+    return run
+
+
+def run_reboot_step(context: StepContext, run: StepRun) -> StepRun:
+    """The node starts anew. It answers by itself once it is back, under another boot."""
+    if run.actions:
+        return step_state_from_actions(context, run)
+    context.enter(NodeState.RESETTING)
+    return context.plan_order(run, OrderKind.REBOOT, context.incident.node)
+
+
+def collect_evidence(context: StepContext, run: StepRun) -> StepRun:
+    """The node hands in what it remembers of the time before the fault."""
+    if run.actions:
+        return step_state_from_actions(context, run)
+    return context.plan_order(run, OrderKind.COLLECT_EVIDENCE, context.incident.node)
+
+
+def run_preflight_step(context: StepContext, run: StepRun) -> StepRun:
+    """The node proves itself; only a pass counts."""
+    if run.actions:
+        return step_state_from_actions(context, run)
+    context.enter(NodeState.TESTING)
+    return context.plan_order(run, OrderKind.RUN_PREFLIGHT, context.incident.node, level=run.step.how or "gate")
+
+
+def return_to_service(context: StepContext, run: StepRun) -> StepRun:
+    """Lift our hold, once the node has passed a test and nothing bad is asserted any more; it is then on probation."""
+    kinds = ", ".join(sorted({f.kind for f in context.state.grave_on(context.incident.node)}))
+    if not run.actions:
+        if not _passed_preflight(context):
+            return mark_step_failed(
+                run, "no preflight was passed since the last repair; a node comes back only through one"
+            )
+        if kinds:
+            return replace(run, detail=f"waits for {kinds} to clear")
+        return context.plan_action(run, RESUME, context.incident.node)
+    under_way = [action for action in context.actions(run) if not action.state.final]
+    if kinds and under_way:
+        for action in under_way:
+            end_action(context.state, action, ActionState.CANCELLED, context.now, f"{kinds} came up meanwhile")
+        return mark_step_failed(
+            run, f"no preflight was passed since {kinds} came up; a node comes back only through one"
+        )
+    run = step_state_from_actions(context, run)
+    if run.state is StepState.SUCCEEDED:
+        back = record_node_return(replace(context.node, held=False, hold_confirmed_at=None), context.now)
+        context.state.put_node(back)
+        context.remember(RETURNED)
+        context.enter(NodeState.PROBATION)
+        seen = context.state.holds.get(context.incident.node)
+        if seen is not None and not seen.schedulable:
+            context.state.forget_hold(context.incident.node)  # what the scheduler said of it then is no longer so
+    return run
+
+
+def _passed_preflight(context: StepContext) -> bool:
+    """Whether this decision's plan tested the node, and with success, after whatever it did to it or came up there."""
+    last = ""
+    for action in context.state.actions_of(context.incident):
+        if action.decision != context.incident.decision:
+            continue
+        if action.verb in _REPAIRS | {_TEST}:
+            last = action.verb if action.state is ActionState.SUCCEEDED else ""
+        elif action.verb == RESUME and action.state is ActionState.CANCELLED:
+            last = ""  # something grave came up after the test
+    return last == _TEST
+
+
+def replace_node(context: StepContext, run: StepRun) -> StepRun:
+    """The node stays out until people have replaced the part; the way back is theirs: resume it in the scheduler."""
+    context.enter(NodeState.REPLACING)
+    return mark_step_succeeded(
+        run, f"quarantined for replacement; {describe_spare_proposal(context.state, context.incident.node)}"
+    )
+
+
+def run_notification_step(context: StepContext, run: StepRun) -> StepRun:
+    """An alert, a ticket or a site's own hook: done at the centre, once."""
+    if run.actions:
+        return step_state_from_actions(context, run)
+    return context.plan_action(run, run.step.verb.value, context.incident.node, data={"how": run.step.how})
+
+
+def run_watch_step(context: StepContext, run: StepRun) -> StepRun:
+    """Keep the incident in sight until nothing of it is asserted, and all of it was quiet for so many seconds."""
+    findings = context.state.findings_of(context.incident)
+    asserted = sorted({f.kind for f in findings if f.active and f.severity is not Severity.INFO})
+    if asserted:
+        return replace(run, detail=f"still there: {', '.join(asserted)}")
+    quiet_for = context.now - max((f.last_seen for f in findings), default=0.0)
+    if quiet_for < float(run.step.how or 0):
+        return replace(run, detail=f"to be quiet for {format_period(float(run.step.how or 0))}")
+    return mark_step_succeeded(run, "quiet")
+
+
+_REPAIRS = {OrderKind.RESET_GPU.value, OrderKind.REBOOT.value}
+_TEST = OrderKind.RUN_PREFLIGHT.value
+
+STEPS: dict[Verb, Callable[[StepContext, StepRun], StepRun]] = {
+    Verb.CORDON: run_cordon_step,
+    Verb.DRAIN: run_drain_step,
+    Verb.NOTIFY_TRAINER: notify_trainer,
+    Verb.COLLECT_EVIDENCE: collect_evidence,
+    Verb.RESET_GPU: reset_gpu,
+    Verb.REBOOT: run_reboot_step,
+    Verb.PREFLIGHT: run_preflight_step,
+    Verb.RETURN_TO_SERVICE: return_to_service,
+    Verb.REPLACE: replace_node,
+    Verb.TICKET: run_notification_step,
+    Verb.ALERT: run_notification_step,
+    Verb.WATCH: run_watch_step,
+    Verb.EXEC: run_notification_step,
+}
+HANDS_OFF_EXEMPT = ONLY_TELLING | {
+    Verb.CORDON,
+    Verb.NOTIFY_TRAINER,
+}  # what we still do on a node that an operator holds

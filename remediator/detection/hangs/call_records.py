@@ -1,0 +1,116 @@
+"""What the judgement needs to know of each rank's calls, wherever it was read: flight recorder dumps, beacons, a test."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import msgspec
+
+
+class Transfer(msgspec.Struct, frozen=True):
+    """One message between two ranks of a point-to-point call. `elements`: how many numbers; `dtype` may be empty."""
+
+    source: int
+    target: int
+    elements: int = 0
+    dtype: str = ""
+
+
+class Operation(msgspec.Struct, frozen=True, kw_only=True):
+    """One call of a rank.
+
+    `number` counts a group's collectives from the same start on all ranks. `order` counts the rank's own calls. `state`
+    is scheduled, started, completed, pending (scheduled or started), or ended: nobody waits for it any more, done or given
+    up. `inputs` and `outputs`
+    are elements per tensor. `transfers` makes it a point-to-point call, which collectives' numbers do not count.
+    """
+
+    rank: int
+    group: str
+    number: int
+    name: str
+    order: int
+    state: str
+    inputs: tuple[int, ...] = ()
+    outputs: tuple[int, ...] = ()
+    input_dtypes: tuple[str, ...] = ()
+    output_dtypes: tuple[str, ...] = ()
+    transfers: tuple[Transfer, ...] = ()
+    created_ns: int = 0
+    timed_out: bool = False
+
+    @property
+    def open(self) -> bool:
+        """Somebody still waits for it, as far as its own record tells."""
+        return self.state in ("scheduled", "started", "pending")
+
+
+class Group(msgspec.Struct, frozen=True):
+    """Ranks that call collectives together. `known`: `members` are all of them, else those that were seen calling."""
+
+    name: str
+    description: str = ""
+    members: tuple[int, ...] = ()
+    known: bool = True
+
+    @property
+    def label(self) -> str:
+        """For people."""
+        return self.name + (f" ({self.description})" if self.description not in ("", "undefined", self.name) else "")
+
+
+class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
+    """All that is known.
+
+    `recorded`: ranks that left a record. `entered`: the highest number a rank is known to have called in a
+    group whose calls are not among the operations any more. `whole`: ranks whose record begins with their first call.
+    """
+
+    operations: Sequence[Operation]
+    groups: Mapping[str, Group]
+    recorded: frozenset[int]
+    everybody: tuple[int, ...] = ()
+    entered: Mapping[tuple[int, str], int] = {}
+    whole: frozenset[int] = frozenset()
+
+
+class StuckCall(msgspec.Struct, frozen=True, kw_only=True):
+    """A call that stands still.
+
+    `waiting` entered it and did not come out; `absent` have not entered; `odd` called something else than the others (all,
+    if none is in the majority); `idle` have it queued behind other work of their GPU; `left`: others came out, of whom `later` wait in
+    a later call of the group. `orders`: where each of those waiting had it in its own sequence of calls.
+    """
+
+    group: str
+    number: int
+    name: str
+    waiting: tuple[int, ...]
+    absent: tuple[int, ...] = ()
+    odd: tuple[int, ...] = ()
+    idle: tuple[int, ...] = ()
+    left: bool = False
+    later: tuple[int, ...] = ()
+    timed_out: tuple[int, ...] = ()
+    detail: str = ""
+    orders: Mapping[int, int] = {}
+
+    @property
+    def missing(self) -> frozenset[int]:
+        """Whom those inside wait for: not called, or called and still queued on its GPU."""
+        return frozenset((*self.absent, *self.idle))
+
+
+class HangVerdict(msgspec.Struct, frozen=True, kw_only=True):
+    """`kind`: none, dead_rank, stuck_compute, mismatched_collectives, network. `victims` wait because of others.
+
+    `root` is the call that the culprits hold up, `stuck` all that stand still, `silent` the ranks without a record.
+    """
+
+    kind: str
+    culprits: tuple[int, ...] = ()
+    victims: tuple[int, ...] = ()
+    root: StuckCall | None = None
+    stuck: tuple[StuckCall, ...] = ()
+    silent: tuple[int, ...] = ()
+    reasons: tuple[str, ...] = ()

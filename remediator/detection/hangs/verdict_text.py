@@ -1,0 +1,63 @@
+"""A verdict in sentences, with the numbers it rests on."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+
+from remediator.detection.hangs.call_records import Snapshot, StuckCall
+from vocabulary.text.plurals import format_count
+
+NAMED_MAX = 12
+CALLS_MAX = 6
+
+
+def format_ranks(ranks: Iterable[int]) -> str:
+    """The first dozen, and how many more."""
+    ranks = tuple(ranks)
+    more = f" and {len(ranks) - NAMED_MAX} more" if len(ranks) > NAMED_MAX else ""
+    return f"rank{'s' if len(ranks) != 1 else ''} {', '.join(map(str, ranks[:NAMED_MAX]))}{more}"
+
+
+def describe_stuck_call(snapshot: Snapshot, stuck: StuckCall) -> str:
+    """One call that stands still."""
+    head = f"group {snapshot.groups[stuck.group].label}, {stuck.name} number {stuck.number}:"
+    if stuck.odd:
+        return f"{head} {format_ranks(stuck.odd)} called something else ({stuck.detail})"
+    if stuck.absent:
+        return f"{head} {format_ranks(stuck.absent)} not there, {len(stuck.waiting)} waiting"
+    if stuck.idle and len(stuck.idle) < len(stuck.waiting):
+        running = len(stuck.waiting) - len(stuck.idle)
+        return f"{head} {format_ranks(stuck.idle)} queued behind the GPU's earlier work, {running} running it"
+    if stuck.left:
+        return f"{head} {format_ranks(stuck.waiting)} did not come out, the others did"
+    return f"{head} all {len(stuck.waiting)} entered and none came out"
+
+
+def list_verdict_reasons(
+    snapshot: Snapshot,
+    stuck: Sequence[StuckCall],
+    culprits: Collection[int],
+    root: StuckCall | None,
+    silent: Collection[int],
+) -> tuple[str, ...]:
+    """Why these, the call that shows it best first."""
+    if not stuck:
+        lines = [f"nothing stands still in the records of {format_count(len(snapshot.recorded), 'rank')}"]
+    else:
+        others = [each for each in stuck if each is not root]
+        others.sort(key=lambda each: (not set(each.absent) & set(culprits), each.group, each.number))
+        shown = [*([root] if root else []), *others]
+        lines = [describe_stuck_call(snapshot, each) for each in shown[:CALLS_MAX]]
+        if len(shown) > CALLS_MAX:
+            lines.append(f"{len(shown) - CALLS_MAX} more calls stand still")
+        told = sorted({rank for each in stuck for rank in each.timed_out})
+        if told:
+            lines.append(f"{format_ranks(told)} reported the time-out, which says who waited and not for whom")
+        unsure = sorted({snapshot.groups[each.group].label for each in stuck if not snapshot.groups[each.group].known})
+        if unsure:
+            lines.append(
+                f"the records do not tell who belongs to group {', '.join(unsure)}: ranks never seen in it are not counted"
+            )
+    if silent:
+        lines.append(f"no record of {format_ranks(silent)}: dead, or stopped before writing one")
+    return tuple(lines)

@@ -1,0 +1,132 @@
+"""What the length of its sequences explains of a rank's time: t ≈ a + b·tokens + c·tokens² (or Σ length²). Pure."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from remediator.detection.stragglers.robust_statistics import excess_over_others, robust_spread
+from remediator.detection.stragglers.step_trace import Floats, Ints
+
+VARIES = 0.02  # lengths that differ by less explain nothing
+BETTER = 0.95  # a model must leave so much less spread to be taken instead of a simpler one
+CELLS_MAX = 20_000
+ROUNDS = 8
+OUTLIER_SPREADS = 2.0
+LEAST_CELLS = 24
+PIPELINES_ENOUGH, STAGES_MIN = 300, 3
+SHARED_MIN = 0.6  # correlation from which the stages of a pipeline say how long its sequences were
+
+
+def expected_length_effect(compute: Floats, tokens: Floats, squares: Floats | None, group: Ints) -> Floats:
+    """(S, R) log of the time the lengths let expect, less that of the group's usual length; 0 where they tell nothing.
+
+    Args:
+        compute: (S, R) seconds, NaN for holes.
+        tokens: (S, R), NaN for holes.
+        squares: (S, R) sums of squared sequence lengths, if they were reported.
+        group: (R,) peers; each group has its own model, fitted to all its ranks and steps at once, so that a slow rank
+            among many does not pass for a long one.
+    """
+    log = np.zeros_like(compute)
+    for number in np.unique(group[group >= 0]):
+        columns = np.flatnonzero(group == number)
+        own, length = compute[:, columns], tokens[:, columns]
+        known = np.isfinite(own) & np.isfinite(length)
+        more = squares[:, columns] if squares is not None else length**2
+        known &= np.isfinite(more)
+        if known.sum() < LEAST_CELLS:
+            continue
+        usual_length, usual_more = float(np.median(length[known])), float(np.median(more[known]))
+        low, high = np.quantile(length[known], (0.05, 0.95)) / usual_length
+        low2, high2 = np.quantile(more[known], (0.05, 0.95)) / usual_more
+        if high - low < VARIES and high2 - low2 < VARIES:
+            continue
+        terms = [np.ones(known.sum()), length[known] / usual_length, more[known] / usual_more]
+        fitted = _fit_length_model(np.stack(terms, axis=1), own[known])
+        if fitted is not None:
+            part = np.zeros_like(own)
+            part[known] = np.log(fitted / float(np.median(fitted)))
+            log[:, columns] = part
+    return log
+
+
+def _fit_length_model(terms: Floats, seconds: Floats) -> Floats | None:
+    """Expected seconds of each cell by the simplest model that explains; None if length explains nothing."""
+    stride = max(1, seconds.size // CELLS_MAX)
+    some, times = terms[::stride], seconds[::stride]
+    usual = float(np.median(times))
+    left, best = robust_spread(np.log(times)), None
+    for chosen in ([0, 1], [0, 2], [0, 1, 2]):
+        weights = _robust_least_squares(some[:, chosen], times)
+        guess = np.maximum(some[:, chosen] @ weights, 0.1 * usual)
+        remains = robust_spread(np.log(times / guess))
+        if remains < BETTER * left:
+            left, best = remains, (chosen, weights)
+    if best is None:
+        return None
+    chosen, weights = best
+    return np.maximum(terms[:, chosen] @ weights, 0.1 * usual)
+
+
+def _robust_least_squares(terms: Floats, seconds: Floats) -> Floats:
+    """Least squares on relative errors, in which far-off cells count less and less (Huber)."""
+    relative = np.ones(seconds.size)
+    scale = seconds
+    weights: Floats = np.zeros(terms.shape[1])
+    for _ in range(ROUNDS):
+        by = (np.sqrt(relative) / scale)[:, None]
+        weights = np.asarray(np.linalg.lstsq(terms * by, seconds * by[:, 0], rcond=None)[0], dtype=np.float64)
+        guess = np.maximum(terms @ weights, 0.1 * float(np.median(seconds)))
+        wrong = np.log(seconds / guess)
+        far = OUTLIER_SPREADS * max(robust_spread(wrong), 1e-9)
+        relative = np.minimum(1.0, far / np.maximum(np.abs(wrong - np.median(wrong)), 1e-12))
+        scale = guess  # errors grow with the time, not with its measurement: long cells would count less otherwise
+    return weights
+
+
+def pipeline_factor(residual: Floats, group: Ints, column: Ints) -> tuple[Floats, float]:
+    """What the stages of one pipeline have in common at each step, and how much of the spread that is.
+
+    Without token counts the other stages tell how long a rank's sequences were: they work on the same ones.
+
+    Args:
+        residual: (S, R) log slowness against peers.
+        group: (R,) peer group, -1 where there is none.
+        column: (R,) which pipeline a rank belongs to, one rank a stage.
+
+    Returns:
+        (S, R) the median of the *other* groups' residuals in the column, 0 where there are fewer than two, and the
+        correlation of residuals with it.
+    """
+    judged = np.flatnonzero(group >= 0)
+    pipelines, pipeline = np.unique(column[judged], return_inverse=True)
+    stages, stage = np.unique(group[judged], return_inverse=True)
+    factor = np.zeros_like(residual)
+    sample = max(1, pipelines.size // PIPELINES_ENOUGH)
+    shared = 0.0
+    for chosen in [True, False] if sample > 1 else [False]:  # a few pipelines tell whether the rest is worth it
+        taken = pipeline % sample == 0 if chosen else np.ones(pipeline.size, dtype=bool)
+        place = pipeline[taken] // (sample if chosen else 1)
+        steps = np.full((residual.shape[0], int(place.max(initial=0)) + 1, stages.size), np.nan)
+        steps[:, place, stage[taken]] = residual[:, judged[taken]]
+        flat = steps.reshape(-1, stages.size)
+        others = (flat - excess_over_others(flat, STAGES_MIN)).reshape(steps.shape)
+        both = np.isfinite(others)
+        shared = robust_correlation(steps[both], others[both]) if both.sum() >= LEAST_CELLS else 0.0
+        if shared < SHARED_MIN:
+            break
+        if not chosen:
+            factor[:, judged] = np.nan_to_num(others[:, place, stage])
+    return factor, shared
+
+
+def robust_correlation(one: Floats, other: Floats) -> float:
+    """Of two series; wild values are cut to four spreads first. 0 where one does not vary."""
+    cut = []
+    for values in (one, other):
+        wide = 4 * robust_spread(values)
+        middle = float(np.median(values)) if values.size else 0.0
+        cut.append(np.clip(values, middle - wide, middle + wide))
+    if cut[0].size < 3 or not (np.std(cut[0]) > 0 and np.std(cut[1]) > 0):
+        return 0.0
+    return float(np.corrcoef(cut[0], cut[1])[0, 1])

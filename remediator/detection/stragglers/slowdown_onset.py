@@ -1,0 +1,220 @@
+"""Since when: the steps at which a series was slow, and the first of them, as exactly as its noise allows. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from remediator.detection.stragglers.robust_statistics import nan_median, robust_spread, step_noise
+from remediator.detection.stragglers.step_trace import Bools, Floats, Ints
+
+WARM_UP, WARM_UP_SHORT = 16, 10
+EVIDENCE_MAX = 6.0  # what a single step may say (log odds): one wild step starts nothing
+SWITCH = 6.0  # log odds against a change at any one step
+RUN_MIN, RUN_KEPT = 5, 3
+RUN_SPREADS = 5.0
+GLOBAL_MIN = float(np.log(1.10))
+GLOBAL_NOISE = 6.0
+GLOBAL_STEPS = 15
+RAMP_BETTER = 0.85  # a slope must leave so much less than a jump does
+RAMP_GRID = 48
+
+
+@dataclass(frozen=True)
+class SlowInterval:
+    """When one series was slow.
+
+    Attributes:
+        rows: (S,) true where it was.
+        first: row of the first such step.
+        level: median log slowness over those rows, against the rows before or beside them.
+        share: of the steps from the first slow one on, how many were slow.
+        grows: it rose like a slope, not like a jump.
+    """
+
+    rows: Bools
+    first: int
+    level: float
+    share: float
+    grows: bool
+
+
+def usable_steps(began: Bools) -> Bools:
+    """(S,) false for the steps after each start, which compile, allocate and fill caches: 16, fewer in a short trace."""
+    count = began.size
+    cold = WARM_UP if count >= 4 * WARM_UP else WARM_UP_SHORT if count >= 3 * WARM_UP_SHORT else count // 3
+    usable = np.ones(count, dtype=bool)
+    for start in np.flatnonzero(began):
+        usable[start : start + cold] = False
+    return usable if usable.sum() >= min(count, 10) else np.arange(count) >= cold
+
+
+def find_slow_interval(
+    series: Floats, first: int, last: int, level: float, usable: Bools, *, own_past: bool, rough: Floats | None = None
+) -> SlowInterval:
+    """The steps at which a series that is slow between two rows was slow.
+
+    Args:
+        series: (S,) log slowness, NaN for holes.
+        first: row, a window that was found slow begins here
+        last: and ends here.
+        level: mean log slowness within it.
+        usable: (S,) rows past a warm-up; a run that ends before them was one.
+        own_past: the usual level is the series' own, not that of its peers.
+        rough: (S,) spread among the peers at each step, which is wide while they warm up.
+    """
+    usual = _usual_level(series, first) if own_past else 0.0
+    wide = np.full(series.size, max(step_noise(series), 0.002, 0.05 * abs(level)))
+    if rough is not None:
+        wide = np.where(usable, wide, np.maximum(wide, np.nan_to_num(rough)))
+    slow = np.zeros(series.size, dtype=bool)
+    for _ in range(3):
+        slow = _two_state_path(series - usual, level - usual, wide)
+        slow = _drop_chance_runs(series, slow, usable, (first, last))
+        if not slow.any():  # never for long: the steps of its window that make it slow, else all of them
+            high = np.nan_to_num(series[first : last + 1] - usual) >= (level - usual) / 2
+            slow[first : last + 1] = high | ~high.any()
+            break
+        level = float(np.nanmedian(series[slow])) if np.isfinite(series[slow]).any() else level
+        rest = series[usable & ~slow]
+        if np.isfinite(rest).sum() >= 2 * RUN_MIN:
+            usual = float(np.nanmedian(rest))
+    start = int(np.flatnonzero(slow & np.isfinite(series))[0])
+    ramp = _slope_start_row(np.where(usable, series - usual, np.nan), start, _run_end(slow, start))
+    grows = ramp is not None
+    start = start if ramp is None else ramp
+    after = np.flatnonzero(usable)
+    after = after[after >= start]
+    share = float(slow[after].mean()) if after.size else 1.0
+    known = series[slow & np.isfinite(series)]
+    against = usual if own_past else min(usual, 0.0) if has_usual_steps(series, slow, usable) else 0.0
+    height = float(np.median(known)) - against if known.size else level
+    return SlowInterval(slow, start, height, share, grows)
+
+
+def has_usual_steps(series: Floats, slow: Bools, usable: Bools) -> bool:
+    """Whether enough steps are left at which it was not slow."""
+    return bool(np.isfinite(series[usable & ~slow]).sum() >= 2 * RUN_MIN)
+
+
+def _usual_level(series: Floats, first: int) -> float:
+    before = series[:first]
+    before = before[np.isfinite(before)]
+    return float(np.median(before)) if before.size else 0.0
+
+
+def _two_state_path(series: Floats, level: float, wide: Floats) -> Bools:
+    """The likeliest course of a thing that is either usual (0) or slow (`level`) and seldom changes (Viterbi)."""
+    said = np.nan_to_num((series - level / 2) * level / wide**2, nan=0.0)
+    said = np.clip(said, -EVIDENCE_MAX, EVIDENCE_MAX)
+    usual, slow = 0.0, 0.0
+    came = np.zeros((series.size, 2), dtype=bool)  # from the other state
+    for row, odds in enumerate(said.tolist()):
+        from_slow, from_usual = slow - SWITCH, usual - SWITCH
+        came[row] = from_slow > usual, from_usual > slow
+        usual, slow = max(usual, from_slow), max(slow, from_usual) + odds
+    states = np.zeros(series.size, dtype=bool)
+    state = slow > usual
+    for row in range(series.size - 1, -1, -1):
+        states[row] = state
+        if came[row, int(state)]:
+            state = not state
+    return states
+
+
+def true_runs(mask: Bools) -> list[tuple[int, int]]:
+    """First and last row of each stretch of true values."""
+    edges = np.flatnonzero(np.diff(np.concatenate([[False], mask, [False]]).astype(np.int8)))
+    return [(int(a), int(b) - 1) for a, b in zip(edges[::2], edges[1::2], strict=True)]
+
+
+def _drop_chance_runs(series: Floats, slow: Bools, usable: Bools, window: tuple[int, int]) -> Bools:
+    """Without the stretches that are too short, or no slower than the rest is by chance, wild values included."""
+    kept: Bools = slow.copy()
+    rest = series[usable & ~slow]
+    rest = rest[np.isfinite(rest)]
+    usual, wild = (float(rest.mean()), float(rest.std())) if rest.size >= 2 * RUN_MIN else (0.0, 0.0)
+    for start, end in true_runs(slow):
+        own = series[start : end + 1]
+        own = own[np.isfinite(own)]
+        short = end - start + 1 < RUN_KEPT or usable[start : end + 1].sum() < min(RUN_KEPT, usable.sum())
+        aside = end < window[0] or start > window[1]
+        chance = aside and own.mean() - usual < RUN_SPREADS * wild / np.sqrt(own.size) if own.size else True
+        if short or chance:
+            kept[start : end + 1] = False
+    return kept
+
+
+def _run_end(slow: Bools, start: int) -> int:
+    return next((end for begin, end in true_runs(slow) if begin <= start <= end), start)
+
+
+def _slope_start_row(series: Floats, start: int, end: int) -> int | None:
+    """Where a slowdown began that grew; None if it jumped.
+
+    Both are fitted to the series up to the end of the first slow stretch: 0 and then a level, or 0, a straight line and
+    then a level.
+    """
+    known = np.flatnonzero(np.isfinite(series[: end + 1]))
+    if end - start < 3 * RUN_MIN or known.size < 4 * RUN_MIN:
+        return None
+    at = known.astype(np.float64)
+    values = series[known]
+    wide = 4 * max(step_noise(values), 0.002)
+    smooth = np.clip(
+        values, nan_median(_neighbour_windows(values), 1) - wide, nan_median(_neighbour_windows(values), 1) + wide
+    )
+    jump = np.where(at >= start, np.median(smooth[at >= start]), 0.0)
+    least = RAMP_BETTER * float(np.sum((smooth - jump) ** 2))
+    best = None
+    low = max(0, start - 2 * (end - start))
+    for begins in np.unique(np.linspace(low, end - RUN_MIN, RAMP_GRID).astype(int)):
+        for flat in np.unique(np.linspace(begins + RUN_MIN, end, RAMP_GRID // 2).astype(int)):
+            shape = np.clip((at - begins) / (flat - begins), 0.0, 1.0)
+            height = float(shape @ smooth / max(shape @ shape, 1e-12))
+            left = float(np.sum((smooth - height * shape) ** 2))
+            if height > 0 and left < least:
+                least, best = left, (int(begins), int(flat))
+    if best is None or best[1] - best[0] < 2 * RUN_MIN:
+        return None
+    return min(best[0] + 1, start) if best[0] < start else start
+
+
+def _neighbour_windows(values: Floats) -> Floats:
+    padded = np.pad(values, 2, mode="edge")
+    return np.stack([padded[k : padded.size - 4 + k] for k in range(5)], axis=1)
+
+
+def find_global_slowdown(centre: Floats, usable: Bools) -> SlowInterval | None:
+    """When the whole job became slower by more than a tenth and stayed so for 15 steps; None if it did not.
+
+    Args:
+        centre: (S,) log of the job's time against its usual one.
+        usable: (S,) rows that count.
+
+    A few slow steps in a row are an evaluation or a checkpoint. The change must show in the means before and after, and
+    stand out of the noise before it.
+    """
+    rows: Ints = np.flatnonzero(usable & np.isfinite(centre))
+    if rows.size < 2 * GLOBAL_STEPS:
+        return None
+    calm = nan_median(_neighbour_windows(centre[rows]), 1)
+    calm = nan_median(_neighbour_windows(calm), 1)
+    found: tuple[float, int] | None = None
+    for place in range(RUN_MIN * 2, rows.size - GLOBAL_STEPS + 1):
+        before = float(np.median(calm[max(0, place - 200) : place]))
+        after = calm[place : place + GLOBAL_STEPS]
+        rise = float(np.quantile(after, 0.2)) - before
+        if rise > (found[0] if found else GLOBAL_MIN):
+            found = rise, place
+    if found is None:
+        return None
+    rise, place = found
+    usual = float(np.median(calm[max(0, place - 200) : place]))
+    wiggle = max(step_noise(centre[rows]), robust_spread(calm[:place]), 0.002)
+    if rise < GLOBAL_NOISE * wiggle / np.sqrt(RUN_MIN):
+        return None
+    first, last = int(rows[place]), int(rows[min(place + GLOBAL_STEPS, rows.size) - 1])
+    seen = find_slow_interval(centre, first, last, usual + rise, usable, own_past=True)
+    return seen if seen.level > GLOBAL_MIN and seen.rows[usable].sum() >= GLOBAL_STEPS else None

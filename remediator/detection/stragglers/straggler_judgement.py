@@ -1,0 +1,261 @@
+"""The verdict on one job: a culprit that stands out of its peers, else what explains the time, else nobody. Pure."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from remediator.detection.stragglers.benign_causes import explain_without_culprit
+from remediator.detection.stragglers.culprit_selection import convict_intermittent, convict_suspects
+from remediator.detection.stragglers.intermittent_slowness import find_intermittent_ranks
+from remediator.detection.stragglers.link_attribution import blame_shared_unit
+from remediator.detection.stragglers.peer_comparison import PEERS_MIN, PeerComparison, compare_ranks, peer_groups
+from remediator.detection.stragglers.robust_statistics import excess_over_others, nan_median
+from remediator.detection.stragglers.slowdown_onset import (
+    SlowInterval,
+    find_global_slowdown,
+    find_slow_interval,
+    usable_steps,
+)
+from remediator.detection.stragglers.small_group_baseline import find_slow_small_group
+from remediator.detection.stragglers.step_trace import Bools, Floats, Ints, StepTrace
+from remediator.detection.stragglers.straggler_verdict import (
+    Culprit,
+    SlowdownKind,
+    StragglerVerdict,
+    VerdictReason,
+    no_culprit_verdict,
+)
+from remediator.detection.stragglers.window_scan import ScanResult, SlowSuspectWindow, scan_windows
+
+STEPS_MIN = 15
+EXCUSE_SHARE = 0.3
+SEEN_WELL, SEEN_BADLY = 0.10, 0.50
+
+
+def judge_stragglers(trace: StepTrace) -> StragglerVerdict:
+    """Who or what slows this job down, by everything in `trace` and nothing else.
+
+    Never raises for odd values; `trace.until(step)` asks what could be known at a step.
+    """
+    if trace.steps.size < STEPS_MIN:
+        return no_culprit_verdict(
+            0.0, VerdictReason("steps", float(trace.steps.size)), VerdictReason("steps_needed", float(STEPS_MIN))
+        )
+    with np.errstate(all="ignore"):
+        usable = usable_steps(trace.began)
+        compute = trace.compute()
+        if compute is None:
+            return _judge_step_time(trace, usable)
+        return _judge_compute_times(trace, compute, usable)
+
+
+def rank_slowness(trace: StepTrace, since: int | None = None) -> tuple[Floats, Ints]:
+    """(R,) median slowness of each rank against its peers since a step (0.1: a tenth), NaN where nobody can tell.
+
+    Also the (R,) number of its stage and role, for a picture.
+    """
+    with np.errstate(all="ignore"):
+        usable = usable_steps(trace.began)
+        compute = trace.compute()
+        stages = peer_groups(trace)
+        if compute is None or not trace.steps.size:
+            return np.full(trace.ranks.size, np.nan), stages
+        slow = compare_ranks(trace, compute, usable).slow
+        rows = usable if since is None else trace.steps >= since
+        return np.expm1(nan_median(slow[rows], 0)), stages
+
+
+def _judge_compute_times(trace: StepTrace, compute: Floats, usable: Bools) -> StragglerVerdict:
+    compared = compare_ranks(trace, compute, usable)
+    seen = scan_windows(compared.slow, usable, compared.group)
+    guilty = convict_suspects(trace, compute, compared, seen.suspects, usable)
+    if guilty is not None and guilty.culprits:
+        return guilty
+    half = None if guilty is not None else find_slow_small_group(trace, compute, compared.group, usable)
+    if half is not None:
+        return half
+    again = None if guilty is not None else convict_intermittent(trace, compute, compared, usable)
+    if again is not None:
+        return again
+    everyone = find_global_slowdown(compared.centre, usable)
+    if everyone is not None:
+        return _global_slowdown_verdict(trace, everyone, "own_time_of_everyone")
+    waiting = _judge_data_wait(trace, compute, compared, usable)
+    if waiting is not None:
+        return waiting
+    link = _judge_slow_link(trace, compute, compared, usable) or _judge_slow_links(trace, compute, usable)
+    if link is not None:
+        return link
+    cause = explain_without_culprit(trace, compute, compared, usable)
+    if cause is not None and (guilty is None or guilty.verdict is SlowdownKind.NOBODY):
+        return cause
+    return guilty or _abstain_verdict(trace, compared, seen, usable)
+
+
+def _global_slowdown_verdict(
+    trace: StepTrace, seen: SlowInterval, name: str, kind: SlowdownKind = SlowdownKind.GLOBAL
+) -> StragglerVerdict:
+    slower = round(float(np.expm1(seen.level)), 4)
+    return StragglerVerdict(kind, (), int(trace.steps[seen.first]), 0.9, (VerdictReason(f"{name}_slower", slower),))
+
+
+def _judge_step_time(trace: StepTrace, usable: Bools) -> StragglerVerdict:
+    """Step time says that something happened, and when; all ranks share it, so never who did it."""
+    if "step_s" not in trace.cells:
+        return no_culprit_verdict(0.0, VerdictReason("ranks_with_own_time", 0.0))
+    centre = nan_median(np.log(trace.cells["step_s"]), 1)
+    seen = find_global_slowdown(centre - np.nanmedian(centre), usable)
+    reasons = [VerdictReason("only_step_time", 1.0)]
+    if seen is None:
+        return no_culprit_verdict(0.5, *reasons)
+    reasons.append(VerdictReason("step_time_slower", round(float(np.expm1(seen.level)), 4)))
+    return StragglerVerdict(SlowdownKind.NOBODY, (), int(trace.steps[seen.first]), 0.5, tuple(reasons))
+
+
+def _judge_data_wait(
+    trace: StepTrace, compute: Floats, compared: PeerComparison, usable: Bools
+) -> StragglerVerdict | None:
+    """Ranks that wait for data longer than their peers do, or all of them since some step: storage."""
+    if "data_s" not in trace.cells:
+        return None
+    waits = _zero_unknown(trace.cells["data_s"])
+    usual = float(np.nanmedian(compute) + np.nanmedian(waits))
+    share = waits / usual
+    beside = _excess_over_peers(share, compared.group)
+    found = _name_slow_ranks(trace, beside, usable, compared.group, SlowdownKind.HOST_IO, "waits_for_data_longer")
+    if found is not None:
+        return found
+    again = find_intermittent_ranks(trace, beside, usable, compared.group)
+    if again:
+        named = tuple(
+            Culprit(int(trace.ranks[each.column]), trace.node_of(each.column), round(each.level, 4)) for each in again
+        )
+        first = min(int(np.flatnonzero(each.rows)[0]) for each in again)
+        reason = VerdictReason("waits_for_data_again_and_again", float(len(again)))
+        return StragglerVerdict(SlowdownKind.HOST_IO, named, int(trace.steps[first]), 0.9, (reason,))
+    everyone = find_global_slowdown(nan_median(share, 1), usable)
+    return (
+        None
+        if everyone is None
+        else _global_slowdown_verdict(trace, everyone, "data_wait_of_everyone", SlowdownKind.HOST_IO)
+    )
+
+
+def _zero_unknown(values: Floats) -> Floats:
+    return np.where(np.isfinite(values), values, np.nan)
+
+
+def _excess_over_peers(values: Floats, group: Ints) -> Floats:
+    beside = np.full_like(values, np.nan)
+    for number in np.unique(group[group >= 0]):
+        columns = np.flatnonzero(group == number)
+        beside[:, columns] = excess_over_others(values[:, columns], PEERS_MIN)
+    return beside
+
+
+def _name_slow_ranks(
+    trace: StepTrace,
+    over: Floats,
+    usable: Bools,
+    group: Ints,
+    kind: SlowdownKind,
+    name: str,
+    excused: Floats | None = None,
+) -> StragglerVerdict | None:
+    """A verdict on the ranks whose share of time stands out; `over` is their share above that of their peers."""
+    suspects = [
+        each
+        for each in scan_windows(over, usable, group).suspects
+        if excused is None or not _is_excused(over, excused, each)
+    ]
+    if not suspects:
+        return None
+    since = [
+        (
+            each,
+            find_slow_interval(over[:, each.column], each.first, each.last, each.slow, usable, own_past=each.own_past),
+        )
+        for each in suspects
+    ]
+    since.sort(key=lambda pair: (-pair[1].level, pair[0].column))
+    return StragglerVerdict(
+        verdict=kind,
+        culprits=tuple(
+            Culprit(int(trace.ranks[each.column]), trace.node_of(each.column), round(when.level, 4))
+            for each, when in since
+        ),
+        first_step=int(trace.steps[min(when.first for _, when in since)]),
+        confidence=round(0.9 * (1 - max(each.chance for each, _ in since)), 3),
+        reasons=tuple(VerdictReason(name, round(when.level, 4), int(trace.ranks[each.column])) for each, when in since),
+    )
+
+
+def _is_excused(over: Floats, excused: Floats, suspect: SlowSuspectWindow) -> bool:
+    rows = slice(suspect.first, suspect.last + 1)
+    return bool(np.nanmean(excused[rows, suspect.column]) > EXCUSE_SHARE * np.nanmean(over[rows, suspect.column]))
+
+
+def _judge_slow_link(
+    trace: StepTrace, compute: Floats, compared: PeerComparison, usable: Bools
+) -> StragglerVerdict | None:
+    """Ranks that communicate longer and did not just wait: who waits more because it computed less is a victim."""
+    if "comm_s" not in trace.cells:
+        return None
+    comm = trace.cells["comm_s"]
+    usual = float(np.nanmedian(compute) + np.nanmedian(comm))
+    share = comm / usual
+    rested = np.clip(-_excess_over_peers(compute / usual, compared.group), 0.0, None)
+    own = share - nan_median(share[usable][: max(5, int(usable.sum()) // 4)], 0)[None, :]
+    everyone = np.zeros(trace.ranks.size, dtype=np.int64)
+    against_job = own - nan_median(own, 1)[:, None] if trace.ranks.size >= PEERS_MIN else np.full_like(own, np.nan)
+    looks = ((_excess_over_peers(share, compared.group), compared.group), (against_job, everyone))
+    best: StragglerVerdict | None = None
+    for over, group in looks:
+        found = _name_slow_ranks(trace, over, usable, group, SlowdownKind.LINK, "communicates_longer", rested)
+        if found is not None and (best is None or len(found.culprits) > len(best.culprits)):
+            best = found
+    return None if best is None else _narrow_link_culprits(trace, best)
+
+
+def _judge_slow_links(trace: StepTrace, compute: Floats, usable: Bools) -> StragglerVerdict | None:
+    """Transfers that take longer for all since some step; the rank that comes last waits for nobody, so the least is looked at."""
+    if "comm_s" not in trace.cells:
+        return None
+    share = trace.cells["comm_s"] / float(np.nanmedian(compute))
+    least = np.min(np.where(np.isfinite(share), share, np.inf), axis=1)
+    everyone = find_global_slowdown(_zero_unknown(least), usable)
+    return (
+        None
+        if everyone is None
+        else _global_slowdown_verdict(trace, everyone, "transfers_of_everyone", SlowdownKind.LINK)
+    )
+
+
+def _narrow_link_culprits(trace: StepTrace, found: StragglerVerdict) -> StragglerVerdict:
+    columns = [int(np.searchsorted(trace.ranks, culprit.rank)) for culprit in found.culprits]
+    blamed = blame_shared_unit(trace, columns)
+    if blamed.slow_groups == 0:  # slow by itself, not as part of a ring
+        return found
+    numbers = (
+        VerdictReason("slow_groups", float(blamed.slow_groups)),
+        VerdictReason("slow_groups_explained", float(blamed.explained)),
+    )
+    named = {int(trace.ranks[column]) for column in blamed.columns}
+    culprits = tuple(culprit for culprit in found.culprits if culprit.rank in named)
+    sure = found.confidence if culprits else 0.5 * found.confidence
+    return StragglerVerdict(SlowdownKind.LINK, culprits, found.first_step, round(sure, 3), (*numbers, *found.reasons))
+
+
+def _abstain_verdict(trace: StepTrace, compared: PeerComparison, seen: ScanResult, usable: Bools) -> StragglerVerdict:
+    """Nobody; with what would have been seen, since a blind witness clears nobody."""
+    judged = int((compared.group >= 0).sum())
+    reasons = [VerdictReason("ranks_with_peers", float(judged)), VerdictReason("steps_judged", float(usable.sum()))]
+    if compared.products.any():
+        reasons.append(VerdictReason("ranks_of_a_slower_product", float(compared.products.sum())))
+    if not judged or not seen.visible:
+        return no_culprit_verdict(0.0 if not judged else 0.3, *reasons)
+    visible = float(np.expm1(max(seen.visible.values())))
+    reasons.append(VerdictReason("smallest_slowdown_visible", round(visible, 4)))
+    blind = (visible - SEEN_WELL) / (SEEN_BADLY - SEEN_WELL)
+    share = judged / trace.ranks.size
+    return no_culprit_verdict(share * float(np.clip(0.95 - 0.65 * blind, 0.3, 0.95)), *reasons)

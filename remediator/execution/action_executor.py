@@ -1,0 +1,294 @@
+"""Carry out what the centre does itself, off the deciding thread: states to hold (the scheduler's), and deeds done once.
+
+Intent is on disk before this module hears of it; the outcome goes back as an input. After a crash the same planned action
+comes again, and every backend takes a repetition for what it is.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import queue
+import threading
+from collections.abc import Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+
+from sqlalchemy.exc import SQLAlchemyError
+
+from remediator.decisions.mode_stop import is_action_withheld
+from remediator.engine.decision_engine import DecisionEngine, StateSnapshot
+from remediator.engine.duty_cycle import DutyCycle
+from remediator.execution.scheduler_health import SchedulerHealthLog, scheduler_health_text
+from remediator.model.delivery import Delivery
+from remediator.model.journal_records import Action, Incident, IncidentState
+from remediator.model.override_records import AlertSilence
+from remediator.model.pipeline_inputs import ActionEnded, HoldsObserved
+from remediator.model.plan_steps import Verb
+from remediator.model.scheduler_hold import REASON_PREFIX, ActionOutcome, ActionResult, NodeHold
+from remediator.notifications.action_dispatcher import ActionDispatcher
+from remediator.notifications.alert_settings import AlertSettings
+from remediator.notifications.follow_up_messages import NotificationContext, is_acknowledged
+from remediator.notifications.message_content import build_action_message
+from remediator.overrides.cluster_overrides import find_matching_silence, list_open_silences
+from remediator.overrides.hold_reconciliation import hold_contradicts_record
+from remediator.overrides.manual_cordon import BY_HAND, CORDON, REASON, SEEN, UNCORDON
+from remediator.schedulers.scheduler_protocol import Scheduler, TracksLostDrains
+from remediator.store.database import driver_message
+from vocabulary.clock import Clock
+
+log = logging.getLogger(__name__)
+WORKERS = 4
+DOUBT_S = 0.05
+TOGETHER = 100  # holds that are compared before the thread may rest
+_HOLDING = frozenset({Verb.CORDON.value, "resume", "evict"}) | BY_HAND
+
+
+class ActionExecutor:
+    """Watches what the engine publishes, asks the scheduler, and reports back."""
+
+    def __init__(
+        self,
+        cluster: str,
+        scheduler: Scheduler,
+        deeds: ActionDispatcher,
+        clock: Clock,
+        poll_s: float,
+        poll_busy_s: float,
+        telling: AlertSettings = AlertSettings(),  # noqa: B008 - frozen, and the same for everybody
+    ) -> None:
+        self.scheduler_word = "not asked yet"
+        self.scheduler_failing = False  # the last time it said nothing of any node
+        self._cluster = cluster
+        self._telling = telling
+        self._scheduler = scheduler
+        self._deeds = deeds
+        self._clock = clock
+        self._poll_s = poll_s
+        self._poll_busy_s = poll_busy_s
+        self._attempted: dict[str, int] = {}  # action → number of the attempt last begun
+        self._seen: dict[str, NodeHold] = {}
+        self._pace = DutyCycle()  # of the thread that looks at all nodes
+        self._said: Mapping[str, object] = {}  # of the whole cluster, as last seen
+        self._spoken = SchedulerHealthLog()
+        self._lock = threading.Lock()
+        self._holds = ThreadPoolExecutor(WORKERS, thread_name_prefix="hold")
+        self._others = ThreadPoolExecutor(WORKERS, thread_name_prefix="deed")  # a dead webhook must not delay a cordon
+        self._turns: dict[str, threading.Lock] = {}  # by node: two changes of one node never run side by side
+        self._all_at = 0.0  # monotonic: when all nodes are asked about next
+        self._wake = threading.Event()
+        self._stopping = threading.Event()
+        self._engine: DecisionEngine | None = None
+        self._watcher = threading.Thread(target=self._watch, name="holds", daemon=True)
+
+    def start(self, engine: DecisionEngine) -> None:
+        """Begin watching the scheduler and performing."""
+        self._engine = engine
+        self._deeds.start(
+            NotificationContext(
+                epoch=lambda: engine.epoch,
+                is_open=lambda incident: incident in engine.snapshot.incidents,
+                is_taken_up=lambda incident: is_acknowledged(engine.snapshot.incidents.get(incident)),
+                leads=lambda: engine.may_act() and not engine.trouble,
+                part_of=lambda incident: _parent_incident(engine.snapshot.incidents.values(), incident),
+                silence_of=self._silence_of,
+            )
+        )
+        if isinstance(self._scheduler, TracksLostDrains):
+            nodes = engine.snapshot.nodes.values()
+            self._scheduler.remember({n.node: n.hold_confirmed_at for n in nodes if n.held and n.hold_confirmed_at})
+        self._watcher.start()
+        self.look(engine.snapshot)
+
+    def stop(self) -> None:
+        """Stop asking; what is under way finishes within its own deadline."""
+        self._stopping.set()
+        self._wake.set()
+        for pool in (self._holds, self._others):
+            pool.shutdown(wait=True, cancel_futures=True)
+        self._deeds.stop()
+
+    def give_up(self) -> None:
+        """The term is over, and not by our wish: begin nothing more, and let nobody wait for a lead that does not come back."""
+        self._stopping.set()
+        self._wake.set()
+
+    def told(self) -> dict[str, dict[str, int]]:
+        """How attempts to tell each receiver ended in this term, by its name."""
+        return self._deeds.told()
+
+    def look(self, snapshot: StateSnapshot) -> None:
+        """Start whatever is planned, due and not under way."""
+        if self._engine is None or self._stopping.is_set():
+            return
+        if snapshot.standing != self._said:
+            self._said = snapshot.standing
+            self._deeds.wake()
+        now = self._clock.wall()
+        for action in snapshot.actions.values():
+            due = action.not_before <= now < action.deadline
+            if (
+                action.order is None
+                and not action.state.final
+                and due
+                and not is_action_withheld(snapshot.standing, action)
+            ):
+                self._begin(action)
+        with self._lock:
+            for over in self._attempted.keys() - snapshot.actions.keys():
+                del self._attempted[over]
+
+    def _begin(self, action: Action) -> None:
+        with self._lock:
+            if self._attempted.get(action.id, -1) >= action.attempts:
+                return  # under way, or ended and not yet published
+            self._attempted[action.id] = action.attempts
+        pool = self._holds if action.verb in _HOLDING else self._others
+        pool.submit(self._perform, action)
+
+    def _perform(self, action: Action) -> None:
+        try:
+            with self._turn(action):
+                if not self._may_begin(action):
+                    self._not_begun(action)
+                    return
+                outcome = self._outcome(action)
+        except SQLAlchemyError as error:  # a message that cannot be written down: a full disk, most often
+            log.error(
+                "%s of %s failed, it is tried again: the database: %s", action.verb, action.node, driver_message(error)
+            )
+            outcome = ActionOutcome(ActionResult.FAILED, f"the database: {driver_message(error)}")
+        except Exception as error:
+            log.exception("%s of %s failed", action.verb, action.node)
+            outcome = ActionOutcome(ActionResult.FAILED, repr(error))
+        if not self._submit(ActionEnded(at=self._clock.wall(), action=action.id, outcome=outcome)):
+            self._not_begun(action)
+        if action.verb in _HOLDING:
+            self._seen.pop(action.node, None)  # whatever is seen from now on is news, even where it was so before
+        self._wake.set()
+
+    def _not_begun(self, action: Action) -> None:
+        """It may be begun once more, where it is still wanted: nobody has heard of this attempt."""
+        with self._lock:
+            self._attempted.pop(action.id, None)
+
+    def _turn(self, action: Action) -> contextlib.AbstractContextManager[object]:
+        if action.verb not in _HOLDING:
+            return contextlib.nullcontext()
+        with self._lock:
+            return self._turns.setdefault(action.node, threading.Lock())
+
+    def _may_begin(self, action: Action) -> bool:
+        """Asked right before the effect: waits while the lead is in doubt. False when it is not wanted any more."""
+        assert self._engine is not None  # noqa: S101 - started before anything is performed
+        while self._still_wanted(action):
+            if self._engine.may_act():
+                return True
+            if self._stopping.wait(DOUBT_S):
+                return False
+        return False
+
+    def _still_wanted(self, action: Action) -> bool:
+        """It may have waited for its turn: cancelled, or too late, it would undo what came after it; or it was stopped."""
+        assert self._engine is not None  # noqa: S101 - started before anything is performed
+        snapshot = self._engine.snapshot
+        latest = snapshot.actions.get(action.id)
+        if latest is None or latest.state.final or is_action_withheld(snapshot.standing, latest):
+            return False
+        return self._clock.wall() < latest.deadline
+
+    def _outcome(self, action: Action) -> ActionOutcome:
+        if action.verb == "resume":
+            return self._scheduler.resume(action.node)
+        if action.verb == "evict":
+            return self._scheduler.evict(action.node)
+        if action.verb == Verb.CORDON.value:
+            return self._scheduler.cordon(action.node, f"{REASON_PREFIX} {action.reason}")
+        if action.verb == CORDON:
+            return self._scheduler.cordon_for(action.node, str(action.data[REASON]))
+        if action.verb == UNCORDON:
+            return self._scheduler.uncordon_for(action.node, str(action.data[SEEN]))
+        return self._tell(action)
+
+    def _tell(self, action: Action) -> ActionOutcome:
+        assert self._engine is not None  # noqa: S101 - started before anything is performed
+        known = self._engine.snapshot
+        incident = known.incidents.get(action.incident)
+        named = incident.findings if incident is not None else ()
+        findings = [known.findings[each] for each in named if each in known.findings]
+        node = known.nodes.get(action.node)
+        message = build_action_message(action, incident, findings, node, self._telling, self._cluster)
+        kinds = tuple(sorted({finding.kind for finding in findings}))
+        return self._deeds.do(action, message, kinds)
+
+    def _silence_of(self, item: Delivery) -> AlertSilence | None:
+        assert self._engine is not None  # noqa: S101 - started before anything is told
+        known = list_open_silences(self._engine.snapshot.standing)
+        return find_matching_silence(known, item.message.node, item.kinds, self._clock.wall())
+
+    def _watch(self) -> None:
+        while not self._stopping.is_set():
+            self._observe()
+            engine = self._engine
+            self._wake.wait(
+                self._poll_busy_s if engine is not None and _nodes_in_play(engine.snapshot) else self._poll_s
+            )
+            self._wake.clear()
+            if engine is not None:
+                self.look(engine.snapshot)
+
+    def _observe(self) -> None:
+        """All nodes from time to time; between, those that a plan runs on or that we changed: the others wait for nothing."""
+        known = self._engine.snapshot if self._engine is not None else None
+        if known is None or not known.nodes:
+            return
+        at, now = self._clock.wall(), self._clock.monotonic()
+        whole = now >= self._all_at
+        asked = known.nodes.keys() if whole else _nodes_in_play(known) | (known.nodes.keys() - self._seen.keys())
+        if not asked:
+            return
+        if whole:
+            self._all_at = now + self._poll_s
+        self._pace.begin()
+        try:
+            holds = self._scheduler.observe(asked)
+        except Exception as error:
+            log.exception("asking the scheduler failed")
+            self.scheduler_word = f"cannot be asked: {error!r}"
+            self.scheduler_failing = True
+            return
+        if whole:
+            self.scheduler_failing = all(hold.schedulable is None for hold in holds.values())
+            self.scheduler_word = scheduler_health_text(holds)
+            self._spoken.log(self.scheduler_word, now)
+        busy = _nodes_to_change(known)
+        changed = tuple(
+            hold
+            for name, hold in self._pace.over(sorted(holds.items()), TOGETHER)
+            if self._seen.get(name) != hold or (name not in busy and hold_contradicts_record(known.nodes[name], hold))
+        )
+        if changed and self._submit(HoldsObserved(at=at, holds=changed)):
+            self._seen.update((hold.node, hold) for hold in changed)
+
+    def _submit(self, item: ActionEnded | HoldsObserved) -> bool:
+        try:
+            assert self._engine is not None  # noqa: S101 - started before anything is performed
+            self._engine.submit(item)
+        except queue.Full:
+            log.error("the engine's queue is full; %s will be looked at again", type(item).__name__)
+            return False
+        return True
+
+
+def _parent_incident(incidents: Iterable[Incident], part: str) -> str:
+    """The open incident that took in one that has ended, by id; empty: none did."""
+    return next((each.id for each in incidents if part in each.parts), "")
+
+
+def _nodes_in_play(known: StateSnapshot) -> set[str]:
+    """The nodes on which a plan runs, or the scheduler is to change something."""
+    acting = {incident.node for incident in known.incidents.values() if incident.state is IncidentState.ACTING}
+    return (acting | _nodes_to_change(known)) & known.nodes.keys()
+
+
+def _nodes_to_change(known: StateSnapshot) -> set[str]:
+    return {action.node for action in known.actions.values() if action.verb in _HOLDING and not action.state.final}

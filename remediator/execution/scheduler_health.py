@@ -1,0 +1,42 @@
+"""What is said of the scheduler as a whole, from what it says of each node."""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections.abc import Mapping
+
+from remediator.model.scheduler_hold import NodeHold
+from vocabulary.text.plurals import format_count
+
+log = logging.getLogger(__name__)
+OK = "ok"
+QUIET_S = 60.0  # between two lines: a scheduler that comes and goes must not fill the log
+
+
+def scheduler_health_text(holds: Mapping[str, NodeHold]) -> str:
+    """``ok``; or of how many nodes it cannot say how they are, and why: the first reason by the nodes' names."""
+    untold = {name: hold.reason for name, hold in holds.items() if hold.schedulable is None}
+    if not untold:
+        return OK
+    first, *others = dict.fromkeys(untold[name] for name in sorted(untold))
+    more = f" (and {len(others)} other reason{'s' * (len(others) > 1)})" if others else ""
+    return f"cannot say for {len(untold)} of {format_count(len(holds), 'node')}: {first}{more}"
+
+
+class SchedulerHealthLog:
+    """The word as last logged."""
+
+    def __init__(self) -> None:
+        self._word = OK
+        self._at = -math.inf
+
+    def log(self, word: str, now: float) -> None:
+        """Log `word` if it is another. `now`: of a monotonic clock, s; what comes too soon waits for the next call."""
+        if word == self._word or now - self._at < QUIET_S:
+            return
+        if word == OK:
+            log.info("the scheduler answers for every node again")
+        else:
+            log.warning("the scheduler %s", word)
+        self._word, self._at = word, now

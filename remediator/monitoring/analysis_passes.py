@@ -1,0 +1,84 @@
+"""When a job's rows are judged, and what the passes say together: whoever is named in two of three that share no row. Pure."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from remediator.detection.stragglers.repeat_culprits import PASSES, TIMES, repeat_culprits_of
+from remediator.detection.stragglers.straggler_judgement import judge_stragglers
+from remediator.detection.stragglers.straggler_verdict import Culprit, SlowdownKind, StragglerVerdict
+from remediator.monitoring.step_windows import WARM_UP_STEPS, NodeRankReport, StepWindowMatrix
+
+PASS_ROWS = 32  # a window of the detector twice: it knows when something began, and sees 20 % among noise of 5 %
+MOST_ARRIVED, LATE_S = 0.95, 40.0  # heard twice, at the usual rate of reports
+
+
+class PassConclusion(NamedTuple):
+    """What holds of a job by its last passes: `kind` of the newest pass that named somebody, or the job's own trouble.
+
+    `since` is when the first of the passes that named each culprit ended (UTC s); `first_step` of the newest such verdict.
+    """
+
+    kind: SlowdownKind
+    culprits: tuple[Culprit, ...] = ()
+    verdict: StragglerVerdict | None = None
+
+
+class AnalysisPasses:
+    """Judges a job as its rows come. `last` is the end of the newest pass, UTC s; 0 before the first."""
+
+    def __init__(self) -> None:
+        self.timings = StepWindowMatrix()
+        self.last = 0.0
+        self.since: dict[int, float] = {}  # by rank: since when it has been named
+        self._verdicts: deque[StragglerVerdict] = deque(maxlen=PASSES)
+        self._next = -1
+        self._grid, self._frontier = 0, -1
+        self._full_at: float | None = None
+
+    def take(self, heard: Iterable[NodeRankReport], at: float = 0.0) -> None:
+        """What nodes say of their ranks now, as `Timings.take` has it."""
+        self.timings.take(heard, at)
+        rows = self.timings
+        if rows.grid != self._grid or rows.frontier < self._frontier:  # cut anew, or the job went back
+            self._next, self._grid, self._full_at = -1, rows.grid, None
+        self._frontier = rows.frontier
+        if self._next < 0 <= rows.frontier:
+            warm_up = -(-WARM_UP_STEPS // rows.grid)
+            self._next = rows.frontier + 1 + warm_up
+
+    def judge(self, now: float) -> bool:
+        """Judge if it is time; whether it was."""
+        if self._next < 0 or self.timings.frontier < self._next + PASS_ROWS - 1:
+            return False
+        self._next = max(self._next, self.timings.oldest)  # nobody looked for long
+        end = self._next + PASS_ROWS
+        if self._full_at is None:
+            self._full_at = now
+        if self.timings.arrived(end - 1) < MOST_ARRIVED and now - self._full_at < LATE_S:
+            return False
+        first = self._next
+        self._next, self._full_at = end, None  # before: rows that cannot be judged are not tried for ever
+        self._verdicts.append(judge_stragglers(self.timings.trace(first, end)))
+        self.last = now
+        named = {culprit.rank for each in self._verdicts for culprit in each.culprits}
+        self.since = {rank: self.since.get(rank, now) for rank in named}
+        return True
+
+    @property
+    def standing(self) -> PassConclusion | None:
+        """What the last passes say; None before the second, when nothing can have lasted."""
+        if len(self._verdicts) < TIMES:
+            return None
+        culprits = repeat_culprits_of(list(self._verdicts))
+        if culprits:
+            ranks = {culprit.rank for culprit in culprits}
+            newest = next(v for v in reversed(self._verdicts) if ranks & {c.rank for c in v.culprits})
+            return PassConclusion(newest.verdict, culprits, newest)
+        newest = self._verdicts[-1]
+        again = sum(v.verdict is newest.verdict for v in self._verdicts) >= TIMES
+        if newest.culprits or not again or newest.verdict is SlowdownKind.NOBODY:
+            return PassConclusion(SlowdownKind.NOBODY)
+        return PassConclusion(newest.verdict, (), newest)

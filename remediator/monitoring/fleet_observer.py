@@ -1,0 +1,174 @@
+"""Tells the engine what no report says: who is silent, and where nodes stand by a file and by the scheduler. A thread of its own."""
+
+from __future__ import annotations
+
+import logging
+import queue
+import threading
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from types import MappingProxyType
+
+from remediator.engine.decision_engine import DecisionEngine
+from remediator.fleet.report_registry import ReportRegistry
+from remediator.fleet.topology_file import TopologyError, load_topology
+from remediator.incidents.silent_nodes import reported_silent_nodes
+from remediator.model.node_location import BACKEND, FILE, NodeLocation
+from remediator.model.pipeline_inputs import SilenceObserved, TopologyObserved
+from remediator.schedulers.scheduler_protocol import ReportsLocations
+from vocabulary.clock import Clock
+
+log = logging.getLogger(__name__)
+LOOK_S = 5.0
+PATIENCE_S = 300.0  # of the file with a backend that cannot be asked
+PLACES_S = 60.0  # how often the scheduler is asked where its nodes stand
+PARTS = ("silence", "scheduler", "topology")  # of a look
+GROWING_S = 20.0  # longer than nodes that fell silent together take to be missed one after another
+
+
+def find_silent_nodes(
+    nodes: Iterable[str],
+    roster: ReportRegistry,
+    begun_at: float,
+    now: float,
+    after_s: float,
+    before: Mapping[str, float] = MappingProxyType({}),
+) -> dict[str, float]:
+    """Which of `nodes` were not heard for longer than `after_s` and than they promised, and when they were last (UTC s).
+
+    A term that began at `begun_at` has heard nobody before: a node that it has not heard is silent since then, or as it
+    was `before`. That a new leader knows nothing yet is no sign of life.
+    """
+    found = {}
+    for node in nodes:
+        entry = roster.get(node)
+        if entry is None and node in before:
+            found[node] = before[node]
+            continue
+        last, patience = (entry.seen_at, max(after_s, entry.ttl_s)) if entry is not None else (begun_at, after_s)
+        if now - last > patience:
+            found[node] = last
+    return found
+
+
+class FleetObserver:
+    """Looks every few seconds while this process leads, and speaks when the answer is another than last time."""
+
+    def __init__(
+        self,
+        engine: DecisionEngine,
+        roster: ReportRegistry,
+        clock: Clock,
+        after_s: float,
+        topology: Path | None,
+        backend: ReportsLocations | None = None,
+    ) -> None:
+        self.problem = ""  # why the topology file as it is now is not in force
+        self.failing: dict[str, bool] = dict.fromkeys(PARTS, False)  # which part's last look ended in an error of ours
+        self._engine = engine
+        self._roster = roster
+        self._clock = clock
+        self._after_s = after_s
+        self._topology = topology
+        self._backend = backend
+        self._backend_said: dict[str, NodeLocation] | None = None
+        self._ask_at = clock.monotonic()
+        self._wait_until = clock.monotonic() + (PATIENCE_S if backend is not None else 0.0)
+        self._begun_at = clock.wall()
+        self._silent: frozenset[str] | None = None  # as last told
+        self._seen: frozenset[str] = frozenset()  # as last looked
+        self._growing_since: float | None = None  # monotonic
+        self._placed: tuple[frozenset[str], float] | None = None
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="lookout", daemon=True)
+
+    def start(self) -> None:
+        """Begin to look."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Stop looking."""
+        self._stopping.set()
+        if self._thread.is_alive():
+            self._thread.join(timeout=LOOK_S)
+
+    def look(self) -> None:
+        """Look once. A part that fails leaves the others their sight."""
+        nodes = frozenset(self._engine.snapshot.nodes)
+        self._part("silence", lambda: self._look_for_silence(nodes))
+        self._part("scheduler", self._ask_backend)
+        self._part("topology", lambda: self._look_at_topology(nodes))
+
+    def _part(self, name: str, look: Callable[[], None]) -> None:
+        try:
+            look()
+        except queue.Full:
+            log.warning("the engine's queue is full; what %s has to say is told later", name)
+        except Exception:
+            if not self.failing[name]:
+                log.exception("looking at %s fails, what it said before stays in force; please report it", name)
+            self.failing[name] = True
+        else:
+            self.failing[name] = False
+
+    def _look_for_silence(self, nodes: frozenset[str]) -> None:
+        now, known = self._clock.wall(), self._engine.snapshot
+        before = reported_silent_nodes(known.findings.values(), known.incidents.values())
+        found = find_silent_nodes(nodes, self._roster, self._begun_at, now, self._after_s, before)
+        names = frozenset(found)
+        if names != self._silent and not self._still_grows(names):
+            self._engine.submit(SilenceObserved(at=now, silent=found))
+            self._silent = names
+
+    def _still_grows(self, names: frozenset[str]) -> bool:
+        """Nodes that lost their power or network together are missed within seconds: told at once, each would be alone."""
+        more, self._seen = names - self._seen, names
+        now = self._clock.monotonic()
+        since = now if self._growing_since is None else self._growing_since
+        grows = bool(more) and self._silent is not None and now - since < GROWING_S
+        self._growing_since = since if grows else None
+        return grows
+
+    def _ask_backend(self) -> None:
+        """What it last said stays in force while it cannot be asked."""
+        now = self._clock.monotonic()
+        if self._backend is None or now < self._ask_at:
+            return
+        self._ask_at = now + PLACES_S
+        places = self._backend.places()
+        if places is not None and places != self._backend_said:
+            self._engine.submit(TopologyObserved(at=self._clock.wall(), source=BACKEND, places=places))
+            self._backend_said = places
+
+    def _look_at_topology(self, nodes: frozenset[str]) -> None:
+        """The file counts as it is: a change of it does, and so does a node that its patterns have not met yet.
+
+        A new term knows of no source but by its word, and what nodes were told to stand at lasts until the file speaks, for
+        what a broken one said no backend knows. So the file waits a while for a backend that cannot be asked, lest nodes lose
+        the rack that only the backend knew; where there is none, that is said once the backend has spoken.
+        """
+        if self._topology is None:
+            if self._backend_said is not None and self._placed is None:
+                self._engine.submit(TopologyObserved(at=self._clock.wall(), source=FILE, places={}))
+                self._placed = (frozenset(), 0.0)
+            return
+        if self._backend_said is None and self._clock.monotonic() < self._wait_until:
+            return
+        try:
+            seen = (nodes, self._topology.stat().st_mtime)
+            if seen == self._placed:
+                return
+            places = load_topology(self._topology).of(nodes)
+        except (TopologyError, OSError) as error:
+            if self.problem != str(error):
+                log.error("the topology file is not taken, what it said before stays in force: %s", error)
+            self.problem = str(error)
+            return
+        self._engine.submit(TopologyObserved(at=self._clock.wall(), source=FILE, places=places))
+        self._placed, self.problem = seen, ""
+
+    def _run(self) -> None:
+        while True:
+            self.look()
+            if self._stopping.wait(LOOK_S):
+                return

@@ -1,0 +1,64 @@
+"""Nodes with fewer GPUs than most nodes of the same product and partitions: a fresh node cannot know that one is missing. Pure."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+
+from remediator.model.detector_origin import CENTRE
+from remediator.monitoring.detector_findings import build_detector_finding
+from vocabulary.finding import Evidence, Finding, Severity
+from vocabulary.identity import Component, ComponentKind
+
+ORIGIN = f"{CENTRE}gpu_count"
+CHECK, CODE = "gpu_count", "below_siblings"
+NO_LONGER = "it has as many GPUs as most nodes of its kind"
+SIBLINGS_MIN = 4  # fewer others prove nothing
+_HOST = Component(ComponentKind.HOST)
+
+
+class NodeGpus(NamedTuple):
+    """What a node that speaks reports of its GPUs."""
+
+    node: str
+    product: str
+    partitions: tuple[str, ...]
+    gpus: int
+
+
+class GpuCountComparison(NamedTuple):
+    """`judged` are the nodes that could be compared; the others have too few siblings, or those differ too much."""
+
+    findings: tuple[Finding, ...]
+    judged: frozenset[str]
+
+
+def compare_gpu_counts(nodes: Iterable[NodeGpus], now: float) -> GpuCountComparison:
+    """Compare each node with its siblings: at least `SIBLINGS_MIN`, of which more than half have one and the same count."""
+    groups: Mapping[tuple[str, tuple[str, ...]], list[NodeGpus]] = defaultdict(list)
+    for node in nodes:
+        groups[node.product, tuple(sorted(node.partitions))].append(node)
+    findings: list[Finding] = []
+    judged: set[str] = set()
+    for members in groups.values():
+        counts = Counter(member.gpus for member in members)
+        usual, having = counts.most_common(1)[0]
+        for member in members:
+            others = len(members) - 1
+            alike = having - (member.gpus == usual)
+            if others < SIBLINGS_MIN or 2 * alike <= others:
+                continue
+            judged.add(member.node)
+            if member.gpus < usual:
+                findings.append(_missing_gpu_finding(member, usual, alike, others, now))
+    return GpuCountComparison(tuple(findings), frozenset(judged))
+
+
+def _missing_gpu_finding(node: NodeGpus, usual: int, alike: int, others: int, now: float) -> Finding:
+    words = (
+        f"{node.gpus} GPUs, but {alike} of {others} other nodes with {node.product} have {usual}: look for the missing ones,"
+        " or set gpus.expected on nodes so that healthd itself knows the count"
+    )
+    evidence: Evidence = {"gpus": node.gpus, "siblings_have": usual, "siblings": others, "product": node.product[:100]}
+    return build_detector_finding((node.node, _HOST), (CHECK, CODE), ORIGIN, Severity.WARNING, words, now, evidence)

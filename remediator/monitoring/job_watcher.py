@@ -1,0 +1,214 @@
+"""Judges what nodes report together, in a thread of its own beside the deciding one, and hands it what is news."""
+
+from __future__ import annotations
+
+import logging
+import queue
+import threading
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from concurrent.futures import Future
+from concurrent.futures import TimeoutError as NotYetWritten
+from functools import partial
+from typing import NamedTuple
+
+from remediator.engine.decision_engine import DecisionEngine, StateSnapshot
+from remediator.engine.duty_cycle import DutyCycle
+from remediator.fleet.report_registry import ReportEntry, ReportRegistry
+from remediator.model.journal_records import JobRef
+from remediator.model.pipeline_inputs import VerdictsReached
+from remediator.monitoring import gpu_count_comparison, hang_findings, straggler_findings
+from remediator.monitoring.detector_findings import detector_origin
+from remediator.monitoring.detector_findings import select_finding_changes as what_is_news
+from remediator.monitoring.ended_jobs import findings_of_ended_jobs
+from remediator.monitoring.job_monitor import JobMonitor, KnownFindings
+from remediator.monitoring.lemon_monitor import LemonMonitor
+from remediator.monitoring.step_windows import NodeRankReport, is_possible_rank
+from remediator.store.database import StoreError
+from vocabulary.clock import Clock
+from vocabulary.finding import Finding
+from vocabulary.messages.wire import RankStatus
+
+log = logging.getLogger(__name__)
+LOOK_S = 2.0
+WRITTEN_WITHIN_S = 30.0
+HEARD_ALL_S = 600.0  # into a term: a job that no node has told of by then has ended under another leader
+JOBS_PER_NODE = 16
+GPU_COUNTS_S = 60.0  # between two comparisons of how many GPUs the nodes have
+JOBS, ENDED, GPUS, PAST = PARTS = ("jobs", "ended", "gpu_counts", "past")
+DRIVER_CHECK = "nvml"  # what healthd finds when the driver does not answer
+SOURCES = (straggler_findings.SOURCE, hang_findings.SOURCE)
+
+
+class _ReportMarker(NamedTuple):
+    """What was heard last of a node: which report, by agent and number, and of which jobs. Not the report: a fleet's is large."""
+
+    report: tuple[str, int]
+    jobs: tuple[JobRef, ...]
+
+
+class JobWatcher:
+    """Looks every few seconds while this process leads."""
+
+    def __init__(self, engine: DecisionEngine, roster: ReportRegistry, clock: Clock, past: LemonMonitor) -> None:
+        """Args: `past` judges the past of all nodes, when it is time to; the others are what `LeaderTerm` has."""
+        self._engine = engine
+        self._roster = roster
+        self._clock = clock
+        self._past = past
+        self._jobs: dict[JobRef, JobMonitor] = {}
+        self._seen: dict[str, _ReportMarker] = {}
+        self.faults: Counter[str] = Counter(dict.fromkeys(PARTS, 0))  # of this program, in this term, by what it judged
+        self._failing: set[str] = set()  # parts that ended in one at the last look
+        self._known: tuple[StateSnapshot, KnownFindings] | None = None
+        self._begun_at = clock.wall()
+        self._gpu_counts_due = 0.0
+        self._pace = DutyCycle()  # a fleet's words take a quarter of a second, in which answers must go out
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="watch", daemon=True)
+
+    def start(self) -> None:
+        """Begin to look."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Stop looking."""
+        self._stopping.set()
+        if self._thread.is_alive():
+            self._thread.join(timeout=WRITTEN_WITHIN_S)
+
+    def look(self) -> None:
+        """Look once; what is news is written when this returns, or told again at the next look. What fails hides nothing else."""
+        now, snapshot = self._clock.wall(), self._engine.snapshot
+        self._pace.begin()
+        if self._known is None or self._known[0] is not snapshot:
+            self._known = snapshot, KnownFindings(snapshot.findings.values())
+        known = self._known[1]
+        faults_before = self.faults.copy()
+        self._hear(self._listen(snapshot))
+        news: list[Sequence[Finding]] = []
+        for job in self._pace.over(self._jobs.values()):
+            if self._stopping.is_set():
+                return
+            news += [self._part(JOBS, judgement) for judgement in job.judgements(known, self._speaks, now)]
+        over = [ref for ref, job in self._pace.over(self._jobs.items()) if not job.lives(now)]
+        for ref in over:
+            del self._jobs[ref]
+        news.append(self._part(ENDED, lambda: self._ended(known, over, now)))
+        news.append(self._part(GPUS, lambda: self._gpu_counts(snapshot, now)))
+        self._tell(news, now)
+        if self._tell([self._part(PAST, lambda: self._past(snapshot, now))], now):
+            self._past.written(now)
+        self._failing = {part for part in PARTS if self.faults[part] > faults_before[part]}
+
+    def _part(self, name: str, part: Callable[[], Sequence[Finding] | None]) -> Sequence[Finding]:
+        try:
+            return part() or ()
+        except Exception:
+            if name not in self._failing:
+                log.exception("judging %s by what nodes report together fails; please report it", name)
+                self._failing.add(name)
+            self.faults[name] += 1
+            return ()
+
+    def _listen(self, snapshot: StateSnapshot) -> dict[JobRef, list[ReportEntry]]:
+        """The nodes that have said something of each job since the last look."""
+        words: dict[JobRef, list[ReportEntry]] = {}
+        for name in snapshot.nodes:
+            entry, before = self._roster.get(name), self._seen.get(name)
+            if entry is None or (before is not None and before.report == (entry.agent, entry.seq)):
+                continue
+            told = _bounded_job_refs(entry.ranks)
+            self._seen[name] = _ReportMarker((entry.agent, entry.seq), told)
+            for ref in told:
+                words.setdefault(ref, []).append(entry)
+            for ref in before.jobs if before is not None else ():
+                if ref not in told and ref in self._jobs:
+                    self._jobs[ref].words.pop(name, None)
+            self._pace.step()
+        return words
+
+    def _hear(self, words: Mapping[JobRef, Collection[ReportEntry]]) -> None:
+        """Hand each job what is said of it; one that is new, and lives, gets a watch of its own.
+
+        One job's windows are unpacked at a time: those of a whole fleet would outlive several looks of the collector of cycles.
+        """
+        for ref, told in words.items():
+            job = self._jobs.get(ref) or JobMonitor(ref)
+            heard: list[NodeRankReport] = []
+            for entry in self._pace.over(told):
+                if job.wants(entry.node, entry.seen_at):
+                    heard.append(_node_rank_report(entry, entry.ranks_of(ref)))
+                else:
+                    job.note(_node_rank_report(entry, entry.bare_ranks_of(ref)))
+            if ref in self._jobs or any(rank.alive for word in heard for rank in word.ranks):
+                self._jobs[ref] = job
+                self._part(JOBS, partial(job.take, heard))
+
+    def _speaks(self, node: str) -> bool:
+        entry = self._roster.get(node)
+        return entry is not None and self._clock.wall() - entry.seen_at <= entry.ttl_s
+
+    def _ended(self, known: KnownFindings, over: list[JobRef], now: float) -> tuple[Finding, ...]:
+        living = {detector_origin(source, ref) for ref in self._jobs for source in SOURCES}
+        gone = {detector_origin(source, ref) for ref in over for source in SOURCES}
+        sure = now - self._begun_at > HEARD_ALL_S
+        origins = [origin for origin in known.of_origin if origin not in living and (sure or origin in gone)]
+        return findings_of_ended_jobs((finding for origin in origins for finding in known.of_origin[origin]), now)
+
+    def _gpu_counts(self, snapshot: StateSnapshot, now: float) -> tuple[Finding, ...]:
+        """A node is compared while it speaks; one whose driver does not answer for all GPUs is not counted."""
+        if now < self._gpu_counts_due:
+            return ()
+        self._gpu_counts_due = now + GPU_COUNTS_S
+        unsure = {each.node for each in snapshot.findings.values() if each.active and each.check == DRIVER_CHECK}
+        counted: list[gpu_count_comparison.NodeGpus] = []
+        for name, record in self._pace.over(snapshot.nodes.items()):
+            entry = self._roster.get(name)
+            if entry is None or name in unsure or len(entry.products) != 1 or not self._speaks(name):
+                continue
+            counted.append(
+                gpu_count_comparison.NodeGpus(name, entry.products[0], record.places.partitions, len(entry.gpus))
+            )
+        compared = gpu_count_comparison.compare_gpu_counts(counted, now)
+        sure = {each.node for each in counted} if now - self._begun_at > HEARD_ALL_S else compared.judged
+        known = [finding for finding in snapshot.findings.values() if finding.origin == gpu_count_comparison.ORIGIN]
+        return what_is_news(
+            known, compared.findings, now, lambda each: gpu_count_comparison.NO_LONGER if each.node in sure else "", now
+        )
+
+    def _tell(self, news: Iterable[Sequence[Finding]], now: float) -> bool:
+        """Whether all is written: each judgement's conclusions are an input, and so in the journal before anything follows.
+
+        They are not one input: where the database refuses what is said of one job, the others' is written.
+        """
+        inputs = [VerdictsReached(at=now, findings=tuple(findings)) for findings in news if findings]
+        told: list[Future[None]] = []
+        try:
+            told.extend(map(self._engine.submit_durably, inputs))
+            for written in told:
+                written.result(WRITTEN_WITHIN_S)
+        except (queue.Full, NotYetWritten, StoreError) as error:
+            log.warning("conclusions are told again later: %s", str(error) or type(error).__name__)
+            return False
+        return True
+
+    def _run(self) -> None:
+        while not self._stopping.wait(LOOK_S):
+            try:
+                self.look()
+            except Exception:
+                log.exception("judging what nodes report together failed")
+
+
+def _bounded_job_refs(ranks: Sequence[RankStatus]) -> tuple[JobRef, ...]:
+    """So many attempts of jobs as one node may have ranks of, those with living ones before others."""
+    found: dict[tuple[str, int], None] = {}
+    for rank in sorted(filter(is_possible_rank, ranks), key=lambda rank: not rank.alive):
+        if len(found) < JOBS_PER_NODE:
+            found[rank.job, rank.attempt] = None
+    return tuple([JobRef(*key) for key in found])
+
+
+def _node_rank_report(entry: ReportEntry, ranks: Iterable[RankStatus]) -> NodeRankReport:
+    return NodeRankReport(entry.node, list(filter(is_possible_rank, ranks)), entry.seen_at, entry.sent_at)

@@ -1,0 +1,342 @@
+"""The windows of one job's ranks, laid side by side: rows are equally many steps, columns ranks. Bounded, and pure.
+
+What comes late, twice or from another window size finds its place; what a node invents is kept out of the others' cells:
+a rank is the node's that told of it first, a node has so many at most, and where the job is, and how its rows are cut,
+two fifths of all ranks that are told of must agree on.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+from msgspec.structs import astuple
+
+from remediator.detection.stragglers.step_trace import MAY_BE_ZERO, UNKNOWN, StepTrace
+from vocabulary.messages.wire import RankStatus, StepWindow
+
+Singles = npt.NDArray[np.float32]
+Ints = npt.NDArray[np.int64]
+
+ROWS = 64  # kept: those of the pass to come, and room for late ones
+AHEAD = 16  # rows before most ranks that one may be; further is a slip, or a lie
+AGREE = 0.4  # of the ranks: one node of three cannot move the others
+RANKS_PER_NODE = 64
+STEP_MAX, SIZE_MAX, MEASURED_MAX, WORLD_MAX = 2**52, 1024, 1e14, 1 << 20
+GROUP_MAX = 2**31  # the number of a group or a stage; a page may hold any
+LEFT_S = 120.0  # a rank that its node has not told of for so long is none of the job's any more
+PAUSE_S = 30.0  # most that counts of a time without windows of the job, longer than they go unheard: the fault is ours then, or the network's
+WARM_UP_STEPS = 16
+SHORTER = 4  # times, and rows are cut anew
+CELLS = {
+    "step_s": "step_s",
+    "forward_s": "forward_s",
+    "backward_s": "backward_s",
+    "communication_s": "comm_s",
+    "data_s": "data_s",
+    "tokens": "tokens",
+}
+FIELDS = StepWindow.__struct_fields__
+
+
+class RankPlacement(NamedTuple):
+    """Where a rank runs, and who its peers are. `gpu` is a UUID, empty if it was not told; numbers are -1 then."""
+
+    node: str
+    gpu: str = ""
+    role: str = ""
+    stage: int = -1
+    tensor_group: int = -1
+    data_group: int = -1
+
+
+class NodeRankReport(NamedTuple):
+    """A node's word about its ranks of one attempt: when it came (UTC s, by our clock) and when it was sent (by the node's)."""
+
+    node: str
+    ranks: Sequence[RankStatus]
+    at: float
+    sent_at: float = 0.0
+
+
+def is_possible_rank(rank: RankStatus) -> bool:
+    """Whether a job may have these numbers: what a page or a node says it has fits no matrix, and no column of a database."""
+    return (
+        abs(rank.attempt) < STEP_MAX
+        and abs(rank.rank) < STEP_MAX
+        and abs(rank.world) < STEP_MAX
+        and abs(rank.step) < STEP_MAX
+    )
+
+
+class _NewWindows(NamedTuple):
+    """Windows that follow each other, of the rank that has this column."""
+
+    column: int
+    windows: Sequence[StepWindow]
+
+
+class StepWindowMatrix:
+    """One attempt of a job. `seats` are its ranks; `frontier` is the newest row that enough of them have come to."""
+
+    def __init__(self) -> None:
+        self.seats: dict[int, RankPlacement] = {}
+        self.grid = 0  # steps of a row; 0: nothing is known yet
+        self.frontier = -1
+        self._column: dict[int, int] = {}
+        self._held: Counter[str] = Counter()  # by node: ranks
+        self._heard_at, self._clock = 0.0, 0.0  # UTC s; seconds in which somebody told of the job
+        self._free: list[int] = []  # columns
+        self._rank = np.zeros(0, dtype=np.int64)  # by column: whose it is, -1: nobody's
+        self._told = np.zeros(0)  # by column: when its node told of it, by `_clock`
+        self._taken = np.zeros(0, dtype=np.int64)  # by column: the step that the next window begins at, at least
+        self._head = np.zeros(0, dtype=np.int64)  # by column: the step before which it has told everything
+        self._size = np.zeros(0, dtype=np.int64)
+        self._row_at = np.full(ROWS, -1, dtype=np.int64)
+        self._weight = np.zeros((ROWS, 0), dtype=np.float32)
+        self._sums: dict[str, Singles] = {}
+
+    def take(self, heard: Iterable[NodeRankReport], at: float = 0.0) -> None:
+        """What nodes say of their ranks now; `at` is when any node was last heard of the job, of other ranks perhaps (UTC s)."""
+        self._pass(at)
+        begins: dict[int, int] = {}
+        news = [each for word in heard for each in self._news(word, begins)]
+        for column in np.flatnonzero((self._rank >= 0) & (self._clock - self._told >= LEFT_S)).tolist():
+            self._leave(column)
+        told = np.flatnonzero(self._size > 0)
+        if told.size == 0:
+            return
+        self._cut(_quorum_value(self._size[told]))
+        frontier = int(_quorum_value(self._head[told] // self.grid)) - 1
+        if frontier < self.frontier - AHEAD:  # the job went back to an earlier step; what it tells again is new
+            self._forget()
+            self._taken[:] = 0
+        self.frontier = frontier
+        if news:
+            self._put(news)
+
+    def leave(self, node: str) -> None:
+        """It has no ranks here any more."""
+        for rank in [rank for rank, seat in self.seats.items() if seat.node == node]:
+            self._leave(self._column[rank])
+
+    @property
+    def oldest(self) -> int:
+        """The first row that is still kept whole."""
+        return max(0, self.frontier + AHEAD - ROWS + 1)
+
+    def arrived(self, row: int) -> float:
+        """The share of ranks that have told of everything up to the end of a row."""
+        used = self._rank >= 0
+        return float(np.mean(self._head[used] >= (row + 1) * max(self.grid, 1))) if used.any() else 0.0
+
+    def trace(self, first: int, last: int) -> StepTrace:
+        """The rows from `first` to before `last`, as the detectors want them."""
+        ranks = np.array(sorted(self._column), dtype=np.int64)
+        columns = np.array([self._column[rank] for rank in ranks.tolist()], dtype=np.int64)
+        rows = np.arange(first, last)
+        slots = rows % ROWS
+        known = (self._row_at[slots] == rows)[:, None] & (self._weight[np.ix_(slots, columns)] > 0)
+        weight = np.where(known, self._weight[np.ix_(slots, columns)], 1.0)
+        cells = {}
+        for name, sums in self._sums.items():
+            mean = np.where(known, sums[np.ix_(slots, columns)], np.nan).astype(np.float64) / weight
+            good = np.isfinite(mean) & ((mean >= 0) if name in MAY_BE_ZERO else (mean > 0))
+            if good.any():
+                cells[name] = np.where(good, mean, np.nan)
+        seats = [self.seats[rank] for rank in ranks.tolist()]
+        tensor = np.array([seat.tensor_group for seat in seats], dtype=np.int64)
+        data = np.array([seat.data_group for seat in seats], dtype=np.int64)
+        stage = np.array([seat.stage for seat in seats], dtype=np.int64)
+        coded = {
+            "stage": _encode_labels([str(seat.stage) if seat.stage >= 0 else "" for seat in seats]),
+            "role": _encode_labels([seat.role for seat in seats]),
+            "node": _encode_labels([seat.node for seat in seats]),
+        }
+        return StepTrace(
+            steps=rows * self.grid,
+            ranks=ranks,
+            cells=cells,
+            places={"dp_rank": _group_positions(data), "pp_rank": stage, "tp_rank": _group_positions(tensor)},
+            codes={name: codes for name, (codes, _) in coded.items()},
+            names={name: names for name, (_, names) in coded.items()},
+            began=np.zeros(rows.size, dtype=np.bool_),
+        )
+
+    def _news(self, word: NodeRankReport, begins: dict[int, int]) -> Iterator[_NewWindows]:
+        """Seat the ranks, the dead ones nowhere; the windows of theirs that are new, from the step that `begins` says of a column on."""
+        self._pass(word.at)
+        living = [rank for rank in word.ranks if rank.alive]
+        for number in {rank.rank for rank in word.ranks} - {rank.rank for rank in living}:
+            if number in self.seats and self.seats[number].node == word.node:
+                self._leave(self._column[number])
+        for rank in living[:RANKS_PER_NODE]:
+            if not (0 <= rank.rank < min(rank.world, WORLD_MAX)) or not self._seat(word.node, rank):
+                continue
+            column = self._column[rank.rank]
+            if rank.windows and _is_believable(rank.windows[-1]):
+                last = rank.windows[-1]
+                self._size[column], self._head[column] = last.size, last.first + last.size
+                run = _newest_window_run(rank.windows, begins.get(column) or int(self._taken[column]))
+                if run:
+                    begins[column] = last.first + last.size
+                    yield _NewWindows(column, run)
+
+    def _pass(self, at: float) -> None:
+        self._clock += min(max(0.0, at - self._heard_at), PAUSE_S)
+        self._heard_at = max(self._heard_at, at)
+
+    def _seat(self, node: str, rank: RankStatus) -> bool:
+        """Whether the rank is this node's: it was there first, or who was has not told of it for long."""
+        before = self.seats.get(rank.rank)
+        if before is not None and before.node != node:
+            if self._clock - self._told[self._column[rank.rank]] < LEFT_S:
+                return False
+            self._leave(self._column[rank.rank])
+        if rank.rank not in self._column:
+            if self._held[node] >= RANKS_PER_NODE:
+                return False
+            self._held[node] += 1
+            self._come(rank.rank)
+        self._told[self._column[rank.rank]] = self._clock
+        stage, tensor, data = (
+            _bounded_group_number(rank.pipeline_stage),
+            _bounded_group_number(rank.tensor_group),
+            _bounded_group_number(rank.data_group),
+        )
+        seat = RankPlacement(node, rank.gpu, rank.role, stage, tensor, data)
+        if seat != before:
+            self.seats[rank.rank] = seat
+        return True
+
+    def _come(self, rank: int) -> None:
+        if not self._free:
+            more = max(8, self._rank.size)
+            self._free = list(range(self._rank.size + more - 1, self._rank.size - 1, -1))
+            self._rank = np.concatenate([self._rank, np.full(more, -1, dtype=np.int64)])
+            self._told = np.concatenate([self._told, np.zeros(more)])
+            self._taken, self._head, self._size = (
+                np.concatenate([each, np.zeros(more, dtype=np.int64)]) for each in (self._taken, self._head, self._size)
+            )
+            self._weight = _widen_matrix(self._weight, more)
+            self._sums = {name: _widen_matrix(sums, more) for name, sums in self._sums.items()}
+        column = self._column[rank] = self._free.pop()
+        self._rank[column] = rank
+
+    def _leave(self, column: int) -> None:
+        """Nobody's column any more."""
+        rank = int(self._rank[column])
+        seat = self.seats.pop(rank)
+        del self._column[rank]
+        self._held[seat.node] -= 1
+        if not self._held[seat.node]:
+            del self._held[seat.node]
+        self._rank[column] = -1
+        self._taken[column] = self._head[column] = self._size[column] = 0
+        self._weight[:, column] = 0
+        self._free.append(column)
+
+    def _cut(self, size: int) -> None:
+        """Rows of so many steps from now on.
+
+        Into longer ones what is known does not fit; shorter ones are put together, unless they are so much shorter that
+        a row would take minutes: the first steps of a job may be fast ones.
+        """
+        if size > self.grid or size * SHORTER <= self.grid:
+            self.grid = size
+            self._forget()
+
+    def _forget(self) -> None:
+        self._row_at[:] = -1
+        self.frontier = -1
+
+    def _put(self, news: Sequence[_NewWindows]) -> None:
+        """All of it at once: a fleet tells 20 000 windows a second, and a matrix takes one number almost as slowly as a hundred."""
+        told = np.array([astuple(window) for each in news for window in each.windows], dtype=np.float64)  # None: NaN
+        columns = np.repeat([each.column for each in news], [len(each.windows) for each in news])
+        first, size, steps = told[:, :3].astype(np.int64).T
+        row = first // self.grid
+        good = (self._rank[columns] >= 0) & (first >= self._taken[columns]) & (size <= self.grid)
+        good &= (self.oldest <= row) & (row <= self.frontier + AHEAD)
+        told, columns, row, steps = told[good], columns[good], row[good], steps[good]
+        np.maximum.at(self._taken, columns, (first + size)[good])
+        self._begin_rows(np.unique(row))
+        cells, cell = np.unique(row % ROWS * self._rank.size + columns, return_inverse=True)
+        weight = self._weight.reshape(-1)
+        fresh = weight[cells] == 0
+        weight[cells] += np.bincount(cell, steps, cells.size)
+        for field, name in CELLS.items():
+            values = told[:, FIELDS.index(field)]
+            if name not in self._sums:
+                if np.isnan(values).all():
+                    continue
+                self._sums[name] = np.full_like(self._weight, np.nan)
+            sums = self._sums[name].reshape(-1)
+            sums[cells] = np.where(fresh, 0, sums[cells]) + np.bincount(cell, values * steps, cells.size)
+
+    def _begin_rows(self, rows: Ints) -> None:
+        """Where another row has been until now, there is nothing yet."""
+        slots = rows % ROWS
+        new = slots[self._row_at[slots] != rows]
+        self._row_at[slots] = rows
+        self._weight[new] = 0
+
+
+def _bounded_group_number(of_group: int) -> int:
+    return of_group if 0 <= of_group < GROUP_MAX else UNKNOWN
+
+
+def _quorum_value(values: Ints) -> int:
+    """The largest value that enough of all reach."""
+    place = values.size - int(np.ceil(AGREE * values.size))
+    return int(np.partition(values, place)[place])
+
+
+def _newest_window_run(windows: Sequence[StepWindow], taken: int) -> list[StepWindow]:
+    """The newest windows that follow each other, from step `taken` on: before them the job was ahead, and went back."""
+    run: list[StepWindow] = []
+    for window in reversed(windows):  # the newest is known to be believable
+        if window.first < taken or (
+            run and not (window.first + window.size <= run[-1].first and _is_believable(window))
+        ):
+            break
+        run.append(window)
+    return run[::-1]
+
+
+def _is_believable(window: StepWindow) -> bool:
+    size, first = window.size, window.first
+    if not (0 < size <= SIZE_MAX and size & (size - 1) == 0 and 0 <= first < STEP_MAX and first % size == 0):
+        return False
+    if not 0 < window.steps <= size:
+        return False
+    measured = window.step_s, window.forward_s, window.backward_s, window.communication_s, window.data_s, window.tokens
+    for value in measured:  # noqa: SIM110 - a generator costs twice as much, and there are 20 000 windows a second
+        if value is not None and not 0 <= value < MEASURED_MAX:
+            return False
+    return True
+
+
+def _widen_matrix(matrix: Singles, more: int) -> Singles:
+    return np.concatenate([matrix, np.zeros((matrix.shape[0], more), dtype=np.float32)], axis=1)
+
+
+def _group_positions(groups: Ints) -> Ints:
+    """Each rank's place among those of its group, in their order; -1 for who is in none."""
+    order = np.argsort(groups, kind="stable")
+    ordered = groups[order]
+    begins = np.r_[True, ordered[1:] != ordered[:-1]][: ordered.size]
+    since = np.maximum.accumulate(np.where(begins, np.arange(ordered.size), 0))
+    place = np.empty_like(groups)
+    place[order] = np.arange(ordered.size) - since
+    return np.where(groups >= 0, place, UNKNOWN)
+
+
+def _encode_labels(words: Sequence[str]) -> tuple[Ints, tuple[str, ...]]:
+    """Indices into the sorted names, -1 for an empty word."""
+    names = tuple(sorted({word for word in words if word}))
+    index = {name: number for number, name in enumerate(names)}
+    return np.array([index.get(word, UNKNOWN) for word in words], dtype=np.int64), names

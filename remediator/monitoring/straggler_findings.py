@@ -1,0 +1,175 @@
+"""From what stands of a job by its passes to findings: on the culprit, or on the job where nobody is to blame. Pure.
+
+One signal is a suspicion. It becomes an error, which may take the node out, when the node's own findings agree and
+leaving costs the job less than staying.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import NamedTuple
+
+from remediator.detection.stragglers.eject_break_even import EjectUrgency, compute_eject_break_even, eject_urgency
+from remediator.detection.stragglers.peer_comparison import PEERS_MIN
+from remediator.detection.stragglers.signal_confirmation import ConfirmationState, MachineSignals, confirm_culprit
+from remediator.detection.stragglers.straggler_verdict import Culprit, SlowdownKind, StragglerVerdict
+from remediator.model.journal_records import JobRef
+from remediator.monitoring.analysis_passes import PassConclusion
+from remediator.monitoring.detector_findings import build_detector_finding, detector_origin
+from remediator.monitoring.step_windows import RankPlacement
+from vocabulary.finding import Evidence, Finding, Severity
+from vocabulary.identity import Component, ComponentKind
+
+SOURCE = "straggler"
+NO_LONGER_SLOW = "no longer slower than its peers"
+LEAVE_COST_S = 600.0  # of the whole job: save, restart, lost work; the break-even is 110 minutes at 10 %
+RANKS_NAMED = 16
+JOB_CHARS_MAX = 200  # as healthd names a job
+HOST = Component(ComponentKind.HOST)
+_URGENT = {EjectUrgency.NEXT_CHECKPOINT, EjectUrgency.NOW}
+
+
+class StragglerContext(NamedTuple):
+    """What the judgement of a job needs besides its timing.
+
+    `witness` answers for (node, GPU's UUID); `before` is what was concluded of it, by another leader perhaps.
+    """
+
+    ref: JobRef
+    seats: Mapping[int, RankPlacement]
+    witness: Callable[[str, str], MachineSignals]
+    before: Collection[Finding] = ()
+
+
+def build_straggler_findings(
+    job: StragglerContext, standing: PassConclusion, since: Mapping[int, float], now: float
+) -> list[Finding]:
+    """What holds of the job now; nothing where nobody and nothing stands out.
+
+    Args:
+        job: whose passes these are.
+        standing: what they say together.
+        since: by rank, since when it has been named (UTC s).
+        now: UTC seconds.
+    """
+    if standing.verdict is None or not job.seats:
+        return []
+    if not standing.culprits:
+        return [_job_wide_finding(job, standing.verdict, now)]
+    named: dict[tuple[str, str], list[Culprit]] = {}
+    for culprit in standing.culprits:
+        seat = job.seats.get(culprit.rank)
+        if seat is not None:
+            named.setdefault((seat.node, seat.gpu if standing.kind is SlowdownKind.GPU else ""), []).append(culprit)
+    everyone = {culprit.rank for culprit in standing.culprits}
+    found = []
+    for place, each in named.items():
+        sure = _is_confirmed_by_peers(job.seats, place[0], everyone)
+        found.append(_culprit_finding(job, standing.verdict, place, each, (since, sure), now))
+    return [finding for finding in found if finding is not None]
+
+
+def straggler_end_reason(finding: Finding, seats: Mapping[int, RankPlacement]) -> str:
+    """Why one that does not hold any more is over; empty: nobody tells of its ranks any more, so nobody can say."""
+    if finding.component == HOST or finding.component.kind is ComponentKind.GPU:
+        heard = any(seat.node == finding.node for seat in seats.values())
+    else:
+        heard = bool(seats)
+    return NO_LONGER_SLOW if heard else ""
+
+
+def _culprit_finding(
+    job: StragglerContext,
+    verdict: StragglerVerdict,
+    place: tuple[str, str],
+    culprits: Sequence[Culprit],
+    said: tuple[Mapping[int, float], bool],
+    now: float,
+) -> Finding | None:
+    """One place that holds the job back: a GPU, or a node with several of its ranks; `said` since when, and by enough."""
+    (node, gpu), worst = place, max(culprits, key=lambda each: each.slowdown)
+    since, sure = said
+    about = (node, Component(ComponentKind.GPU, gpu) if gpu else HOST)
+    stood = [each.first_seen for each in job.before if each.active and (each.node, each.component) == about]
+    lasted_s = now - min([*stood, *(since.get(each.rank, now) for each in culprits)])
+    soon = eject_urgency(worst.slowdown, lasted_s)
+    if soon is EjectUrgency.NOTHING:
+        return None
+    if not sure:
+        soon = EjectUrgency.WATCH
+    agreed = confirm_culprit(verdict, worst, job.witness(node, gpu))
+    cost = compute_eject_break_even(worst.slowdown, LEAVE_COST_S, lasted_s, len(job.seats))
+    act = agreed.confirmed is ConfirmationState.YES and cost.worth and soon in _URGENT
+    ranks = ", ".join(str(each.rank) for each in sorted(culprits, key=lambda each: each.rank)[:RANKS_NAMED])
+    evidence: Evidence = {
+        "job": job.ref.job,
+        "attempt": job.ref.attempt,
+        "ranks": ranks,
+        "slowdown": round(worst.slowdown, 4),
+        "first_step": -1 if verdict.first_step is None else verdict.first_step,
+        "confidence": verdict.confidence,
+        "level": soon.value,
+        "lasted_s": round(lasted_s),
+        "confirmed": agreed.confirmed.value,
+        "signs": ", ".join(f"{each.name} {each.value:g}" for each in agreed.reasons),
+        "staying_costs_s": round(cost.stay_s),
+        "leaving_costs_s": round(cost.leave_s),
+        "break_even_s": round(cost.break_even_s),
+    }
+    whose = f"rank {ranks} needs" if len(culprits) == 1 else f"ranks {ranks} need"
+    words = f"{job.ref.job} is held back: {whose} {100 * worst.slowdown:.0f} % more time than {'its' if len(culprits) == 1 else 'their'} peers"
+    second = (
+        "its node's own findings agree" if agreed.confirmed is ConfirmationState.YES else "nothing else says so yet"
+    )
+    severity = Severity.ERROR if act else Severity.WARNING
+    origin = detector_origin(SOURCE, job.ref)
+    return build_detector_finding(
+        about, (SOURCE, verdict.verdict.value), origin, severity, f"{words}; {second}", now, evidence
+    )
+
+
+def _is_confirmed_by_peers(seats: Mapping[int, RankPlacement], node: str, culprits: Collection[int]) -> bool:
+    """Whether a node is called slow by most of its own ranks, or by peers of which no other node has more than half.
+
+    Else one node that lies could have made it so: its ranks need only be fast.
+    """
+    own = [seat for rank, seat in seats.items() if seat.node == node and rank in culprits]
+    alike = {(seat.role, seat.stage) for seat in own}
+    peers = Counter(
+        seat.node for rank, seat in seats.items() if rank not in culprits and (seat.role, seat.stage) in alike
+    )
+    mates = peers.pop(node, 0)
+    if mates >= max(PEERS_MIN - 1, len(own) + 1):
+        return True
+    return bool(peers) and 2 * max(peers.values()) <= peers.total()
+
+
+_OWN_TROUBLE = {
+    SlowdownKind.STAGE: "one of its stages has more work than the others",
+    SlowdownKind.DATA: "its ranks work on sequences of unequal length",
+    SlowdownKind.GC: "its ranks collect garbage, one after the other",
+    SlowdownKind.APPLICATION: "its program keeps single ranks from their work",
+    SlowdownKind.GLOBAL: "all of its ranks became slower at once",
+    SlowdownKind.LINK: "transfers are slow, and it cannot be told whose",
+    SlowdownKind.HOST_IO: "all of its ranks wait for data",
+}
+
+
+def _job_wide_finding(job: StragglerContext, verdict: StragglerVerdict, now: float) -> Finding:
+    """Nobody's fault: a fact about the job, kept where its first rank runs."""
+    evidence: Evidence = {"job": job.ref.job, "attempt": job.ref.attempt, "confidence": verdict.confidence}
+    evidence |= {each.name: each.value for each in verdict.reasons if each.rank is None}
+    if verdict.first_step is not None:
+        evidence["first_step"] = verdict.first_step
+    about = (job.seats[min(job.seats)].node, job_component(job.ref))
+    words = (
+        f"{job.ref.job} is slow, and no node is to blame: {_OWN_TROUBLE.get(verdict.verdict, verdict.verdict.value)}"
+    )
+    kind = (SOURCE, verdict.verdict.value)
+    return build_detector_finding(about, kind, detector_origin(SOURCE, job.ref), Severity.INFO, words, now, evidence)
+
+
+def job_component(ref: JobRef) -> Component:
+    """The component that stands for a job's own trouble, as in what its nodes say of it."""
+    return Component(ComponentKind.RANK, f"{ref.job[:JOB_CHARS_MAX]}.{ref.attempt}")

@@ -1,0 +1,99 @@
+"""Deeds done once at the centre: telling people (`webhooks/`), and a site's own hooks. No shell, no string is ever interpreted.
+
+A deed may be asked for again after a crash between doing and writing it down; its action id travels along, so that a
+receiver can tell a repetition.
+"""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Mapping
+from typing import Annotated
+
+import msgspec
+
+from remediator.model.delivery import NotificationMessage
+from remediator.model.journal_records import Action
+from remediator.model.scheduler_hold import ActionOutcome, ActionResult
+from remediator.notifications.follow_up_messages import NotificationContext
+from remediator.notifications.message_outbox import MessageOutbox
+
+WORDS_MAX = 500
+
+Argv = Annotated[tuple[str, ...], msgspec.Meta(min_length=1)]
+
+
+class SiteHook(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A program that playbooks may start by its name. It gets the message as JSON on standard input, never as arguments."""
+
+    command: Argv  # program and arguments
+    timeout_s: Annotated[float, msgspec.Meta(gt=0, le=3600)] = 60.0  # for one run
+
+
+class ActionDispatcher:
+    """Carries out alerts, tickets and hooks."""
+
+    def __init__(self, hooks: Mapping[str, SiteHook], outbox: MessageOutbox | None = None) -> None:
+        self._hooks = hooks
+        self._outbox = outbox
+
+    def start(self, standing: NotificationContext) -> None:
+        """Let the outbox carry what is in it."""
+        if self._outbox is not None:
+            self._outbox.start(standing)
+
+    def stop(self) -> None:
+        """Stop carrying; what waits stays on the disk."""
+        if self._outbox is not None:
+            self._outbox.stop()
+
+    def told(self) -> dict[str, dict[str, int]]:
+        """How attempts to tell each receiver ended in this term, by its name."""
+        return {} if self._outbox is None else self._outbox.counts()
+
+    def wake(self) -> None:
+        """What people may be told is another than before."""
+        if self._outbox is not None:
+            self._outbox.wake()
+
+    def do(self, action: Action, message: NotificationMessage, kinds: tuple[str, ...] = ()) -> ActionOutcome:
+        """One attempt. Ends within the hook's own deadline; an alert is done once it is durably on its way.
+
+        Raises:
+            SQLAlchemyError: the outbox cannot be written; nothing was done.
+        """
+        if action.verb == "exec":
+            return self._run(str(action.data.get("how", "")), message)
+        waiting = self._outbox.put(message, kinds) if self._outbox is not None else {}
+        if not waiting:
+            return ActionOutcome(
+                ActionResult.DONE,
+                "no receiver is configured ('alerts.receivers'); it stands in the audit log",
+                untold=True,
+            )
+        later = {name for name, at in waiting.items() if at}
+        names = [f"{name} (after its quiet hours)" if name in later else name for name in waiting]
+        return ActionOutcome(ActionResult.DONE, f"on its way to {', '.join(names)}")
+
+    def _run(self, name: str, message: NotificationMessage) -> ActionOutcome:
+        hook = self._hooks.get(name)
+        if hook is None:
+            return ActionOutcome(ActionResult.REFUSED, f"the configuration allows no hook called '{name}'")
+        try:
+            done = subprocess.run(
+                hook.command,
+                input=msgspec.json.encode(message),
+                capture_output=True,
+                timeout=hook.timeout_s,
+                check=False,
+                env={"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL": "C.UTF-8"},
+            )
+        except subprocess.TimeoutExpired:
+            return ActionOutcome(ActionResult.FAILED, f"{name} did not end within {hook.timeout_s:g} s")
+        except OSError as error:
+            return ActionOutcome(ActionResult.REFUSED, f"{name}: {hook.command[0]} cannot be started: {error.strerror}")
+        words = (done.stdout or done.stderr).decode(errors="backslashreplace").strip()[-WORDS_MAX:]
+        result = ActionResult.DONE if done.returncode == 0 else ActionResult.REFUSED
+        return ActionOutcome(
+            result, f"{name}: exit {done.returncode}: {words}" if words else f"{name}: exit {done.returncode}"
+        )

@@ -1,0 +1,11 @@
+"""Times as receivers write them."""
+
+from __future__ import annotations
+
+import datetime as dt
+
+
+def format_rfc3339(at: float) -> str:
+    """UTC seconds as ``2026-01-02T03:04:05.678Z``."""
+    moment = dt.datetime.fromtimestamp(at, dt.timezone.utc)
+    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")

@@ -1,0 +1,132 @@
+"""What people say of a node: hands off, it is no part of the cluster any more, and that this is over. Pure.
+
+Saying it again changes nothing. Our own hold in the scheduler is never lifted by a word: it ends by a passed test, or
+there, by hand.
+"""
+
+from __future__ import annotations
+
+from msgspec.structs import replace
+
+from remediator.decisions.hold_incidents import is_still_asserted, redecide_node
+from remediator.decisions.node_lifecycle import transition_node
+from remediator.decisions.operator_takeover import withdraw_node_actions
+from remediator.decisions.plan_progress import close_incident
+from remediator.model.journal_records import AuditEvent, Facts, HandsOff, NodeRecord
+from remediator.model.pipeline_inputs import NodeCommand, NodeCommandKind
+from remediator.model.plan_steps import Verb
+from remediator.model.rule_conditions import NodeState
+from remediator.overrides import manual_cordon
+from remediator.overrides.hold_reconciliation import record_node_release
+from remediator.state.cluster_state import ClusterState
+
+_SPOKEN = {
+    NodeCommandKind.HOLD: "keeps us off {}",
+    NodeCommandKind.RELEASE: "lets us at {} again",
+    NodeCommandKind.RETIRE: "retires {}",
+    NodeCommandKind.UNRETIRE: "takes {} back from retirement",
+}
+
+
+def apply_node_command(state: ClusterState, item: NodeCommand) -> set[str]:
+    """Take in what a person said. Returns the nodes it concerns: none, where it is so already."""
+    node = state.nodes.get(item.node)
+    if node is None or not _changes_node(node, item):
+        return set()
+    text = f"{item.actor} {_SPOKEN[item.word].format(item.node)}" + (f": {item.text}" if item.text else "")
+    _append_node_audit(state, item, text)
+    if item.word in (NodeCommandKind.HOLD, NodeCommandKind.RETIRE):
+        manual_cordon.cancel_superseded_actions(state, item.node, item.at, text)
+    if item.word is NodeCommandKind.HOLD:
+        _hold_node(state, node, item, text)
+    elif item.word is NodeCommandKind.RELEASE:
+        _release_node(state, node, item.at, text, f"{item.actor} released it")
+    elif item.word is NodeCommandKind.RETIRE:
+        _retire_node(state, node, item.at, text)
+    else:
+        _unretire_node(state, node, item.at, text)
+    return {item.node}
+
+
+def expire_operator_holds(state: ClusterState, now: float) -> None:
+    """End what was said for a time that is over."""
+    for node in state.nodes_in(NodeState.OPERATOR_HELD):
+        if node.hands_off is not None and node.hands_off.until is not None and now >= node.hands_off.until:
+            _release_node(state, node, now, f"the time is over for which {node.hands_off.actor} kept us off")
+
+
+def _changes_node(node: NodeRecord, item: NodeCommand) -> bool:
+    if item.word is NodeCommandKind.HOLD:
+        wanted = HandsOff(item.actor, item.text, item.until)
+        over = item.until is not None and item.until <= item.at
+        return node.state is not NodeState.RETIRED and node.hands_off != wanted and not over
+    if item.word is NodeCommandKind.RELEASE:
+        return node.hands_off is not None
+    return (node.state is NodeState.RETIRED) is (item.word is NodeCommandKind.UNRETIRE)
+
+
+def _hold_node(state: ClusterState, node: NodeRecord, item: NodeCommand, why: str) -> None:
+    kept = replace(node, hands_off=HandsOff(item.actor, item.text, item.until))
+    state.put_node(transition_node(kept, NodeState.OPERATOR_HELD, item.at, why))
+    withdraw_node_actions(state, node.node, item.at, why, also=frozenset({Verb.CORDON.value}))
+
+
+def _release_node(state: ClusterState, node: NodeRecord, now: float, why: str, said: str = "") -> None:
+    """The scheduler's word counts again, and what is still asserted of the node is decided upon anew, budget and all.
+
+    A release says that we may look again, not that the node is well. Where nothing is asserted any more, a hold of ours that
+    stands is for people to lift, and one that the word withdrew before anybody had confirmed it is gone.
+    """
+    let_go, seen = replace(node, hands_off=None), state.holds.get(node.node)
+    if node.held and node.hold_confirmed_at is None and seen is not None and seen.schedulable:
+        let_go = replace(let_go, held=False)  # should it stand all the same, the scheduler's next word says so
+    incident = state.incident_of(node.node)
+    if let_go.held and manual_cordon.pending_manual_actions(state, node.node):
+        state.put_node(let_go)  # whose it is, is being settled in the scheduler
+    elif let_go.held:
+        state.put_node(transition_node(let_go, NodeState.QUARANTINED, now, why))
+        redecide_node(state, node.node, now)
+    elif seen is not None and seen.schedulable is False:
+        state.put_node(let_go)  # their hold in the scheduler stands
+    elif incident is not None and is_still_asserted(state, incident):
+        state.put_node(transition_node(let_go, NodeState.PROBATION, now, why))
+        redecide_node(state, node.node, now)
+    else:
+        record_node_release(state, let_go, now, why, said)
+
+
+def _retire_node(state: ClusterState, node: NodeRecord, now: float, why: str) -> None:
+    """It takes no place in the budget any more, whatever its scheduler shows."""
+    gone = replace(node, held=False, hold_confirmed_at=None, hands_off=None)
+    state.put_node(transition_node(gone, NodeState.RETIRED, now, why))
+    incident = state.incident_of(node.node)
+    if incident is not None:
+        close_incident(state, incident, why, now)
+
+
+def _unretire_node(state: ClusterState, node: NodeRecord, now: float, why: str) -> None:
+    """As new: on probation, or an operator's as long as the scheduler keeps work away. What it asserts is open again."""
+    for finding in state.active_on(node.node):
+        state.unsettle(finding.id)
+    seen = state.holds.get(node.node)
+    out = seen is not None and seen.schedulable is False
+    state.put_node(transition_node(node, NodeState.OPERATOR_HELD if out else NodeState.PROBATION, now, why))
+
+
+def _append_node_audit(state: ClusterState, item: NodeCommand, text: str) -> None:
+    incident = state.incident_of(item.node)
+    facts: Facts = {"word": item.word.value}
+    if item.address:
+        facts["address"] = item.address
+    if item.until is not None:
+        facts["until"] = item.until
+    event = AuditEvent(
+        at=item.at,
+        kind="node_said",
+        text=text,
+        actor=item.actor,
+        node=item.node,
+        incident=incident.id if incident is not None else "",
+        data=facts,
+    )
+    state.changes.audit.append(event)

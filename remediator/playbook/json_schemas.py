@@ -1,0 +1,20 @@
+"""The published JSON Schemas: of a playbook and of its scenarios. Kept in the tree, and true, by a test."""
+
+from __future__ import annotations
+
+import msgspec
+
+from remediator.playbook.playbook_document import PlaybookDocument
+from remediator.playbook.scenario_document import ScenarioDocument
+
+_KINDS = {"playbook": PlaybookDocument, "scenarios": ScenarioDocument}
+
+
+def json_schema_text(what: str) -> str:
+    """The schema of a ``playbook`` or of ``scenarios``, as JSON text (draft 2020-12)."""
+    schema = {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": f"gpu-healthd {what}",
+        **msgspec.json.schema(_KINDS[what]),
+    }
+    return msgspec.json.format(msgspec.json.encode(schema), indent=2).decode() + "\n"

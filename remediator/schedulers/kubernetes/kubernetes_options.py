@@ -1,0 +1,53 @@
+"""What a site may set of the Kubernetes backend."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+import msgspec
+
+from remediator.schedulers.kubernetes.object_names import PREFIX
+
+Standing = Literal["rack", "switch", "image", "driver"]
+LABELS: dict[Standing, str] = {
+    "rack": f"{PREFIX}/rack",
+    "switch": f"{PREFIX}/switch",
+    "image": f"{PREFIX}/image",
+    "driver": f"{PREFIX}/driver",
+}
+
+Seconds = Annotated[float, msgspec.Meta(gt=0)]
+
+
+class KubernetesOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Which cluster, which of its nodes, how hard it is asked, and whether running pods are evicted.
+
+    Args:
+        kubeconfig: a file; empty: the service account of the pod we run in.
+        context: of that file; empty: its current one.
+        node_selector: a label selector; nodes outside it are not ours to touch, and say so.
+        place_labels: which of a node's labels says where it stands and what it runs; what is not named keeps our own key.
+        ignore_namespaces: whose pods are neither work nor evicted: only namespaces into which no user may write.
+        owner: who we are in annotations and as field manager; two centres over one cluster need two.
+        deadline_s: for each call, with every wait that it includes.
+        stale_after_s: how long what was last heard is believed while nothing can be heard.
+        quiet_s: a watch that says nothing for so long (not even a bookmark, due each minute) is opened anew.
+        settle_s: how old a hold of ours must be before "drained" is believed: a pod may still be on its way.
+        calls_per_s: of all calls together, bursts of twice as many.
+        evict_after_s: evict what still runs on a held node after so long; 0: never, wait until it ends.
+        grace_s: an evicted pod gets at least so long to save itself; its own grace period counts where it is longer.
+    """
+
+    kubeconfig: str = ""
+    context: str = ""
+    node_selector: str = ""
+    place_labels: dict[Standing, str] = {}
+    ignore_namespaces: tuple[str, ...] = ("gpu-health",)
+    owner: str = "gpu-healthd"
+    deadline_s: Seconds = 10.0
+    stale_after_s: Seconds = 15.0
+    quiet_s: Seconds = 90.0
+    settle_s: Annotated[float, msgspec.Meta(ge=0)] = 5.0
+    calls_per_s: Seconds = 20.0
+    evict_after_s: Annotated[float, msgspec.Meta(ge=0)] = 0.0
+    grace_s: Annotated[int, msgspec.Meta(ge=0)] = 120

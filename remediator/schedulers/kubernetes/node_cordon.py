@@ -1,0 +1,144 @@
+"""A node of Kubernetes as a hold, and a hold as what is written on the node. Pure.
+
+A hold is ours only while every mark of it is as we left it: whoever changed one has taken the node over.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from msgspec import UNSET
+
+from remediator.model.scheduler_hold import REASON_PREFIX, THEIR_PREFIX, HoldOwner, NodeHold
+from remediator.schedulers.kubernetes import object_names
+from remediator.schedulers.kubernetes.api_objects import Condition, Node
+
+
+def describe_node_hold(node: Node, us: str) -> NodeHold:
+    """The hold on `node` without what runs there; `us` is our owner name."""
+    name, notes = node.metadata.name, node.metadata.annotations
+    if node.metadata.labels.hands_off is not UNSET:
+        return NodeHold(
+            name, False, owner=HoldOwner.OPERATOR, reason=f"the label {object_names.HANDS_OFF} keeps us off"
+        )
+    if node.spec.unschedulable:
+        changed = foreign_cordon_reason(node, us)
+        if not changed:
+            return NodeHold(name, False, owner=HoldOwner.US, reason=notes.reason)
+        theirs = notes.reason if not notes.reason.startswith(REASON_PREFIX) else ""
+        return NodeHold(name, False, owner=HoldOwner.OPERATOR, reason=theirs or changed)
+    ready = next((c for c in node.status.conditions if c.type == "Ready"), None)
+    if ready is None or ready.status != "True":
+        said = f"{ready.reason}: {ready.message}" if ready else "its kubelet has said nothing yet"
+        return NodeHold(name, False, owner=HoldOwner.SCHEDULER, reason=f"not ready ({' '.join(said.split())})")
+    return NodeHold(name, True)
+
+
+def foreign_cordon_reason(node: Node, us: str) -> str:
+    """What of a cordoned node says that the hold is not ours (any more), or nothing."""
+    notes = node.metadata.annotations
+    taint = _find_our_taint(node)
+    if not notes.owner and taint is None:
+        return _foreign_cordon_writer(node, us)
+    if notes.owner != us:
+        return f"held by {notes.owner or 'someone'}, not by {us}"
+    if notes.node_uid != node.metadata.uid:
+        return "the marks of our hold were copied from another node"
+    if not notes.reason.startswith(REASON_PREFIX):
+        return "the reason of our hold was removed"
+    if taint is None:
+        return f"our taint {object_names.TAINT} was removed"
+    if taint.get("timeAdded") != notes.since:
+        return "the time of our hold was changed"
+    writers = _cordon_writers(node)
+    if writers and us not in writers:
+        return f"cordoned anew by {' and '.join(sorted(writers))}"
+    return ""
+
+
+def has_leftover_marks(node: Node, us: str) -> bool:
+    """Whether somebody uncordoned a node, and our taint still keeps work away, or a person's reason that we wrote for them stays.
+
+    The reason would be shown as that of whoever cordons the node next.
+    """
+    if node.metadata.labels.hands_off is not UNSET:
+        return False  # whatever we wrote there is the operator's to remove
+    notes = node.metadata.annotations
+    ours = notes.owner == us and _find_our_taint(node) is not None
+    theirs = not notes.owner and notes.reason.startswith(THEIR_PREFIX)
+    return not node.spec.unschedulable and (ours or theirs)
+
+
+def build_hold_patch(node: Node, us: str, reason: str, at: str) -> dict[str, Any]:
+    """A merge patch that takes exactly this version of `node` out of service; `at` in RFC 3339, whole seconds."""
+    taint = {"key": object_names.TAINT, "effect": "NoSchedule", "timeAdded": at}
+    notes = {
+        object_names.OWNER: us,
+        object_names.REASON: reason,
+        object_names.SINCE: at,
+        object_names.NODE_UID: node.metadata.uid,
+    }
+    return _build_node_patch(node, notes, {"unschedulable": True, "taints": [*_other_taints(node), taint]})
+
+
+def build_operator_hold_patch(node: Node, reason: str) -> dict[str, Any]:
+    """A merge patch that takes exactly this version of `node` out of service for a person: the hold is not ours."""
+    notes = {
+        object_names.OWNER: None,
+        object_names.REASON: reason,
+        object_names.SINCE: None,
+        object_names.NODE_UID: None,
+    }
+    return _build_node_patch(node, notes, {"unschedulable": True, "taints": _other_taints(node) or None})
+
+
+def build_lift_patch(node: Node) -> dict[str, Any]:
+    """A merge patch that removes every mark of ours from exactly this version of `node`."""
+    notes = dict.fromkeys((object_names.OWNER, object_names.REASON, object_names.SINCE, object_names.NODE_UID))
+    return _build_node_patch(node, notes, {"unschedulable": None, "taints": _other_taints(node) or None})
+
+
+def condition_of(node: Node) -> Condition | None:
+    """What our condition says now."""
+    return next((c for c in node.status.conditions if c.type == object_names.CONDITION), None)
+
+
+def build_condition_apply(node: Node, reason: str, at: str) -> dict[str, Any]:
+    """A server-side apply of our condition alone: False with `reason` while we hold the node, True without."""
+    status = "False" if reason else "True"
+    known = condition_of(node)
+    since = known.last_transition_time if known is not None and known.status == status else at
+    said = {
+        "type": object_names.CONDITION,
+        "status": status,
+        "reason": "HeldByGpuHealthd" if reason else "NotHeld",
+        "message": reason or "gpu-healthd does not hold this node",
+        "lastHeartbeatTime": at,
+        "lastTransitionTime": since or at,
+    }
+    meta = {"name": node.metadata.name, "uid": node.metadata.uid}
+    return {"apiVersion": "v1", "kind": "Node", "metadata": meta, "status": {"conditions": [said]}}
+
+
+def _build_node_patch(node: Node, notes: dict[str, Any], spec: dict[str, Any]) -> dict[str, Any]:
+    meta = {"uid": node.metadata.uid, "resourceVersion": node.metadata.resource_version, "annotations": notes}
+    return {"metadata": meta, "spec": spec}
+
+
+def _find_our_taint(node: Node) -> dict[str, Any] | None:
+    return next((taint for taint in node.spec.taints if taint.get("key") == object_names.TAINT), None)
+
+
+def _other_taints(node: Node) -> list[dict[str, Any]]:
+    return [taint for taint in node.spec.taints if taint.get("key") != object_names.TAINT]
+
+
+def _cordon_writers(node: Node) -> set[str]:
+    """Who last set ``spec.unschedulable``; none where the server does not say."""
+    found = node.metadata.managed_fields
+    return {entry.manager for entry in found if entry.fields.spec.unschedulable is not UNSET}
+
+
+def _foreign_cordon_writer(node: Node, us: str) -> str:
+    writers = sorted(_cordon_writers(node) - {us})
+    return f"cordoned by {' and '.join(writers)}" if writers else "cordoned, nobody says by whom"

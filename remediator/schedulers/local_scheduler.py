@@ -1,0 +1,164 @@
+"""No scheduler: our holds live in one JSON file, and the launcher asks each node's own verdict before it starts ranks.
+
+The file is the whole state. It is replaced, never changed in place: written aside, synced, renamed, the folder synced;
+a lock beside it keeps two writers apart. An operator holds a node by a reason of their own::
+
+    {"version": 1, "holds": {"node7": {"reason": "fan replacement, ask Kim", "since": 1763670000.0}}}
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+from collections.abc import Callable, Collection, Iterator, Mapping
+from pathlib import Path
+
+import msgspec
+
+from remediator.model.scheduler_hold import REASON_PREFIX, ActionOutcome, ActionResult, HoldOwner, NodeHold
+from remediator.schedulers.scheduler_protocol import (
+    check_cordon,
+    check_operator_cordon,
+    check_operator_uncordon,
+    check_resume,
+    format_operator_reason,
+    format_own_reason,
+)
+from vocabulary.clock import Clock
+
+FILE_VERSION = 1
+
+Running = Callable[[Collection[str]], Mapping[str, tuple[str, ...]]]
+
+
+class LocalHold(msgspec.Struct, frozen=True):
+    """One node out of service: why, and since when (UTC seconds)."""
+
+    reason: str
+    since: float = 0.0
+
+
+class LocalHolds(msgspec.Struct, frozen=True):
+    """The file."""
+
+    version: int
+    holds: dict[str, LocalHold]
+
+
+class LocalScheduler:
+    """Holds in the file `path`. `running` says which jobs run on the nodes asked about, as the trainers' beacons report it."""
+
+    def __init__(self, path: Path, clock: Clock, running: Running = lambda _: {}) -> None:
+        self._path = path
+        self._clock = clock
+        self._running = running
+
+    def observe(self, nodes: Collection[str]) -> dict[str, NodeHold]:
+        """Every one of `nodes`: held if the file says so; any other is free."""
+        holds = self._read()
+        if isinstance(holds, ActionOutcome):
+            return {node: NodeHold(node, None, reason=holds.detail) for node in nodes}
+        running = self._running(nodes)
+        return {node: _describe_local_hold(node, holds.get(node), running.get(node)) for node in nodes}
+
+    def cordon(self, node: str, reason: str) -> ActionOutcome:
+        """Write our hold."""
+        hold = LocalHold(format_own_reason(reason), self._clock.wall())
+        done = ActionOutcome(ActionResult.DONE, f"{node} is held: {hold.reason}")
+        return self._change(node, check_cordon, lambda holds: {**holds, node: hold}, done)
+
+    def resume(self, node: str) -> ActionOutcome:
+        """Remove our hold."""
+        done = ActionOutcome(ActionResult.DONE, f"{node} may be used again")
+        return self._change(
+            node, check_resume, lambda holds: {name: hold for name, hold in holds.items() if name != node}, done
+        )
+
+    def cordon_for(self, node: str, reason: str) -> ActionOutcome:
+        """Write their hold."""
+        hold = LocalHold(format_operator_reason(reason), self._clock.wall())
+        done = ActionOutcome(ActionResult.DONE, f"{node} is held: {hold.reason}")
+        return self._change(node, check_operator_cordon, lambda holds: {**holds, node: hold}, done)
+
+    def uncordon_for(self, node: str, seen: str) -> ActionOutcome:
+        """Remove the hold, whoever's it is."""
+        done = ActionOutcome(ActionResult.DONE, f"{node} may be used again")
+        return self._change(
+            node,
+            lambda hold: check_operator_uncordon(hold, seen),
+            lambda holds: {name: hold for name, hold in holds.items() if name != node},
+            done,
+        )
+
+    def evict(self, node: str) -> ActionOutcome:
+        """Nothing: nobody here could start the work anew elsewhere."""
+        return ActionOutcome(ActionResult.ALREADY, f"the work on {node} ends by itself")
+
+    def _change(
+        self,
+        node: str,
+        answer: Callable[[NodeHold], ActionOutcome | None],
+        change: Callable[[dict[str, LocalHold]], dict[str, LocalHold]],
+        done: ActionOutcome,
+    ) -> ActionOutcome:
+        try:
+            with self._locked():
+                holds = self._read()
+                if isinstance(holds, ActionOutcome):
+                    return holds
+                if (early := answer(_describe_local_hold(node, holds.get(node), ()))) is not None:
+                    return early
+                _replace_file_durably(self._path, msgspec.json.encode(LocalHolds(FILE_VERSION, change(holds))))
+        except OSError as error:
+            return ActionOutcome(ActionResult.FAILED, f"cannot write {self._path}: {error.strerror}")
+        return done
+
+    def _read(self) -> dict[str, LocalHold] | ActionOutcome:
+        try:
+            data = self._path.read_bytes()
+        except FileNotFoundError:
+            return {}
+        except OSError as error:
+            return ActionOutcome(ActionResult.FAILED, f"cannot read {self._path}: {error.strerror}")
+        try:
+            found = msgspec.json.decode(data, type=LocalHolds)
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            return ActionOutcome(
+                ActionResult.FAILED, f"{self._path} cannot be understood ({error}); repair it or remove it"
+            )
+        if found.version != FILE_VERSION:
+            return ActionOutcome(
+                ActionResult.FAILED, f"{self._path} has version {found.version}; this program knows {FILE_VERSION}"
+            )
+        return found.holds
+
+    @contextlib.contextmanager
+    def _locked(self) -> Iterator[None]:
+        """Exclusive among writers; never waits: a writer holds it for a millisecond, and we are asked again."""
+        self._path.parent.mkdir(parents=True, exist_ok=True)
+        with self._path.with_name(f"{self._path.name}.lock").open("a") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            yield
+
+
+def _describe_local_hold(node: str, hold: LocalHold | None, jobs: tuple[str, ...] | None) -> NodeHold:
+    """`jobs` is None for a node that has not been heard of: nobody knows that its work has ended."""
+    if hold is None:
+        return NodeHold(node, schedulable=True, jobs=jobs or ())
+    owner = HoldOwner.US if hold.reason.startswith(REASON_PREFIX) else HoldOwner.OPERATOR
+    return NodeHold(node, schedulable=False, drained=jobs == (), owner=owner, reason=hold.reason, jobs=jobs or ())
+
+
+def _replace_file_durably(path: Path, data: bytes) -> None:
+    aside = path.with_name(f"{path.name}.new")
+    with aside.open("wb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
+    aside.replace(path)
+    folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)

@@ -1,0 +1,171 @@
+"""What ``sinfo``, ``scontrol`` and ``squeue --json`` and slurmrestd answer, from Slurm 22.05 to 26.05.
+
+One reader for all shapes: a state is a word, or a list of words, with or without a list of flags beside it; a number is a
+number, or an object that may say that it is not set; a list of names is text or a list; the nodes of a job stand in `nodes`, or
+in `job_resources`, as text or within an object. Which version wrote it does not matter, and is not asked.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from remediator.schedulers.slurm.hostlist import expand_hostlist
+from remediator.schedulers.slurm.scontrol_text import collapse_white_space
+from remediator.schedulers.slurm.slurm_records import (
+    EMPTY,
+    Reservation,
+    SlurmJob,
+    SlurmNode,
+    count_gres_gpus,
+    split_state_words,
+)
+
+NUMBER_MAX = 2**64  # Slurm has none larger
+
+
+class DocumentError(ValueError):
+    """It is no such document, or Slurm says in it that something went wrong; the text says what."""
+
+
+def read_document_list(raw: bytes | str, key: str) -> list[dict[str, Any]]:
+    """The objects under `key`: ``nodes``, ``jobs`` or ``reservations``.
+
+    Raises:
+        DocumentError: no JSON object, it has no such list, or it lists errors.
+    """
+    try:
+        document = msgspec.json.decode(raw)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise DocumentError(f"no JSON ({error})") from error
+    if not isinstance(document, dict):
+        raise DocumentError("no JSON object")
+    if errors := list_document_errors(document):
+        raise DocumentError("; ".join(errors))
+    found = document.get(key)
+    if not isinstance(found, list):
+        raise DocumentError(f"no list of {key} in it")
+    return [item for item in found if isinstance(item, dict)]
+
+
+def list_document_errors(document: Any) -> list[str]:
+    """What an answer lists under `errors`, a line each."""
+    errors = document.get("errors") if isinstance(document, dict) else None
+    found = []
+    for error in errors if isinstance(errors, list) else ():
+        said = (
+            [_text_field(error.get(key)) for key in ("description", "error")]
+            if isinstance(error, dict)
+            else [_text_field(error)]
+        )
+        found.append(": ".join(dict.fromkeys(word for word in said if word)) or "an error without a word")
+    return found
+
+
+def parse_nodes_json(raw: bytes | str) -> list[SlurmNode]:
+    """Every node of an answer. Nodes without a name are skipped; what cannot be read of one is empty.
+
+    Raises:
+        DocumentError: as `read_document_list`.
+    """
+    return [_parse_node(item) for item in read_document_list(raw, "nodes") if _text_field(item.get("name"))]
+
+
+def _parse_node(item: dict[str, Any]) -> SlurmNode:
+    used = item.get("gres_used")
+    reason = collapse_white_space(_text_field(item.get("reason")))
+    return SlurmNode(
+        name=_text_field(item["name"]),
+        state=_state_words_field(item.get("state")) | _state_words_field(item.get("state_flags")),
+        reason=reason,
+        reason_at=(_number_field(item.get("reason_changed_at")) or None) if reason else None,
+        partitions=_names_field(item.get("partitions")),
+        gpus=count_gres_gpus(_text_field(item.get("gres"))),
+        gpus_used=count_gres_gpus(used) if isinstance(used, str) else -1,
+        gpus_drained=count_gres_gpus(_text_field(item.get("gres_drained"))),
+        reservation=_text_field(item.get("reservation")),
+    )
+
+
+def parse_jobs_json(raw: bytes | str) -> list[SlurmJob]:
+    """Every job of an answer, ended ones too. Jobs without a number are skipped.
+
+    Raises:
+        DocumentError: as `read_document_list`.
+    """
+    return [_parse_job(item) for item in read_document_list(raw, "jobs") if _number_field(item.get("job_id"))]
+
+
+def _parse_job(item: dict[str, Any]) -> SlurmJob:
+    return SlurmJob(
+        name=_job_name(item),
+        state=_state_words_field(item.get("job_state")),
+        nodes=_hosts_field(item.get("nodes")) or _job_resource_nodes(item.get("job_resources")),
+        excluded=_hosts_field(item.get("excluded_nodes")),
+    )
+
+
+def _job_name(item: dict[str, Any]) -> str:
+    """As ``squeue`` prints it, so that one job has one name whichever way it came."""
+    array, task = _number_field(item.get("array_job_id")), _number_field(item.get("array_task_id"))
+    het, offset = _number_field(item.get("het_job_id")), _number_field(item.get("het_job_offset"))
+    if array and task is not None:
+        return f"{array:.0f}_{task:.0f}"
+    if het:
+        return f"{het:.0f}+{offset or 0:.0f}"
+    return f"{_number_field(item.get('job_id')):.0f}"
+
+
+def _job_resource_nodes(found: Any) -> tuple[str, ...]:
+    nodes = found.get("nodes") if isinstance(found, dict) else None
+    return _hosts_field(nodes.get("list") if isinstance(nodes, dict) else nodes)
+
+
+def parse_reservations_json(raw: bytes | str) -> list[Reservation]:
+    """Every reservation of an answer.
+
+    Raises:
+        DocumentError: as `read_document_list`.
+    """
+    return [
+        Reservation(
+            name,
+            _hosts_field(item.get("node_list")),
+            _state_words_field(item.get("flags")),
+            _number_field(item.get("end_time")),
+        )
+        for item in read_document_list(raw, "reservations")
+        if (name := _text_field(item.get("name")))
+    ]
+
+
+def _text_field(value: Any) -> str:
+    return value if isinstance(value, str) and value not in EMPTY else ""
+
+
+def _number_field(value: Any) -> float | None:
+    """A number as it is, or as an object ``{"set", "infinite", "number"}``; None for what is not set or has no end."""
+    if isinstance(value, dict):
+        if value.get("set") is not True or value.get("infinite") is True:
+            return None
+        value = value.get("number")
+    if isinstance(value, bool) or not isinstance(value, int | float) or abs(value) > NUMBER_MAX:
+        return None
+    return float(value)
+
+
+def _state_words_field(value: Any) -> frozenset[str]:
+    parts = value if isinstance(value, list) else [value]
+    return frozenset(word for part in parts for word in split_state_words(_text_field(part).replace(",", "+")))
+
+
+def _names_field(value: Any) -> tuple[str, ...]:
+    parts = value if isinstance(value, list) else _text_field(value).split(",")
+    return tuple(name for part in parts if (name := _text_field(part)))
+
+
+def _hosts_field(value: Any) -> tuple[str, ...]:
+    """Host names, from a list of them or one host list."""
+    text = ",".join(_names_field(value)) if isinstance(value, list) else _text_field(value)
+    return tuple(expand_hostlist(text))

@@ -1,0 +1,243 @@
+"""A Slurm cluster as a scheduler: drain with our reason, see whose a drain is, lift only ours.
+
+Slurm keeps one reason per node and changes it for whoever asks last: it cannot be told "only if it is still as I saw it". So a
+node is looked at right before a change and again right after it; what another did in between is left alone and told.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Collection, Mapping
+
+from msgspec.structs import replace
+
+from remediator.model.node_location import NodeLocation, merge_locations
+from remediator.model.scheduler_hold import ActionOutcome, ActionResult, HoldOwner, NodeHold
+from remediator.schedulers.scheduler_protocol import (
+    check_cordon,
+    check_operator_cordon,
+    check_operator_uncordon,
+    check_resume,
+    format_operator_reason,
+    format_own_reason,
+)
+from remediator.schedulers.slurm.controller_protocol import CommandDeadline, SlurmController, SlurmError
+from remediator.schedulers.slurm.drain_ownership import describe_slurm_hold, is_partly_reserved, jobs_by_node
+from remediator.schedulers.slurm.job_requeue import requeue_node_jobs
+from remediator.schedulers.slurm.lost_drains import DrainMemory
+from remediator.schedulers.slurm.reservations import create_reservation, delete_reservation
+from remediator.schedulers.slurm.retry_backoff import RetryBackoff
+from remediator.schedulers.slurm.slurm_commands import SlurmCommands
+from remediator.schedulers.slurm.slurm_options import SlurmOptions
+from remediator.schedulers.slurm.slurmrestd import Slurmrestd
+from vocabulary.clock import Clock, SystemClock
+
+
+class SlurmScheduler:
+    """A Slurm cluster, as an operator of it (root, SlurmUser, or an account with operator rights)."""
+
+    def __init__(
+        self, options: SlurmOptions | None = None, clock: Clock | None = None, controller: SlurmController | None = None
+    ) -> None:
+        self._options = options or SlurmOptions()
+        self._clock = clock or SystemClock()
+        self._slurm = controller or _connect_controller(self._options)
+        self._pause = RetryBackoff()
+        self._drains = DrainMemory()
+        self._observing = threading.Lock()
+
+    def remember(self, held: Mapping[str, float]) -> None:
+        """Take these for drains of ours that were seen, each at its time (UTC s)."""
+        with self._observing:
+            self._drains.remember(held)
+
+    def observe(self, nodes: Collection[str]) -> dict[str, NodeHold]:
+        """Every one of `nodes` as Slurm sees it now: two questions, whatever their number.
+
+        One that did not answer is left alone for a while, longer each time; what is asked for a change is not held back.
+        """
+        with self._observing:
+            if self._pause.left(self._clock.monotonic()):  # word for word what was said: nothing new has been seen
+                return _unavailable_holds(nodes, self._pause.because)
+            due = CommandDeadline(self._options.deadline_s)
+            try:
+                holds = self._observed(nodes, due)
+            except SlurmError as error:
+                self._pause.failed(str(error), self._clock.monotonic())
+                return _unavailable_holds(nodes, str(error))
+            self._pause.answered()
+            return self._without_forgotten(holds, due)
+
+    def _observed(self, nodes: Collection[str], due: CommandDeadline) -> dict[str, NodeHold]:
+        known = {node.name: node for node in self._slurm.nodes(due)}
+        running = jobs_by_node(self._slurm.jobs(due))
+        found = {}
+        for name in nodes:
+            node = known.get(name)
+            if node is None:
+                found[name] = _unknown_node_hold(name)
+            else:
+                hold = describe_slurm_hold(node, running.get(name, ()))
+                aside = bool(hold.schedulable and not hold.jobs and is_partly_reserved(node))
+                late = self._had_its_time(hold, node.reason_at)
+                found[name] = replace(hold, evictable=late, set_aside=aside)
+        return found
+
+    def _without_forgotten(self, holds: dict[str, NodeHold], due: CommandDeadline) -> dict[str, NodeHold]:
+        """Where Slurm forgot our drain, it is as if it had never known the node: the engine asks for its hold again.
+
+        While it does not say whether it began anew, a drain that is gone is neither lifted nor forgotten.
+        """
+        gone = self._drains.gone(holds)
+        try:
+            asked = gone or self._drains.began is None
+            forgotten = self._drains.forgotten(gone, self._slurm.began(due)) if asked else ()
+        except SlurmError as error:
+            holds |= _unavailable_holds(
+                gone, f"our drain is gone, lifted or forgotten: when did slurmctld begin? {error}"
+            )
+        else:
+            for name in forgotten:
+                reason = f"slurmctld began anew and has forgotten our drain of {name}"
+                holds[name] = NodeHold(name, None, reason=reason, known=False)
+        self._drains.seen(holds, self._clock.wall())
+        return holds
+
+    def _had_its_time(self, hold: NodeHold, since: float | None) -> bool:
+        wait = self._options.requeue_after_s
+        if not wait or hold.owner is not HoldOwner.US or not hold.jobs or since is None:
+            return False
+        return self._clock.wall() - since >= wait
+
+    def cordon(self, node: str, reason: str) -> ActionOutcome:
+        """Drain `node` with our reason; where Slurm itself had taken it out, its reason is kept behind ours."""
+        ours = format_own_reason(reason)
+        due = CommandDeadline(self._options.deadline_s)
+        try:
+            hold = self._look(node, due)
+            if (answer := check_cordon(hold)) is not None:
+                return answer
+            if hold.owner is HoldOwner.SCHEDULER and hold.reason:
+                ours = format_own_reason(f"{ours} (Slurm: {hold.reason})")
+            self._slurm.drain(node, ours, due)
+        except SlurmError as error:
+            return ActionOutcome(ActionResult.FAILED, str(error))
+        return self._taken_over(node, due) or ActionOutcome(ActionResult.DONE, f"Slurm drains {node}: {ours}")
+
+    def resume(self, node: str) -> ActionOutcome:
+        """Lift our drain."""
+        due = CommandDeadline(self._options.deadline_s)
+        try:
+            if (answer := check_resume(self._look(node, due))) is not None:
+                return answer
+            self._slurm.resume(node, due)
+        except SlurmError as error:
+            return ActionOutcome(ActionResult.FAILED, str(error))
+        return self._taken_over(node, due) or ActionOutcome(ActionResult.DONE, f"Slurm may use {node} again")
+
+    def cordon_for(self, node: str, reason: str) -> ActionOutcome:
+        """Drain `node` with their reason, also where it was ours before."""
+        theirs, due = format_operator_reason(reason), CommandDeadline(self._options.deadline_s)
+        try:
+            if (answer := check_operator_cordon(self._look(node, due))) is not None:
+                return answer
+            self._slurm.drain(node, theirs, due)
+        except SlurmError as error:
+            return ActionOutcome(ActionResult.FAILED, str(error))
+        return ActionOutcome(ActionResult.DONE, f"Slurm drains {node}: {theirs}")
+
+    def uncordon_for(self, node: str, seen: str) -> ActionOutcome:
+        """Lift whatever drain stands there."""
+        due = CommandDeadline(self._options.deadline_s)
+        try:
+            if (answer := check_operator_uncordon(self._look(node, due), seen)) is not None:
+                return answer
+            self._slurm.resume(node, due)
+        except SlurmError as error:
+            return ActionOutcome(ActionResult.FAILED, str(error))
+        return self._taken_over(node, due) or ActionOutcome(ActionResult.DONE, f"Slurm may use {node} again")
+
+    def evict(self, node: str) -> ActionOutcome:
+        """Requeue the batch jobs on a node that we hold, and keep each of them from starting on it again."""
+        if not self._options.requeue_after_s:
+            return ActionOutcome(ActionResult.ALREADY, f"Slurm waits until the work on {node} ends")
+        due = CommandDeadline(self._options.deadline_s)
+        try:
+            hold = self._look(node, due)
+            if hold.schedulable is None:
+                return ActionOutcome(ActionResult.FAILED if hold.known else ActionResult.UNKNOWN, hold.reason)
+            if hold.owner is not HoldOwner.US:
+                return ActionOutcome(
+                    ActionResult.REFUSED, f"nothing is requeued from {node}, which we do not hold: {hold.reason}"
+                )
+            return requeue_node_jobs(self._slurm, node, due)
+        except SlurmError as error:
+            return ActionOutcome(ActionResult.FAILED, str(error))
+
+    def places(self) -> dict[str, NodeLocation] | None:
+        """Where Slurm says that its nodes stand: leaf switch or block, and partitions. None: it could not be asked."""
+        due = CommandDeadline(self._options.deadline_s)
+        try:
+            standing = self._slurm.topology(due)
+            nodes = self._slurm.nodes(due)
+        except SlurmError:
+            return None
+        return {
+            node.name: merge_locations(
+                standing.get(node.name, NodeLocation()), NodeLocation(partitions=node.partitions)
+            )
+            for node in nodes
+        }
+
+    def set_aside(self, purpose: str, nodes: tuple[str, ...], minutes: int, user: str = "root") -> ActionOutcome:
+        """Reserve `nodes` from now on for what `user` runs there, a test over several nodes. Repeating it changes nothing.
+
+        Raises:
+            ValueError: no purpose that can stand in a name, no node, or no time.
+        """
+        try:
+            return create_reservation(
+                self._slurm, purpose, nodes, minutes, user, CommandDeadline(self._options.deadline_s)
+            )
+        except SlurmError as error:
+            return ActionOutcome(ActionResult.FAILED, str(error))
+
+    def give_back(self, purpose: str) -> ActionOutcome:
+        """End what `set_aside` began; there is no way to end anybody else's reservation.
+
+        Raises:
+            ValueError: no purpose that can stand in a name.
+        """
+        try:
+            return delete_reservation(self._slurm, purpose, CommandDeadline(self._options.deadline_s))
+        except SlurmError as error:
+            return ActionOutcome(ActionResult.FAILED, str(error))
+
+    def _look(self, node: str, due: CommandDeadline) -> NodeHold:
+        """The node now, without its jobs. Raises SlurmError where Slurm cannot be asked."""
+        found = self._slurm.node(node, due)
+        return describe_slurm_hold(found, ()) if found is not None else _unknown_node_hold(node)
+
+    def _taken_over(self, node: str, due: CommandDeadline) -> ActionOutcome | None:
+        """Whether an operator came between our look and our change. None if not, or where it cannot be told any more."""
+        try:
+            after = self._look(node, due)
+        except SlurmError:
+            return None
+        if after.owner is not HoldOwner.OPERATOR:
+            return None
+        return ActionOutcome(ActionResult.REFUSED, f"an operator took {node} over in the same moment: {after.reason}")
+
+
+def _connect_controller(options: SlurmOptions) -> SlurmController:
+    commands = SlurmCommands(options)
+    return Slurmrestd(options.rest, commands) if options.ask == "rest" else commands
+
+
+def _unavailable_holds(nodes: Collection[str], why: str) -> dict[str, NodeHold]:
+    return {node: NodeHold(node, None, reason=why) for node in nodes}
+
+
+def _unknown_node_hold(node: str) -> NodeHold:
+    reason = f"Slurm knows no node {node}; healthd's 'node' must be its name in slurm.conf (NodeName)"
+    return NodeHold(node, None, reason=reason, known=False)

@@ -1,0 +1,143 @@
+"""Everything that runs only while this process leads: the engine, the performer, and what the API hands requests to."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from pathlib import Path
+
+from remediator.api.handler_context import HandlerContext, LongPollWakeups
+from remediator.api.rate_limits import RateLimitGate
+from remediator.config import Config, SchedulerConfig
+from remediator.decisions.decision_settings import DecisionSettings
+from remediator.engine.decision_engine import DecisionEngine, StateSnapshot
+from remediator.engine.policy_reload import PolicyReloader
+from remediator.execution.action_executor import ActionExecutor
+from remediator.fleet.report_registry import ReportRegistry
+from remediator.monitoring.fleet_observer import FleetObserver
+from remediator.monitoring.job_watcher import JobWatcher
+from remediator.monitoring.lemon_monitor import LemonMonitor
+from remediator.notifications.action_dispatcher import ActionDispatcher
+from remediator.notifications.message_outbox import MessageOutbox
+from remediator.schedulers.kubernetes.kubernetes_scheduler import KubernetesScheduler
+from remediator.schedulers.local_scheduler import LocalScheduler
+from remediator.schedulers.scheduler_protocol import ReportsLocations, Scheduler
+from remediator.schedulers.slurm.slurm_scheduler import SlurmScheduler
+from remediator.serving.token_watcher import TokenWatch
+from remediator.store.delivery_store import DeliveryStore
+from remediator.store.journal import Journal
+from remediator.store.login_sessions import LoginSessions
+from remediator.store.occurrence_queries import OccurrenceQueries
+from remediator.store.retention import RetentionCleaner
+from remediator.store.token_store import Tokens
+from vocabulary.clock import Clock, SystemClock
+
+log = logging.getLogger(__name__)
+
+
+class LeaderTerm:
+    """One term of this process as the leader. It has one at most; a new one takes a new process."""
+
+    def __init__(
+        self,
+        config: Config,
+        reload: PolicyReloader,
+        journal: Journal,
+        wakeups: LongPollWakeups,
+        ended: Callable[[str], None],
+    ) -> None:
+        """Take the lead, and load what the terms before left.
+
+        Raises:
+            StoreError: another remediator leads, or the database cannot be used.
+        """
+        clock, roster = SystemClock(), ReportRegistry()
+        backend = build_scheduler(config.scheduler, clock, roster)
+        performer = ActionExecutor(
+            config.cluster,
+            backend,
+            ActionDispatcher(
+                config.hooks, MessageOutbox(config.alerts, DeliveryStore(journal.engine), config.cluster, clock)
+            ),
+            clock,
+            config.scheduler.poll_s,
+            config.scheduler.poll_busy_s,
+            config.alerts,
+        )
+
+        def published(snapshot: StateSnapshot) -> None:
+            performer.look(snapshot)
+            wakeups.wake(snapshot.ordered)
+
+        settings = DecisionSettings(
+            policy=reload.current(),  # the playbooks may have changed since this process began to stand by
+            mode=config.mode,
+            budget=config.budget,
+            probation_s=config.probation_s,
+            silence=config.silence,
+            again_after_s=config.again_after_s,
+        )
+        journal.leadership.over = ended
+        tidy = RetentionCleaner(journal.engine, config.retention, clock)
+        engine = DecisionEngine(journal, settings, clock, published, ended, tidy)
+        reload.lead(engine)
+        tokens, gate = Tokens(journal.engine), RateLimitGate(config.limits, clock.monotonic)
+        topology = Path(config.topology) if config.topology else None
+        places = backend if isinstance(backend, ReportsLocations) else None
+        self._lookout = FleetObserver(engine, roster, clock, config.silence.after_s, topology, places)
+        self._watcher = JobWatcher(engine, roster, clock, LemonMonitor(OccurrenceQueries(journal.engine), clock.wall()))
+        self.service = HandlerContext(
+            config,
+            clock,
+            engine,
+            journal,
+            performer,
+            roster,
+            tokens,
+            wakeups,
+            reload,
+            gate,
+            self._lookout,
+            self._watcher.faults,
+            LoginSessions(journal.engine),
+        )
+        self._token_watch = TokenWatch(tokens, wakeups.wake)
+
+    def start(self) -> None:
+        """Begin to decide and to act."""
+        service = self.service
+        self._token_watch.start()
+        service.engine.start()
+        service.performer.start(service.engine)
+        self._lookout.start()
+        self._watcher.start()
+        policy = service.engine.settings.policy
+        log.info(
+            "cluster %s: leads, epoch %d, mode %s, policy %s %s",
+            service.config.cluster,
+            service.engine.epoch,
+            service.config.mode.value,
+            policy.source,
+            policy.digest,
+        )
+
+    def give_up(self) -> None:
+        """It is over; what waits for the lead must not keep the process."""
+        self.service.performer.give_up()
+
+    def stop(self) -> None:
+        """End in good order: what is under way finishes, and its outcome is written down."""
+        self._token_watch.stop()
+        self._lookout.stop()
+        self._watcher.stop()
+        self.service.performer.stop()
+        self.service.engine.stop()
+
+
+def build_scheduler(config: SchedulerConfig, clock: Clock, roster: ReportRegistry) -> Scheduler:
+    """The backend the configuration names."""
+    if config.kind == "slurm":
+        return SlurmScheduler(config.slurm, clock)
+    if config.kind == "kubernetes":
+        return KubernetesScheduler(config.kubernetes, clock)
+    return LocalScheduler(Path(config.state_file), clock, lambda nodes: roster.running(nodes, clock.wall()))

@@ -1,0 +1,399 @@
+"""The projection every decision is a function of, and the record of what one input changed in it.
+
+The state is mutable and owned by the pipeline alone; the records in it are frozen. Nothing here knows a clock or a
+store: `remediator.store` loads it at start and writes each `StateChanges` in one transaction.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from bisect import insort
+from collections import Counter
+from collections.abc import Collection, Iterable
+from collections.abc import Set as AbstractSet
+from functools import reduce
+
+from msgspec.structs import replace
+
+from remediator.model.finding_settlement import Settlement
+from remediator.model.journal_records import (
+    BREAKER,
+    BUILT_IN,
+    Action,
+    Answer,
+    AuditEvent,
+    Decision,
+    Facts,
+    Incident,
+    IncidentState,
+    JobRef,
+    NodeRecord,
+)
+from remediator.model.node_location import NodeLocation, merge_locations
+from remediator.model.occurrence import Occurrence
+from remediator.model.override_records import Standing
+from remediator.model.rule_conditions import NodeState
+from remediator.model.scheduler_hold import NodeHold
+from remediator.state.job_index import JobIndex
+from remediator.state.node_index import NodeIndex
+from remediator.state.occurrence_history import OccurrenceHistory
+from remediator.state.recent_failures import (
+    CAUSE_OVER,
+    RESET,
+    SUSPECTED,
+    FailureStreak,
+    SuspectIndex,
+    closed_group_kind,
+)
+from remediator.state.unanswered_actions import UnansweredActions
+from vocabulary.finding import Finding, Severity
+
+RETURNED = "node/returned"  # we brought it back; it is on probation
+REPAIRED = "node/repaired"  # people gave it back that had it for replacement
+ISOLATION = "node/isolated"  # in history: a node was taken out of service that was in it
+EJECT = "node/ejected"  # in history: its jobs were told to go on without a node
+EARLIER = ""  # the source of what earlier terms were told of places: every other counts more, the file's word ends it
+CONTEXT_S = 300.0  # what was seen so lately belongs to the present
+SHOWN_S = 86400.0  # for how long a decision stays with people that rests on what nothing asserts (info)
+QUIET_S = 900.0  # what is only seen and never asserted (info) counts as over once it was not seen for so long
+FOR_PEOPLE = {Answer.HOLD, Answer.APPROVE, Answer.RECOMMEND}
+
+
+@dataclasses.dataclass
+class StateChanges:
+    """What one input did: rows to write, in one transaction, and lines for the audit log."""
+
+    nodes: dict[str, NodeRecord] = dataclasses.field(default_factory=dict)
+    findings: dict[str, Finding] = dataclasses.field(default_factory=dict)
+    incidents: dict[str, Incident] = dataclasses.field(default_factory=dict)
+    decisions: dict[str, Decision] = dataclasses.field(default_factory=dict)
+    actions: dict[str, Action] = dataclasses.field(default_factory=dict)
+    occurrences: list[Occurrence] = dataclasses.field(default_factory=list)
+    audit: list[AuditEvent] = dataclasses.field(default_factory=list)
+    settled: dict[str, Settlement | None] = dataclasses.field(default_factory=dict)  # by finding; None: nobody did
+    standing: dict[str, Standing | None] = dataclasses.field(default_factory=dict)  # None: no longer
+
+    def __bool__(self) -> bool:
+        return any(getattr(self, field.name) for field in dataclasses.fields(self))
+
+
+@dataclasses.dataclass
+class ClusterState:
+    """All that decisions depend on: nodes, findings, open incidents with their actions, holds, and what happened before."""
+
+    nodes: dict[str, NodeRecord] = dataclasses.field(default_factory=dict)
+    findings: dict[str, Finding] = dataclasses.field(default_factory=dict)
+    incidents: dict[str, Incident] = dataclasses.field(default_factory=dict)
+    actions: dict[str, Action] = dataclasses.field(default_factory=dict)
+    settled: dict[str, Settlement] = dataclasses.field(default_factory=dict)  # finding → who dealt with it
+    isolated_at: list[float] = dataclasses.field(default_factory=list)
+    holds: dict[str, NodeHold] = dataclasses.field(default_factory=dict)
+    standing: dict[str, Standing] = dataclasses.field(default_factory=dict)
+    topology: dict[str, dict[str, NodeLocation]] = dataclasses.field(
+        default_factory=dict
+    )  # source → node → where it stands
+    history: OccurrenceHistory = dataclasses.field(default_factory=OccurrenceHistory)
+    changes: StateChanges = dataclasses.field(default_factory=StateChanges)
+    _jobs: JobIndex = dataclasses.field(default_factory=JobIndex)
+    index: NodeIndex = dataclasses.field(default_factory=NodeIndex)
+    suspects: SuspectIndex = dataclasses.field(default_factory=SuspectIndex)
+    streak: FailureStreak = dataclasses.field(default_factory=FailureStreak)
+    unheard: UnansweredActions = dataclasses.field(default_factory=UnansweredActions, compare=False)
+    told_all: set[str] = dataclasses.field(default_factory=set, compare=False)  # steps that told whole jobs
+    _wide: dict[str, frozenset[str]] = dataclasses.field(default_factory=dict)  # incident → its members
+    _wide_of: dict[str, set[str]] = dataclasses.field(default_factory=dict)
+    _on_node: dict[str, dict[str, Finding]] = dataclasses.field(default_factory=dict)
+    _grave_on: Counter[str] = dataclasses.field(default_factory=Counter)  # how many of them are grave
+    _incident_on: dict[str, str] = dataclasses.field(default_factory=dict)
+    _actions_of: dict[str, list[str]] = dataclasses.field(default_factory=dict)
+
+    @classmethod
+    def restored(
+        cls,
+        nodes: Iterable[NodeRecord],
+        findings: Iterable[Finding],
+        incidents: Iterable[Incident],
+        actions: Iterable[Action],
+        occurrences: Iterable[Occurrence],
+        settled: Iterable[tuple[str, Settlement]] = (),
+        standing: Iterable[tuple[str, Standing]] = (),
+    ) -> ClusterState:
+        """The state that these rows describe; nothing of it counts as changed."""
+        state = cls(settled=dict(settled), standing=dict(standing))
+        for node in nodes:
+            state.put_node(node)
+        state.topology[EARLIER] = {name: node.places for name, node in state.nodes.items()}
+        for finding in findings:
+            state.put_finding(finding)
+        for incident in incidents:
+            state.put_incident(incident)
+        for action in actions:
+            state.put_action(action)
+        for occurrence in occurrences:
+            state._count(occurrence)
+            if occurrence.kind == ISOLATION:
+                insort(state.isolated_at, occurrence.at)
+        state.changes = StateChanges()
+        return state
+
+    def take_changes(self) -> StateChanges:
+        """Everything changed since the last call."""
+        changes, self.changes = self.changes, StateChanges()
+        touched = (*changes.findings, *changes.settled)
+        changes.settled = {finding: self.settled.get(finding) for finding in touched}
+        return changes
+
+    def put_node(self, node: NodeRecord) -> None:
+        """Store a node; a change of state is audited."""
+        before = self.nodes.get(node.node)
+        if before == node:
+            return
+        self.nodes[node.node] = self.changes.nodes[node.node] = node
+        if self._jobs.put(before.jobs if before is not None else (), node):
+            self.told_all.clear()
+        self.index.put(before, node, self._in_service(node.node))
+        if before is None:
+            self.note(node.since, "node_joined", f"{node.node} reported for the first time", node=node.node)
+        elif before.state is not node.state:
+            if before.state is NodeState.REPLACING and node.state is NodeState.PROBATION:
+                self.remember(Occurrence(node.since, REPAIRED, node.node))
+            text = f"{node.node}: {before.state.value} → {node.state.value} ({node.cause})"
+            self.note(
+                node.since,
+                "node_state",
+                text,
+                node=node.node,
+                incident=self.incident_of(node.node),
+                data={"from": before.state.value, "to": node.state.value},
+            )
+
+    def put_finding(self, finding: Finding) -> None:
+        """Store a finding as it stands now."""
+        before = self.findings.get(finding.id)
+        self.findings[finding.id] = self.changes.findings[finding.id] = finding
+        self._on_node.setdefault(finding.node, {})[finding.id] = finding
+        graver = _is_critical(finding) - (before is not None and _is_critical(before))
+        self._grave_on[finding.node] += graver
+        if finding.node in self.nodes and graver:
+            self.index.weigh(self.nodes[finding.node], self._in_service(finding.node))
+
+    def forget_finding(self, finding_id: str) -> None:
+        """Drop a finding that nothing refers to any more; its row stays."""
+        finding = self.findings.pop(finding_id)
+        self._on_node[finding.node].pop(finding_id)
+        self._grave_on[finding.node] -= _is_critical(finding)
+        self.settled.pop(finding_id, None)
+
+    def unsettle(self, finding_id: str) -> None:
+        """Nobody has dealt with this finding any more: as long as it is asserted, it has an incident again."""
+        if self.settled.pop(finding_id, None) is not None:
+            self.changes.settled[finding_id] = None
+
+    def settle(self, finding_id: str, by: Settlement) -> None:
+        """This is who dealt with a finding, as it is."""
+        self.settled[finding_id] = self.changes.settled[finding_id] = by
+
+    def put_incident(self, incident: Incident) -> None:
+        """Store an incident; a closed one leaves the state, and its findings are settled."""
+        if incident.wide and incident.policy == BUILT_IN and incident.state is IncidentState.CLOSED:
+            incident = replace(incident, findings=())  # they are the nodes' own, which nobody has dealt with by this
+        self.changes.incidents[incident.id] = incident
+        if incident.state is not IncidentState.CLOSED:
+            if incident.id not in self.incidents:  # new, or open again
+                self.changes.settled |= dict.fromkeys(incident.findings)
+            self.incidents[incident.id] = incident
+            self._incident_on[incident.node] = incident.id
+            if incident.wide:
+                self._index_wide(incident.id, incident.members)
+            return
+        self.incidents.pop(incident.id, None)
+        if incident.wide:
+            self._index_wide(incident.id, ())
+            self._wide.pop(incident.id, None)
+        self._incident_on.pop(incident.node, None)
+        by = Settlement(incident.id, incident.ended_by, (incident.closed_at or 0.0) if incident.ended_by else 0.0)
+        for finding_id in incident.findings:
+            self.settle(finding_id, by)
+        for action_id in self._actions_of.pop(incident.id, ()):
+            del self.actions[action_id]
+        if incident.node == BREAKER:  # however a person closed it
+            self.remember(Occurrence(incident.closed_at or 0.0, RESET, BREAKER, incident=incident.id))
+        elif incident.wide:
+            at, drill, word = incident.closed_at or 0.0, incident.injected, incident.ended_by
+            self.remember(
+                Occurrence(at, closed_group_kind(incident), incident.node, word, incident=incident.id, injected=drill)
+            )
+
+    def put_standing(self, name: str, said: Standing | None) -> None:
+        """Store what a person said of the whole cluster; None: it does not count any more."""
+        if said is None:
+            self.standing.pop(name, None)
+        else:
+            self.standing[name] = said
+        self.changes.standing[name] = said
+
+    def put_action(self, action: Action) -> None:
+        """Store an action as it stands now. What a person ordered by hand belongs to no incident, and leaves once it is over."""
+        if not action.incident:
+            self.changes.actions[action.id] = action
+            if action.state.final:
+                self.actions.pop(action.id, None)
+            else:
+                self.actions[action.id] = action
+            return
+        before = self.actions.get(action.id)
+        if before is None:
+            self._actions_of.setdefault(action.incident, []).append(action.id)
+        elif not before.state.final and (said := self.streak.said_by(action)) is not None:
+            self.remember(said)
+        self.actions[action.id] = self.changes.actions[action.id] = action
+
+    def remember(self, occurrence: Occurrence) -> None:
+        """Something happened that rules may count."""
+        self._count(occurrence)
+        self.changes.occurrences.append(occurrence)
+
+    def _count(self, occurrence: Occurrence) -> None:
+        self.history.add(occurrence)
+        self.streak.take(occurrence)
+        if occurrence.kind == SUSPECTED and occurrence.node in self.nodes:
+            self.suspects.take(occurrence, self.nodes[occurrence.node].places.keys)
+        elif occurrence.kind == CAUSE_OVER:
+            self.suspects.over(occurrence.node, drill=occurrence.injected)
+
+    def remember_deed(self, at: float, kind: str, incident: Incident, component: str = "") -> None:
+        """The same for something that we did because of an incident."""
+        jobs, width = self.jobs_on(incident.node), self.widest_job_on(incident.node)
+        self.remember(
+            Occurrence(
+                at, kind, incident.node, component, jobs, width, incident=incident.id, injected=incident.injected
+            )
+        )
+
+    def put_decision(self, decision: Decision) -> None:
+        """Store a decision; decisions never change afterwards."""
+        self.changes.decisions[decision.id] = decision
+
+    def note(
+        self,
+        at: float,
+        kind: str,
+        text: str,
+        *,
+        node: str = "",
+        incident: Incident | None = None,
+        injected: bool | None = None,
+        data: Facts | None = None,
+    ) -> None:
+        """Add a line to the audit log; what an injected fault causes is marked too, unless `injected` says how it is."""
+        event = AuditEvent(
+            at=at,
+            kind=kind,
+            text=text,
+            node=node or (incident.node if incident else ""),
+            incident=incident.id if incident else "",
+            injected=bool(incident and incident.injected) if injected is None else injected,
+            data=data or {},
+        )
+        self.changes.audit.append(event)
+
+    def places_of(self, node: str) -> NodeLocation:
+        """Where a node stands by everybody's word; of several sources the last by name counts."""
+        told = (source[node] for _, source in sorted(self.topology.items()) if node in source)
+        return reduce(merge_locations, told, NodeLocation())
+
+    def put_hold(self, hold: NodeHold) -> None:
+        """Remember what the scheduler says of a node."""
+        self.holds[hold.node] = hold
+        if hold.node in self.nodes:
+            self.index.weigh(self.nodes[hold.node], self._in_service(hold.node))
+
+    def _in_service(self, node: str) -> NodeHold | None:
+        """What the scheduler says of a node, where it may take over for another: not while it asserts something grave."""
+        return None if self._grave_on[node] else self.holds.get(node)
+
+    def forget_hold(self, node: str) -> None:
+        """What the scheduler said of a node is no longer so, and it has not been asked since."""
+        self.holds.pop(node, None)
+        self.index.weigh(self.nodes[node], None)
+
+    def _index_wide(self, incident_id: str, members: Iterable[str]) -> None:
+        before, after = self._wide.get(incident_id, frozenset()), frozenset(members)
+        for node in after - before:
+            self._wide_of.setdefault(node, set()).add(incident_id)
+        for node in before - after:
+            self._wide_of[node].discard(incident_id)
+        self._wide[incident_id] = after
+
+    def wide_of(self, node: str) -> list[Incident]:
+        """Open incidents about more than one node that this one is a member of, by id."""
+        return [self.incidents[i] for i in sorted(self._wide_of.get(node, ()))]
+
+    def wide(self) -> list[Incident]:
+        """Open incidents about more than one node, by id."""
+        return [self.incidents[i] for i in sorted(self._wide)]
+
+    def nodes_of_job(self, job: str) -> list[str]:
+        """Names of the nodes with ranks of any attempt of a job."""
+        return self._jobs.nodes_of(job)
+
+    @property
+    def held(self) -> AbstractSet[str]:
+        """Names of the nodes that we hold out of service."""
+        return self.index.held
+
+    def nodes_with(self, job: JobRef) -> list[str]:
+        """Names of the nodes that hold ranks of an attempt of a job."""
+        return self._jobs.nodes_with(job)
+
+    def nodes_in(self, state: NodeState) -> list[NodeRecord]:
+        """The nodes in a state of their life, by name."""
+        return [self.nodes[name] for name in sorted(self.index.in_state(state))]
+
+    def incident_of(self, node: str) -> Incident | None:
+        """The open incident of a node; there is at most one."""
+        return self.incidents.get(self._incident_on.get(node, ""))
+
+    def findings_of(self, incident: Incident) -> list[Finding]:
+        """The findings of an incident that are still known, in the order they joined."""
+        return [self.findings[f] for f in incident.findings if f in self.findings]
+
+    def live_findings_of(self, incident: Incident, now: float) -> list[Finding]:
+        """Those that ask for an answer: asserted by the node, or, where nothing is ever asserted (info), seen just now.
+
+        What waits for a person stays in question for as long as people get to see it.
+        """
+        shown_s = SHOWN_S if incident.answer in FOR_PEOPLE else CONTEXT_S
+        return [
+            f
+            for f in self.findings_of(incident)
+            if (f.active if f.severity is not Severity.INFO else now - f.last_seen <= shown_s)
+        ]
+
+    def actions_of(self, incident: Incident) -> list[Action]:
+        """The actions planned for an open incident, in the order they were planned."""
+        return [self.actions[a] for a in self._actions_of.get(incident.id, ())]
+
+    def findings_on(self, node: str) -> Collection[Finding]:
+        """Findings of a node that are still known, active or not."""
+        return self._on_node.get(node, {}).values()
+
+    def active_on(self, node: str) -> list[Finding]:
+        """Active findings of a node, by id."""
+        return sorted((f for f in self.findings_on(node) if f.active), key=lambda f: f.id)
+
+    def grave_on(self, node: str) -> list[Finding]:
+        """Active findings of a node for which it must take no new work (error, fatal), by id."""
+        return sorted((f for f in self.findings_on(node) if _is_critical(f)), key=lambda f: f.id)
+
+    def jobs_on(self, node: str) -> tuple[str, ...]:
+        """Names of the jobs with ranks on a node, each once."""
+        return tuple(dict.fromkeys(ref.job for ref in self.nodes[node].jobs))
+
+    def widest_job_on(self, node: str) -> int:
+        """Nodes of the widest job with ranks on a node."""
+        return max(map(self._jobs.width_of, self.nodes[node].jobs), default=0)
+
+
+def _is_critical(finding: Finding) -> bool:
+    return finding.active and finding.severity.rank >= Severity.ERROR.rank

@@ -1,0 +1,235 @@
+"""What happened within the longest window a rule may name, indexed for counting by component, node, job and kind.
+
+Bounded in time and in number: of a node, a job and a kind only the newest are kept. Losing older ones can only make a
+count smaller, and so an answer milder.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections import deque
+from collections.abc import Iterable, Iterator
+from fnmatch import fnmatchcase
+from itertools import takewhile
+
+import msgspec
+
+from remediator.model.occurrence import Occurrence
+from remediator.model.rule_conditions import WINDOW_MAX_S, Clause, Distinct, Scope
+
+LOOK_S = 3600.0
+NODE_MAX, JOB_MAX, CLUSTER_MAX = 1000, 5000, 20_000  # of one kind
+KINDS_MAX = 500  # of one node; it may call its findings as it likes
+
+
+class CountSubject(msgspec.Struct, frozen=True):
+    """The finding that a count is asked for: everything a scope may refer to."""
+
+    kind: str
+    node: str
+    component: str
+    jobs: tuple[str, ...]
+    incident: str = ""
+    injected: bool = False
+
+
+class OccurrenceHistory:
+    """Occurrences by the time they speak of, whenever they came."""
+
+    def __init__(self) -> None:
+        self._by_node: dict[str, _OccurrenceLog] = {}
+        self._by_job: dict[str, _OccurrenceLog] = {}
+        self._everywhere = _OccurrenceLog(CLUSTER_MAX)
+        self._looked_at = 0.0
+
+    def add(self, occurrence: Occurrence) -> None:
+        """Remember one more."""
+        self._everywhere.add(occurrence)
+        self._by_node.setdefault(occurrence.node, _OccurrenceLog(NODE_MAX)).add(occurrence)
+        for job in occurrence.jobs:
+            self._by_job.setdefault(job, _OccurrenceLog(JOB_MAX)).add(occurrence)
+
+    def has_room(self, node: str, kind: str) -> bool:
+        """Whether one more kind of findings of a node may be counted by its name."""
+        log = self._by_node.get(node)
+        return log is None or len(log.kinds) < KINDS_MAX or kind in log.kinds
+
+    def forget(self, now: float) -> None:
+        """Drop what no window reaches any more; looks once an hour, however often it is called."""
+        if now - self._looked_at < LOOK_S:
+            return
+        self._looked_at = now
+        self._everywhere.trim(now - WINDOW_MAX_S)
+        for index in (self._by_node, self._by_job):
+            for key in [key for key, log in index.items() if log.trim(now - WINDOW_MAX_S)]:
+                del index[key]
+
+    def count(self, clause: Clause, subject: CountSubject, now: float) -> int:
+        """How often what `clause` names happened around `subject` until `now`. Of several jobs, the largest count."""
+        since = now - clause.within_s
+        if clause.scope is Scope.JOB:
+            logs = [self._by_job[job] for job in subject.jobs if job in self._by_job]
+            return max((_count_matching(log, clause, subject, since) for log in logs), default=0)
+        if clause.scope is Scope.CLUSTER:
+            return _count_matching(self._everywhere, clause, subject, since)
+        log = self._by_node.get(subject.node)
+        if log is None:
+            return 0
+        if clause.distinct is Distinct.JOBS:
+            wide = _latest_subjects(log, clause, subject, since, _WIDE_JOB)
+            return sum(self._only_here(job, clause, subject, since) for job in wide)
+        return _count_matching(log, clause, subject, since)
+
+    def times(self, job: str, kind: str, since: float) -> int:
+        """How often something of exactly this kind happened on nodes of a job after `since`, drills included."""
+        log = self._by_job.get(job)
+        kept = log.kinds.get(kind) if log is not None else None
+        if kept is None:
+            return 0
+        return sum(o.count for o in takewhile(lambda o: o.at > since, reversed(kept.all)))
+
+    def nodes_of(self, job: str, kind: str, since: float) -> set[str]:
+        """Nodes of a job on which something of exactly this kind happened after `since`, drills left out."""
+        log = self._by_job.get(job)
+        kept = log.kinds.get(kind) if log is not None else None
+        return set() if kept is None else {node for node, at in kept.latest[_NODE].items() if at > since}
+
+    def last(self, node: str, kind: str) -> Occurrence | None:
+        """The newest of this kind on a node, or of what an incident was about."""
+        log = self._by_node.get(node)
+        kept = log.kinds.get(kind) if log is not None else None
+        return kept.all[-1] if kept is not None and kept.all else None
+
+    def incidents(self, job: str, kind: str, since: float) -> set[str]:
+        """The incidents for which something of exactly this kind happened on nodes of a job after `since`."""
+        log = self._by_job.get(job)
+        kept = log.kinds.get(kind) if log is not None else None
+        if kept is None:
+            return set()
+        return {o.incident for o in takewhile(lambda o: o.at > since, reversed(kept.all))}
+
+    def _only_here(self, job: str, clause: Clause, subject: CountSubject, since: float) -> bool:
+        return _latest_subjects(self._by_job[job], clause, subject, since, _NODE) == {subject.node}
+
+
+_NODE, _JOB, _WIDE_JOB = range(3)
+
+
+class _KindOccurrences:
+    """Occurrences of one kind, oldest first; and when each node and job last met it, which most counts need no more than.
+
+    Drills stand in the first only.
+    """
+
+    def __init__(self) -> None:
+        self.all: deque[Occurrence] = deque()
+        self.latest: tuple[dict[str, float], dict[str, float], dict[str, float]] = ({}, {}, {})
+
+    def add(self, occurrence: Occurrence, kept_max: int) -> None:
+        if not self.all or self.all[-1].at <= occurrence.at:
+            self.all.append(occurrence)
+        else:  # a late report
+            self.all.insert(bisect_right(self.all, occurrence.at, key=lambda o: o.at), occurrence)
+        if len(self.all) > kept_max:
+            self.all.popleft()
+        if occurrence.injected:
+            return
+        _note_latest_time(self.latest[_NODE], occurrence.node, occurrence.at)
+        for job in occurrence.jobs:
+            _note_latest_time(self.latest[_JOB], job, occurrence.at)
+            if occurrence.job_nodes > 1:
+                _note_latest_time(self.latest[_WIDE_JOB], job, occurrence.at)
+
+    def trim(self, since: float) -> None:
+        while self.all and self.all[0].at < since:
+            self.all.popleft()
+        for latest in self.latest:
+            for key in [key for key, at in latest.items() if at < since]:
+                del latest[key]
+
+
+def _note_latest_time(latest: dict[str, float], key: str, at: float) -> None:
+    latest[key] = max(at, latest.get(key, at))
+
+
+class _OccurrenceLog:
+    """What is kept, by kind."""
+
+    def __init__(self, kept_max: int) -> None:
+        self._kept_max = kept_max
+        self.kinds: dict[str, _KindOccurrences] = {}
+        self._matching: dict[tuple[str, ...], list[str]] = {}  # rules ask for the same few patterns again and again
+
+    def add(self, occurrence: Occurrence) -> None:
+        kept = self.kinds.get(occurrence.kind)
+        if kept is None:
+            kept = self.kinds[occurrence.kind] = _KindOccurrences()
+            self._matching.clear()
+        kept.add(occurrence, self._kept_max)
+
+    def matching(self, patterns: tuple[str, ...]) -> list[str]:
+        """The kinds that one of the patterns names."""
+        found = self._matching.get(patterns)
+        if found is None:
+            found = [kind for kind in self.kinds if any(fnmatchcase(kind, pattern) for pattern in patterns)]
+            self._matching[patterns] = found
+        return found
+
+    def trim(self, since: float) -> bool:
+        """Drop what is older. Returns whether nothing is left."""
+        for kind, kept in list(self.kinds.items()):
+            kept.trim(since)
+            if not kept.all:
+                del self.kinds[kind]
+                self._matching.clear()
+        return not self.kinds
+
+
+def _count_matching(log: _OccurrenceLog, clause: Clause, subject: CountSubject, since: float) -> int:
+    component = subject.component if clause.scope is Scope.COMPONENT else None
+    if clause.distinct is Distinct.NODES and component is None:
+        return len(_latest_subjects(log, clause, subject, since, _NODE))
+    if clause.distinct in (Distinct.JOBS, Distinct.ALL_JOBS) and component is None:
+        return len(_latest_subjects(log, clause, subject, since, _JOB))
+    found = [
+        o for o in _recent_occurrences(log, clause, subject, since) if component is None or o.component == component
+    ]
+    if clause.distinct is Distinct.EVENTS:
+        return sum(o.count for o in found)
+    if clause.distinct is Distinct.COMPONENTS:
+        return len({(o.node, o.component) for o in found})
+    if clause.distinct is Distinct.INCIDENTS:
+        return len({o.incident for o in found})
+    if clause.distinct is Distinct.NODES:
+        return len({o.node for o in found})
+    return len({job for o in found for job in o.jobs})
+
+
+def _latest_subjects(log: _OccurrenceLog, clause: Clause, subject: CountSubject, since: float, what: int) -> set[str]:
+    """Which nodes or jobs met it within the window. Findings belong to no incident, so nothing of them is left out."""
+    if subject.injected or clause.of:  # drills count, or deeds may, of which the incident's own do not
+        found = list(_recent_occurrences(log, clause, subject, since))
+        if what == _NODE:
+            return {o.node for o in found}
+        return {job for o in found if what == _JOB or o.job_nodes > 1 for job in o.jobs}
+    kept = log.kinds.get(subject.kind)
+    return set() if kept is None else {key for key, at in kept.latest[what].items() if at > since}
+
+
+def _recent_occurrences(
+    log: _OccurrenceLog, clause: Clause, subject: CountSubject, since: float
+) -> Iterator[Occurrence]:
+    """What the clause names, newest first, back to the beginning of its window."""
+    for kind in _matching_kinds(log, clause, subject):
+        for occurrence in reversed(log.kinds[kind].all):
+            if occurrence.at <= since:
+                break
+            own = occurrence.incident and occurrence.incident == subject.incident
+            if not own and (subject.injected or not occurrence.injected):
+                yield occurrence
+
+
+def _matching_kinds(log: _OccurrenceLog, clause: Clause, subject: CountSubject) -> Iterable[str]:
+    if not clause.of:
+        return (subject.kind,) if subject.kind in log.kinds else ()
+    return log.matching(clause.of)

@@ -1,0 +1,122 @@
+"""What pages and commands list that is over: read-only, beside the deciding thread, by an index."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+from sqlalchemy import Engine, func, select
+
+from remediator.model.finding_settlement import Settlement
+from remediator.model.journal_records import Action, AuditEvent, Decision, Incident
+from remediator.model.plan_steps import Verb
+from remediator.store import table_schema
+from remediator.store.row_mapping import shorten_column_text
+
+IDS_AT_ONCE = 1000
+TELLING = (Verb.ALERT.value, Verb.TICKET.value)
+
+
+class HistoryQueries:
+    """Questions about what was. Callable from any thread."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+
+    def actions(self, limit: int, *, ended: bool) -> list[Action]:
+        """The newest by when they were planned, newest first; with `ended`, only those that are over."""
+        table = table_schema.actions
+        query = select(table.c.body).order_by(table.c.planned_at.desc(), table.c.id).limit(limit)
+        if ended:
+            query = query.where(table.c.final.is_(True))
+        with self._engine.connect() as db:
+            return [msgspec.json.decode(body, type=Action) for (body,) in db.execute(query)]
+
+    def action(self, name: str) -> Action | None:
+        """One action, or None."""
+        table = table_schema.actions
+        with self._engine.connect() as db:
+            body = db.execute(select(table.c.body).where(table.c.id == name)).scalar()
+        return None if body is None else msgspec.json.decode(body, type=Action)
+
+    def injected(self, findings: Sequence[str]) -> frozenset[str]:
+        """Those of these findings, by their ids, that are test faults."""
+        table, found = table_schema.findings, set[str]()
+        with self._engine.connect() as db:
+            for start in range(0, len(findings), IDS_AT_ONCE):
+                some = findings[start : start + IDS_AT_ONCE]
+                query = select(table.c.id).where(table.c.id.in_(some), table.c.injected.is_(True))
+                found.update(db.execute(query).scalars())
+        return frozenset(found)
+
+    def words_of(self, incident: str, findings: Sequence[str]) -> dict[str, Settlement]:
+        """A person's words on these findings of an incident that are still asserted, by finding."""
+        table, found = table_schema.findings, {}
+        columns = (table.c.id, table.c.settled_word, table.c.settled_at)
+        with self._engine.connect() as db:
+            for start in range(0, len(findings), IDS_AT_ONCE):
+                asked = table.c.id.in_(findings[start : start + IDS_AT_ONCE])
+                query = select(*columns).where(asked, table.c.settled_by == incident, table.c.settled_word != "")
+                found.update({str(name): Settlement(incident, said, at or 0.0) for name, said, at in db.execute(query)})
+        return found
+
+    def untold(self, incidents: Sequence[str]) -> frozenset[str]:
+        """Ids of what was to tell people of these incidents, and had nobody to tell."""
+        table, found = table_schema.actions, set[str]()
+        with self._engine.connect() as db:
+            for start in range(0, len(incidents), IDS_AT_ONCE):
+                asked = table.c.incident.in_(incidents[start : start + IDS_AT_ONCE])
+                query = select(table.c.body).where(asked, table.c.verb.in_(TELLING), table.c.final.is_(True))
+                some = [msgspec.json.decode(body, type=Action) for (body,) in db.execute(query)]
+                found.update(action.id for action in some if action.untold)
+        return frozenset(found)
+
+    def events_of(self, node: str, limit: int) -> list[tuple[int, AuditEvent]]:
+        """The newest lines of the audit log about a node with their numbers, newest first."""
+        table = table_schema.audit
+        query = select(table.c.seq, table.c.body).where(table.c.node == shorten_column_text(node))
+        with self._engine.connect() as db:
+            found = db.execute(query.order_by(table.c.seq.desc()).limit(limit))
+            return [(seq, msgspec.json.decode(body, type=AuditEvent)) for seq, body in found]
+
+    def last_event_before(self, at: float) -> int:
+        """Number of the last line of the audit log before `at` (UTC s), 0 if there is none. A search by halves: they are in order."""
+        table = table_schema.audit
+        with self._engine.connect() as db:
+            low = 0  # from before `at`, or nothing is
+            high = int(db.execute(select(func.coalesce(func.max(table.c.seq), 0))).scalar_one()) + 1
+            while high - low > 1:
+                middle = (low + high) // 2
+                query = select(table.c.seq, table.c.at).where(table.c.seq <= middle, table.c.seq > low)
+                found = db.execute(query.order_by(table.c.seq.desc()).limit(1)).first()
+                if found is None or found.at < at:
+                    low = middle
+                else:
+                    high = int(found.seq)
+            return low
+
+    def decisions(self, names: Sequence[str]) -> dict[str, Decision]:
+        """Decisions by their ids; what is not there is left out."""
+        table, found = table_schema.decisions, {}
+        with self._engine.connect() as db:
+            for start in range(0, len(names), IDS_AT_ONCE):
+                query = select(table.c.id, table.c.body).where(table.c.id.in_(names[start : start + IDS_AT_ONCE]))
+                found.update({str(name): msgspec.json.decode(body, type=Decision) for name, body in db.execute(query)})
+        return found
+
+    def decided_at(self, decisions: Sequence[str]) -> dict[str, float]:
+        """When each of these decisions was made, UTC seconds."""
+        table, found = table_schema.decisions, {}
+        with self._engine.connect() as db:
+            for start in range(0, len(decisions), IDS_AT_ONCE):
+                query = select(table.c.id, table.c.at).where(table.c.id.in_(decisions[start : start + IDS_AT_ONCE]))
+                found.update({str(name): float(at) for name, at in db.execute(query)})
+        return found
+
+    def last_closed(self, about: str) -> Incident | None:
+        """The incident about a node, or about what nodes share, that was closed last."""
+        table = table_schema.incidents
+        query = select(table.c.body).where(table.c.node == shorten_column_text(about), table.c.closed.is_(True))
+        with self._engine.connect() as db:
+            body = db.execute(query.order_by(table.c.closed_at.desc()).limit(1)).scalar()
+        return None if body is None else msgspec.json.decode(body, type=Incident)

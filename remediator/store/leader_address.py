@@ -1,0 +1,32 @@
+"""Where the leader is: it writes it down when its term begins, for those who ask a replica that stands by."""
+
+from __future__ import annotations
+
+import msgspec
+from sqlalchemy import Engine
+
+from remediator.store.database_metadata import get_metadata, set_metadata
+
+KEY = "leader"
+TEXT_MAX = 100
+
+
+class LeaderAddress(msgspec.Struct, frozen=True):
+    """`host` and `listen` as the leader knows them; `url` if its configuration says how people reach it."""
+
+    host: str
+    listen: str
+    url: str = ""
+
+
+def write_leader_address(engine: Engine, where: LeaderAddress) -> None:
+    """Write it down."""
+    with engine.begin() as db:
+        set_metadata(db, KEY, msgspec.json.encode(where).decode())
+
+
+def read_leader_address(engine: Engine) -> LeaderAddress | None:
+    """Where the newest leader was when its term began; None before the first."""
+    with engine.connect() as db:
+        text = get_metadata(db, KEY)
+    return msgspec.json.decode(text, type=LeaderAddress) if text else None

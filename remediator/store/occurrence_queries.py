@@ -1,0 +1,53 @@
+"""What happened to nodes in the last months, for judging them by it: read-only, beside the deciding thread."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Collection
+
+import msgspec
+from sqlalchemy import ColumnElement, Engine, Select, and_, false, func, or_, select
+
+from remediator.model.occurrence import Occurrence
+from remediator.store import table_schema
+
+log = logging.getLogger(__name__)
+ROWS_MAX = 200_000
+
+
+class OccurrenceQueries:
+    """Questions about what nodes went through. Callable from any thread."""
+
+    def __init__(self, engine: Engine, rows_max: int = ROWS_MAX) -> None:
+        """Args: `rows_max`: most occurrences of an answer."""
+        self._engine = engine
+        self._rows_max = rows_max
+
+    def occurrences(self, kinds: Collection[str], checks: Collection[str], since: float) -> list[Occurrence]:
+        """Those of these kinds, or with any code of these checks, after `since` (UTC s), in any order; drills are left out.
+
+        Where there are too many, each node's newest count: one that tells of very many takes none of the others' past away.
+        """
+        table = table_schema.occurrences
+        which = or_(
+            table.c.kind.in_(kinds), *(table.c.kind.startswith(f"{check}/", autoescape=True) for check in checks)
+        )
+        asked = and_(table.c.at > since, table.c.injected == false(), which)
+        newest = select(table.c.body).where(asked).order_by(table.c.at.desc()).limit(self._rows_max + 1)
+        with self._engine.connect() as db:
+            bodies = db.execute(newest).scalars().all()
+            if len(bodies) > self._rows_max:
+                found = db.execute(_newest_by_node(asked, self._rows_max)).all()
+                bodies = [body for _, body in found]
+                text = "the nodes' past holds more than the %d occurrences that are read: of each node the newest %d or so count"
+                log.warning(text, self._rows_max, max(nth for nth, _ in found))
+        return [msgspec.json.decode(body, type=Occurrence) for body in bodies]
+
+
+def _newest_by_node(asked: ColumnElement[bool], rows_max: int) -> Select[int, bytes]:
+    """The newest of each node, then the second of each, and so on. It sorts all there are, seconds for a million."""
+    table = table_schema.occurrences
+    nth = func.row_number().over(partition_by=table.c.node, order_by=(table.c.at.desc(), table.c.seq.desc()))
+    ranked = select(table.c.seq, table.c.at, nth.label("nth")).where(asked)
+    taken = ranked.order_by("nth", table.c.at.desc()).limit(rows_max).subquery()
+    return select(taken.c.nth, table.c.body).join(taken, taken.c.seq == table.c.seq)

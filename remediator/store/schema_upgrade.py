@@ -1,0 +1,92 @@
+"""Bring a database to the schema this program needs, with its data; refuse one that a newer program wrote."""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+from pathlib import Path
+
+from alembic import command
+from alembic.config import Config
+from alembic.script import ScriptDirectory
+from sqlalchemy import Connection, inspect, text
+
+from remediator.store import table_schema
+from remediator.store.database import StoreError
+
+log = logging.getLogger(__name__)
+# What wrote its version into `meta` before there were migrations.
+_UNSTAMPED = {"1": "0001", "2": "0002"}
+_KEY = int.from_bytes(hashlib.sha256(b"gpu-healthd upgrade").digest()[:8], "big", signed=True)
+
+
+def is_current(db: Connection) -> bool:
+    """Whether the schema is the one this program needs; False when it is older, or not there yet.
+
+    Raises:
+        StoreError: it is one that this program does not know.
+    """
+    return _schema_revision(db) == table_schema.REVISION
+
+
+def upgrade_schema(db: Connection) -> None:
+    """Run the missing migrations, within the transaction of `db`: all of them or none.
+
+    Two that try at once do it one after the other, whoever has the lead by then.
+
+    Raises:
+        StoreError: the schema is one that this program does not know.
+    """
+    if db.dialect.name == "sqlite":
+        db.exec_driver_sql("BEGIN IMMEDIATE")  # Python's driver begins no transaction for tables and views
+    elif not is_current(db):
+        db.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": _KEY})
+    found = _schema_revision(db)
+    if found == table_schema.REVISION:
+        return
+    config = _alembic_config(db)
+    if found is not None and not _table_names(db) & {"alembic_version"}:
+        command.stamp(config, found)
+    log.info("bringing the database from schema %s to %s", found or "none", table_schema.REVISION)
+    logging.getLogger("alembic").setLevel(logging.WARNING)  # the line above says it
+    command.upgrade(config, "head")
+
+
+def migration_scripts() -> ScriptDirectory:
+    """The migrations, for tests that compare them with the tables."""
+    return ScriptDirectory.from_config(_alembic_config(None))
+
+
+def _schema_revision(db: Connection) -> str | None:
+    tables = _table_names(db)
+    if "alembic_version" in tables:
+        found = db.execute(text("SELECT version_num FROM alembic_version")).scalar()
+        if found is not None and found > table_schema.REVISION:
+            raise StoreError(_newer_schema_message(found))
+        return found
+    if "meta" not in tables:
+        return None
+    version = db.execute(text("SELECT value FROM meta WHERE key = 'schema'")).scalar()
+    if version is None:
+        raise StoreError("it has a table 'meta' that is not ours; give the remediator a database of its own")
+    if version not in _UNSTAMPED:
+        raise StoreError(_newer_schema_message(version))
+    return _UNSTAMPED[version]
+
+
+def _newer_schema_message(found: str) -> str:
+    return (
+        f"its schema is version {found}, this program knows up to {table_schema.REVISION}: a newer one wrote it; "
+        "upgrade this program, or restore the copy made before the upgrade"
+    )
+
+
+def _table_names(db: Connection) -> set[str]:
+    return set(inspect(db).get_table_names())
+
+
+def _alembic_config(db: Connection | None) -> Config:
+    config = Config()
+    config.set_main_option("script_location", str(Path(__file__).with_name("migrations")).replace("%", "%%"))
+    config.attributes["connection"] = db
+    return config

@@ -1,0 +1,103 @@
+"""Who looks at a page: by the word of a trusted proxy, or by a session that rests on a token."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable
+from typing import NamedTuple
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from remediator.api import trusted_proxy
+from remediator.api.access_control import limit_unknown_clients, peer_address
+from remediator.api.handler_context import HandlerContext, handler_context_of
+from remediator.model.credentials import Identity, Role
+from remediator.web import proxy_identity
+from remediator.web.csrf_protection import is_same_origin
+
+SECRET_CHARS_MAX = 100
+PROXY_STREAM_S = 3600.0  # an open stream asks the proxy again so often
+MAY_LOOK = frozenset({Role.VIEWER, Role.OPERATOR, Role.ADMIN})
+_FORMS = secrets.token_urlsafe(32)  # of those whom the proxy names: they have no session of ours
+
+
+class PageUser(NamedTuple):
+    """Somebody who may look. `holds` says whether they still may, `secret` binds forms to them."""
+
+    identity: Identity
+    secret: str
+    holds: Callable[[Identity], bool]
+    session: str = ""  # empty: the proxy says who it is
+
+
+def authenticate_page_user(request: Request) -> PageUser | None:
+    """Who asks, if anybody may say so.
+
+    Raises:
+        Refusal: 429, too many unknown sessions were shown from this address.
+    """
+    service = handler_context_of(request)
+    trusted = service.config.web.proxy
+    if trusted is not None and trusted_proxy.is_proxy_address(trusted, peer_address(request)):
+        headers = request.headers
+        named = proxy_identity.identity_from_headers(
+            trusted, headers.getlist(trusted.user_header), headers.getlist(trusted.groups_header)
+        )
+        if named is not None:
+            until = service.clock.monotonic() + PROXY_STREAM_S
+            return PageUser(named, f"{_FORMS}:{named.id}", lambda _who: service.clock.monotonic() < until)
+    secret = request.cookies.get(cookie_name(request), "")
+    return _user_by_session(request, service, secret) if 0 < len(secret) <= SECRET_CHARS_MAX else None
+
+
+def _user_by_session(request: Request, service: HandlerContext, secret: str) -> PageUser | None:
+    sessions, wall = service.sessions, service.clock.wall
+    session = sessions.find(secret, wall())
+    if session is None:  # only then: nobody can be kept out by a neighbour behind the same address
+        limit_unknown_clients(request)
+        return None
+    identity = service.tokens.named(session.token_id)
+    if identity is None or identity.role not in MAY_LOOK:
+        return None
+
+    def holds(who: Identity) -> bool:
+        return service.tokens.holds(who) and sessions.find(secret, wall()) is not None
+
+    return PageUser(identity, secret, holds, session=secret)
+
+
+def is_secure(request: Request) -> bool:
+    """Whether the browser's connection is encrypted: to us, to the proxy that says so, or by the address people come by."""
+    config = handler_context_of(request).config
+    if config.tls is not None or config.web.url.startswith("https://"):
+        return True
+    by_proxy = trusted_proxy.is_proxy_address(config.web.proxy, peer_address(request))
+    return by_proxy and request.headers.get("x-forwarded-proto", "") == "https"
+
+
+def cookie_name(request: Request) -> str:
+    """With the prefix, browsers take it over encrypted connections and for this host alone."""
+    return "__Host-gpu-healthd" if is_secure(request) else "gpu-healthd"
+
+
+def set_session_cookie(request: Request, response: Response, secret: str, lasts_s: float) -> None:
+    """Have the browser keep a session; without a secret, forget it."""
+    response.set_cookie(
+        cookie_name(request),
+        secret,
+        max_age=int(lasts_s) if secret else 0,
+        path="/",
+        secure=is_secure(request),
+        httponly=True,
+        samesite="strict",
+    )
+
+
+def is_own_form(request: Request) -> bool:
+    """Whether a POST comes from one of our own pages."""
+    headers = request.headers
+    hosts = {headers.get("host", "")}
+    if trusted_proxy.is_proxy_address(handler_context_of(request).config.web.proxy, peer_address(request)):
+        hosts.add(headers.get("x-forwarded-host", ""))
+    return is_same_origin(headers.get("sec-fetch-site"), headers.get("origin"), frozenset(hosts - {""}))

@@ -1,0 +1,189 @@
+"""One request of one person: what a page's function is given to ask, to act, and to answer with."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Mapping
+from functools import partial
+from typing import Any, TypeVar
+from urllib.parse import quote, urlencode
+
+import msgspec
+from markupsafe import Markup
+from starlette.requests import Request
+from starlette.responses import RedirectResponse, Response
+
+from remediator.api.access_control import Access, is_access_allowed
+from remediator.api.handler_context import HandlerContext, Refusal, handler_context_of, read_request_body
+from remediator.model.credentials import Identity, Role
+from remediator.model.views import StatusView
+from remediator.web import csrf_protection, internal_api_client, static_files, template_rendering
+from remediator.web.automation_blockers import fold_blockers, other_blockers, summarize_manual_settings
+from remediator.web.form_fields import parse_form_fields
+from remediator.web.page_authentication import PageUser
+from remediator.web.response_cache import FRESH_S
+from vocabulary.health import Health
+
+T = TypeVar("T")
+
+FORM_BYTES_MAX = 16 << 10
+QUERY_CHARS_MAX = 200
+THEMES = ("light", "dark")
+
+
+class NavigationLink(msgspec.Struct, frozen=True):
+    """One entry of the navigation; `key` follows a `g` on the keyboard."""
+
+    path: str
+    text: str
+    key: str = ""
+
+
+class PageRequest:
+    """What a page's function works with. `form` is empty for GET; for POST it was sent by one of our own pages."""
+
+    def __init__(
+        self, request: Request, who: PageUser, links: Iterable[NavigationLink], form: Mapping[str, str]
+    ) -> None:
+        self.request = request
+        self.person = who
+        self.form = form
+        self.now = self.service.clock.wall()
+        self._links = tuple(links)
+
+    @property
+    def service(self) -> HandlerContext:
+        """The parts; for what no view of the API says."""
+        return handler_context_of(self.request)
+
+    @property
+    def identity(self) -> Identity:
+        """Who looks."""
+        return self.person.identity
+
+    @property
+    def may_operate(self) -> bool:
+        """Whether they may change things."""
+        return is_access_allowed(Access.OPERATOR, self.identity, None)
+
+    @property
+    def node(self) -> str:
+        """The node in the path."""
+        return str(self.request.path_params["node"])
+
+    def health(self, node: str) -> str:
+        """A node's own word, or unknown while it is silent."""
+        entry = self.service.roster.get(node)
+        return str.__str__(entry.health_at(self.now) if entry else Health.UNKNOWN)  # as `Seen.of`: `.value` is slow
+
+    def query(self, name: str, default: str = "") -> str:
+        """A word of the address, cut to a length that anybody could mean."""
+        return self.request.query_params.get(name, default)[:QUERY_CHARS_MAX]
+
+    def knows(self, method: str, path: str) -> bool:
+        """Whether the API has a route for this."""
+        return internal_api_client.find_api_route(method, path) is not None
+
+    async def ask(self, path: str, kind: type[T], /, **query: str | float) -> T:
+        """What the API answers to GET, as this person.
+
+        Raises:
+            Refusal: what the API refuses.
+        """
+        return msgspec.json.decode((await self.answer(path, **query)).body, type=kind)
+
+    async def answer(self, path: str, /, **query: str | float) -> Response:
+        """The same as it came, with its headers, and whatever it is.
+
+        Raises:
+            Refusal: what the API refuses.
+        """
+        return await internal_api_client.call_api(self.request, self.identity, "GET", path, query)
+
+    async def status(self) -> StatusView:
+        """The cluster in one look; everybody who looks within a second sees the same, unless something was decided since."""
+        state, snapshot, now = self.request.app.state, self.service.engine.snapshot, self.service.clock.monotonic()
+        kept: tuple[object, float, StatusView] | None = getattr(state, "status_seen", None)
+        if kept is not None and kept[0] is snapshot and now - kept[1] < FRESH_S:
+            return kept[2]
+        seen = await self.ask("/v1/status", StatusView)
+        state.status_seen = (snapshot, now, seen)
+        return seen
+
+    async def tell(self, path: str, body: msgspec.Struct | None = None, /, **headers: str) -> Response:
+        """POST to the API, as this person; durable when it returns. Of headers' names, ``_`` stands for ``-``.
+
+        Raises:
+            Refusal: what the API refuses.
+        """
+        named = {name.replace("_", "-"): value for name, value in headers.items()}
+        return await internal_api_client.call_api(self.request, self.identity, "POST", path, body=body, headers=named)
+
+    async def page(self, template: str, *, title: str, status: int = 200, **values: Any) -> Response:
+        """The page, with everything around it that every page shows."""
+        now = self.service.clock.wall()
+        around = await self._around(title, now)
+        text = await asyncio.to_thread(template_rendering.render_page, template, {**around, **values})
+        return Response(text, status, template_rendering.HEADERS, media_type="text/html")
+
+    def go(self, path: str, done: str = "") -> Response:
+        """Lead on to a page, after a deed."""
+        target = quote(path, safe="/:@") + (f"?{urlencode({'done': done})}" if done else "")
+        return RedirectResponse(target, 303, template_rendering.HEADERS)
+
+    async def _around(self, title: str, now: float) -> dict[str, Any]:
+        status = await self.status()
+        snapshot = self.service.engine.snapshot
+        blocked = fold_blockers(status.blocked)
+        return {
+            **bare_page_values(self.request, title, now),
+            "status": status,
+            "cluster": status.cluster,
+            "blocked": blocked,
+            "reasons": other_blockers(blocked, status.mode),
+            "by_hand": summarize_manual_settings(snapshot.holds.values(), snapshot.standing, now),
+            "identity": self.identity,
+            "may_operate": self.may_operate,
+            "may_admin": self.identity.role is Role.ADMIN,
+            "by_proxy": not self.person.session,
+            "links": self._links,
+            "csrf": partial(_csrf_field, self.person.secret),
+            "knows": self.knows,
+            "done": template_rendering.DONE.get(self.query("done"), ""),
+        }
+
+
+def bare_page_values(request: Request, title: str, now: float) -> dict[str, Any]:
+    """What also a page has that nobody is logged in to."""
+    theme = request.cookies.get("theme", "")
+    return {
+        "title": title,
+        "made_at": now,
+        "when": partial(template_rendering.format_age, now=now),
+        "theme": theme if theme in THEMES else "",
+        "asset": static_files.static_path,
+        "cluster": "",
+        "identity": None,
+        "status": None,
+        "blocked": (),
+        "reasons": (),
+        "links": (),
+        "here": request.url.path,
+        "done": "",
+    }
+
+
+async def read_own_form(request: Request, secret: str) -> dict[str, str]:
+    """The fields of a form that one of our own pages sent.
+
+    Raises:
+        Refusal: 400 it is no form, 403 it was not ours.
+    """
+    fields = parse_form_fields(await read_request_body(request, FORM_BYTES_MAX))
+    if not csrf_protection.is_csrf_token_valid(fields.pop("csrf", ""), secret):
+        raise Refusal(403, "this form was not made for this login", "load the page again and send it from there")
+    return fields
+
+
+def _csrf_field(secret: str) -> Markup:
+    return Markup('<input type="hidden" name="csrf" value="{}">').format(csrf_protection.csrf_token(secret))

@@ -1,0 +1,102 @@
+"""`/alerts`: what people were told and are to be, what failed, and the silences."""
+
+from __future__ import annotations
+
+import msgspec
+from starlette.exceptions import HTTPException
+from starlette.responses import Response
+
+from remediator.api.handler_context import Refusal
+from remediator.model.views import Words
+from remediator.model.views_alerts import (
+    AlertList,
+    AlertTest,
+    AlertTested,
+    AlertView,
+    SilenceList,
+    SilenceWish,
+)
+from remediator.web.page_request import PageRequest
+
+SHOWN = 200
+HOUR_S = 3600.0
+HOURS = (1, 2, 4, 8, 24, 72, 168)
+STATES = ("waiting", "silenced", "sent", "abandoned")
+_FIRST = {"abandoned": 0, "waiting": 2, "silenced": 3}
+_FAILED, _LAST = 1, 4
+
+
+async def show_alerts_page(visit: PageRequest) -> Response:
+    """The page."""
+    return await _render_alerts_page(visit)
+
+
+async def submit_silence(visit: PageRequest) -> Response:
+    """`POST /alerts/silences`: a new one."""
+    hours = visit.form.get("hours", "")
+    if hours not in {str(each) for each in HOURS}:
+        raise Refusal(400, f"{hours[:20]!r} is no length that is offered", "choose one of the list")
+    text = visit.form.get("text", "").strip()
+    if not text:
+        return await _render_alerts_page(visit, "Write a reason: others will want to know.", 400)
+    match, kinds = visit.form.get("match", "").strip() or "*", visit.form.get("kinds", "").strip() or "*"
+    try:
+        await visit.tell("/v1/alerts/silences", SilenceWish(visit.now + int(hours) * HOUR_S, text, match, kinds))
+    except Refusal as refusal:
+        return await _render_alerts_page(visit, refusal.problem.error, refusal.status)
+    return visit.go("/alerts", "silence")
+
+
+async def submit_silence_end(visit: PageRequest) -> Response:
+    """`POST /alerts/silences/end`: tell people again."""
+    name = visit.form.get("silence", "")
+    if not visit.knows("POST", f"/v1/alerts/silences/{name}/end"):
+        raise HTTPException(404, "there is no such silence")
+    await visit.tell(f"/v1/alerts/silences/{name}/end", Words())
+    return visit.go("/alerts", "silence-end")
+
+
+async def submit_test_alert(visit: PageRequest) -> Response:
+    """`POST /alerts/test`: a message to one receiver, that says that nothing is wrong."""
+    try:
+        answer = await visit.tell("/v1/alerts/test", AlertTest(visit.form.get("receiver", "")[:255] or "?"))
+    except Refusal as refusal:
+        words = f"{refusal.problem.error}; {refusal.problem.todo}" if refusal.problem.todo else refusal.problem.error
+        return await _render_alerts_page(visit, words, refusal.status)
+    tried = msgspec.json.decode(answer.body, type=AlertTested)
+    return await _render_alerts_page(visit, tried=tried)
+
+
+async def _render_alerts_page(
+    visit: PageRequest, wrong: str = "", code: int = 200, tried: AlertTested | None = None
+) -> Response:
+    state, match = visit.query("state"), visit.query("match").strip()
+    state = state if state in STATES else ""
+    told = (await visit.ask("/v1/alerts", AlertList, limit=SHOWN)).alerts
+    found = [alert for alert in told if state in {"", alert.state} and _alert_fits(alert, match)]
+    return await visit.page(
+        "alerts.html.j2",
+        title="Alerts",
+        status=code,
+        alerts=sorted(found, key=lambda alert: (_alert_urgency(alert), -alert.at)),
+        total=len(told),
+        full=len(told) == SHOWN,
+        silences=(await visit.ask("/v1/alerts/silences", SilenceList)).silences,
+        receivers=visit.service.config.alerts.everyone,
+        state=state,
+        match=match,
+        states=STATES,
+        hours=HOURS,
+        wrong=wrong,
+        tried=tried,
+        said=visit.form,
+    )
+
+
+def _alert_urgency(alert: AlertView) -> int:
+    failed = alert.state == "waiting" and alert.attempts and alert.error
+    return _FAILED if failed else _FIRST.get(alert.state, _LAST)
+
+
+def _alert_fits(alert: AlertView, match: str) -> bool:
+    return any(match in text for text in (alert.node, alert.title, alert.receiver, alert.incident))

@@ -1,0 +1,13 @@
+"""The stream that open pages follow."""
+
+from __future__ import annotations
+
+from starlette.responses import Response
+
+from remediator.api import event_stream
+from remediator.web.page_request import PageRequest
+
+
+async def follow_event_stream(visit: PageRequest) -> Response:
+    """`GET /live`: the audit log as it grows, for whom a session or the proxy names, as long as that holds."""
+    return await event_stream.stream_events(visit.request)

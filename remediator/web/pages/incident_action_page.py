@@ -1,0 +1,82 @@
+"""What an operator may do with an incident. What has consequences shows them first, on a page of its own."""
+
+from __future__ import annotations
+
+import asyncio
+
+import msgspec
+from starlette.exceptions import HTTPException
+from starlette.responses import Response
+
+from remediator.api.handler_context import Refusal
+from remediator.model.views import Approval, IncidentView, Words
+from remediator.web.blast_radius import NODES_NAMED
+from remediator.web.incident_actions import DEEDS, IncidentAction
+from remediator.web.page_request import PageRequest
+from remediator.web.plan_impact import PlanImpact, compute_plan_impacts
+
+
+async def show_incident_action_form(visit: PageRequest) -> Response:
+    """`GET`: whom it hits, and the form."""
+    deed = _requested_incident_action(visit)
+    if not deed.asked:
+        raise HTTPException(404, "this is done on the incident's own page")
+    return await _render_incident_action_form(visit, deed)
+
+
+async def submit_incident_action(visit: PageRequest) -> Response:
+    """`POST`: do it, durably, and go back to the incident."""
+    deed, name = _requested_incident_action(visit), visit.request.path_params["incident"]
+    text, seen = visit.form.get("text", "").strip(), visit.form.get("seen", "*")
+    path = f"/v1/incidents/{name}/{deed.route}"
+    try:
+        if deed.word == "approve":
+            await visit.tell(path, Approval(visit.form.get("what", "")))
+        elif deed.word == "note":
+            await visit.tell(path, Words(text), Idempotency_Key=visit.form.get("key", ""))
+        else:
+            await visit.tell(path, Words(text), If_Match=_etag_header(seen))
+    except Refusal as refusal:
+        if not deed.asked:
+            raise
+        words = f"{refusal.problem.error}; {refusal.problem.todo}" if refusal.problem.todo else refusal.problem.error
+        return await _render_incident_action_form(visit, deed, words, refusal.status)
+    return visit.go(f"/incidents/{name}", deed.word)
+
+
+def _etag_header(text: str) -> str:
+    """What a form says it saw, fit for a header; what no header could be fits nothing."""
+    return text if text.isascii() and text.isprintable() else '"?"'
+
+
+def _requested_incident_action(visit: PageRequest) -> IncidentAction:
+    deed = DEEDS.get(visit.request.path_params["deed"])
+    if deed is None:
+        raise HTTPException(404, "there is no such deed")
+    return deed
+
+
+async def _render_incident_action_form(
+    visit: PageRequest, deed: IncidentAction, wrong: str = "", code: int = 200
+) -> Response:
+    name = visit.request.path_params["incident"]
+    answer = await visit.answer(f"/v1/incidents/{name}")
+    view = msgspec.json.decode(answer.body, type=IncidentView)
+    known = visit.service.engine.snapshot.incidents.get(name)
+    hits = PlanImpact()
+    if known is not None and deed.word == "approve":
+        [hits] = await asyncio.to_thread(compute_plan_impacts, [known], visit.service, await visit.status())
+    return await visit.page(
+        "incident_deed.html.j2",
+        title=f"{deed.title} {name}",
+        status=code,
+        deed=deed,
+        incident=view,
+        fits=deed.fits(view),
+        whom=hits,
+        nodes_named=NODES_NAMED,
+        what=visit.form.get("what", visit.query("what")),
+        seen=answer.headers["etag"],
+        wrong=wrong,
+        text=visit.form.get("text", ""),
+    )

@@ -1,0 +1,91 @@
+"""What an operator may do to a node: first a page that says whom it hits, then the deed, as a call of the API."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+
+from starlette.exceptions import HTTPException
+from starlette.responses import Response
+
+from remediator.api.handler_context import HandlerContext, Refusal
+from remediator.api.node_override_handlers import running_node_work
+from remediator.model.views import HoldWish, NodeView, UncordonWish, Words
+from remediator.web import blast_radius
+from remediator.web.node_actions import DEEDS, NodeAction
+from remediator.web.page_request import PageRequest
+
+log = logging.getLogger(__name__)
+
+HOUR_S = 3600.0
+HOURS = (0, 1, 4, 8, 24, 72)  # 0: until it is released
+JOBS_SHOWN = 20
+
+
+async def show_node_action_form(visit: PageRequest) -> Response:
+    """`GET`: whom it hits, and the form."""
+    return await _render_node_action_form(visit, _requested_node_action(visit))
+
+
+async def submit_node_action(visit: PageRequest) -> Response:
+    """`POST`: do it, durably, and go back to the node."""
+    deed, text = _requested_node_action(visit), visit.form.get("text", "").strip()
+    if deed.needs_reason and not text:
+        return await _render_node_action_form(visit, deed, "Write a reason: others will want to know.", 400)
+    try:
+        await visit.tell(f"/v1/nodes/{visit.node}/{deed.word}", _node_action_body(visit, deed, text))
+    except Refusal as refusal:
+        words = f"{refusal.problem.error}; {refusal.problem.todo}" if refusal.problem.todo else refusal.problem.error
+        return await _render_node_action_form(visit, deed, words, refusal.status)
+    return visit.go(f"/nodes/{visit.node}", deed.word)
+
+
+def _node_action_body(visit: PageRequest, deed: NodeAction, text: str) -> HoldWish | UncordonWish | Words:
+    if deed.forced:
+        return UncordonWish(text, visit.form.get("force", "") == "yes")
+    if not deed.timed:
+        return Words(text)
+    hours = visit.form.get("hours", "0")
+    if hours not in {str(hours) for hours in HOURS}:
+        raise Refusal(400, f"{hours[:20]!r} is no length that is offered", "choose one of the list")
+    return HoldWish(text, visit.now + int(hours) * HOUR_S if hours != "0" else None)
+
+
+def _requested_node_action(visit: PageRequest) -> NodeAction:
+    deed = DEEDS.get(visit.request.path_params["deed"])
+    if deed is None or not visit.knows("POST", f"/v1/nodes/{visit.node}/{deed.word}"):
+        raise HTTPException(404, "there is no such deed")
+    return deed
+
+
+async def _render_node_action_form(visit: PageRequest, deed: NodeAction, wrong: str = "", code: int = 200) -> Response:
+    node = await visit.ask(f"/v1/nodes/{visit.node}", NodeView)
+    status = await visit.status()
+    hits = await asyncio.to_thread(_node_action_impact, visit.service, node.node)
+    return await visit.page(
+        "deed.html.j2",
+        title=f"{deed.title} {node.node}",
+        status=code,
+        deed=deed,
+        node=node,
+        jobs=hits[:JOBS_SHOWN] if hits is not None else None,
+        more_jobs=len(hits or ()) - JOBS_SHOWN,
+        isolated=status.isolated,
+        isolated_max=status.isolated_max,
+        hours=HOURS,
+        running=running_node_work(visit.service.engine.snapshot, node.node, visit.now) if deed.forced else [],
+        wrong=wrong,
+        text=visit.form.get("text", ""),
+    )
+
+
+def _node_action_impact(service: HandlerContext, node: str) -> tuple[blast_radius.JobImpact, ...] | None:
+    """The jobs that it hits; None where a fault of ours keeps that from being known: people may act all the same."""
+    try:
+        snapshot = service.engine.snapshot
+        return blast_radius.affected_jobs_of(
+            [snapshot.nodes[node]], service.roster, blast_radius.count_job_nodes(snapshot)
+        )
+    except Exception:
+        log.exception("whom a deed on %s hits could not be worked out", node)
+        return None

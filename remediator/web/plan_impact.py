@@ -1,0 +1,43 @@
+"""Whom an incident's plan hits, or why that cannot be told: a fault of ours must not keep people from their word."""
+
+from __future__ import annotations
+
+import logging
+
+import msgspec
+
+from remediator.api.handler_context import HandlerContext
+from remediator.model.journal_records import Incident
+from remediator.model.views import StatusView
+from remediator.web.blast_radius import BlastRadius, compute_blast_radius, count_job_nodes
+
+log = logging.getLogger(__name__)
+
+
+class PlanImpact(msgspec.Struct, frozen=True):
+    """`blast`, or `untold`: why there is none."""
+
+    blast: BlastRadius | None = None
+    untold: str = ""
+
+
+def compute_plan_impacts(incidents: list[Incident], service: HandlerContext, status: StatusView) -> list[PlanImpact]:
+    """One for each incident, in their order; the same moment counts for all of them."""
+    snapshot, rules = service.engine.snapshot, service.engine.settings.policy.by_name
+    try:
+        crew = count_job_nodes(snapshot)
+    except Exception as error:
+        log.exception("which jobs run where could not be worked out")
+        return [PlanImpact(untold=_error_text(error))] * len(incidents)
+    found = []
+    for incident in incidents:
+        try:
+            found.append(PlanImpact(compute_blast_radius(incident, rules, status, snapshot, service.roster, crew)))
+        except Exception as error:
+            log.exception("whom %s hits could not be worked out", incident.id)
+            found.append(PlanImpact(untold=_error_text(error)))
+    return found
+
+
+def _error_text(error: Exception) -> str:
+    return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__

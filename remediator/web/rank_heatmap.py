@@ -1,0 +1,267 @@
+"""A job's ranks as people can look at them, be they eight or a hundred thousand: who needs longer than its peers. Pure.
+
+A rank's *own* time is its step without communication: in lockstep all steps take equally long, and the slow rank is the one that
+does not wait. It is compared within its pipeline stage.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from itertools import chain
+from statistics import median
+from typing import Any, NamedTuple
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+from msgspec.structs import replace
+
+from remediator.fleet.report_registry import ReportEntry
+from remediator.model.job_share import UNTOLD, JobShare
+from remediator.model.journal_records import JobRef
+from vocabulary.messages.wire import RankStatus
+
+RANK_CELLS_MAX, CELLS_MAX = 1024, 1600
+COLUMNS = 64
+LEVELS = (0.02, 0.05, 0.1, 0.2)  # share above the stage's median at which the next colour begins
+NOT_TOLD, NOT_ALIVE = "u", "d"
+SLOWEST_SHOWN = 20
+SAMPLE = 512  # ranks whose windows are drawn
+WINDOWS_SHOWN = 12
+
+
+Crew = Sequence[tuple[str, JobShare]]  # nodes, and what each is to the job
+_Seat = tuple[str, RankStatus]
+_Numbers = npt.NDArray[Any]
+
+
+class _RankTable(NamedTuple):
+    """All ranks, and the places of those of one stage. `own` are seconds a step without communication."""
+
+    nodes: Sequence[str]
+    ranks: Sequence[RankStatus]
+    here: _Numbers
+    own: _Numbers
+    alive: _Numbers
+    place: _Numbers  # of the node
+    key: _Numbers  # of the square
+
+    def seat(self, n: int) -> _Seat:
+        """Of all ranks the one at that place, and its node."""
+        return self.nodes[self.place[n]], self.ranks[n]
+
+
+class RankCell(msgspec.Struct, frozen=True, gc=False):
+    """One square: what it stands for, in words, and its colour."""
+
+    label: str
+    column: int
+    line: int
+    level: str
+
+
+class StageRow(msgspec.Struct, frozen=True):
+    """One pipeline stage (-1: the job tells none) in words and squares. Times are seconds, None where nobody tells."""
+
+    number: int
+    ranks: int
+    dead: int
+    nodes: int
+    own: float | None
+    slowest: float | None
+    slowest_rank: int | None
+    slowest_node: str
+    cells: tuple[RankCell, ...]
+    lines: int
+
+
+class SlowRanks(msgspec.Struct, frozen=True):
+    """Ranks of one node that need longer than their stage's median; all but `ranks` is the slowest one's."""
+
+    ranks: tuple[int, ...]
+    node: str
+    stage: int
+    own: float
+    excess: float
+    step: int
+    phase: str
+    at: float  # UTC s
+
+
+class RankPicture(msgspec.Struct, frozen=True):
+    """All of it. `unit` says what a square is."""
+
+    unit: str
+    stages: tuple[StageRow, ...]
+    slowest: tuple[SlowRanks, ...]
+
+
+class StepWindowSummary(msgspec.Struct, frozen=True):
+    """Steps `first` to `last` over the ranks that told of them; seconds."""
+
+    first: int
+    last: int
+    ranks: int
+    step: float
+    slowest: float
+    own: float
+
+
+def build_rank_picture(crew: Crew) -> RankPicture:
+    """The squares and the words; nodes stay in the order in which they come. What can be is done a node at a time: ranks are many."""
+    if not crew:
+        return RankPicture("a rank", (), ())
+    told = crew_ranks(crew)
+    own = np.fromiter(chain.from_iterable([share.own_s for _, share in crew]), float, len(told))
+    number, stage = _distinct_numbers(list(chain.from_iterable([share.stages for _, share in crew])))
+    nodes = list(dict.fromkeys([node for node, _ in crew]))
+    places, sizes = {name: place for place, name in enumerate(nodes)}, [len(share.ranks) for _, share in crew]
+    place = np.repeat([places[node] for node, _ in crew], sizes)
+    alive = np.repeat([share.living == len(share.ranks) for _, share in crew], sizes)
+    for n in np.flatnonzero(~alive):
+        alive[n] = told[n].alive
+    pairs = len(np.unique(stage * len(places) + place))
+    per_cell = 0 if len(told) <= RANK_CELLS_MAX else -(-pairs // CELLS_MAX)
+    key = place // per_cell if per_cell else _distinct_numbers([rank.rank for rank in told])[1]
+    slow: list[SlowRanks] = []
+    stages = [
+        _build_stage(each, _RankTable(nodes, told, np.flatnonzero(stage == n), own, alive, place, key), slow)
+        for n, each in enumerate(number)
+    ]
+    slow.sort(key=lambda each: (-each.excess, each.ranks))
+    unit = "a rank" if not per_cell else "a node" if per_cell == 1 else f"{per_cell} nodes"
+    return RankPicture(unit, tuple(stages), _merge_slow_by_node(slow[:SLOWEST_SHOWN]))
+
+
+def crew_ranks(crew: Crew) -> list[RankStatus]:
+    """All of them, node by node."""
+    return list(chain.from_iterable([share.ranks for _, share in crew]))
+
+
+def sample_ranks_with_windows(heard: Sequence[ReportEntry], ref: JobRef) -> list[RankStatus]:
+    """Some ranks of a job with their windows, from everywhere in it: to unpack all of a large one takes half a second.
+
+    Args:
+        heard: the last reports of its nodes.
+        ref: the job.
+    """
+    some = heard[:: max(1, -(-len(heard) // SAMPLE))]
+    found: list[RankStatus] = []
+    for turn, entry in enumerate(some):
+        own = entry.ranks_of(ref)
+        step = max(1, -(-len(own) * len(some) // SAMPLE))
+        found += own[turn % step :: step]
+    return found
+
+
+def summarize_step_windows(ranks: Sequence[RankStatus]) -> list[StepWindowSummary]:
+    """The newest windows of steps, oldest first, over these ranks."""
+    told: dict[tuple[int, int], list[tuple[float, float]]] = {}
+    for rank in ranks:
+        for window in rank.windows:
+            own = window.step_s - (window.communication_s or 0.0)
+            told.setdefault((window.first, window.size), []).append((window.step_s, max(0.0, own)))
+    newest = sorted(told)[-WINDOWS_SHOWN:]
+    return [
+        StepWindowSummary(
+            first,
+            first + size - 1,
+            len(told[first, size]),
+            median(step for step, _ in told[first, size]),
+            max(step for step, _ in told[first, size]),
+            median(own for _, own in told[first, size]),
+        )
+        for first, size in newest
+    ]
+
+
+def excess_level(excess: float) -> str:
+    """The colour's number, 0 for as fast as the others.
+
+    >>> [excess_level(e) for e in (-0.5, 0.0, 0.03, 0.07, 0.15, 3.0)]
+    ['0', '0', '1', '2', '3', '4']
+    """
+    return str(sum(excess >= edge for edge in LEVELS))
+
+
+def _distinct_numbers(numbers: list[int]) -> tuple[list[int], _Numbers]:
+    """The different numbers in order, and for each of them its place there: nodes may say any number."""
+    different = sorted(set(numbers))
+    places = {number: place for place, number in enumerate(different)}
+    return different, np.array([places[number] for number in numbers])
+
+
+def _build_stage(number: int, told: _RankTable, slow: list[SlowRanks]) -> StageRow:
+    own = told.own[told.here]
+    known = np.sort(own[own > UNTOLD])
+    middle = float(known[(len(known) - 1) // 2]) if len(known) else None
+    worst = int(told.here[np.argmax(own)])
+    if middle:
+        most = np.argsort(-own, kind="stable")[:SLOWEST_SHOWN]
+        slow += [_build_slow_ranks(told, int(told.here[n]), middle) for n in most if own[n] >= middle * (1 + LEVELS[0])]
+    cells = _build_cells(told, middle)
+    return StageRow(
+        number=number,
+        ranks=len(own),
+        dead=int(np.count_nonzero(~told.alive[told.here])),
+        nodes=len(np.unique(told.place[told.here])),
+        own=middle,
+        slowest=float(told.own[worst]) if len(known) else None,
+        slowest_rank=told.ranks[worst].rank if len(known) else None,
+        slowest_node=told.seat(worst)[0] if len(known) else "",
+        cells=cells,
+        lines=-(-len(cells) // COLUMNS),
+    )
+
+
+def _build_slow_ranks(told: _RankTable, n: int, middle: float) -> SlowRanks:
+    (node, rank), own = told.seat(n), float(told.own[n])
+    return SlowRanks((rank.rank,), node, rank.pipeline_stage, own, own / middle - 1, rank.step, rank.phase, rank.at)
+
+
+def _merge_slow_by_node(slow: list[SlowRanks]) -> tuple[SlowRanks, ...]:
+    found: dict[tuple[str, int], list[SlowRanks]] = {}
+    for each in slow:
+        found.setdefault((each.node, each.stage), []).append(each)
+    ranks = [tuple(sorted(chain.from_iterable(each.ranks for each in those))) for those in found.values()]
+    return tuple(replace(those[0], ranks=its) for those, its in zip(found.values(), ranks, strict=True))
+
+
+def _build_cells(told: _RankTable, middle: float | None) -> tuple[RankCell, ...]:
+    order = told.here[np.argsort(told.key[told.here], kind="stable")]
+    keys = told.key[order]
+    begins = np.flatnonzero(np.concatenate(([True], keys[1:] != keys[:-1])))
+    ends = np.concatenate((begins[1:], [len(keys)]))
+    most = np.maximum.reduceat(told.own[order], begins)
+    dead = np.add.reduceat((~told.alive[order]).astype(int), begins)
+    return tuple(
+        _build_cell(
+            n, (told.seat(order[begin]), told.seat(order[end - 1]), int(end - begin)), float(own), int(gone), middle
+        )
+        for n, (begin, end, own, gone) in enumerate(zip(begins, ends, most, dead, strict=True))
+    )
+
+
+def _build_cell(n: int, group: tuple[_Seat, _Seat, int], own: float, dead: int, middle: float | None) -> RankCell:
+    (first, rank), (last, _), count = group
+    who = first if first == last else f"{first} to {last}"
+    words = f"rank {rank.rank} on {who}" if count == 1 else f"{who}, {count} ranks"
+    excess = own / middle - 1 if own > UNTOLD and middle else None
+    if dead:
+        words += f", {dead} not alive"
+    if own > UNTOLD:
+        words += f": {own:.3g} s" + (f", {excess:+.0%}" if excess is not None else "")
+    shown = NOT_ALIVE if dead else NOT_TOLD if excess is None else excess_level(excess)
+    return RankCell(words, n % COLUMNS, n // COLUMNS, shown)
+
+
+def svg_curve_path(points: Iterable[float], low: float, high: float, width: float, height: float) -> str:
+    """An SVG path through values that stand equally far apart.
+
+    >>> svg_curve_path([1.0, 2.0], 1.0, 2.0, 100, 10)
+    'M0.0 10.0L100.0 0.0'
+    """
+    values = list(points)
+    apart, room = width / max(1, len(values) - 1), high - low or 1.0
+    spots = [f"{n * apart:.1f} {height - (value - low) / room * height:.1f}" for n, value in enumerate(values)]
+    return "M" + "L".join(spots) if spots else ""

@@ -1,0 +1,108 @@
+"""Curves of a node's last hour as SVG. Pure: series in, numbers and paths out; the template makes the markup."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+
+import msgspec
+
+from remediator.model.views_telemetry import SeriesView
+
+WIDTH, HEIGHT = 340.0, 84.0
+TICKS = 2
+HOST = "host"
+FLAG = "0 or 1"
+VALUE_MAX = 1e15
+COLOURS = 8  # there are so many in the sheet; a ninth GPU begins anew, with another dash
+BREAK_S = 120.0  # a curve is interrupted where nothing was told for longer
+
+
+class PlotCurve(msgspec.Struct, frozen=True):
+    """One GPU's line: its paths, and what its numbers were."""
+
+    label: str
+    colour: int
+    path: str
+    last: str
+    low: str
+    high: str
+
+
+class TelemetryPlot(msgspec.Struct, frozen=True):
+    """All GPUs' lines of one reading, over one time and one scale."""
+
+    name: str
+    unit: str
+    curves: tuple[PlotCurve, ...]
+    low: str
+    high: str
+    begin: float  # UTC s
+    end: float
+
+
+def build_telemetry_plots(
+    series: Sequence[SeriesView], now: float, span_s: float = 3600.0
+) -> tuple[list[TelemetryPlot], list[str]]:
+    """One plot a reading, in the order in which the node tells them; and the names of those that were 0 all the time."""
+    named: dict[tuple[str, str], list[SeriesView]] = {}
+    for one in series:
+        if one.times:
+            named.setdefault((one.name, one.unit), []).append(one)
+    zero = [key for key, together in named.items() if not any(any(one.values) for one in together)]
+    drawn = [_build_plot(*key, together, now, span_s) for key, together in named.items() if key not in zero]
+    return drawn, [name for name, _ in zero]
+
+
+def format_reading(value: float) -> str:
+    """A reading, with as many digits as say something.
+
+    >>> [format_reading(v) for v in (0, 0.1234, 7.25, 85, 1410, 81234567)]
+    ['0', '0.123', '7.25', '85', '1410', '81.2M']
+    """
+    for size, letter in ((1e9, "G"), (1e6, "M"), (1e4, "k")):
+        if abs(value) >= size:
+            return f"{value / size:.3g}{letter}"
+    return f"{value:.0f}" if abs(value) >= 1000 else f"{value:.3g}"
+
+
+def _build_plot(name: str, unit: str, together: list[SeriesView], now: float, span_s: float) -> TelemetryPlot:
+    values = [value for one in together for value in one.values if _is_drawable(value)]
+    low, high = (min(values), max(values)) if values else (0.0, 1.0)
+    bottom, top = (0.0, 1.0) if unit == FLAG else _axis_range(low, high)
+    begin = now - span_s
+    curves = []
+    for place, one in enumerate(sorted(together, key=lambda s: -1 if s.gpu is None else s.gpu)):
+        finite = [v for v in one.values if _is_drawable(v)]
+        if not finite:
+            continue
+        points = [
+            ((at - begin) / span_s * WIDTH, HEIGHT - (value - bottom) / (top - bottom) * HEIGHT, at)
+            for at, value in zip(one.times, one.values, strict=False)
+            if at >= begin and _is_drawable(value)
+        ]
+        label = HOST if one.gpu is None else f"GPU {one.gpu}"
+        edges = format_reading(finite[-1]), format_reading(min(finite)), format_reading(max(finite))
+        curves.append(PlotCurve(label, place % COLOURS, _plot_path(points), *edges))
+    return TelemetryPlot(
+        name.replace("_", " "), unit, tuple(curves), format_reading(bottom), format_reading(top), begin, now
+    )
+
+
+def _is_drawable(value: float) -> bool:
+    return abs(value) <= VALUE_MAX  # neither infinite, nor no number
+
+
+def _axis_range(low: float, high: float) -> tuple[float, float]:
+    """The ends of the axis: room around the values, zero where it is near, and never nothing between them."""
+    room = (high - low) * 0.08 or max(abs(high) * 0.05, 0.5)
+    bottom, top = low - room, high + room
+    return (0.0 if 0 <= low < (high - low) or low == 0 else bottom), top
+
+
+def _plot_path(points: Iterable[tuple[float, float, float]]) -> str:
+    parts, before = [], -math.inf
+    for x, y, at in points:
+        parts.append(f"{'L' if at - before <= BREAK_S else 'M'}{x:.1f} {y:.1f}")
+        before = at
+    return "".join(parts)

@@ -1,0 +1,108 @@
+"""The catalogue of the driver's numbers: what each means, whom it blames, how bad it is, and what we would do about it.
+
+The knowledge itself is data, read by `vocabulary.fault_catalogue.catalogue_file`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import msgspec
+
+from vocabulary.driver_log.xid import KernelEvent, KernelEventKind
+from vocabulary.driver_log.xid_detail import decode_xid_detail
+from vocabulary.fault_catalogue.catalogue_entry import (
+    Advice,
+    ErrorReach,
+    RecoveryAction,
+    SxidEffect,
+    SxidEntry,
+    XidEntry,
+    make_undescribed_sxid,
+    make_undescribed_xid,
+)
+from vocabulary.fault_catalogue.line_reading import Basis, Reading
+from vocabulary.fault_catalogue.nvlink_tables import NvlinkTables, read_nvlink_event
+from vocabulary.fault_catalogue.reading_rules import has_severity_rules, read_by_rules
+from vocabulary.finding import Severity
+
+# The word in the head line of an SXid, and the digit in its second line.
+_SXID_WORDS: dict[str | int | None, Severity] = {
+    "Fatal": Severity.FATAL,
+    "Non-fatal": Severity.WARNING,
+    1: Severity.FATAL,
+    0: Severity.WARNING,
+}
+FALLEN_OFF_BUS_XID = 79  # what the driver prints as well when it still can
+
+
+class Catalogue(msgspec.Struct, frozen=True, kw_only=True):
+    """The whole catalogue, read and checked."""
+
+    version: str
+    sources: Mapping[str, str]
+    parties: Mapping[str, str]
+    xids: Mapping[int, XidEntry]
+    recovery_actions: Mapping[int, RecoveryAction]
+    sxids: Mapping[int, SxidEntry]
+    sxid_effects: Mapping[ErrorReach, SxidEffect]
+    nvlink: NvlinkTables
+
+    def entry(self, code: int) -> XidEntry:
+        """What is known about `code`; for a number nobody has described, an entry that says exactly that."""
+        return self.xids.get(code) or make_undescribed_xid(code)
+
+    def sxid_entry(self, code: int) -> SxidEntry:
+        """The same for a number of a switch."""
+        return self.sxids.get(code) or make_undescribed_sxid(code)
+
+    def recovery(self, value: int) -> RecoveryAction:
+        """What a recovery-action number asks for; an unknown one asks for a person."""
+        return self.recovery_actions.get(value) or RecoveryAction(
+            f"recovery action {value}, which is not described here", Severity.UNCLASSIFIED, Advice.TRIAGE
+        )
+
+    def severity_of(self, event: KernelEvent) -> Severity:
+        """How bad one kernel event is: by the number it carries, its other words, then the table. Cheap."""
+        if event.kind is KernelEventKind.FALLEN_OFF_BUS:
+            return self.entry(FALLEN_OFF_BUS_XID).severity
+        if event.kind is KernelEventKind.SXID:
+            return severity_from_sxid_line(event) or self.sxid_entry(event.code or 0).severity
+        if event.recovery_action is not None:
+            return self.recovery(event.recovery_action).severity
+        reading = read_nvlink_event(event, self.nvlink)
+        if reading is not None:
+            return reading.severity
+        entry = self.entry(event.code or 0)
+        return read_by_rules(event, entry).severity if has_severity_rules(entry) else entry.severity
+
+    def reading(self, event: KernelEvent) -> Reading:
+        """What this very line asks for, and why. Its severity is that of `severity_of`."""
+        if event.kind is KernelEventKind.SXID:
+            return self._of_switch(event)
+        if event.kind is KernelEventKind.XID and event.recovery_action is not None:
+            recovery = self.recovery(event.recovery_action)
+            says = (f"Recovery action {event.recovery_action}: {recovery.meaning}.",)
+            return Reading(severity=recovery.severity, action=recovery.action, basis=Basis.LINE, says=says)
+        entry = self.entry(FALLEN_OFF_BUS_XID if event.kind is KernelEventKind.FALLEN_OFF_BUS else event.code or 0)
+        reading = read_nvlink_event(event, self.nvlink) or read_by_rules(event, entry)
+        if reading.follow is None:
+            return reading
+        cause = self.entry(reading.follow)
+        name = f"Xid {cause.code} {cause.mnemonic}".strip()
+        return msgspec.structs.replace(reading, says=(*reading.says, f"{name}: {cause.meaning}"))
+
+    def _of_switch(self, event: KernelEvent) -> Reading:
+        entry, said = self.sxid_entry(event.code or 0), severity_from_sxid_line(event)
+        if said is None:
+            return Reading(severity=entry.severity, action=entry.action, basis=Basis.ENTRY)
+        if said is Severity.FATAL:
+            action, says = self.sxid_effects[entry.effect].fatal, ("The line calls it fatal.",)
+        else:
+            action, says = Advice.WATCH, ("The line calls it non-fatal.",)
+        return Reading(severity=said, action=action, basis=Basis.LINE, says=says)
+
+
+def severity_from_sxid_line(event: KernelEvent) -> Severity | None:
+    """How bad the lines of an SXid themselves call it; None where they do not say."""
+    return _SXID_WORDS.get(event.word) or _SXID_WORDS.get(decode_xid_detail(event).get("switch_severity"))

@@ -1,0 +1,139 @@
+"""The last hour of a node as curves, for a person who looks at it now. Sent only while somebody asks.
+
+A point stands for one bucket of half a minute and says the worst of it (a peak, a lowest clock, every reason that was
+given), so that nothing short is lost. Names, units and bounds are this closed list; what is not on it is not taken.
+Buckets are numbered on the node's monotonic clock: a step of the wall clock tears no curve.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping
+from typing import NamedTuple
+
+import msgspec
+
+BUCKET_S = 30.0
+BUCKETS = 120  # an hour
+TELEMETRY_BYTES_MAX = 256 << 10
+BLOCKS_MAX = 33  # 32 GPUs and the host
+HOST = ""  # in place of a GPU's PCI address
+WISH_S_MAX = 300.0
+MONOTONIC_S_MAX = 1e10
+PCI = re.compile(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]", re.ASCII)
+
+COUNT_MAX = 2.0**63
+
+
+class SeriesKind(NamedTuple):
+    """Of one series: its unit, and the least and greatest value that is believed."""
+
+    unit: str
+    least: float
+    most: float
+
+
+_PERCENT, _COUNT = SeriesKind("%", 0.0, 100.0), SeriesKind("since the driver was loaded", 0.0, COUNT_MAX)
+THROTTLE = "throttle reasons"
+
+GPU_SERIES: Mapping[str, SeriesKind] = {
+    "temperature": SeriesKind("°C", -50.0, 250.0),
+    "memory temperature": SeriesKind("°C", -50.0, 250.0),
+    "power": SeriesKind("W", 0.0, 10_000.0),
+    "power limit": SeriesKind("W", 0.0, 10_000.0),
+    "utilization": _PERCENT,
+    "SM active": _PERCENT,
+    "tensor active": _PERCENT,
+    "memory bandwidth active": _PERCENT,
+    "memory used": SeriesKind("MiB", 0.0, 1e8),
+    "SM clock": SeriesKind("MHz", 0.0, 100_000.0),
+    "memory clock": SeriesKind("MHz", 0.0, 100_000.0),
+    "ECC corrected": _COUNT,
+    "ECC uncorrected": _COUNT,
+    "PCIe width": SeriesKind("lanes", 0.0, 64.0),
+    "PCIe replays": _COUNT,
+    "NVLink CRC errors": SeriesKind("all links", 0.0, COUNT_MAX),
+    "NVLink replays": SeriesKind("all links", 0.0, COUNT_MAX),
+    "NVLink recoveries": SeriesKind("all links", 0.0, COUNT_MAX),
+    THROTTLE: SeriesKind("bit mask", 0.0, 2.0**32 - 1),
+}
+HOST_SERIES: Mapping[str, SeriesKind] = {
+    "CPU pressure": _PERCENT,
+    "IO pressure": _PERCENT,
+    "memory pressure": _PERCENT,
+}
+
+
+class TelemetryWish(msgspec.Struct, frozen=True):
+    """The centre asks: for `lasts_s` from now on tell telemetry with every report, and report every few seconds.
+
+    The next one should hold the buckets of the last `back_s`; the rest the centre has.
+    """
+
+    lasts_s: float
+    back_s: float = BUCKETS * BUCKET_S
+
+
+class TelemetryBlock(msgspec.Struct, frozen=True):
+    """One GPU, by its PCI address, or the host. Columns begin with bucket number `first`; None: nothing was read in it."""
+
+    gpu: str
+    first: int
+    columns: dict[str, tuple[float | None, ...]]
+
+
+class TelemetryPart(msgspec.Struct, frozen=True):
+    """What a report carries on a wish. `monotonic` is the node's clock when it was made; bucket n begins at n times `bucket_s`."""
+
+    monotonic: float
+    blocks: tuple[TelemetryBlock, ...]
+    bucket_s: float = BUCKET_S
+
+
+class TelemetryError(ValueError):
+    """A part that cannot be used. The text says what is wrong with it, and repeats nothing that the node said."""
+
+
+def read_part(data: bytes | memoryview) -> TelemetryPart:
+    """The part in `data`, or what of it is on the list: series that are not known go, and values out of bounds become None.
+
+    Raises:
+        TelemetryError: it is too long, cannot be read, or speaks of times that cannot be.
+    """
+    if len(data) > TELEMETRY_BYTES_MAX:
+        raise TelemetryError(f"longer than {TELEMETRY_BYTES_MAX} bytes")
+    try:
+        part = msgspec.json.decode(data, type=TelemetryPart)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        raise TelemetryError("cannot be read") from None
+    if part.bucket_s != BUCKET_S:
+        raise TelemetryError("has buckets of another length")
+    if not 0.0 <= part.monotonic <= MONOTONIC_S_MAX:
+        raise TelemetryError("has an impossible clock")
+    if len({block.gpu for block in part.blocks}) < len(part.blocks) or len(part.blocks) > BLOCKS_MAX:
+        raise TelemetryError("has too many blocks")
+    newest = bucket_of(part.monotonic)
+    return msgspec.structs.replace(part, blocks=tuple(_read_block(block, newest) for block in part.blocks))
+
+
+def bucket_of(monotonic: float) -> int:
+    """The number of the bucket that is open at this time."""
+    return math.floor(monotonic / BUCKET_S)
+
+
+def _read_block(block: TelemetryBlock, newest: int) -> TelemetryBlock:
+    if block.gpu != HOST and PCI.fullmatch(block.gpu) is None:
+        raise TelemetryError("names a GPU by what is no PCI address")
+    known = HOST_SERIES if block.gpu == HOST else GPU_SERIES
+    columns: dict[str, tuple[float | None, ...]] = {}
+    for name, values in block.columns.items():
+        kind = known.get(name)
+        if kind is None:
+            continue
+        if not newest - BUCKETS < block.first <= newest + 1 - len(values):
+            raise TelemetryError("has buckets outside the last hour")
+        columns[name] = tuple(
+            value if value is not None and kind.least <= value <= kind.most else None for value in values
+        )
+    return msgspec.structs.replace(block, columns=columns)

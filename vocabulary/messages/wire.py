@@ -1,0 +1,313 @@
+"""Messages between a node and the centre, as JSON over HTTP; `WIRE_VERSION` travels in every report.
+
+Unknown fields are ignored (a newer peer may say more); missing ones without a default are an error that names the
+field. Golden examples live in ``tests/golden/wire/``.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, TypeVar
+
+import msgspec
+
+from vocabulary.finding import Finding
+from vocabulary.health import Health
+from vocabulary.messages.message_bounds import (
+    GPUS_MAX,
+    SECTIONS_MAX,
+    WINDOWS_MAX,
+    Count,
+    FindingBounds,
+    Moment,
+    Name,
+    Number,
+    OrderUpdateBounds,
+    Ttl,
+    Whole,
+    Word,
+    check_bounds,
+    holds_nul,
+)
+from vocabulary.messages.telemetry_messages import TelemetryWish
+from vocabulary.order import Order, OrderUpdate
+
+WIRE_VERSION = 1
+REPORT_BYTES_MAX = 8 << 20
+VERSION_CHARS_MAX, VERSIONS_MAX = 100, 16  # of one text, and of different ones of a kind
+
+T = TypeVar("T")
+
+
+class WireError(ValueError):
+    """A message that cannot be read, or breaks a bound. The text names the field and what was expected.
+
+    `finding` is the id of the one finding that is at fault, if it is one: without it the rest may be good.
+    """
+
+    def __init__(self, text: str, finding: str = "") -> None:
+        super().__init__(text)
+        self.finding = finding
+
+
+class FindingChange(msgspec.Struct, frozen=True):
+    """One entry of a node's outbox: the finding as it stood after change number `seq`."""
+
+    seq: Count
+    finding: Finding  # within `FindingBounds`
+
+
+class Gpu(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):  # plain data, never in a cycle
+    """One accelerator of a node."""
+
+    index: Whole
+    uuid: Name
+    pci: Word
+    name: Name = ""
+    serial: Name = ""
+
+
+class Versions(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What is installed and runs on a node; empty where it does not tell. `vbios` and `firmware` (of network adapters): each once."""
+
+    healthd: Name = ""
+    driver: Name = ""  # NVIDIA's
+    kernel: Name = ""
+    image: Name = ""  # the operating system's
+    bios: Name = ""
+    vbios: Annotated[tuple[Name, ...], msgspec.Meta(max_length=GPUS_MAX)] = ()
+    firmware: Annotated[tuple[Name, ...], msgspec.Meta(max_length=GPUS_MAX)] = ()
+
+    def tidy(self) -> Versions:
+        """The same in printable characters and of bounded length, fit to be a name. BIOSes say what they like."""
+        return Versions(
+            healthd=_replace_unprintable(self.healthd),
+            driver=_replace_unprintable(self.driver),
+            kernel=_replace_unprintable(self.kernel),
+            image=_replace_unprintable(self.image),
+            bios=_replace_unprintable(self.bios),
+            vbios=_unique_printable(self.vbios),
+            firmware=_unique_printable(self.firmware),
+        )
+
+
+def _replace_unprintable(text: str) -> str:
+    short = text[:VERSION_CHARS_MAX]
+    return short if short.isprintable() else "".join(c if c.isprintable() else "?" for c in short)
+
+
+def _unique_printable(texts: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(sorted({_replace_unprintable(text) for text in texts if text})[:VERSIONS_MAX])
+
+
+class StepWindow(msgspec.Struct, frozen=True, array_like=True, gc=False):  # same
+    """Steps in a row of one rank, numbers `first` to `first` + `size` - 1, of which `steps` were measured. A list on the wire.
+
+    Seconds and tokens are means of those steps; None: the loop does not tell them. `step_s` is without saving. `size` is a
+    power of two and `first` a multiple of it, so that windows of all ranks of a job can be laid side by side.
+    """
+
+    first: Whole
+    size: Count
+    steps: Count
+    step_s: Number
+    forward_s: Number | None = None
+    backward_s: Number | None = None
+    communication_s: Number | None = None
+    data_s: Number | None = None
+    tokens: Number | None = None
+
+
+class RankStatus(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):  # as `Gpu`: a fleet has 100 000
+    """What one trainer rank's beacon says now. Times are UTC seconds.
+
+    Step times are seconds: of the newest step, and the median of the last 64; `sections` likewise, by the names of the
+    page's sections (data, forward, backward, communication, optimizer, checkpoint, other), those that the loop tells;
+    `section` is the one it is in. Medians and sections may be some seconds older than `at`. Groups and stage say who its
+    true peers are; -1 and empty: not told. `windows` are its newest whole ones, oldest first: each is told several times,
+    so that a report may be lost.
+    """
+
+    job: Name
+    attempt: Whole
+    rank: Whole
+    world: Whole
+    pid: Whole
+    step: Whole
+    phase: Word
+    at: Number
+    step_seconds: Number = 0.0
+    alive: bool = True
+    section: Word = ""
+    step_median: Number = 0.0
+    sections: Annotated[dict[Word, Number], msgspec.Meta(max_length=SECTIONS_MAX)] = {}
+    sections_median: Annotated[dict[Word, Number], msgspec.Meta(max_length=SECTIONS_MAX)] = {}
+    role: Name = ""
+    pipeline_stage: Whole = -1
+    tensor_group: Whole = -1
+    data_group: Whole = -1
+    expert_group: Whole = -1
+    gpu: Name = ""  # its UUID
+    windows: Annotated[tuple[StepWindow, ...], msgspec.Meta(max_length=WINDOWS_MAX)] = ()
+
+
+class Report(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Everything a node asserts, whole, every time: silence for longer than `ttl_s` means unknown, not healthy."""
+
+    version: Count
+    node: Name
+    boot_id: Word
+    agent: Word  # id of this agent process
+    seq: Count  # counts this agent's reports
+    sent_at: Moment
+    ttl_s: Ttl
+    health: Health
+    changes: tuple[FindingChange, ...] = ()  # at most `CHANGES_PER_REPORT_MAX`
+    active: tuple[Finding, ...] = ()  # at most `ACTIVE_MAX`, each within `FindingBounds`
+    gpus: Annotated[tuple[Gpu, ...], msgspec.Meta(max_length=GPUS_MAX)] = ()
+    ranks: tuple[RankStatus, ...] = ()
+    versions: Versions = Versions()
+    telemetry: msgspec.Raw | msgspec.UnsetType = (
+        msgspec.UNSET
+    )  # a `TelemetryPart`, read apart: it must not spoil the rest
+
+
+class ReportReply(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The centre has durably stored every change up to and including `acked_seq`."""
+
+    acked_seq: int
+    epoch: int
+    telemetry: TelemetryWish | None = None
+
+
+class OrdersReply(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Orders that are open for the node; the same ones come again until they are answered with a final state."""
+
+    orders: tuple[Order, ...]
+    telemetry: TelemetryWish | None = None
+
+
+class Enrolment(msgspec.Struct, frozen=True):
+    """With a join secret: a node asks for a token of its own.
+
+    `digest` is the SHA-256 (hexadecimal) of a token that the node made: then it alone knows the text, and may ask again when
+    the answer was lost. Empty: the centre makes one.
+    """
+
+    node: Annotated[str, msgspec.Meta(min_length=1, max_length=255)]
+    digest: Annotated[str, msgspec.Meta(pattern="^([0-9a-f]{64})?$", max_length=64)] = ""
+
+
+class NewToken(msgspec.Struct, frozen=True):
+    """A token, told this once; empty where the node made it."""
+
+    token: str
+
+
+class UnreadOrder(msgspec.Struct, frozen=True):
+    """An order of which nothing but its id can be read: a newer centre knows more kinds. `why` says what is unknown."""
+
+    id: str
+    why: str = ""
+
+
+class ReceivedOrders(msgspec.Struct, frozen=True):
+    """An `OrdersReply` as a node of any age takes it: each order by itself."""
+
+    orders: tuple[Order, ...]
+    unread: tuple[UnreadOrder, ...] = ()
+    telemetry: TelemetryWish | None = None
+
+
+class _LooseOrders(msgspec.Struct, frozen=True):
+    orders: tuple[msgspec.Raw, ...]
+    telemetry: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
+
+
+class Problem(msgspec.Struct, frozen=True, omit_defaults=True):
+    """An error, for people and programs: what, where, and what to do.
+
+    `finding` is the id of the one finding of a report that is refused; a node leaves it out and sends the rest again.
+    """
+
+    error: str
+    detail: str = ""
+    todo: str = ""
+    finding: str = ""
+
+
+def encode_message(message: msgspec.Struct) -> bytes:
+    """Compact JSON."""
+    return msgspec.json.encode(message)
+
+
+def decode_message(data: bytes | str, kind: type[T]) -> T:
+    """Parse and check JSON.
+
+    Raises:
+        WireError: not JSON, or a field is missing or of the wrong type; the text names it.
+    """
+    try:
+        return msgspec.json.decode(data, type=kind)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise WireError(f"{kind.__name__}: {error}") from error
+    except RecursionError as error:
+        raise WireError(f"{kind.__name__}: nested too deeply") from error
+
+
+def decode_report(data: bytes) -> Report:
+    """Read a `Report` and hold all of it against its bounds (`vocabulary.messages.message_bounds`).
+
+    Raises:
+        WireError: it cannot be read, or breaks a bound; `finding` is set where one finding alone is at fault.
+    """
+    report = decode_message(data, Report)
+    nul = holds_nul(data)
+    for finding in (*(change.finding for change in report.changes), *report.active):
+        try:
+            check_bounds(finding, FindingBounds)
+        except msgspec.ValidationError as error:
+            raise WireError(f"finding {finding.id[:64]!r}: {error}", finding.id[:64]) from error
+        if nul and holds_nul(encode_message(finding)):
+            raise WireError(f"finding {finding.id!r}: a text holds the character NUL", finding.id)
+    if nul:
+        raise WireError("Report: a text holds the character NUL")
+    return report
+
+
+def check_order_update(update: OrderUpdate) -> None:
+    """Hold an answer to an order against its bounds.
+
+    Raises:
+        WireError: it breaks one.
+    """
+    try:
+        check_bounds(update, OrderUpdateBounds)
+    except msgspec.ValidationError as error:
+        raise WireError(f"OrderUpdate: {error}") from error
+
+
+def decode_orders(data: bytes | str) -> ReceivedOrders:
+    """Read an `OrdersReply`, each order by itself: one that is not understood must not keep the others from being done.
+
+    Raises:
+        WireError: it is no such reply, or holds an order without an id.
+    """
+    orders: list[Order] = []
+    unread: list[UnreadOrder] = []
+    loose = decode_message(data, _LooseOrders)
+    for raw in loose.orders:
+        try:
+            orders.append(decode_message(bytes(raw), Order))
+        except WireError as error:
+            unread.append(UnreadOrder(decode_message(bytes(raw), UnreadOrder).id, str(error)))
+    return ReceivedOrders(tuple(orders), tuple(unread), _decode_telemetry_wish(loose.telemetry))
+
+
+def _decode_telemetry_wish(raw: msgspec.Raw | msgspec.UnsetType) -> TelemetryWish | None:
+    """What a person wants to see must never keep an order from being done: a wish that is not understood is none."""
+    if isinstance(raw, msgspec.UnsetType):
+        return None
+    try:
+        return decode_message(bytes(raw), TelemetryWish)
+    except WireError:
+        return None

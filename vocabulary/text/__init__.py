@@ -1,0 +1,5 @@
+"""Text shared by programs: plurals, durations, surrogate escapes, bounded YAML.
+
+All programs call it.
+It imports no other vocabulary module.
+"""
