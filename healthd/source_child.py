@@ -80,7 +80,7 @@ def _hang_forever(name: str, slate: ChildCallPage) -> None:
 def _load_collector(name: str) -> Read:
     """The source's collector; one that cannot even be loaded fails at each look, and spares the others."""
     try:
-        read: Read = importlib.import_module(f"healthd.collectors.{name}").read
+        read: Read = getattr(importlib.import_module(f"healthd.collectors.{name}"), f"read_{name}")
     except Exception as error:  # noqa: BLE001 - same
         problem = f"its collector cannot be loaded: {type(error).__name__}: {error}"
 

@@ -27,7 +27,7 @@ from preflight.results import Document, Verdict
 
 VARIABLE = "HEALTHD_PREFLIGHT_BASELINE"
 FOLDER = Path("/var/lib/gpu-healthd/preflight")
-SHIPPED = Path(__file__).parent / "expect" / "products.yaml"
+SHIPPED = Path(__file__).parent / "expectations" / "products.yaml"
 BASELINE, HISTORY, PRODUCTS = "baseline.json", "history.json", "products.yaml"
 LOCK = ".lock"
 LOCK_WAIT_S = 20.0

@@ -50,7 +50,7 @@ def inject_thermal_fault(gpu: int, celsius: int, seconds: float, path: Path) -> 
 @config_option
 def inject_ecc_errors(
     gpu: int, uncorrected: int, corrected: int, pending: bool, failed: bool, seconds: float, path: Path
-) -> None:  # noqa: FBT001 - click passes flags so
+) -> None:
     """Memory errors of a GPU, and what its row remapper says."""
     flags: dict[str, int | bool] = {"remap_pending": pending, "remap_failed": failed}
     fault = SimulatedFault(

@@ -97,7 +97,7 @@ class HttpResponder:
 
     def __init__(
         self, listeners: Sequence[socket.socket], pages: RequestHandler, limits: ConnectionLimits = ConnectionLimits()
-    ) -> None:  # noqa: B008 - immutable
+    ) -> None:
         self._listeners = list(listeners)
         self._pages = pages
         self._limits = limits

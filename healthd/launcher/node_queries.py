@@ -58,7 +58,7 @@ class NodeQueries:
 
     def pages(self, attempt: Attempt, since: float) -> list[RankPage]:
         """What an attempt's ranks left in their pages; those of nodes that do not answer are missing."""
-        question = NodeQuestion("pages", (attempt.job, str(attempt.number), str(since)), PAGES_SECONDS)
+        question = NodeQuestion("rank_pages", (attempt.job, str(attempt.number), str(since)), PAGES_SECONDS)
         return parse_rank_pages(self._backend.ask((*attempt.nodes, *attempt.spares), question, self._stopped))
 
     def _ask(self, topic: str, nodes: Sequence[str], question: NodeQuestion) -> list[NodeVerdict]:

@@ -109,7 +109,7 @@ class WorkerLoop:
             note=self._note,
         )
         began = time.perf_counter()
-        for result in check.run(context):
+        for result in getattr(check, f"check_{do.test}")(context):
             now = time.perf_counter()
             seconds, began = round(now - began, 3), now
             timed = msgspec.structs.replace(result, device=result.device or self._name, seconds=seconds)

@@ -32,7 +32,7 @@ sys.path[:] = [*filter(None, sys.path), sys.argv.pop()]
 import runpy
 runpy.run_module("preflight.execution.worker", run_name="__main__")
 """
-PACKAGES = Path(__file__).parents[1]
+PACKAGES = Path(__file__).parents[2]
 _ANSWER: msgspec.json.Decoder[Answer] = msgspec.json.Decoder(Answer)
 
 

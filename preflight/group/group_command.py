@@ -92,10 +92,10 @@ def group(  # noqa: PLR0913 - one for each option
     session: Any = importlib.import_module(
         "preflight.group.group_session"
     )  # torch, not before the words are understood
-    limits = session.Limits(
+    limits = session.GroupLimits(
         arrive_s=arrive_seconds, own_s=own_seconds, pair_s=pair_seconds, rounds=rounds, expected=expect
     )
-    wish = session.Wish(
+    wish = session.GroupOptions(
         limits=limits,
         backend=backend,
         interfaces=tuple(filter(None, interfaces.split(","))),
@@ -113,11 +113,11 @@ def group(  # noqa: PLR0913 - one for each option
             click.echo(f"preflight group {place.node}: {text}", err=True)
 
     try:
-        end, document = session.take_part(place, wish, SystemClock(), note)
-    except (session.MeetingLost, session.NotOfThisGroup) as error:
+        end, document = session.run_group_member(place, wish, SystemClock(), note)
+    except (session.RendezvousLost, session.GroupMismatch) as error:
         note(str(error))
         _exit_immediately(
-            (Verdict.INCONCLUSIVE if isinstance(error, session.MeetingLost) else Verdict.MISCONFIGURED).exit_code
+            (Verdict.INCONCLUSIVE if isinstance(error, session.RendezvousLost) else Verdict.MISCONFIGURED).exit_code
         )
     if telling and place.rank in end.accused:
         note(_report_to_healthd(place, end.accused[place.rank], end.injected, path))

@@ -75,7 +75,7 @@ def supports_own_product(work: MatmulWork) -> bool:
 def judge_by_own_product(work: MatmulWork, output: Any) -> Objection | None:
     """Our own kernel, element by element. Where it is itself wrong, its multiprocessor is known."""
     own = importlib.import_module("preflight.kernels.triton_matmul")
-    many, listed = own.disagreements(output, work.left, work.factor, TILE, LISTED)
+    many, listed = own.find_disagreements(output, work.left, work.factor, TILE, LISTED)
     if not many:
         return None
     found = {each.sm for each in listed if each.ours_is_wrong and each.sm != own.NOT_KNOWN}
@@ -120,7 +120,7 @@ def find_faulty_multiprocessors(work: MatmulWork) -> dict[int, tuple[int, int]]:
     if not work.device.startswith("cuda") or not supports_own_product(work):
         return {}
     own = importlib.import_module("preflight.kernels.triton_matmul")
-    counted = own.by_multiprocessor(work.left, work.factor, HUNTING_REPEATS, TILE)
+    counted = own.count_tiles_by_multiprocessor(work.left, work.factor, HUNTING_REPEATS, TILE)
     return {sm: (tiles.wrong, tiles.computed) for sm, tiles in sorted(counted.items()) if tiles.wrong}
 
 

@@ -19,11 +19,11 @@ from preflight.integrations.healthd_delivery import DeliveryError, deliver_to_he
 SOMEBODY = 65534
 ASK_AS = """
 import os, sys
-from preflight.integrations.healthd_delivery import TellingError, tell
+from preflight.integrations.healthd_delivery import DeliveryError, deliver_to_healthd
 os.setgid({uid}); os.setuid({uid})
 try:
-    print(tell(sys.stdin.buffer.read(), {path!r}))
-except TellingError as error:
+    print(deliver_to_healthd(sys.stdin.buffer.read(), {path!r}))
+except DeliveryError as error:
     print(error); sys.exit(9)
 """
 

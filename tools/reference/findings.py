@@ -156,9 +156,11 @@ def _meaning(said: str, check: str) -> str:
 
 def _about(check: str) -> str:
     """The first sentence of a check's own file."""
-    path = CHECKS / f"{check}.py"
-    doc = ast.get_docstring(ast.parse(path.read_text())) if path.exists() else None
-    return (doc or "").split("\n\n")[0].partition(". ")[0]
+    for path in sorted(CHECKS.glob("*_checks.py")):
+        text = path.read_text()
+        if f'CHECK = "{check}"' in text:
+            return (ast.get_docstring(ast.parse(text)) or "").split("\n\n")[0].partition(". ")[0]
+    return ""
 
 
 def _numbers(policy: Policy) -> Iterator[list[str]]:

@@ -109,7 +109,7 @@ T = TypeVar("T")
 K = TypeVar("K", bound=str)
 V = TypeVar("V")
 
-FOLDER = Path(__file__).parents[1] / "playbooks" / "catalogue"
+FOLDER = Path(__file__).parents[2] / "playbooks" / "catalogue"
 SHIPPED = ("xid.yaml", "sxid.yaml", "nvlink.yaml")
 
 

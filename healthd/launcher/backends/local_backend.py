@@ -25,7 +25,7 @@ from vocabulary.text.plurals import format_count
 Answer = Callable[[str, Sequence[str], Callable[[], bool]], dict[str, Any]]
 _TOPICS: dict[str, Answer] = {
     "gate": gate.answer_health_question,
-    "pages": rank_pages.answer_page_question,
+    "rank_pages": rank_pages.answer_page_question,
     "preflight": preflight.answer_preflight_question,
 }
 

@@ -9,7 +9,9 @@ from preflight.group.launchers.rank_placement import LauncherError, RankPlacemen
 
 # torchrun may itself run inside a Slurm step or a pod, and then it counts.
 LAUNCHERS: dict[str, Callable[[Mapping[str, str], str], RankPlacement | None]] = {
-    launcher.NAME: launcher.read for launcher in (torchrun_environment, slurm_step, indexed_job)
+    torchrun_environment.NAME: torchrun_environment.read_torchrun_placement,
+    slurm_step.NAME: slurm_step.read_slurm_placement,
+    indexed_job.NAME: indexed_job.read_indexed_job_placement,
 }
 
 

@@ -172,7 +172,7 @@ def test_the_centre_may_open_two_connections_a_node() -> None:
 
 def test_the_centre_opens_as_many_files_as_it_may() -> None:
     code = "import resource as r; r.setrlimit(r.RLIMIT_NOFILE, (256, 1000)); "
-    code += "from remediator.serving.listener import allow_many_files; allow_many_files(); print(*r.getrlimit(r.RLIMIT_NOFILE))"
+    code += "from remediator.serving.listener import raise_file_limit; raise_file_limit(); print(*r.getrlimit(r.RLIMIT_NOFILE))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.split() == ["1000", "1000"]
 

@@ -84,8 +84,8 @@ def test_a_program_gets_numbers(healthctl: Run, directory: Path) -> None:
 def test_a_dead_rank_is_shown_as_it_died(healthctl: Run, tmp_path: Path) -> None:
     tmp_path.chmod(0o700)
     code = (
-        "import os\nfrom healthd.trainer.beacons.beacon import Beacon, Place\n"
-        f"beacon = Beacon.create({str(tmp_path)!r}, Place('j', 0, 0, 2))\n"
+        "import os\nfrom healthd.trainer.beacons.beacon import Beacon, RankPlacement\n"
+        f"beacon = Beacon.create({str(tmp_path)!r}, RankPlacement('j', 0, 0, 2))\n"
         "beacon.begin_step(7); beacon.section(3); os._exit(9)"
     )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 9

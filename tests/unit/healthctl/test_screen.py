@@ -162,14 +162,14 @@ COUNTING = """
 import click
 from healthctl.rendering.blocks import Line
 from healthctl.cli.screen import view_options
-from healthctl.api_client.remediator_client import Unreachable
+from healthctl.api_client.remediator_client import ServerUnreachable
 looks = iter(range(10**9))
 @click.command()
 @view_options
 def count(screen):
     look = next(looks)
     if look == 1:
-        raise Unreachable("no answer")
+        raise ServerUnreachable("no answer")
     screen.show({"look": look}, lambda: [Line(f"look {look}")])
 """
 

@@ -171,7 +171,7 @@ def test_a_mark_that_cannot_be_read_still_says_that_there_was_a_history(path: Pa
 CRASH = """
 import os, sys
 from pathlib import Path
-from healthd import outbox
+from healthd.storage import outbox
 sys.path.insert(0, {tests!r})
 from test_lost_database import ORDER, NOW, Node
 when, what = sys.argv[2:]

@@ -23,13 +23,13 @@ ENTRY = "import healthd.nvml.child, sys; print(*sorted(sys.modules))"
 
 PARENT = """
 import os, subprocess, sys, time
-from healthd.supervision.child_call_page import SLATE_BYTES, Slate
+from healthd.supervision.child_call_page import SLATE_BYTES, ChildCallPage
 descriptor = os.memfd_create("slate")
 os.ftruncate(descriptor, SLATE_BYTES)
 command = [sys.executable, "-m", "healthd.nvml.child", str(descriptor), sys.argv[1], "1"]
 child = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, pass_fds=(descriptor,))
 print(child.pid, flush=True)
-slate = Slate(descriptor)
+slate = ChildCallPage(descriptor)
 while slate.read()[0] != 1:
     time.sleep(0.01)
 print(*slate.read(), flush=True)
@@ -206,7 +206,7 @@ def test_a_gpu_that_would_not_say_who_it_is_and_then_does_is_enumerated(
 def test_a_child_whose_parent_was_killed_ends_without_a_word() -> None:
     reading, writing = os.pipe()
     os.close(reading)
-    code = "import threading; from healthd.nvml.child import _sender; _sender(threading.Lock())({'type': 'Inventory'})"
+    code = "import threading; from healthd.nvml.child import _make_sender; _make_sender(threading.Lock())({'type': 'Inventory'})"
     done = subprocess.run([sys.executable, "-c", code], stdout=writing, stderr=subprocess.PIPE, check=False)
     os.close(writing)
     assert (done.returncode, done.stderr) == (0, b"")

@@ -13,7 +13,7 @@ MEETS = """
 import os, signal
 from preflight.results import Outcome, Result
 
-def run(context):
+def check_meets(context):
     import torch
     for time in range(3):
         context.note(f"going to meeting {time}")
@@ -29,7 +29,7 @@ SPEAKS = """
 import os
 from preflight.results import Outcome, Result
 
-def run(context):
+def check_speaks(context):
     if context.fault == "raises":
         raise RuntimeError("CUDA error: of ours")
     yield Result(test="speaks", outcome=Outcome.PASS, evidence={"pid": os.getpid(), "fault": context.fault})
@@ -39,7 +39,7 @@ from preflight.results import Figure, Location, Outcome, Result
 
 rounds = 0
 
-def run(context):
+def check_measures(context):
     global rounds
     rounds += 1
     figures = (Figure(name="copy_rate", value=12.5, unit="GB/s", setting="of ours"),)

@@ -35,8 +35,8 @@ def test_a_gpu_is_claimed_once_and_the_holder_is_named() -> None:
 
 def test_a_claim_ends_with_its_process_however_that_ends() -> None:
     code = (
-        "import sys, time\nfrom preflight.execution.gpu_locks import Claims\n"
-        f"claims = Claims()\nprint(repr(claims.hold([{GPU!r}])), flush=True)\ntime.sleep(600)\n"
+        "import sys, time\nfrom preflight.execution.gpu_locks import GpuLocks\n"
+        f"claims = GpuLocks()\nprint(repr(claims.hold([{GPU!r}])), flush=True)\ntime.sleep(600)\n"
     )
     claims = GpuLocks()
     with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True) as other:
@@ -67,7 +67,7 @@ def test_a_holder_that_answers_nobody_is_not_waited_for() -> None:
 
 def test_two_preflights_do_not_test_one_gpu_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     seats = tuple(msgspec.structs.replace(seat, uuid=f"{GPU}-{seat.index}") for seat in assign_host_devices(2))
-    monkeypatch.setattr("preflight.execution.worker_pool.seating", lambda *_: DeviceAssignments(seats=seats))
+    monkeypatch.setattr("preflight.execution.worker_pool.assign_devices", lambda *_: DeviceAssignments(seats=seats))
     claims = GpuLocks()
     claims.hold([f"{GPU}-1"])
     plan = Plan("gate", (Spec("memory_pattern", Scope.DEVICE, 60.0, (), {"gate": 1.0}),), {})

@@ -21,7 +21,7 @@ TELLS = """
 import os
 from preflight.results import Figure, Outcome, Result
 
-def run(context):
+def check_tells(context):
     rate = Figure(name="rate", value=float(os.environ["RATE"]), unit="GB/s")
     yield Result(test="tells", outcome=Outcome.PASS, figures=(rate,))
 """

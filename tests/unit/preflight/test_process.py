@@ -35,7 +35,7 @@ def told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Told:
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(tmp_path), *sys.path]))
 
     def results(*lines: str, watchdog_s: float = 60.0, times: int = 1) -> tuple[Result, ...]:
-        source = "import os, signal\nfrom preflight.results import Figure, Outcome, Result\ndef run(context):\n"
+        source = "import os, signal\nfrom preflight.results import Figure, Outcome, Result\ndef check_tells(context):\n"
         (tmp_path / "tells.py").write_text(source + "".join(f"    {line}\n" for line in lines))
         spec = Spec("tells", Scope.NODE, watchdog_s, (), {"gate": 1.0})
         return run_plan(Plan("gate", (spec,) * times, {}), CLOCK, SilentProgress())
@@ -128,8 +128,15 @@ def test_a_machine_that_stood_still_accuses_nobody(process: TestProcess, at: int
 
 
 def test_modules_are_not_looked_for_where_a_person_stands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "preflight").mkdir()
-    for name in ("preflight/__init__", "preflight/child", "msgspec", "runpy", "pynvml"):
+    (tmp_path / "preflight" / "execution").mkdir(parents=True)
+    for name in (
+        "preflight/__init__",
+        "preflight/execution/__init__",
+        "preflight/execution/worker",
+        "msgspec",
+        "runpy",
+        "pynvml",
+    ):
         (tmp_path / f"{name}.py").write_text("import os\nos._exit(9)\n")
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("PYTHONPATH", raising=False)

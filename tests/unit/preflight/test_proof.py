@@ -66,7 +66,7 @@ def test_a_node_whose_gpus_are_hidden_in_part_is_not_proved_whole(
     more_tests: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     found = msgspec.structs.replace(DeviceAssignments(seats=assign_host_devices(2)), left_out="leaves out GPU 1")
-    monkeypatch.setattr("preflight.execution.worker_pool.seating", lambda *_: found)
+    monkeypatch.setattr("preflight.execution.worker_pool.assign_devices", lambda *_: found)
     monkeypatch.setitem(LEVELS, "gate", ("measures",))
     document = qualify_node(planned("gate"), "n1", (), tmp_path, SystemClock(), SilentProgress())
     assert (document.verdict, document.complete) == (Verdict.PASS, False)

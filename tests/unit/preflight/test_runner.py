@@ -226,9 +226,9 @@ def test_a_process_without_an_answer_to_its_parent_dies_with_it(tmp_path: Path) 
     script = (
         "import select, sys, time\n"
         "from preflight.execution.worker_process import TestProcess\n"
-        "from preflight.worker_messages import Do\n"
+        "from preflight.worker_messages import RunRequest\n"
         "process = TestProcess('', 1)\n"
-        "process.ask(Do(test='gpu_state', level='gate', seconds=1.0, fault='hang'))\n"
+        "process.ask(RunRequest(test='gpu_state', level='gate', seconds=1.0, fault='hang'))\n"
         "while 'hang' not in str(process.read(select.select([process._out], [], [])[0])): pass\n"
         "print(process.pid, flush=True)\n"
         "time.sleep(600)\n"

@@ -12,14 +12,14 @@ from vocabulary.messages import message_decoders
 
 FIRST_DECODE = """
 import sys
-from vocabulary import decoders
-from vocabulary.messages.wire import Report, decode, WireError
+from vocabulary.messages import message_decoders
+from vocabulary.messages.wire import Report, decode_message, WireError
 if {build}:
-    decoders.build()
+    message_decoders.build()
 calls = []
 sys.setprofile(lambda frame, event, _: event == "call" and calls.append(frame.f_code.co_name))
 try:
-    decode(b"{{}}", Report)
+    decode_message(b"{{}}", Report)
 except WireError:
     pass
 sys.setprofile(None)

@@ -25,8 +25,8 @@ time.sleep(600)
 OWNER = """
 import sys
 from pathlib import Path
-from healthctl.process_supervision.supervised_programs import Programs
-programs = Programs(Path(sys.argv[1]))
+from healthctl.process_supervision.supervised_programs import SupervisedPrograms
+programs = SupervisedPrograms(Path(sys.argv[1]))
 programs.start("daemon", [sys.executable, "-c", sys.argv[2], sys.argv[3]], env={})
 print("up", flush=True)
 sys.stdin.read()

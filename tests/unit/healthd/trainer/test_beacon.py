@@ -144,8 +144,8 @@ def test_an_acknowledgement_reaches_the_reader(beacon: Beacon) -> None:
 
 def test_the_page_of_a_dead_process_is_readable_and_replaced_on_restart(directory: str) -> None:
     in_child(f"""
-        from healthd.trainer.beacons.beacon import Beacon, Place
-        beacon = Beacon.create({directory!r}, Place("job-7", 1, 3, 8, 3, "n1"))
+        from healthd.trainer.beacons.beacon import Beacon, RankPlacement
+        beacon = Beacon.create({directory!r}, RankPlacement("job-7", 1, 3, 8, 3, "n1"))
         beacon.begin_step(5); beacon.end_step(); beacon.begin_step(6)
         import os, signal; os.kill(os.getpid(), signal.SIGKILL)
     """, check=False)  # fmt: skip
@@ -161,8 +161,8 @@ def test_the_page_of_a_dead_process_is_readable_and_replaced_on_restart(director
 def test_a_page_whose_process_lives_is_not_taken_over(directory: str) -> None:
     child = subprocess.Popen(
         [sys.executable, "-c", f"""if True:
-        from healthd.trainer.beacons.beacon import Beacon, Place
-        beacon = Beacon.create({directory!r}, Place("job-7", 1, 3, 8, 3, "n1"))
+        from healthd.trainer.beacons.beacon import Beacon, RankPlacement
+        beacon = Beacon.create({directory!r}, RankPlacement("job-7", 1, 3, 8, 3, "n1"))
         print("ready", flush=True); input()"""],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,

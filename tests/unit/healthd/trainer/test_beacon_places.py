@@ -162,9 +162,9 @@ def _as_nobody(place: Path) -> tuple[subprocess.CompletedProcess[str], subproces
     Beacon.create(str(place), PLACE).close()
     code = f"""
         import os
-        from healthd.trainer.beacons.beacon import open_beacon, Place
+        from healthd.trainer.beacons.beacon import open_beacon, RankPlacement
         os.setuid({NOBODY})
-        beacon = open_beacon({str(place)!r}, Place("job-7", 1, 3, 8, 3, "n1"))
+        beacon = open_beacon({str(place)!r}, RankPlacement("job-7", 1, 3, 8, 3, "n1"))
         beacon.begin_step(0); beacon.end_step()
         print(type(beacon).__name__)
     """
@@ -180,8 +180,8 @@ def test_a_full_tmpfs_costs_one_warning_and_leaves_nothing_behind(directory: str
 
     done = in_child(
         f"""
-        from healthd.trainer.beacons.beacon import open_beacon, Place
-        print(type(open_beacon({directory!r}, Place("job-7", 1, 3, 8, 3, "n1"))).__name__)
+        from healthd.trainer.beacons.beacon import open_beacon, RankPlacement
+        print(type(open_beacon({directory!r}, RankPlacement("job-7", 1, 3, 8, 3, "n1"))).__name__)
         """,
         preexec_fn=no_room,
     )  # fmt: skip

@@ -94,7 +94,7 @@ def test_a_forked_child_that_ends_inside_the_guard_says_nothing_for_its_parent(d
     code = """
     import os, sys
     from healthd.trainer.guard import Guard
-    from healthd.trainer.beacons.page_reader import read_all
+    from healthd.trainer.beacons.page_reader import read_all_pages
     with Guard.from_env() as guard:
         with guard.step(0):
             if os.fork() == 0:
@@ -104,7 +104,7 @@ def test_a_forked_child_that_ends_inside_the_guard_says_nothing_for_its_parent(d
             if os.fork() == 0:
                 raise ValueError("a worker of the loop's own")
             print(os.wait()[1] >> 8, flush=True)
-            [view] = read_all(os.environ["HEALTHD_BEACON_DIR"])[0]
+            [view] = read_all_pages(os.environ["HEALTHD_BEACON_DIR"])[0]
             print(view.state.phase.name, view.alive, view.acknowledgement)
     """
     environ = {"HEALTHD_BEACON_DIR": str(directory)}

@@ -230,15 +230,15 @@ def test_an_event_loop_keeps_its_signals_and_a_forked_worker_its_own() -> None:
     code = (
         GUARD
         + """
-    from healthd.trainer.termination_notices import Termination
+    from healthd.trainer.termination_notices import TerminationNotices
     from vocabulary.clock import SystemClock
     heard, mine = os.pipe()
     os.set_blocking(mine, False)
     signal.set_wakeup_fd(mine)
-    second = Termination(SystemClock(), 5.0)
+    second = TerminationNotices(SystemClock(), 5.0)
     second.restore()
     print(signal.set_wakeup_fd(-1) == mine)
-    notices = Termination(SystemClock(), 0.0001)
+    notices = TerminationNotices(SystemClock(), 0.0001)
     ready, tell = os.pipe()
     child = os.fork()
     if child == 0:

@@ -21,7 +21,7 @@ SETUP = """
     from healthd.trainer.beacons.beacon import Beacon, MailboxOrder, post_order
     from healthd.trainer.framework import NoFramework
     from healthd.trainer.guard import Guard
-    from healthd.trainer.beacons.rank_placement import Place
+    from healthd.trainer.beacons.rank_placement import RankPlacement
     from vocabulary.clock import ManualClock
     DIRECTORY, KIND = os.environ["HEALTHD_BEACON_DIR"], os.environ.get("KIND", "checkpoint_then_eject")
     ORDER = MailboxOrder("o1", KIND, "row remap pending", (), 2e9, before_step=2)

@@ -27,7 +27,7 @@ def end(code: str, **environ: str) -> tuple[int, str, str]:
 SETUP = """
     import os, signal, time
     from healthd.trainer.guard import Guard
-    from healthd.trainer.termination_notices import Termination
+    from healthd.trainer.termination_notices import TerminationNotices
     from vocabulary.clock import SystemClock
 
     def tell(*names):

@@ -19,9 +19,9 @@ INSIDE = {"TORCHELASTIC_RUN_ID": "job"}
 RANK = """
 import os, sys
 from healthd.trainer.adapters.torchrun import agent_told
-from healthd.trainer.exit_codes import Exit, Leave
+from healthd.trainer.exit_codes import ExitCode, Leave
 with agent_told():
-    raise Leave(Exit(int(sys.argv[1])))
+    raise Leave(ExitCode(int(sys.argv[1])))
 """
 
 

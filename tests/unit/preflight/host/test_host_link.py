@@ -321,8 +321,8 @@ def test_only_one_at_a_time_has_the_turn() -> None:
 def test_the_turn_of_a_killed_process_is_free_again() -> None:
     program = (
         "import os, time\n"
-        "from preflight.host.measurement_turns import Turns\n"
-        "with Turns(0, 2, f'killed-{os.getppid()}') as turns, turns.turn(1.0) as had:\n"
+        "from preflight.host.measurement_turns import TurnQueue\n"
+        "with TurnQueue(0, 2, f'killed-{os.getppid()}') as turns, turns.turn(1.0) as had:\n"
         "    print(had, flush=True)\n"
         "    time.sleep(600)\n"
     )

@@ -171,8 +171,8 @@ def test_a_disk_that_fills_up_while_we_write_fails(tmp_path: Path) -> None:
 def test_a_killed_test_leaves_nothing(tmp_path: Path, *, nameless: bool) -> None:
     program = (
         "import sys, time, pathlib\n"
-        "from preflight.host import scratch\n"
-        "opened = scratch.Scratch if sys.argv[2] == 'True' else scratch._named_and_unlinked\n"
+        "from preflight.host import scratch_file\n"
+        "opened = scratch_file.Scratch if sys.argv[2] == 'True' else scratch_file._named_and_unlinked\n"
         "file = opened(pathlib.Path(sys.argv[1]))\n"
         "print('open', flush=True)\n"
         "time.sleep(600)\n"

@@ -20,10 +20,10 @@ pytestmark = pytest.mark.torch
 def test_the_second_opinion_agrees_or_names_element_and_tile() -> None:
     left, right = (operands.build_operand((64, 64), torch.float16, seed, "cpu") for seed in (1, 2))
     library = left @ right
-    assert own_product.disagreements(library, left, right, tile=16)[0] == 0
+    assert own_product.find_disagreements(library, left, right, tile=16)[0] == 0
     library[20, 50] += 0.5
     library[62, 0], library[63, 0] = float("inf"), float("nan")
-    many, listed = own_product.disagreements(library, left, right, tile=16)
+    many, listed = own_product.find_disagreements(library, left, right, tile=16)
     assert many == 3
     assert [(each.row, each.column, each.tile, each.sm) for each in listed] == [
         (20, 50, 7, -1),
@@ -34,14 +34,14 @@ def test_the_second_opinion_agrees_or_names_element_and_tile() -> None:
 
 def test_the_second_opinion_refuses_sizes_that_are_no_multiples() -> None:
     with pytest.raises(ValueError, match="multiples of 16"):
-        own_product.product(torch.zeros(16, 16), torch.zeros(16, 20), 16, 16)
+        own_product.compute_own_product(torch.zeros(16, 16), torch.zeros(16, 20), 16, 16)
 
 
 @pytest.mark.parametrize("first", [1, 7, 15])
 def test_the_bits_do_not_depend_on_which_tile_comes_first(first: int) -> None:
     left, right = (operands.build_operand((64, 64), torch.bfloat16, seed, "cpu") for seed in (3, 4))
-    usual, _ = own_product.product(left, right, 16, 16)
-    moved, _ = own_product.product(left, right, 16, 16, first=first)
+    usual, _ = own_product.compute_own_product(left, right, 16, 16)
+    moved, _ = own_product.compute_own_product(left, right, 16, 16, first=first)
     assert torch.equal(usual.view(torch.int16), moved.view(torch.int16))
 
 
@@ -57,12 +57,12 @@ def test_the_one_further_from_the_truth_is_wrong() -> None:
 def test_wrong_tiles_are_counted_where_they_were_computed() -> None:
     wrong = [[False, True], [False, False], [True, False]]
     sms = [[5, 9], [9, 5], [9, NOT_KNOWN]]
-    assert own_product.tally(wrong, sms) == {5: TileCounts(2, 0), 9: TileCounts(3, 2)}
+    assert own_product.count_wrong_tiles(wrong, sms) == {5: TileCounts(2, 0), 9: TileCounts(3, 2)}
 
 
 def test_on_a_processor_no_multiprocessor_is_known() -> None:
     left, right = (operands.build_operand((64, 64), torch.bfloat16, seed, "cpu") for seed in (3, 4))
-    assert own_product.by_multiprocessor(left, right, 3, tile=16) == {}
+    assert own_product.count_tiles_by_multiprocessor(left, right, 3, tile=16) == {}
 
 
 def test_tiles_have_digests_of_their_own() -> None:

@@ -37,16 +37,16 @@ class Card:
 
 def test_all_but_a_hundredth_is_taken_in_one_piece() -> None:
     card = Card(139 * GIB, 139 * GIB)
-    taken = taking.take(card.free, card.allocate)
+    taken = taking.allocate_pieces(card.free, card.allocate)
     assert len(taken.pieces) == 1
     assert taken.coverage > 0.98
-    assert card.free() >= taking.reserve_bytes(139 * GIB)
+    assert card.free() >= taking.compute_reserve_bytes(139 * GIB)
     assert str(taken).endswith("in 1 piece")
 
 
 def test_where_large_pieces_are_refused_halves_are_taken() -> None:
     card = Card(139 * GIB, 20 * GIB)
-    taken = taking.take(card.free, card.allocate)
+    taken = taking.allocate_pieces(card.free, card.allocate)
     assert taken.coverage > 0.98
     assert 7 <= len(taken.pieces) <= 16
     ends = [piece.base + piece.memory.size // 8 for piece in taken.pieces]
@@ -55,12 +55,12 @@ def test_where_large_pieces_are_refused_halves_are_taken() -> None:
 
 def test_the_reserve_is_given_back_to_whoever_took_it_meanwhile() -> None:
     card = Card(10 * GIB, 10 * GIB, thief=2 * GIB // 10)
-    taken = taking.take(card.free, card.allocate)
-    assert card.free() >= taking.reserve_bytes(10 * GIB) - (4 << 20)
+    taken = taking.allocate_pieces(card.free, card.allocate)
+    assert card.free() >= taking.compute_reserve_bytes(10 * GIB) - (4 << 20)
     assert 0 < taken.coverage < 0.98
 
 
 @pytest.mark.parametrize("card", [Card(100 << 20, 100 << 20), Card(GIB, 0)])
 def test_where_nothing_can_be_taken_it_says_so(card: Card) -> None:
-    taken = taking.take(card.free, card.allocate)
+    taken = taking.allocate_pieces(card.free, card.allocate)
     assert (taken.pieces, taken.coverage) == ([], 0.0)

@@ -43,7 +43,7 @@ def rank_of(folder: Path, request: dict, rank: int) -> list[Result]:
         fault=request["faults"].get(str(rank), ""),
         note=lambda text: announce(folder, rank, text),
     )
-    results = list(check.run(context))
+    results = list(getattr(check, f"check_{request['test']}")(context))
     dist.barrier()
     return results
 

@@ -22,13 +22,13 @@ ROOT = Path(__file__).parents[5]
 CHILD = """
 import sys, time, msgspec
 from sqlalchemy import create_engine
-from remediator.notifications.message_outbox import Outbox
-from remediator.notifications.alert_settings import Telling
+from remediator.notifications.message_outbox import MessageOutbox
+from remediator.notifications.alert_settings import AlertSettings
 from remediator.store.delivery_store import DeliveryStore
 from tests.unit.remediator.act.webhooks.peer import message, standing
 from vocabulary.clock import SystemClock
 store = DeliveryStore(create_engine(sys.argv[1]))
-box = Outbox(msgspec.convert({"webhooks": [sys.argv[2]]}, Telling), store, "c", SystemClock())
+box = MessageOutbox(msgspec.convert({"webhooks": [sys.argv[2]]}, AlertSettings), store, "c", SystemClock())
 box.put(message(1))
 print("written down", flush=True)
 box.start(standing({"inc-1"}))
