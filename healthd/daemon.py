@@ -19,7 +19,6 @@ from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
 from healthd.checks import gpu_count_checks, training_checks
-from healthd.checks.gpu_count_checks import GpuCountCheck
 from healthd.checks.kernel_message_checks import KernelMessageCheck
 from healthd.checks.xid_checks import XidCheck
 from healthd.collectors.beacons import BeaconCollector
@@ -124,7 +123,7 @@ class Daemon:
         witness = RecordAuthenticator(config.node, accept_injected=config.accept_injected)
         xids, messages = XidCheck(witness, catalogue), KernelMessageCheck(witness, FAMILIES)
         pretended = SimulatedGpus(ledger, make_gpu_checks(thresholds))
-        counts = GpuCountCheck(
+        counts = gpu_count_checks.GpuCountCheck(
             config.gpus.expected, partial(thresholds.section, gpu_count_checks.CHECK, gpu_count_checks.Limits)
         )
         gpus = GpuMonitor(ledger, outbox.gpus(), gpu_checks, pretended, counts)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import torch
@@ -52,9 +53,8 @@ def rate_rows(scale: Scale, kind: ProductKind) -> Iterator[Row]:
     library = operations / measure_seconds(scale.device, bare)
     yield Row("arithmetic", f"{kind.name}: library alone", library / 1e12, "TFLOP/s")
     for name, overlap in (("every output checked", True), ("the same on one stream", False)):
-        rate = operations / measure_seconds(
-            scale.device, lambda o=overlap: repeat_product(work, scale.repeats, overlap=o)
-        )  # type: ignore[misc]  # a default binds the loop's value
+        repeat = partial(repeat_product, work, scale.repeats, overlap=overlap)
+        rate = operations / measure_seconds(scale.device, repeat)
         yield Row("arithmetic", f"{kind.name}: {name}", rate / 1e12, "TFLOP/s", rate / library)
     yield _judged(scale, kind, work, output)
 

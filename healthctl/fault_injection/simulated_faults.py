@@ -49,7 +49,7 @@ def inject_thermal_fault(gpu: int, celsius: int, seconds: float, path: Path) -> 
 @seconds_option
 @config_option
 def inject_ecc_errors(
-    gpu: int, uncorrected: int, corrected: int, pending: bool, failed: bool, seconds: float, path: Path
+    *, gpu: int, uncorrected: int, corrected: int, pending: bool, failed: bool, seconds: float, path: Path
 ) -> None:
     """Memory errors of a GPU, and what its row remapper says."""
     flags: dict[str, int | bool] = {"remap_pending": pending, "remap_failed": failed}

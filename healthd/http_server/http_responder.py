@@ -59,6 +59,9 @@ class ConnectionLimits(NamedTuple):
     drain_s: float = 1.0  # for the rest of a request that was answered before it was read
 
 
+_DEFAULT_LIMITS = ConnectionLimits()
+
+
 class RequestHandler(Protocol):
     """What is answered."""
 
@@ -96,7 +99,7 @@ class HttpResponder:
     """Takes over `listeners`, which listen already, and answers in a thread of its own until `close`."""
 
     def __init__(
-        self, listeners: Sequence[socket.socket], pages: RequestHandler, limits: ConnectionLimits = ConnectionLimits()
+        self, listeners: Sequence[socket.socket], pages: RequestHandler, limits: ConnectionLimits = _DEFAULT_LIMITS
     ) -> None:
         self._listeners = list(listeners)
         self._pages = pages

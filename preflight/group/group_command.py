@@ -91,7 +91,8 @@ def group(  # noqa: PLR0913 - one for each option
     os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")  # each wait that ends in time is a warning there
     session: Any = importlib.import_module(
         "preflight.group.group_session"
-    )  # torch, not before the words are understood
+    )  # imports torch: only once options are valid
+    own_command = () if no_own_test else tuple(shlex.split(own_test)) or build_gate_command(telling=telling, path=path)
     limits = session.GroupLimits(
         arrive_s=arrive_seconds, own_s=own_seconds, pair_s=pair_seconds, rounds=rounds, expected=expect
     )
@@ -99,9 +100,7 @@ def group(  # noqa: PLR0913 - one for each option
         limits=limits,
         backend=backend,
         interfaces=tuple(filter(None, interfaces.split(","))),
-        own_command=()
-        if no_own_test
-        else tuple(shlex.split(own_test)) or build_gate_command(telling=telling, path=path),
+        own_command=own_command,
         own_tells=telling and not own_test,
         key=key,
         injected=inject,

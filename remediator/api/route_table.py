@@ -25,6 +25,7 @@ from remediator.api import (
 )
 from remediator.api.access_control import Access
 from remediator.api.endpoint import Endpoint, Handler, Query
+from remediator.api.query_parameters import AFTER, IF_MATCH, KEY, LIMIT, RESUME, SINCE, WAIT
 from remediator.model.credentials import TokenList
 from remediator.model.views import (
     Approval,
@@ -41,14 +42,7 @@ from remediator.model.views import (
     Words,
 )
 from remediator.model.views_actions import ActionList, AwaitingList, BreakerView, ModeWish
-from remediator.model.views_alerts import (
-    AlertList,
-    AlertTest,
-    AlertTested,
-    SilenceList,
-    SilenceView,
-    SilenceWish,
-)
+from remediator.model.views_alerts import AlertList, AlertTest, AlertTested, SilenceList, SilenceView, SilenceWish
 from remediator.model.views_audit import AuditView
 from remediator.model.views_detectors import LemonList, StragglerList
 from remediator.model.views_evidence import EvidenceList
@@ -59,16 +53,8 @@ from vocabulary.messages.job_hazard import JobHazard, Placement
 from vocabulary.messages.wire import Enrolment, NewToken, OrdersReply, Report, ReportReply
 from vocabulary.order import OrderUpdate
 
-WAIT = Query("wait_s", "number", "wait up to so many seconds for something new")
-LIMIT = Query("limit", "integer", "so many at most")
-AFTER = Query("after", "integer", "number of the last event that is known")
-IF_MATCH = Query("If-Match", "string", "the incident's ETag: only if it is still so")
-KEY = Query("Idempotency-Key", "string", "names this request, so that it can be repeated")
-SINCE = Query("since", "number", "only from then on, UTC seconds")
-RESUME = Query("Last-Event-ID", "string", "go on after this event")
 
-
-def _get_endpoint(
+def _get(
     path: str, access: Access, handler: Handler, answer: Any, about: str, query: tuple[Query, ...] = (), **more: Any
 ) -> Endpoint:
     return Endpoint(
@@ -76,7 +62,7 @@ def _get_endpoint(
     )
 
 
-def _post_endpoint(
+def _post(
     path: str, access: Access, handler: Handler, body: Any, answer: Any, about: str, headers: tuple[Query, ...] = ()
 ) -> Endpoint:
     return Endpoint(
@@ -88,7 +74,7 @@ _NODE, _ADMIN, _OPERATOR, _VIEWER, _ANYONE = Access.NODE, Access.ADMIN, Access.O
 _INCIDENT = "/v1/incidents/{incident}"
 
 ENDPOINTS: tuple[Endpoint, ...] = (
-    _post_endpoint(
+    _post(
         "/v1/enrol",
         Access.JOIN,
         token_handlers.enrol_node,
@@ -96,10 +82,10 @@ ENDPOINTS: tuple[Endpoint, ...] = (
         NewToken,
         "A node's own token for a join secret.",
     ),
-    _post_endpoint(
+    _post(
         "/v1/nodes/{node}/report", _NODE, report_handlers.accept_report, Report, ReportReply, "Durable when answered."
     ),
-    _get_endpoint(
+    _get(
         "/v1/nodes/{node}/orders",
         _NODE,
         report_handlers.poll_orders,
@@ -107,7 +93,7 @@ ENDPOINTS: tuple[Endpoint, ...] = (
         "Every open order; waits for one that is not known.",
         (WAIT, Query("known", "string", "id of an order that the node has", many=True)),
     ),
-    _post_endpoint(
+    _post(
         "/v1/nodes/{node}/orders/{order:path}",
         _NODE,
         report_handlers.accept_order_update,
@@ -115,7 +101,7 @@ ENDPOINTS: tuple[Endpoint, ...] = (
         None,
         "How far an order is.",
     ),
-    _post_endpoint(
+    _post(
         "/v1/nodes/{node}/evidence/{order:path}",
         _NODE,
         evidence_handlers.store_evidence_bundle,
@@ -123,18 +109,16 @@ ENDPOINTS: tuple[Endpoint, ...] = (
         None,
         "The bundle that an order asked for.",
     ),
-    _get_endpoint(
+    _get(
         "/v1/hazard/{job:path}",
         Access.JOB,
         hazard_handlers.show_job_hazard,
         JobHazard,
         "How likely a job's nodes are to fail.",
     ),
-    _get_endpoint(
-        "/v1/jobs", _VIEWER, list_handlers.show_jobs, JobList, "Every job with ranks, by name; without its ranks."
-    ),
-    _get_endpoint("/v1/jobs/{job:path}", _VIEWER, list_handlers.show_job, JobView, "One job, with its ranks."),
-    _get_endpoint(
+    _get("/v1/jobs", _VIEWER, list_handlers.show_jobs, JobList, "Every job with ranks, by name; without its ranks."),
+    _get("/v1/jobs/{job:path}", _VIEWER, list_handlers.show_job, JobView, "One job, with its ranks."),
+    _get(
         "/v1/gpus",
         _VIEWER,
         list_handlers.show_gpus,
@@ -146,7 +130,7 @@ ENDPOINTS: tuple[Endpoint, ...] = (
             LIMIT,
         ),
     ),
-    _get_endpoint(
+    _get(
         "/v1/placement",
         _VIEWER,
         placement_handlers.show_placement,
@@ -154,14 +138,14 @@ ENDPOINTS: tuple[Endpoint, ...] = (
         "Which free nodes are least likely to fail.",
         (Query("nodes", "integer", "so many are wanted"),),
     ),
-    _get_endpoint(
+    _get(
         "/v1/status",
         _VIEWER,
         overview_handlers.show_status,
         StatusView,
         "Counts, the mode, and what keeps automation from acting.",
     ),
-    _get_endpoint(
+    _get(
         "/v1/overview",
         _VIEWER,
         overview_handlers.show_overview,
@@ -169,7 +153,7 @@ ENDPOINTS: tuple[Endpoint, ...] = (
         "The cluster in one look: the status, the worst incidents, what waits for people, who is not heard.",
         (Query("incidents", "integer", "so many are told at most, the worst first"),),
     ),
-    _get_endpoint(
+    _get(
         "/v1/nodes",
         _VIEWER,
         operator_handlers.list_nodes,
@@ -177,10 +161,10 @@ ENDPOINTS: tuple[Endpoint, ...] = (
         "Nodes, by name.",
         (Query("after", "string", "only names after this one"), LIMIT),
     ),
-    _get_endpoint(
+    _get(
         "/v1/nodes/{node}", _VIEWER, operator_handlers.show_node, NodeView, "One node, with GPUs, ranks and findings."
     ),
-    _get_endpoint(
+    _get(
         "/v1/nodes/{node}/history",
         _VIEWER,
         list_handlers.show_node_history,
@@ -188,7 +172,7 @@ ENDPOINTS: tuple[Endpoint, ...] = (
         "Its audit log, newest first.",
         (LIMIT,),
     ),
-    _get_endpoint(
+    _get(
         "/v1/nodes/{node}/telemetry",
         _VIEWER,
         telemetry_handlers.show_node_telemetry,
@@ -196,13 +180,9 @@ ENDPOINTS: tuple[Endpoint, ...] = (
         "The last hour of one node, as curves; asks the node to tell it.",
         (WAIT,),
     ),
-    _post_endpoint(
-        "/v1/nodes/{node}/hold", _OPERATOR, node_override_handlers.hold_node, HoldWish, None, "Hands off this node."
-    ),
-    _post_endpoint(
-        "/v1/nodes/{node}/release", _OPERATOR, node_override_handlers.release_node, Words, None, "No longer."
-    ),
-    _post_endpoint(
+    _post("/v1/nodes/{node}/hold", _OPERATOR, node_override_handlers.hold_node, HoldWish, None, "Hands off this node."),
+    _post("/v1/nodes/{node}/release", _OPERATOR, node_override_handlers.release_node, Words, None, "No longer."),
+    _post(
         "/v1/nodes/{node}/cordon",
         _OPERATOR,
         node_override_handlers.cordon_node,
@@ -210,7 +190,7 @@ ENDPOINTS: tuple[Endpoint, ...] = (
         None,
         "Out of service, in the caller's name.",
     ),
-    _post_endpoint(
+    _post(
         "/v1/nodes/{node}/uncordon",
         _OPERATOR,
         node_override_handlers.uncordon_node,
@@ -218,7 +198,7 @@ ENDPOINTS: tuple[Endpoint, ...] = (
         None,
         "Into service, whoever holds it.",
     ),
-    _post_endpoint(
+    _post(
         "/v1/nodes/{node}/retire",
         _OPERATOR,
         node_override_handlers.retire_node,
@@ -226,7 +206,7 @@ ENDPOINTS: tuple[Endpoint, ...] = (
         None,
         "It is no part of the cluster any more.",
     ),
-    _post_endpoint(
+    _post(
         "/v1/nodes/{node}/unretire",
         _OPERATOR,
         node_override_handlers.unretire_node,
@@ -234,7 +214,7 @@ ENDPOINTS: tuple[Endpoint, ...] = (
         None,
         "It is one again, on probation.",
     ),
-    _get_endpoint(
+    _get(
         "/v1/incidents",
         _VIEWER,
         operator_handlers.list_incidents,
@@ -242,14 +222,14 @@ ENDPOINTS: tuple[Endpoint, ...] = (
         "Incidents, newest first.",
         (Query("state", "string", "open: every one that is open; without it the newest, open or not"),),
     ),
-    _get_endpoint(
+    _get(
         _INCIDENT,
         _VIEWER,
         operator_handlers.show_incident,
         IncidentView,
         "One incident, whole; its state is named by ETag.",
     ),
-    _get_endpoint(
+    _get(
         f"{_INCIDENT}/postmortem",
         _VIEWER,
         postmortem_handlers.show_postmortem,
@@ -257,7 +237,7 @@ ENDPOINTS: tuple[Endpoint, ...] = (
         "The incident told afterwards.",
         (Query("format", "string", "md, html or json"),),
     ),
-    _get_endpoint(
+    _get(
         f"{_INCIDENT}/evidence",
         _OPERATOR,
         evidence_handlers.show_evidence,
@@ -265,7 +245,7 @@ ENDPOINTS: tuple[Endpoint, ...] = (
         "What bundles there are; with 'order', that bundle.",
         (Query("order", "string", "the order that asked for it"),),
     ),
-    _post_endpoint(
+    _post(
         f"{_INCIDENT}/approve",
         _OPERATOR,
         operator_handlers.approve_plan_step,
@@ -273,7 +253,7 @@ ENDPOINTS: tuple[Endpoint, ...] = (
         None,
         "Let what it waits for be done.",
     ),
-    _post_endpoint(
+    _post(
         f"{_INCIDENT}/acknowledge",
         _OPERATOR,
         incident_handlers.acknowledge_incident,
@@ -282,7 +262,7 @@ ENDPOINTS: tuple[Endpoint, ...] = (
         "I look after it.",
         (IF_MATCH,),
     ),
-    _post_endpoint(
+    _post(
         f"{_INCIDENT}/notes",
         _OPERATOR,
         incident_handlers.add_incident_note,
@@ -291,10 +271,10 @@ ENDPOINTS: tuple[Endpoint, ...] = (
         "Write a note.",
         (IF_MATCH, KEY),
     ),
-    _post_endpoint(
+    _post(
         f"{_INCIDENT}/resolve", _OPERATOR, incident_handlers.resolve_incident, Words, None, "It is over.", (IF_MATCH,)
     ),
-    _post_endpoint(
+    _post(
         f"{_INCIDENT}/reopen",
         _OPERATOR,
         incident_handlers.reopen_incident,
@@ -303,7 +283,7 @@ ENDPOINTS: tuple[Endpoint, ...] = (
         "It was not over.",
         (IF_MATCH,),
     ),
-    _get_endpoint(
+    _get(
         "/v1/actions",
         _VIEWER,
         list_handlers.show_actions,
@@ -311,7 +291,7 @@ ENDPOINTS: tuple[Endpoint, ...] = (
         "Actions, newest first.",
         (Query("state", "string", "open, ended or all; without it, open"), LIMIT),
     ),
-    _post_endpoint(
+    _post(
         "/v1/actions/{action:path}/cancel",
         _OPERATOR,
         cluster_handlers.cancel_action,
@@ -319,7 +299,7 @@ ENDPOINTS: tuple[Endpoint, ...] = (
         None,
         "Do not do it after all.",
     ),
-    _post_endpoint(
+    _post(
         "/v1/mode",
         _OPERATOR,
         cluster_handlers.set_automation_mode,
@@ -327,7 +307,7 @@ ENDPOINTS: tuple[Endpoint, ...] = (
         None,
         "How far automation may go from now on.",
     ),
-    _get_endpoint(
+    _get(
         "/v1/alerts",
         _VIEWER,
         alert_handlers.list_alerts,
@@ -335,10 +315,8 @@ ENDPOINTS: tuple[Endpoint, ...] = (
         "What people were told or are to be, newest first.",
         (LIMIT,),
     ),
-    _get_endpoint(
-        "/v1/alerts/silences", _VIEWER, alert_handlers.list_silences, SilenceList, "Silences that have not ended."
-    ),
-    _post_endpoint(
+    _get("/v1/alerts/silences", _VIEWER, alert_handlers.list_silences, SilenceList, "Silences that have not ended."),
+    _post(
         "/v1/alerts/silences",
         _OPERATOR,
         alert_handlers.create_silence,
@@ -346,10 +324,10 @@ ENDPOINTS: tuple[Endpoint, ...] = (
         SilenceView,
         "Tell nobody for a time.",
     ),
-    _post_endpoint(
+    _post(
         "/v1/alerts/silences/{silence}/end", _OPERATOR, alert_handlers.end_silence, Words, None, "Tell people again."
     ),
-    _post_endpoint(
+    _post(
         "/v1/alerts/test",
         _OPERATOR,
         alert_handlers.send_test_alert,
@@ -357,19 +335,17 @@ ENDPOINTS: tuple[Endpoint, ...] = (
         AlertTested,
         "Send a receiver a test message.",
     ),
-    _get_endpoint(
-        "/v1/awaiting", _VIEWER, list_handlers.show_awaiting, AwaitingList, "What waits for a person's word."
-    ),
-    _get_endpoint("/v1/lemons", _VIEWER, list_handlers.show_lemons, LemonList, "Nodes whose past speaks against them."),
-    _get_endpoint("/v1/stragglers", _VIEWER, list_handlers.show_stragglers, StragglerList, "What holds jobs back."),
-    _get_endpoint(
+    _get("/v1/awaiting", _VIEWER, list_handlers.show_awaiting, AwaitingList, "What waits for a person's word."),
+    _get("/v1/lemons", _VIEWER, list_handlers.show_lemons, LemonList, "Nodes whose past speaks against them."),
+    _get("/v1/stragglers", _VIEWER, list_handlers.show_stragglers, StragglerList, "What holds jobs back."),
+    _get(
         "/v1/breaker",
         _VIEWER,
         list_handlers.show_breaker,
         BreakerView,
         "Open or not, and every limit with its figures.",
     ),
-    _post_endpoint(
+    _post(
         "/v1/breaker/reset",
         _OPERATOR,
         incident_handlers.reset_circuit_breaker,
@@ -377,7 +353,7 @@ ENDPOINTS: tuple[Endpoint, ...] = (
         None,
         "Let nodes be isolated again.",
     ),
-    _get_endpoint(
+    _get(
         "/v1/events",
         _VIEWER,
         operator_handlers.poll_events,
@@ -385,7 +361,7 @@ ENDPOINTS: tuple[Endpoint, ...] = (
         "The audit log, in order.",
         (AFTER, WAIT, SINCE),
     ),
-    _get_endpoint(
+    _get(
         "/v1/audit",
         _VIEWER,
         audit_handlers.search_audit_log,
@@ -399,7 +375,7 @@ ENDPOINTS: tuple[Endpoint, ...] = (
             LIMIT,
         ),
     ),
-    _get_endpoint(
+    _get(
         "/v1/events/stream",
         _VIEWER,
         event_stream.stream_events,
@@ -408,11 +384,9 @@ ENDPOINTS: tuple[Endpoint, ...] = (
         (AFTER,),
         headers=(RESUME,),
     ),
-    _get_endpoint("/v1/tokens", _ADMIN, token_handlers.list_tokens, TokenList, "All tokens, without their text."),
-    _post_endpoint(
-        "/v1/tokens", _ADMIN, token_handlers.issue_token, TokenWish, NewToken, "A new token, told this once."
-    ),
-    _post_endpoint(
+    _get("/v1/tokens", _ADMIN, token_handlers.list_tokens, TokenList, "All tokens, without their text."),
+    _post("/v1/tokens", _ADMIN, token_handlers.issue_token, TokenWish, NewToken, "A new token, told this once."),
+    _post(
         "/v1/tokens/rotate",
         _ADMIN,
         token_handlers.rotate_token,
@@ -420,11 +394,9 @@ ENDPOINTS: tuple[Endpoint, ...] = (
         NewToken,
         "A new token; the old ones end soon.",
     ),
-    _post_endpoint("/v1/tokens/{token}/revoke", _ADMIN, token_handlers.revoke_token, None, None, "End a token now."),
-    _get_endpoint("/v1/openapi.json", _ANYONE, health_handlers.handle_openapi, "application/json", "This document."),
-    _get_endpoint(
-        "/healthz", _ANYONE, health_handlers.handle_healthz, health_handlers.Readiness, "Is this the one to ask?"
-    ),
-    _get_endpoint("/livez", _ANYONE, health_handlers.handle_livez, "text/plain", "Does it live?"),
-    _get_endpoint("/metrics", _ANYONE, health_handlers.handle_metrics, "text/plain", "Prometheus' metrics."),
+    _post("/v1/tokens/{token}/revoke", _ADMIN, token_handlers.revoke_token, None, None, "End a token now."),
+    _get("/v1/openapi.json", _ANYONE, health_handlers.handle_openapi, "application/json", "This document."),
+    _get("/healthz", _ANYONE, health_handlers.handle_healthz, health_handlers.Readiness, "Is this the one to ask?"),
+    _get("/livez", _ANYONE, health_handlers.handle_livez, "text/plain", "Does it live?"),
+    _get("/metrics", _ANYONE, health_handlers.handle_metrics, "text/plain", "Prometheus' metrics."),
 )

@@ -69,14 +69,7 @@ class LeaderTerm:
             performer.look(snapshot)
             wakeups.wake(snapshot.ordered)
 
-        settings = DecisionSettings(
-            policy=reload.current(),  # the playbooks may have changed since this process began to stand by
-            mode=config.mode,
-            budget=config.budget,
-            probation_s=config.probation_s,
-            silence=config.silence,
-            again_after_s=config.again_after_s,
-        )
+        settings = _make_decision_settings(config, reload)
         journal.leadership.over = ended
         tidy = RetentionCleaner(journal.engine, config.retention, clock)
         engine = DecisionEngine(journal, settings, clock, published, ended, tidy)
@@ -132,6 +125,17 @@ class LeaderTerm:
         self._watcher.stop()
         self.service.performer.stop()
         self.service.engine.stop()
+
+
+def _make_decision_settings(config: Config, reload: PolicyReloader) -> DecisionSettings:
+    return DecisionSettings(
+        policy=reload.current(),  # the playbooks may have changed since this process became a standby
+        mode=config.mode,
+        budget=config.budget,
+        probation_s=config.probation_s,
+        silence=config.silence,
+        again_after_s=config.again_after_s,
+    )
 
 
 def build_scheduler(config: SchedulerConfig, clock: Clock, roster: ReportRegistry) -> Scheduler:

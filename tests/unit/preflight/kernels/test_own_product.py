@@ -5,7 +5,7 @@ import torch
 
 own_product = pytest.importorskip("preflight.kernels.triton_matmul")
 
-from preflight.kernels import (
+from preflight.kernels import (  # noqa: E402 - Triton is asked for first
     matmul_products,
     operands,
     output_elements,

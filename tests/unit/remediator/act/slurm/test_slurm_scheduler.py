@@ -353,10 +353,8 @@ def test_nodes_are_set_aside_once_and_given_back_once() -> None:
     refused = scheduler.set_aside("pair", ("n1",), 30)
     assert refused.result is ActionResult.REFUSED
     assert "gpu-healthd-pair holds n1, n2 until 1970-01-01T00:30:00Z; release it first" in refused.detail
-    assert [scheduler.give_back("pair").result, scheduler.give_back("pair").result] == [
-        ActionResult.DONE,
-        ActionResult.ALREADY,
-    ]
+    given_back = [scheduler.give_back("pair").result for _ in range(2)]
+    assert given_back == [ActionResult.DONE, ActionResult.ALREADY]
     assert scheduler.give_back("maintenance").result is ActionResult.ALREADY  # ours would be gpu-healthd-maintenance
     assert [one.name for one in slurm.reserved] == ["maintenance"]
 
