@@ -1,4 +1,4 @@
-"""The calls of the centre's API, from the OpenAPI document that it publishes itself."""
+"""The routes of the controller's API, from its OpenAPI document."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from remediator.api.openapi_document import build_openapi_document
 from tools.reference.markdown import join_lines, render_code, render_head, render_prose, render_table
 
 ABOUT = (
-    "What a running centre says at `GET /v1/openapi.json`, to read. Tokens, roles, limits and what the words mean: [API](api.md).",
-    "Every refusal is a `Problem`; 401 means no good token, 403 not with this one, 429 too often, 503 not now or not this replica.",
+    "Generated from `GET /v1/openapi.json`. Tokens, roles, limits and concepts: [API](api.md).",
+    "Every error is a `Problem`: 401 no valid token, 403 not allowed with this token, 429 rate limit, 503 unavailable or standby.",
 )
 _REFERENCE = "#/components/schemas/"
 
@@ -19,8 +19,8 @@ def render_routes_page() -> str:
     """docs/reference/routes.md."""
     whole = build_openapi_document()
     operations = list(_operations(whole["paths"]))
-    lines = render_head("Calls of the API", *ABOUT)
-    lines += ["## Calls", ""]
+    lines = render_head("Routes of the API", *ABOUT)
+    lines += ["## Routes", ""]
     rows = [
         [
             render_code(f"{method} {path}"),
@@ -30,8 +30,8 @@ def render_routes_page() -> str:
         ]
         for method, path, op in operations
     ]
-    lines += render_table(["call", "for", "what it does", "takes", "answers"], rows)
-    lines += ["## Parameters", "", "Those in the path name what the call is about.", ""]
+    lines += render_table(["route", "role", "purpose", "request", "response"], rows)
+    lines += ["## Parameters", "", "Path parameters name the object.", ""]
     rows = [
         [
             render_code(f"{method} {path}"),
@@ -44,7 +44,7 @@ def render_routes_page() -> str:
         for one in op.get("parameters", ())
         if one["in"] != "path"
     ]
-    lines += render_table(["call", "parameter", "in", "type", "meaning"], rows)
+    lines += render_table(["route", "parameter", "in", "type", "meaning"], rows)
     lines += ["## Messages", ""]
     for name, schema in whole["components"]["schemas"].items():
         lines += _message(name, schema)
@@ -67,7 +67,7 @@ def _content(content: Mapping[str, Any]) -> str:
 
 
 def _kind(schema: Mapping[str, Any]) -> str:
-    """A type in words, with a link where it is a message of its own."""
+    """The name of a type, with a link if it is a message of its own."""
     if "$ref" in schema:
         name = schema["$ref"].removeprefix(_REFERENCE)
         return f"[{name}](#{name.lower()})"
@@ -95,7 +95,7 @@ def _message(name: str, schema: Mapping[str, Any]) -> list[str]:
     rows = [
         [render_code(key), _kind(one), "yes" if key in needed else "", _limits(one)] for key, one in _fields(schema)
     ]
-    return [*lines, *(render_table(["field", "type", "always there", "limits"], rows) if rows else [])]
+    return [*lines, *(render_table(["field", "type", "required", "limits"], rows) if rows else [])]
 
 
 def _fields(schema: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
