@@ -109,7 +109,7 @@ def test_a_gpu_that_the_driver_does_not_show_is_no_pass(
     fake_nvml: str, tmp_path: Path, allowed: str, code: int, says: str
 ) -> None:
     (tmp_path / "scenario").write_text("gpus 3\n")
-    patch = "import preflight.checks.gpu_state\npreflight.checks.gpu_state.gpus_of_ours = lambda: 4\n"
+    patch = "import preflight.checks.gpu_state\npreflight.checks.gpu_state.count_own_gpus = lambda: 4\n"
     (tmp_path / "sitecustomize.py").write_text(patch)
     env = {"HEALTHD_NVML_LIBRARY": fake_nvml, "FAKE_NVML_SCENARIO": str(tmp_path / "scenario")}
     path = os.pathsep.join([str(tmp_path), *sys.path])

@@ -15,7 +15,7 @@ import sys
 from vocabulary.messages import message_decoders
 from vocabulary.messages.wire import Report, decode_message, WireError
 if {build}:
-    message_decoders.build()
+    message_decoders.build_decoders()
 calls = []
 sys.setprofile(lambda frame, event, _: event == "call" and calls.append(frame.f_code.co_name))
 try:

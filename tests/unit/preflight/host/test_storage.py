@@ -116,7 +116,7 @@ from preflight.checks import storage
 from preflight.check_context import Context
 storage.FREE_SHARE_MAX = float(sys.argv[1])
 context = Context(device=None, devices=(), level="gate", seconds=0.2, fault="", note=lambda _: None)
-sys.stdout.buffer.write(msgspec.json.encode(list(storage.run(context))))
+sys.stdout.buffer.write(msgspec.json.encode(list(storage.check_storage(context))))
 """
 
 
@@ -172,7 +172,7 @@ def test_a_killed_test_leaves_nothing(tmp_path: Path, *, nameless: bool) -> None
     program = (
         "import sys, time, pathlib\n"
         "from preflight.host import scratch_file\n"
-        "opened = scratch_file.Scratch if sys.argv[2] == 'True' else scratch_file._named_and_unlinked\n"
+        "opened = scratch_file.ScratchFile if sys.argv[2] == 'True' else scratch_file._create_and_unlink\n"
         "file = opened(pathlib.Path(sys.argv[1]))\n"
         "print('open', flush=True)\n"
         "time.sleep(600)\n"
