@@ -150,7 +150,7 @@ def heatmap_legend(rows: Iterable[HeatmapRow], *, by_health: bool) -> tuple[tupl
 def natural_sort_key(name: str) -> tuple[tuple[int, str], ...]:
     """A key under which gpu-9 comes before gpu-10. Remembered: a fleet's names are the same every time.
 
-    >>> sorted(["gpu-10", "gpu-9", "a"], key=counting)
+    >>> sorted(["gpu-10", "gpu-9", "a"], key=natural_sort_key)
     ['a', 'gpu-9', 'gpu-10']
     """
     parts = _NUMBERS.split(name)

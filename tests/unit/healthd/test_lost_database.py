@@ -180,11 +180,11 @@ if what == "lift":
     node.orders.receive(ORDER, NOW)
     node.settle()
 def die(*_): os._exit(9)
-write = outbox.write_mark
+write = outbox.write_history_marker
 def written(*values):
     write(*values)
     die()
-outbox.write_mark = die if when == "before" else written
+outbox.write_history_marker = die if when == "before" else written
 node.passes() if what == "lift" else node.orders.receive(ORDER, NOW)
 """
 

@@ -182,7 +182,7 @@ def test_a_page_that_is_gone_while_its_process_lives_is_waited_for(beacon: Beaco
 
 def test_a_page_made_anew_keeps_the_answer_of_the_process_before(tmp_path: Path) -> None:
     tmp_path.chmod(0o700)
-    make = "from healthd.trainer.beacons.beacon import *; b = Beacon.create({!r}, Place('j', 1, 0, 1)); print(flush=True); input()"
+    make = "from healthd.trainer.beacons.beacon import *; b = Beacon.create({!r}, RankPlacement('j', 1, 0, 1)); print(flush=True); input()"
     argv = [sys.executable, "-c", make.format(str(tmp_path))]
     with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as child:
         assert child.stdout is not None

@@ -32,7 +32,7 @@ def read(source: Source, root: Path) -> dict[str, Any]:
     """A look, and what the wire makes of it."""
     collector = importlib.import_module(f"healthd.collectors.{source.name}")
     answer: dict[str, Any] = json.loads(
-        json.dumps(read_source(source.name, collector.read, MachineAccess(str(root)), {}))
+        json.dumps(read_source(source.name, getattr(collector, f"read_{source.name}"), MachineAccess(str(root)), {}))
     )
     return answer
 

@@ -144,7 +144,7 @@ def test_more_living_pages_than_any_user_has_are_told_of(beacons: Path, monkeypa
 
 def test_old_pages_of_the_dead_go_and_others_stay(beacons: Path) -> None:
     living = Beacon.create(str(beacons), RankPlacement("job-7", 1, 0, 1))
-    code = f"from healthd.trainer.beacons.beacon import *; Beacon.create({str(beacons)!r}, Place('job-6', 1, 0, 1))"
+    code = f"from healthd.trainer.beacons.beacon import *; Beacon.create({str(beacons)!r}, RankPlacement('job-6', 1, 0, 1))"
     subprocess.run([sys.executable, "-c", code], check=True)
     dead = beacons / page_name("job-6", 1, 0)
     rubbish, aside = beacons / "rubbish.beacon", beacons / "x.beacon.1.tmp"
@@ -265,7 +265,7 @@ def test_a_user_with_too_many_files_loses_his_own_oldest(beacons: Path, monkeypa
 
 @NEEDS_ROOT
 def test_evidence_and_people_see_every_users_ranks(beacons: Path) -> None:
-    code = f"from healthd.trainer.beacons.beacon import *; Beacon.create({str(beacons)!r}, Place('victim', 1, 0, 1))"
+    code = f"from healthd.trainer.beacons.beacon import *; Beacon.create({str(beacons)!r}, RankPlacement('victim', 1, 0, 1))"
     subprocess.run([sys.executable, "-c", code], check=True)
     (mine,) = beacons.iterdir()
     content = mine.read_bytes()

@@ -113,7 +113,7 @@ def test_a_save_that_hangs_for_good_does_not_keep_a_rank_that_is_to_end(
 
 TWO = """
     clock = ManualClock()
-    places = [Place("j", 1, rank, 2) for rank in range(2)]
+    places = [RankPlacement("j", 1, rank, 2) for rank in range(2)]
     beacons = [Beacon.create(DIRECTORY, place, clock) for place in places]
     store, seconds = LocalStore(), (1.0, 0.0)
     guards = [

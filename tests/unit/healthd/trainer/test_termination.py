@@ -91,7 +91,7 @@ def test_handlers_are_given_back_and_the_programs_own_stay() -> None:
         """
     signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background job begins with it ignored
     signal.signal(signal.SIGUSR1, lambda *_: print("mine", flush=True))
-    notices = Termination(SystemClock(), 5.0, {"HEALTHD_TERMINATION_SIGNALS": "INT,USR1,USR2"})
+    notices = TerminationNotices(SystemClock(), 5.0, {"HEALTHD_TERMINATION_SIGNALS": "INT,USR1,USR2"})
     tell("SIGUSR1", "SIGINT")
     print(notices.take().reason, notices.take())
     notices.restore()
@@ -105,7 +105,7 @@ def test_handlers_are_given_back_and_the_programs_own_stay() -> None:
 def test_a_longer_warning_gives_the_ranks_longer() -> None:
     code, out, _ = end(
         """
-    notices = Termination(SystemClock(), 5.0, {"HEALTHD_TERMINATION_SECONDS": "200"})
+    notices = TerminationNotices(SystemClock(), 5.0, {"HEALTHD_TERMINATION_SECONDS": "200"})
     tell("SIGTERM")
     print(notices.take().expires_at > time.time() + 100)
     """

@@ -118,7 +118,7 @@ def test_what_people_said_replays(centre: Inside) -> None:
     state = centre.service.engine.snapshot.incidents[incident]
     assert state.kept_open
     inputs = list(centre.journal.inputs())
-    assert [type(item).__name__ for item in inputs].count("PersonSaid") == 2
+    assert [type(item).__name__ for item in inputs].count("IncidentCommand") == 2
 
 
 def test_the_breaker_is_reset_by_name(centre: Inside) -> None:
