@@ -67,7 +67,7 @@ class Node:
         (place / "healthd.yaml").write_text(json.dumps(config | settings))
         (place / "scenario").write_text("".join(f"{line}\n" for line in lines))
         (place / "token").write_text("none\n")
-        environment = os.environ | {"FAKE_NVML_SCENARIO": str(place / "build_scenario")}
+        environment = os.environ | {"FAKE_NVML_SCENARIO": str(place / "scenario")}
         with (place / "log").open("wb") as output:
             command = [str(HEALTHD), "--config", str(place / "healthd.yaml")]
             self.process = subprocess.Popen(command, env=environment, stderr=output)
