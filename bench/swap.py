@@ -25,7 +25,7 @@ from typing import Any
 
 from bench.measured_node import select_quantile
 from healthctl.demo.training import COMMAND
-from healthd.launcher.process_groups.rendezvous_server import PHASES
+from healthd.launcher.process_groups.generation_transition import PHASES
 from healthd.trainer.beacons.beacon import MailboxOrder, post_order, read_all_pages
 from healthd.trainer.beacons.page_reader import BeaconView, prepare_directory
 
@@ -53,6 +53,7 @@ class SwapRun:
             **os.environ,
             "HEALTHD_BEACON_DIR": f"{place}/beacons/{{node}}",
             "HEALTHD_JOB": f"bench-{os.getpid()}",
+            "HEALTHD_COPY_STEPS": "1",
         }
         with (place / "log").open("wb") as log:
             self.launcher = subprocess.Popen(argv, env=environ, stdout=log, stderr=log)

@@ -66,13 +66,15 @@ def _write(options: argparse.Namespace, place: Path, names: list[str], load: str
         f"`python -m bench.day --minutes {options.minutes:g} --nodes {options.nodes} --seed {options.seed}`: {told}.",
         f"![Useful node-steps and nodes held over time]({out.name}.svg)",
         day_report.render_result_table(accounts, limit),
+        "## Where the other node-steps went",
+        day_report.render_breakdown(accounts),
         "## Each fault",
         day_report.render_stories(accounts),
         "## Durations",
         day_report.render_assumptions(),
     )
     out.with_suffix(".md").write_text("\n\n".join(parts) + "\n")
-    print(day_report.render_result_table(accounts, limit))
+    print(f"{day_report.render_result_table(accounts, limit)}\n\n{day_report.render_breakdown(accounts)}")
     print(f"\n{out}.md, {out}.svg")
 
 

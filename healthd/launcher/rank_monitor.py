@@ -9,6 +9,8 @@ from healthd.launcher.decisions.relaunch_policy import RankEnd
 from healthd.launcher.decisions.startup_recheck import StartupRecheck
 from healthd.launcher.job_definition import JobDefinition
 from healthd.launcher.launch_journal import LaunchJournal
+from healthd.launcher.process_groups.elastic_run import ElasticRun
+from healthd.launcher.process_groups.returning_nodes import ReturningNodes
 from healthd.launcher.scheduler_backend import Attempt, AttemptRun
 from healthd.launcher.stop_signals import StopSignals
 from healthd.trainer.exit_codes import ExitCode
@@ -29,7 +31,9 @@ class RankMonitor:
         self._clock = clock
         self._stop = stop
 
-    def ends(self, run: AttemptRun, attempt: Attempt, look: StartupRecheck) -> Sequence[RankEnd]:
+    def ends(
+        self, run: AttemptRun, attempt: Attempt, look: StartupRecheck, returning: ReturningNodes
+    ) -> Sequence[RankEnd]:
         """How each rank ended; one that stays too long after its first peer has left, or is done, is killed; all, on an unfit node."""
         told, kill_at, give_up_at = False, _NEVER, _NEVER
         try:
@@ -42,6 +46,8 @@ class RankMonitor:
                     self._journal.write("stopping", text, attempt=attempt.number)
                 ends = run.ended()
                 self._record(run, attempt)
+                if isinstance(run, ElasticRun):
+                    returning.poll(run, now)
                 if kill_at == _NEVER and any(end.code != ExitCode.DONE for end in ends):
                     kill_at = now + self._job.leave_seconds
                 if give_up_at == _NEVER and ends and self._job.done_seconds:
@@ -73,7 +79,7 @@ class RankMonitor:
             time.sleep(POLL_SECONDS)
 
     def _kill(self, run: AttemptRun, attempt: Attempt, when: str) -> Sequence[RankEnd]:
-        left = attempt.world - len(run.ended())
+        left = len(run.rank_nodes) - len(run.ended())
         run.kill()
         text = f"killing {format_count(left, 'rank')} {when}"
         self._journal.write("killing", text, attempt=attempt.number)
@@ -81,5 +87,5 @@ class RankMonitor:
         while not run.over() and self._clock.monotonic() < give_up_at:
             time.sleep(POLL_SECONDS)
         known = {end.rank: end for end in run.ended()}
-        gone = [RankEnd(rank, attempt.node_of(rank), None, killed=True) for rank in range(attempt.world)]
+        gone = [RankEnd(rank, node, None, killed=True) for rank, node in enumerate(run.rank_nodes)]
         return [known.get(end.rank, end) for end in gone]

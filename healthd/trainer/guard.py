@@ -54,6 +54,7 @@ from healthd.trainer.rank_replacement import (
     NoRankReplacer,
     RankReplacer,
     is_done_by_replacement,
+    is_growth,
 )
 from healthd.trainer.step_measurements import StepMeasurements
 from healthd.trainer.termination_notices import ORDER_ID, TerminationNotices
@@ -191,7 +192,7 @@ class Guard:
         """
         self._boundaries += 1
         order = self._poll()
-        if order is not None or self._voting or self._termination.noticed:
+        if order is not None or self._voting or self._termination.noticed or self._swap.noticed:
             self._boundary(step, order)
         self._begin(step)
         return self._step
@@ -249,7 +250,7 @@ class Guard:
         if self._agreement is None:
             return
         self._beacon.phase(Phase.AGREEING)
-        orders = [new for new in (order, self._termination.take()) if new is not None]
+        orders = [new for new in (order, self._termination.take(), self._swap.take()) if new is not None]
         for new in orders:
             if new.id not in self._answers:
                 self._answer(new, OrderOutcome.SEEN)
@@ -316,7 +317,8 @@ class Guard:
             self._answer(order, OrderOutcome.SAVED, saved_at=now, checkpoint=path)
 
     def _end_agreed_step(self, error: BaseException | None) -> None:
-        if error is not None and (not isinstance(error, Exception) or self._swap.over):
+        grows = all(map(is_growth, self._due))
+        if error is not None and (not isinstance(error, Exception) or self._swap.over or grows):
             return  # where it is over, the ranks that go have left already, and all copies were whole by then
         if error is not None:
             log_without_blocking(logging.ERROR, "saving at the agreed step failed", error=error)
@@ -326,7 +328,7 @@ class Guard:
         self._in_order = True
         if any(order.kind == STOP for order in self._due):
             raise Leave(ExitCode.NEVER_AGAIN, condemned=self._condemned())
-        if self._step.swap and self._swap.can_swap:
+        if self._step.swap and (self._swap.can_swap or grows):
             self._go_on_or_leave()
         raise Leave(ExitCode.CONDEMNED if self._condemned() else ExitCode.RELAUNCH)
 

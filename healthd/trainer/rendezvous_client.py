@@ -19,6 +19,8 @@ from typing import Any, NamedTuple
 
 ADDRESS, TOKEN, MEMBER, SPARE = "HEALTHD_RENDEZVOUS", "HEALTHD_RENDEZVOUS_TOKEN", "HEALTHD_MEMBER", "HEALTHD_SPARE"
 LINE_BYTES_MAX = 1 << 20
+REASON_CHARACTERS_MAX = 200  # of a loss: an order may quote a whole kernel record
+_MEMBERSHIP = frozenset({"generation", "release", "stop"})  # messages without which a rank cannot go on
 CONNECT_SECONDS = 10.0
 
 _log = logging.getLogger("healthd.trainer")
@@ -60,6 +62,12 @@ def take_messages(buffer: bytearray) -> list[dict[str, Any]]:
     return messages
 
 
+def truncate_reason(reason: str) -> str:
+    """A reason as messages, events and records take it: one line, and not too long."""
+    line = " ".join(reason.split())
+    return line if len(line) <= REASON_CHARACTERS_MAX else f"{line[: REASON_CHARACTERS_MAX - 1]}…"
+
+
 def encode_message(kind: str, **fields: object) -> bytes:
     """A message as it is sent."""
     return json.dumps({"type": kind, **fields}).encode() + b"\n"
@@ -75,6 +83,10 @@ class RendezvousClient:
         self._arrival = encode_message("arrive", token=token, member=member, port=store_port)
         self.generation: Generation | None = None
         self.spares = 0
+        self.elastic = False  # whether the number of ranks may change from one generation to the next
+        self.pause_request = ""  # names the launcher's newest request to pause, so that the job can grow
+        self._shrinks = False  # whether the job would go on without a node that is lost
+        self._newest = -1  # number of the newest generation, also one in which this process has no rank
         self.finished = -1  # the last step that this rank knows to be held by all, in whichever generation
         self._connection: socket.socket | None = None
         self._released = False
@@ -127,8 +139,12 @@ class RendezvousClient:
 
     @property
     def can_swap(self) -> bool:
-        """Whether a rank that leaves would be replaced."""
-        return not self._stopped and self.spares > 0
+        """Whether the others would go on in place if a rank left: it would be replaced, or they would be fewer."""
+        return not self._stopped and (self.spares > 0 or self._shrinks)
+
+    def is_over(self, number: int) -> bool:
+        """Whether there is a newer generation than number `number`, with or without this process."""
+        return self._newest > number
 
     @property
     def stopped(self) -> bool:
@@ -147,11 +163,11 @@ class RendezvousClient:
 
     def evict(self, nodes: Collection[str], why: str) -> None:
         """These nodes are condemned: the launcher replaces every rank there."""
-        self.send("evict", nodes=sorted(nodes), why=why)
+        self.send("evict", nodes=sorted(nodes), why=truncate_reason(why))
 
     def leave(self, code: int, why: str, *, replace: bool = False) -> None:
         """This process is about to end with `code`; `replace`: its node is condemned, and the others go on with a spare."""
-        self.send("leaving", code=code, why=why, replace=replace)
+        self.send("leaving", code=code, why=truncate_reason(why), replace=replace)
 
     def wait_newer(self, than: int, seconds: float | None = None) -> Generation | None:
         """The newest generation once it is newer than number `than` and this process is in it; None: all ranks are done.
@@ -167,6 +183,22 @@ class RendezvousClient:
                 return self.generation
             raise RendezvousError(self._stopped if came else f"no new generation within {seconds:g} s")
 
+    def wait_over(self, number: int, seconds: float) -> None:
+        """Until there is a newer generation than number `number`, or all ranks are done; this process may have no rank in it.
+
+        Raises:
+            RendezvousError: there will be none, or none came within `seconds`.
+        """
+        with self._changed:
+            came = self._changed.wait_for(lambda: self._released or self._stopped or self.is_over(number), seconds)
+            if not came or (self._stopped and not self._released):
+                raise RendezvousError(self._stopped or f"no new generation within {seconds:g} s")
+
+    def is_replaced(self, number: int, seconds: float) -> bool:
+        """Whether generation `number` lacks a rank; waits so long for the launcher to say so."""
+        with self._changed:
+            return self._changed.wait_for(lambda: self.is_over(number) or self.broken, seconds)
+
     def close(self) -> None:
         """End the connection: for the launcher this process is gone."""
         if self._connection is not None:
@@ -180,33 +212,49 @@ class RendezvousClient:
                 while data := connection.recv(1 << 16):
                     buffer += data
                     for message in take_messages(buffer):
-                        self._take(message)
+                        self._take_readable(message)
         except (OSError, ValueError, KeyError, TypeError) as error:
             _log.warning("the launcher's rendezvous: %s", error)
         self._take({"type": "stop", "why": "the launcher is gone", "broken": False})
+
+    def _take_readable(self, message: dict[str, Any]) -> None:
+        """A message that only informs ends no training, whatever is in it."""
+        try:
+            self._take(message)
+        except (ValueError, KeyError, TypeError) as error:
+            if message.get("type") in _MEMBERSHIP:
+                raise
+            _log.warning("a message of the launcher is not readable (%r), and is passed over: %.200s", error, message)
 
     def _take(self, message: dict[str, Any]) -> None:
         with self._changed:
             kind = message["type"]
             if kind == "generation":
-                self._take_generation(
-                    Generation(message["number"], tuple(GenerationPeer(*each) for each in message["peers"]))
-                )
-                self.spares = message["spares"]
+                generation = Generation(message["number"], tuple(GenerationPeer(*each) for each in message["peers"]))
+                self._take_generation(generation, message["waiting"])
+                self._take_outlook(message)
             elif kind == "release":
                 self._released = True
             elif kind == "stop" and not self._stopped:
                 self._stopped, self.broken = message["why"], bool(message["broken"])
             elif kind == "spares":
-                self.spares = message["spares"]
+                self._take_outlook(message)
+            elif kind == "pause":
+                self.pause_request = message["request"]
             self._changed.notify_all()
-        if kind != "spares":
+        if kind not in ("spares", "pause"):
             self._on_change()
 
-    def _take_generation(self, generation: Generation) -> None:
-        """A spare is not in it yet; a rank that is not in it any more was taken for lost."""
+    def _take_outlook(self, message: dict[str, Any]) -> None:
+        self.spares, self.elastic, self._shrinks = message["spares"], message["elastic"], message["shrinks"]
+
+    def _take_generation(self, generation: Generation, waiting: Collection[int]) -> None:
+        """A process that waits may be in a later one; a rank that neither is in it nor waits was taken for lost."""
+        self.pause_request = ""
         if any(peer.member == self.member for peer in generation.peers):
-            self.generation = generation
+            self.generation, self._newest = generation, generation.number
+        elif self.member in waiting:
+            self._newest = generation.number
         elif self.generation is not None:
             self._stopped = self._stopped or "another process has taken this rank"
             self.broken = True

@@ -16,6 +16,8 @@ import time
 from collections.abc import Collection, Sequence
 from typing import Any
 
+from healthd.launcher.process_groups.elastic_membership import ElasticMembership, SizeLimits
+from healthd.launcher.process_groups.generation_transition import GenerationTransition
 from healthd.launcher.process_groups.group_membership import (
     Generation,
     GroupMembership,
@@ -23,14 +25,16 @@ from healthd.launcher.process_groups.group_membership import (
     NoSpareError,
     RankReplacement,
 )
+from healthd.launcher.process_groups.job_growth import JobGrowth
 from healthd.launcher.scheduler_backend import Event
 from healthd.trainer.exit_codes import ExitCode
-from healthd.trainer.rendezvous_client import ADDRESS, TOKEN, encode_message, take_messages
+from healthd.trainer.rendezvous_client import ADDRESS, TOKEN, encode_message, take_messages, truncate_reason
 
 ENTER_SECONDS = 45.0  # for every member to enter a generation after the first; who does not is replaced, too
 LOOPBACK = "127.0.0.1"
-PHASES = ("decided", "met", "state", "first step")  # of a swap, after the loss was seen
-_OF_A_GENERATION = frozenset({"entering", "entered", "loaded", "advanced", "done"})  # messages that name it
+_OF_A_GENERATION = frozenset(
+    {"entering", "entered", "loaded", "advanced", "fixed", "paused", "done"}
+)  # messages that name it
 _TICK_SECONDS = 0.5
 _SEND_SECONDS = 2.0  # messages are small: whoever takes none for so long is gone
 _STRANGERS_MOST = 32  # connections that have not shown the token; of more the oldest is ended
@@ -50,23 +54,27 @@ class _ServerConnection:
 class RendezvousServer:
     """The server of one attempt. Started at once; `close` ends it."""
 
-    def __init__(self, members: Sequence[Member], world: int, host: str = LOOPBACK) -> None:
+    def __init__(
+        self, members: Sequence[Member], world: int, host: str = LOOPBACK, sizes: SizeLimits | None = None
+    ) -> None:
         """Raises OSError.
 
         Args:
             members: those that hold the ranks first, then the spares.
             world: how many ranks there are.
             host: the address at which the members reach this machine.
+            sizes: within which the number of ranks may change; None: it may not.
         """
         self._nodes = {each.number: each.node for each in members}
-        self._membership = GroupMembership(members, world)
+        self._membership = (
+            GroupMembership(members, world) if sizes is None else ElasticMembership(members, world, sizes)
+        )
         self._token = secrets.token_urlsafe(24)
         self._guests: dict[int, _ServerConnection] = {}
         self._generation: Generation | None = None
         self._awaited: set[int] = set()  # members that have not entered the newest generation
         self._entering: set[int] = set()  # those that are about to
-        self._lost_steps = 0  # that some rank had finished, and that the newest generation trains once more
-        self._lost_at = self._formed_at = self._met_at = self._loaded_at = 0.0
+        self._transition, self._growth = GenerationTransition(), JobGrowth()
         self._advanced = False  # a step was finished in the newest generation
         self._done: set[int] = set()
         self._released = False  # all were done
@@ -105,6 +113,18 @@ class RendezvousServer:
         """The rank that a member holds now, or held last if nobody has followed it."""
         with self._lock:
             return self._membership.rank_of(member)
+
+    @property
+    def rank_nodes(self) -> list[str]:
+        """The node of each rank."""
+        with self._lock:
+            return [each.node for each in self._membership.holders]
+
+    def admit(self, members: Sequence[Member]) -> None:
+        """Processes that are about to be started: they may come, and wait for a rank."""
+        with self._lock:
+            self._nodes |= {each.number: each.node for each in members}
+            self._membership.admit(members)
 
     def note_end(self, member: int) -> None:
         """The process of a member has ended. What it has sent is still heard.
@@ -163,7 +183,8 @@ class RendezvousServer:
             elif key.fileobj is not self._wake:
                 self._hear(key.data)
         with self._lock:
-            if self._number > 0 and self._awaited and time.monotonic() - self._formed_at > ENTER_SECONDS:
+            self._grow()
+            if self._number > 0 and self._awaited and time.monotonic() - self._transition.formed_at > ENTER_SECONDS:
                 # a rank that is about to enter may wait for another one that is not
                 for member in sorted(self._awaited - self._entering or self._awaited):
                     self._condemned.append(member)
@@ -220,7 +241,7 @@ class RendezvousServer:
             if message["generation"] == self._number:
                 self._take_progress(guest.member, message)
         elif kind == "evict":
-            self._evict([str(node) for node in message["nodes"]], str(message["why"]))
+            self._evict([str(node) for node in message["nodes"]], truncate_reason(str(message["why"])))
         elif kind == "leaving":
             why = str(message.get("why", ""))
             self._take_leave(guest.member, int(message["code"]), why, replace=bool(message.get("replace")))
@@ -232,12 +253,18 @@ class RendezvousServer:
             self._entering.add(member)
         elif kind == "entered":
             self._awaited.discard(member)
-            self._met_at = time.monotonic()
+            self._transition.meet()
         elif kind == "loaded":
-            self._loaded_at = time.monotonic()
-            self._lost_steps = max(self._lost_steps, int(message["finished"]) + 1 - int(message["begin"]))
+            self._transition.load(int(message["finished"]), int(message["begin"]))
         elif kind == "advanced":
             self._advance(member, message)
+        elif kind == "fixed" and self._membership.rank_of(member) == 0:
+            self._membership.note_fixed(truncate_reason(str(message["why"])))
+            self._tell_spares()
+            self._grow()
+        elif kind == "paused":
+            self._growth.note_paused(member, time.monotonic())
+            self._grow()
         elif kind == "done":
             self._done.add(member)
             if self._generation and all(each.number in self._done for each in self._generation.members):
@@ -260,26 +287,17 @@ class RendezvousServer:
         self._membership.arrive(member)
         self._tell_spares()
         self._form()
+        self._grow()
 
     def _advance(self, member: int, message: dict[str, Any]) -> None:
         if self._advanced or self._membership.rank_of(member) != 0:
             return
         self._advanced = True
+        self._growth.note_advanced()
         if self._number:
-            step, source = int(message["step"]), str(message["source"])
-            marks = (self._lost_at, self._formed_at, self._met_at, self._loaded_at, time.monotonic())
-            seconds = {name: round(marks[at + 1] - marks[at], 3) for at, name in enumerate(PHASES)}
-            told = ", ".join(f"{name} {each:.2f}" for name, each in seconds.items())
-            total = marks[-1] - marks[0]
-            text = f"generation {self._number}: step {step} is done {total:.2f} s after the loss ({told}); {self._lost_steps} finished steps lost, the state came from {source}"
-            facts = {
-                "generation": self._number,
-                "step": step,
-                "lost": self._lost_steps,
-                "source": source,
-                "seconds": round(total, 3),
-            }
-            self._events.append(Event("swapped", text, facts | {"phases": seconds}))
+            self._events.append(self._transition.event(int(message["step"]), str(message["source"])))
+        self._tell_spares()
+        self._grow()
 
     def _take_leave(self, member: int, code: int, why: str, *, replace: bool) -> None:
         """A member is about to end with `code`. One that failed before any step is not replaced: its successor would fail, too."""
@@ -302,25 +320,39 @@ class RendezvousServer:
         self._awaited.discard(member)
         rank = self._membership.rank_of(member)
         if rank is not None:
-            self._lost_at = time.monotonic()
+            self._transition.begin()
             facts: dict[str, object] = {"rank": rank, "node": self._nodes[member], "generation": self._number}
             self._events.append(Event("rank_lost", f"rank {rank} on {self._nodes[member]} is gone: {why}", facts))
         self._tell_spares()
         self._form()
 
-    def _form(self) -> None:
+    def _grow(self) -> None:
+        """Ask the ranks to pause, if the job can have more of them; the next generation, once all have."""
+        if self.stopped or not self._generation:
+            return
+        now, members = time.monotonic(), [each.number for each in self._generation.members]
+        if self._growth.resumes(now, members):
+            self._form(resume=True)
+        possible = self._advanced and self._membership.can_grow
+        if request := self._growth.request(now, self._number, possible=possible):
+            self._transition.begin()
+            self._send_all(encode_message("pause", request=request))
+
+    def _form(self, *, resume: bool = False) -> None:
         """The next generation, if one is needed and all have come."""
         if self.stopped:
             return
         try:
-            formed = self._membership.next_generation()
+            formed = self._membership.next_generation(resume=resume)
         except NoSpareError as error:
             self._stop(str(error), broken=True)
             return
         if formed is None:
             return
         self._generation, replaced = formed
-        self._formed_at, self._advanced, self._lost_steps = time.monotonic(), False, 0
+        self._advanced = False
+        self._transition.form(self._generation)
+        self._growth.clear()
         self._done.clear()
         self._entering.clear()
         self._awaited = {each.number for each in self._generation.members}
@@ -329,14 +361,18 @@ class RendezvousServer:
             (each.number, each.node, reached[each.number].host, reached[each.number].port)
             for each in self._generation.members
         ]
-        spares = len(self._membership.spares)
-        self._send_all(encode_message("generation", number=self._number, peers=peers, spares=spares))
+        waiting = [each.number for each in self._membership.spares]
+        self._send_all(
+            encode_message("generation", number=self._number, peers=peers, waiting=waiting, **self._outlook())
+        )
         self._events += [_make_replacement_event(self._number, each) for each in replaced]
+        if announcement := self._transition.announcement():
+            self._events.append(announcement)
 
     def _stop(self, why: str, *, broken: bool = False) -> None:
         """Args: `broken`: the newest generation lacks a rank, so that no collective of it can complete."""
         if not self.stopped:
-            self._stopped = why
+            self._stopped = why = truncate_reason(why)
             self._events.append(Event("swap_impossible", f"no rank is replaced any more: {why}", {}))
             self._say_farewell(encode_message("stop", why=why, broken=broken))
 
@@ -345,7 +381,12 @@ class RendezvousServer:
         self._send_all(line)
 
     def _tell_spares(self) -> None:
-        self._send_all(encode_message("spares", spares=len(self._membership.spares)))
+        self._send_all(encode_message("spares", **self._outlook()))
+
+    def _outlook(self) -> dict[str, Any]:
+        """What would follow a loss."""
+        known = self._membership
+        return {"spares": len(known.spares), "elastic": known.elastic, "shrinks": known.shrinks}
 
     def _send_all(self, line: bytes) -> None:
         for guest in list(self._guests.values()):

@@ -18,7 +18,7 @@ from torch.distributed.checkpoint.api import CheckpointException
 from healthd.trainer.adapters.pytorch_file_writer import MeasuredWriter
 from healthd.trainer.adapters.pytorch_host_copy import HostCopy
 from healthd.trainer.adapters.pytorch_peer_copies import PeerCopies
-from healthd.trainer.adapters.pytorch_rank_channel import TIMEOUT_SECONDS, RankChannel
+from healthd.trainer.adapters.pytorch_rank_channel import RankChannel
 from healthd.trainer.adapters.pytorch_state import TrainingState, list_parameters_with_state
 from healthd.trainer.checkpoint import (
     Checkpoint,
@@ -38,6 +38,7 @@ from healthd.trainer.checkpoint_storage.checkpoint_files import (
     verify_checkpoint,
 )
 from healthd.trainer.checkpoint_storage.save_rounds import OutcomeUnknownError
+from healthd.trainer.exchange_limits import ExchangeLimits
 
 _NAMED = ("modules", "shared")
 _TRANSIENT = (OSError, MemoryError, torch.cuda.OutOfMemoryError)  # say nothing about the checkpoint that was read
@@ -61,7 +62,7 @@ class TrainingCheckpoints:
         keep: int = 3,
         keep_every: int = 0,
         incremental: bool = False,
-        timeout_seconds: float = TIMEOUT_SECONDS,
+        limits: ExchangeLimits = ExchangeLimits(),  # noqa: B008 - immutable
     ) -> None:
         """Call after the process group exists.
 
@@ -73,14 +74,14 @@ class TrainingCheckpoints:
             keep_every: beyond those, retain each one after a multiple of this many finished steps; 0: none.
             incremental: a file per tensor, and a hard link for each whose content is in the checkpoint before; pays
                 where most tensors are frozen, costs many small files elsewhere, and wants `keep` of 3 or more.
-            timeout_seconds: how long one exchange between the ranks may take while saving or loading.
+            limits: how long one exchange between the ranks may take while saving or loading, and what ends it early.
         """
         self._checkpoints = Checkpoints(root, keep, keep_every)
         if not isinstance(state, TrainingState):
             state = TrainingState(state, () if optimizer is None else optimizer)
         self._state = state
         self._incremental = incremental
-        self._ranks = RankChannel(timeout_seconds)
+        self._ranks = RankChannel(limits)
         self._host = HostCopy()
         self._flight: BackgroundTask[CompletedSave] = BackgroundTask("healthd-checkpoint")
         self._sweep: BackgroundTask[None] = BackgroundTask("healthd-retention")

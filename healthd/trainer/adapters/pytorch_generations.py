@@ -22,6 +22,7 @@ import contextlib
 import datetime as dt
 import functools
 import logging
+import math
 import os
 import shutil
 import threading
@@ -39,19 +40,26 @@ from healthd.trainer.adapters.group_sockets import list_open_sockets, shut_down_
 from healthd.trainer.adapters.process_group import shared_by_group
 from healthd.trainer.adapters.pytorch import PyTorch
 from healthd.trainer.adapters.pytorch_job import GuardedJob, device_of_this_rank, guarded_job
+from healthd.trainer.agreement import GRACEFUL
+from healthd.trainer.beacons.beacon import withdraw_page
+from healthd.trainer.beacons.beacon_page import MailboxOrder
+from healthd.trainer.beacons.rank_environment import RankEnvironment, read_environment
 from healthd.trainer.checkpoint_storage.checkpoint_files import CheckpointError
+from healthd.trainer.exchange_limits import ExchangeLimits, GenerationStore, await_all_ranks
 from healthd.trainer.exit_codes import ExitCode, Leave
 from healthd.trainer.guard import Guard
 from healthd.trainer.process_exit import run_within
 from healthd.trainer.rank_replacement import NextGeneration
 from healthd.trainer.rendezvous_client import SPARE, Generation, RendezvousClient, RendezvousError
 
-# For the members of a new generation to connect. No shut-down frees who waits for a member that died before it could
-# connect, so this is well below the time that the launcher gives a generation to form.
+# For the members of a new generation to connect, once all have met. No shut-down frees who waits for a member that died
+# before it could connect (gloo: for five times as long), so this is below the time that the launcher gives a generation.
 JOIN_SECONDS = 6.0
+FIRST_JOIN_SECONDS = 60.0  # all processes of a large job connect at once, on nodes that are busy with its start
 _CONNECT_SECONDS = 2.0  # between two looks whether a newer one is there: torch tries for as long as it may
 NOTICE_SECONDS = 30.0  # after a collective has failed, for the launcher to see why
 TEARDOWN_SECONDS = 5.0
+GROW_SECONDS = 600.0  # for the ranks to agree on a step at which to pause
 _FREE_EVERY_SECONDS = 0.02
 _COMMUNICATION = ("gloo", "nccl", "connection", "socket", "broken pipe", "timed out")
 
@@ -111,13 +119,24 @@ class _GenerationSwap:
         self._rendezvous, self._generation = rendezvous, generation
         self.evict = rendezvous.evict
         self.leave = functools.partial(rendezvous.leave, replace=True)
+        self._taken = ""  # the request to pause that was taken last
 
     def has_rank_on(self, nodes: Collection[str]) -> bool:
         return any(peer.node in nodes for peer in self._generation.peers)
 
     @property
+    def noticed(self) -> bool:
+        return self._rendezvous.pause_request != self._taken
+
+    def take(self) -> MailboxOrder | None:
+        request, self._taken = self._rendezvous.pause_request, self._rendezvous.pause_request
+        if not request or self.over:
+            return None
+        return MailboxOrder(request, GRACEFUL, "the job grows", (), time.time() + GROW_SECONDS)
+
+    @property
     def over(self) -> bool:
-        return self._rendezvous.number > self._generation.number
+        return self._rendezvous.is_over(self._generation.number)
 
     @property
     def can_swap(self) -> bool:
@@ -132,8 +151,10 @@ class _Generations:
         self._served_port = served_port
         self._entered: tuple[Generation, frozenset[int]] | None = None  # and the sockets that were there before
         self._copies_used: set[Path] = set()
+        self._place: RankEnvironment | None = None  # where the page of the newest rank of this process is
+        self._first = -1  # number of the first generation that this process was in
         self._lock = threading.Lock()
-        rendezvous.on_change(self._free)
+        rendezvous.on_change(self._begin_to_free)
 
     def run(self, train: Callable[[GuardedJob], T]) -> T | None:
         """To the end of the job."""
@@ -155,6 +176,8 @@ class _Generations:
                 traceback.clear_frames(error.__traceback__)  # they hold the model of the old process group
             finally:
                 self._end_group()
+            if not done and self._rendezvous.number == number:
+                self._leave_rank(-1)  # it waits for another one
         if done and not self._rendezvous.stopped:  # all ranks are done: nobody needs the copies now
             for mine in self._copies_used:
                 shutil.rmtree(mine, ignore_errors=True)
@@ -173,28 +196,49 @@ class _Generations:
     def _enter(self, generation: Generation, train: Callable[[GuardedJob], T]) -> T:
         rank = next(at for at, peer in enumerate(generation.peers) if peer.member == self._rendezvous.member)
         world = len(generation.peers)
+        self._first = self._first if self._first >= 0 else generation.number
         with self._lock:
             self._entered = (generation, frozenset(list_open_sockets()))
+        self._leave_rank(rank)  # before the ranks connect: whoever has it next makes its page after that
         self._rendezvous.send("entering", generation=generation.number)
         os.environ.update({"RANK": str(rank), "WORLD_SIZE": str(world)})
         device = device_of_this_rank()
-        store = self._connect_store(generation)
+        number = generation.number
+        over = functools.partial(self._is_over, number)
+        join_seconds = JOIN_SECONDS if number else FIRST_JOIN_SECONDS
+        store = dist.PrefixStore(f"generation-{number}", self._connect_store(generation))
+        await_all_ranks(store, "here", world, ExchangeLimits(math.inf, over=over))
         usual = default_pg_nccl_timeout if device.type == "cuda" else default_pg_timeout
         dist.init_process_group(
             "nccl" if device.type == "cuda" else "gloo",
-            store=dist.PrefixStore(f"generation-{generation.number}", store),
+            store=store,
             rank=rank,
             world_size=world,
-            timeout=dt.timedelta(seconds=JOIN_SECONDS) if generation.number else usual,
+            timeout=dt.timedelta(seconds=join_seconds),
         )
         shared = shared_by_group()
         dist.distributed_c10d._set_pg_timeout(usual or default_pg_timeout)  # noqa: SLF001 - torch has no public name for it
-        self._rendezvous.send("entered", generation=generation.number)
-        guard = Guard.from_env(store=shared.store, environ=shared.environ)
-        guard.enable_swap(_GenerationSwap(self._rendezvous, generation))
+        self._rendezvous.send("entered", generation=number)
+        swap = _GenerationSwap(self._rendezvous, generation)
+        assert shared.store is not None  # noqa: S101 - there is a process group
+        guard = Guard.from_env(store=GenerationStore(shared.store, lambda: swap.over), environ=shared.environ)
+        self._place = read_environment(shared.environ)
+        guard.enable_swap(swap)
         with guard:
-            swap = (self._rendezvous, generation.number, self._copies_used)
-            return train(GuardedJob(guard, rank, world, device, shared, *swap))
+            limits = ExchangeLimits(connect_seconds=join_seconds, over=over)
+            newcomer = 0 < number == self._first
+            shown = (self._rendezvous, number, self._copies_used, newcomer, limits)
+            return train(GuardedJob(guard, rank, world, device, shared, *shown))
+
+    def _is_over(self, number: int) -> bool:
+        """Whether the generation lacks a rank: nobody need wait for all of its ranks any more."""
+        return self._rendezvous.is_over(number) or self._rendezvous.broken
+
+    def _leave_rank(self, rank: int) -> None:
+        """Withdraw the page of the rank before, unless that was `rank`, too."""
+        place, self._place = self._place, None
+        if place is not None and place.place.rank != rank:
+            withdraw_page(place.beacon_directory, place.place)
 
     def _connect_store(self, generation: Generation) -> dist.TCPStore:
         """The store of rank 0, which may be gone already, or lost next."""
@@ -204,7 +248,7 @@ class _Generations:
             try:
                 store = dist.TCPStore(first.host, first.port, is_master=False, timeout=brief)
             except dist.DistError:
-                over = self._rendezvous.number > generation.number or self._rendezvous.stopped
+                over = self._rendezvous.is_over(generation.number) or self._rendezvous.stopped
                 if over or time.monotonic() > give_up_at:
                     raise
             else:
@@ -214,24 +258,29 @@ class _Generations:
     def _must_go_on(self, number: int, error: Exception | Leave) -> None:
         """Return once there is a newer generation; raise `error` where there will be none."""
         ours = not isinstance(error, Leave) and not _is_communication_error(error)
-        if ours and self._rendezvous.number <= number:
+        if ours and not self._rendezvous.is_over(number):
             self._rendezvous.leave(1, _first_line(error))
             raise error
+        self._rendezvous.send("paused", generation=number)  # once all have, there is a new one, though no rank was lost
         try:
-            self._rendezvous.wait_newer(number, NOTICE_SECONDS)
+            self._rendezvous.wait_over(number, NOTICE_SECONDS)
         except RendezvousError as why:
             code = _exit_code(error) if isinstance(error, Leave) else 1
             self._rendezvous.leave(code, f"{_first_line(error)} ({why})")
             raise error from why
 
+    def _begin_to_free(self) -> None:
+        """In a thread of its own: the one that hears the launcher must go on hearing it."""
+        threading.Thread(target=self._free, name="healthd-free-rank", daemon=True).start()
+
     def _free(self) -> None:
-        """In the thread that hears the launcher: whatever the old generation waits for, it fails now."""
+        """Whatever the old generation waits for, it fails now."""
         while True:
             with self._lock:
                 if self._entered is None:
                     return
                 generation, before = self._entered
-                if generation.number >= self._rendezvous.number and not self._rendezvous.broken:
+                if not self._rendezvous.is_over(generation.number) and not self._rendezvous.broken:
                     return
                 hosts = {peer.host for peer in generation.peers}
                 shut_down_connections(but=before, served_port=self._served_port, hosts=hosts)

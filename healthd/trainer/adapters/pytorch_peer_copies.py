@@ -8,6 +8,7 @@ them: this stands beside checkpoints on a disk, and never instead of them.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import logging
 import os
@@ -17,8 +18,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
 
+import torch
+
 from healthd.trainer.adapters.pytorch_host_copy import HostCopy
-from healthd.trainer.adapters.pytorch_rank_channel import TIMEOUT_SECONDS, RankChannel
+from healthd.trainer.adapters.pytorch_rank_channel import ExchangeError, RankChannel
+from healthd.trainer.adapters.pytorch_replicas import ReplicaDigest, digest_replica, explain_unreplicated
 from healthd.trainer.adapters.pytorch_state import TrainingState, list_parameters_with_state
 from healthd.trainer.adapters.pytorch_state_transfer import (
     exchange_files,
@@ -32,10 +36,24 @@ from healthd.trainer.checkpoint import CompletedSave
 from healthd.trainer.checkpoint_storage.background_task import BackgroundTask
 from healthd.trainer.checkpoint_storage.checkpoint_files import CheckpointError, FileEntry
 from healthd.trainer.checkpoint_storage.save_rounds import OutcomeUnknownError
-from healthd.trainer.checkpoint_storage.state_copies import CopySource, StateCopies, StateCopy, find_complete_step
+from healthd.trainer.checkpoint_storage.state_copies import CopySource, StateCopies, StateCopy, find_newest_step
+from healthd.trainer.exchange_limits import ExchangeLimits, GenerationOverError
 
 T = TypeVar("T")
 _log = logging.getLogger("healthd.trainer")
+
+
+_RANK_LOST = (ExchangeError, GenerationOverError, OutcomeUnknownError)
+ABANDON_SECONDS = 10.0  # for a copy under way to fail, once its connections are shut down
+
+
+class CopyRefusedError(CheckpointError):
+    """A copy of the state in memory cannot be had. Training may go on without it; `rank_lost`: because a rank does not answer."""
+
+    def __init__(self, why: CheckpointError, directory: Path) -> None:
+        self.rank_lost = isinstance(why.__cause__, _RANK_LOST)
+        advice = f"make room in {directory} (df {directory}), or copy less often with HEALTHD_COPY_STEPS"
+        super().__init__(f"{why}; until a copy succeeds, a lost rank costs the steps since the last one: {advice}")
 
 
 class PeerCopies:
@@ -47,15 +65,19 @@ class PeerCopies:
         state: TrainingState,
         *,
         distance: int | None = None,
-        timeout_seconds: float = TIMEOUT_SECONDS,
+        elastic: bool = False,
+        newcomer: bool = False,
+        limits: ExchangeLimits = ExchangeLimits(),  # noqa: B008 - immutable
     ) -> None:
         """Call after the process group exists.
 
         Args:
             directory: on tmpfs, of this job alone; needs room for four times a rank's state for each rank of the node.
             state: all that is to come back.
-            distance: how many ranks further on a copy goes; None: LOCAL_WORLD_SIZE, which makes it the next node.
-            timeout_seconds: how long one exchange between the ranks may take.
+            distance: how many ranks further on a copy goes; None: LOCAL_WORLD_SIZE, which makes it the next node; 0: nowhere.
+            elastic: find out whether one copy alone is enough for a job of another number of ranks, and mark those that are.
+            newcomer: what this node holds is older than what the others do.
+            limits: how long one exchange between the ranks may take, and what ends it early.
 
         Raises:
             ValueError: a copy would stay where it is: all ranks on one node, or a `distance` once around.
@@ -63,13 +85,18 @@ class PeerCopies:
         self._copies = StateCopies(Path(directory).absolute())
         self._state = state
         self._distance = int(os.environ.get("LOCAL_WORLD_SIZE", "1")) if distance is None else distance
-        self._ranks = RankChannel(timeout_seconds)
-        if self._ranks.world > 1 and self._distance % self._ranks.world == 0:
+        self._ranks = RankChannel(limits)
+        if self._distance and self._ranks.world > 1 and self._distance % self._ranks.world == 0:
             raise ValueError(f"distance={self._distance}: of {self._ranks.world} ranks that is each one itself")
         self._host = HostCopy()
         self._flight: BackgroundTask[CompletedSave] = BackgroundTask("healthd-peer-copy")
         self.last: CompletedSave | None = None
         self.loaded = False  # whether the last load found a step here
+        self.why_fixed: str | None = (
+            None  # why no copy alone is enough for another number of ranks; None before the first save
+        )
+        self._trained = None if elastic else ReplicaDigest("the job is not elastic", "")
+        self._newcomer = newcomer
 
     def save(self, step: int) -> None:
         """Copy the state after step `step` to host memory; it goes to the neighbour while training goes on.
@@ -94,6 +121,32 @@ class PeerCopies:
         """
         self.last = self._flight.wait() or self.last
         return self.last.path if self.last else ""
+
+    def held_before_step(self) -> str:
+        """Wait until every rank holds the copy under way; only then may the optimizer's next update begin.
+
+        Else a rank that dies could leave the others a step ahead of the newest copy that is whole.
+
+        Returns:
+            As `wait` does.
+
+        Raises:
+            CopyRefusedError: the copy cannot be had.
+        """
+        try:
+            return self.wait()
+        except CheckpointError as error:
+            raise CopyRefusedError(error, self.directory) from error
+
+    def abandon(self) -> None:
+        """Let the copy under way fail or end, whatever comes of it: the next process group writes to the same files."""
+        with contextlib.suppress(Exception):  # what the copy raised
+            self._flight.look(ABANDON_SECONDS)
+
+    @property
+    def optimizers(self) -> tuple[torch.optim.Optimizer, ...]:
+        """Those whose state is copied."""
+        return self._state.optimizers
 
     @property
     def directory(self) -> Path:
@@ -138,11 +191,11 @@ class PeerCopies:
         if not sources or sources[0].copy.step <= newer_than:
             return 0
         try:
-            for source in sources:
-                self._bring_home(source)
+            for target, source in enumerate(sources):
+                self._bring_home(target, source)
         except Exception as error:  # torch raises many kinds here
             raise CheckpointError(f"{self._copies.directory}: a copy did not come through: {error}") from error
-        self._all(functools.partial(self._restore, self._copies.path(sources[self._ranks.rank].copy)))
+        self._all(functools.partial(self._restore, sources[self._ranks.rank].copy))
         self.loaded = True
         return sources[0].copy.step + 1
 
@@ -165,11 +218,16 @@ class PeerCopies:
         rank, world = self._ranks.rank, self._ranks.world
         aside, peer = self._copies.aside("own", rank), self._copies.aside("peer", rank)
         name = secrets.token_hex(4)
-        steps, names, entries = zip(*self._all(lambda: (step, name, write_state(staged, aside))), strict=True)
+        if self._trained is None:
+            self._trained = digest_replica(staged)
+        said = self._all(lambda: (step, name, write_state(staged, aside), self._trained))
+        steps, names, entries, alike = zip(*said, strict=True)
         if len(set(steps)) > 1:
             raise CheckpointError(f"the ranks copy different steps: {sorted(set(steps))}")
-        copies = [StateCopy(step, world, each, names[0], entry.sha256) for each, entry in enumerate(entries)]
-        if world > 1:
+        self.why_fixed = explain_unreplicated(alike)
+        marks = (names[0], not self.why_fixed)
+        copies = [StateCopy(step, world, each, marks[0], entry.sha256, marks[1]) for each, entry in enumerate(entries)]
+        if world > 1 and self._distance:
             came = exchange_files(self._ranks, self._distance, (aside, peer), [entry.bytes for entry in entries])
             before = copies[(rank - self._distance) % world]
             self._all(lambda: self._take_in(peer, came, before))
@@ -192,8 +250,8 @@ class PeerCopies:
 
     def _trusted(self) -> list[CopySource]:
         """Sources that were read through; a copy that is not what it should be is passed over and said."""
-        held = [set(copies) for copies in self._all(self._copies.held)]
-        while sources := find_complete_step(held, self._ranks.world):
+        held = [set(copies) for copies in self._all(lambda: [] if self._newcomer else self._copies.held())]
+        while sources := find_newest_step(held, self._ranks.world):
             mine = [source.copy for source in sources if source.holder == self._ranks.rank]
             bad = self._all(functools.partial(self._bad, mine))
             if not any(bad):
@@ -212,9 +270,9 @@ class PeerCopies:
                 found.add(copy)
         return found
 
-    def _bring_home(self, source: CopySource) -> None:
+    def _bring_home(self, target: int, source: CopySource) -> None:
         """Every rank takes part; only the holder and the rank it is for have something to do."""
-        rank, target = self._ranks.rank, source.copy.rank
+        rank = self._ranks.rank
         if source.holder == target:
             return
         path = self._copies.path(source.copy)
@@ -227,10 +285,11 @@ class PeerCopies:
             aside = self._copies.aside("own", rank)
             self._take_in(aside, receive_file(self._ranks, aside, size, source.holder), source.copy)
 
-    def _restore(self, path: Path) -> None:
+    def _restore(self, copy: StateCopy) -> None:
+        path, own = self._copies.path(copy), (copy.rank, copy.world) == (self._ranks.rank, self._ranks.world)
         try:
-            saved = read_state(path)
-            tree = self._state.collect_targets(list_parameters_with_state(saved.keys()))
+            saved = {keys: value for keys, value in read_state(path).items() if own or keys[0] != "ranks"}
+            tree = self._state.collect_targets(list_parameters_with_state(saved.keys()), with_rank=own)
             fill_state(tree, saved)
             self._state.restore(tree)
         except (KeyError, TypeError, RuntimeError, ValueError) as error:

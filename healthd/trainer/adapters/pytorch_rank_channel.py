@@ -16,11 +16,16 @@ from torch.distributed.checkpoint.api import CheckpointException
 from healthd.trainer.adapters.gloo_threads import wait_at_exit_for_gloo
 from healthd.trainer.checkpoint_storage.checkpoint_files import CheckpointError
 from healthd.trainer.checkpoint_storage.save_rounds import RoundOutcome, SaveRounds
+from healthd.trainer.exchange_limits import ExchangeLimits, await_all_ranks
 
 T = TypeVar("T")
 KNOCK_SECONDS = 5.0
-TIMEOUT_SECONDS = 300.0  # a slow disk of one rank is within it; a dead process is noticed at once
+DOUBT_SECONDS = 0.5
 _log = logging.getLogger("healthd.trainer")
+
+
+class ExchangeError(CheckpointError):
+    """A rank is gone, has given up, or did not answer in time."""
 
 
 class RankChannel:
@@ -30,16 +35,24 @@ class RankChannel:
     make a new group together, before the next one.
     """
 
-    def __init__(self, timeout_seconds: float) -> None:
-        """All ranks make one together. Args: `timeout_seconds`: how long one exchange may take."""
+    def __init__(self, limits: ExchangeLimits) -> None:
+        """All ranks make one together. Args: `limits`: how long one exchange may take, and connecting.
+
+        Raises:
+            CheckpointError: a rank does not come.
+        """
         self.rank, self.world = dist.get_rank(), dist.get_world_size()
-        self._deadline = dt.timedelta(seconds=timeout_seconds)
-        self.group: Any = dist.new_group(backend="gloo", timeout=self._deadline)
+        self._deadline = dt.timedelta(seconds=limits.seconds)
+        self._connecting = dt.timedelta(seconds=limits.connect)
+        self._jobs = dist.group.WORLD.get_group_store()
+        await_all_ranks(self._jobs, f"healthd-channel-{dist.distributed_c10d._world.group_count}", self.world, limits)  # noqa: SLF001 - the count is the same on all ranks
+        self.group: Any = dist.new_group(backend="gloo", timeout=self._connecting)
+        self._set_deadline()
         wait_at_exit_for_gloo()
         self._broken = False
         self._name = f"healthd-{self.from_first(lambda: secrets.token_hex(8))}"
-        self._jobs = dist.group.WORLD.get_group_store()
-        self._rounds = SaveRounds(self._store, self.rank, self.world, timeout_seconds)
+        self._connected = False  # to the store, at some time
+        self._rounds = SaveRounds(self._store, self.rank, self.world, limits)
 
     @contextlib.contextmanager
     def together(self) -> Iterator[None]:
@@ -137,13 +150,13 @@ class RankChannel:
     @contextlib.contextmanager
     def _exchanging(self) -> Iterator[None]:
         if self.group is None:  # torch would take it for training's own
-            raise CheckpointError("the ranks are not connected")
+            raise ExchangeError("the ranks are not connected")
         try:
             yield
         except Exception as error:  # torch raises many kinds here
             self._broken = True
             limit = f"{self._deadline.total_seconds():g} s"
-            raise CheckpointError(f"a rank is gone, has given up, or did not answer within {limit}: {error}") from error
+            raise ExchangeError(f"a rank is gone, has given up, or did not answer within {limit}: {error}") from error
 
     def _connect_anew(self) -> None:
         """Beside the public `new_group`, which counts groups: a rank that missed one could never make another again."""
@@ -153,17 +166,23 @@ class RankChannel:
         name = f"{self._name}-{self._rounds.number}"
         try:
             made, _ = c10d._new_process_group_helper(  # noqa: SLF001 - see above
-                self.world, self.rank, everybody, "gloo", self._store(), name, timeout=self._deadline
+                self.world, self.rank, everybody, "gloo", self._store(), name, timeout=self._connecting
             )
             c10d._world.pg_group_ranks[made] = {each: each for each in everybody}  # noqa: SLF001 - as its caller does
         except Exception as error:  # torch raises many kinds here
             raise CheckpointError(f"the ranks cannot connect anew: {error}") from error
         self.group = made
+        self._set_deadline()
         _log.warning("the ranks have connected anew, after a save or a load that failed")
+
+    def _set_deadline(self) -> None:
+        """Of the exchanges; connecting had its own."""
+        dist.distributed_c10d._set_pg_timeout(self._deadline, self.group)  # noqa: SLF001 - torch has no public name for it
 
     def _store(self) -> dist.Store:
         """A connection of its own, where this torch can: waiting on it must not keep the guard from the store."""
-        _require_store_server(self._jobs)
+        _require_store_server(self._jobs, doubted=self._connected)
+        self._connected = True
         return dist.PrefixStore(self._name, self._jobs.clone() if hasattr(self._jobs, "clone") else self._jobs)
 
     def _hang_up(self) -> None:
@@ -173,12 +192,22 @@ class RankChannel:
                 dist.destroy_process_group(group)
 
 
-def _require_store_server(store: dist.Store) -> None:
-    """An OSError if there is no server any more: torch itself would go on knocking for the store's own time-out, minutes."""
+def _require_store_server(store: dist.Store, *, doubted: bool) -> None:
+    """An OSError if there is no server any more: torch itself would go on knocking for the store's own time-out, minutes.
+
+    Args:
+        store: whose server.
+        doubted: a connection with it has failed. The kernel still takes connections for a process that is being killed, and
+            ends them some milliseconds later; a server that lives waits for the first word.
+    """
     while isinstance(store, dist.PrefixStore):
         store = store.underlying_store
     if isinstance(store, dist.TCPStore):
-        socket.create_connection((store.host, store.port), KNOCK_SECONDS).close()
+        with socket.create_connection((store.host, store.port), KNOCK_SECONDS) as knock:
+            knock.settimeout(DOUBT_SECONDS)
+            with contextlib.suppress(TimeoutError):
+                if doubted and not knock.recv(1):
+                    raise ConnectionError(f"{store.host}:{store.port}: the store has ended the connection")
 
 
 def _capture_result(deed: Callable[[], T]) -> list[Any]:

@@ -8,6 +8,7 @@ warning; after that no call raises for reasons outside the caller's own code.
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import mmap
 import os
@@ -61,6 +62,7 @@ __all__ = [
     "post_order",
     "read_all_pages",
     "read_page",
+    "withdraw_page",
 ]
 
 DEFAULT_DIRECTORY = "/dev/shm/gpu-healthd"  # noqa: S108 - tmpfs is the point; directory_problem() checks who owns it
@@ -303,6 +305,14 @@ def open_beacon(directory: str, place: RankPlacement, clock: Clock | None = None
     except BeaconError as error:
         log_without_blocking(logging.WARNING, "%s; training goes on without the node daemon's protection", error)
         return NullBeacon()
+
+
+def withdraw_page(directory: str, place: RankPlacement) -> None:
+    """Delete the page of a rank that this process held and holds no more, so that nobody takes it for a rank that stands still."""
+    path = os.path.join(directory, page_name(place.job, place.attempt, place.rank))
+    with contextlib.suppress(OSError, BeaconError):
+        if read_page(path).identity.pid == os.getpid():
+            os.unlink(path)
 
 
 def _make_identity(place: RankPlacement, now: float) -> Identity:

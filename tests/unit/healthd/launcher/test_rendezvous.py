@@ -16,7 +16,7 @@ import pytest
 from healthd.launcher.process_groups.group_membership import Member
 from healthd.launcher.process_groups.rendezvous_server import RendezvousServer
 from healthd.trainer.exit_codes import ExitCode
-from healthd.trainer.rendezvous_client import ADDRESS, TOKEN, encode_message
+from healthd.trainer.rendezvous_client import ADDRESS, REASON_CHARACTERS_MAX, TOKEN, encode_message
 
 DEADLINE_S = 3.0
 MakeServer = Callable[..., RendezvousServer]
@@ -266,6 +266,22 @@ def test_a_member_that_leaves_in_good_order_is_not_replaced(make_server: MakeSer
     assert server.stopped
 
 
+KERNEL_LINE = "NVRM: Xid (PCI:0000:3b:00): 94, pid=4711,\n name=python, Contained: CE User Channel (0x9). " * 40
+
+
+def test_a_reason_that_quotes_a_kernel_record_is_cut_where_the_record_is_made(make_server: MakeServer) -> None:
+    server = make_server(spares=2)
+    first, _, spare, _ = all_come(server, 4)
+    first.send("evict", nodes=["n1"], why=KERNEL_LINE)
+    assert first.members(1) == [0, 2]
+    spare.send("leaving", code=1, why=KERNEL_LINE)
+    why = first.hear("stop")["why"]
+    events = {event.kind: event.text for event in server.take_events()}
+    for text in (events["rank_lost"], events["swap_impossible"], why):
+        assert len(text) <= REASON_CHARACTERS_MAX + 100  # and what it is the reason for
+        assert "NVRM: Xid (PCI:0000:3b:00): 94, pid=4711, name=python" in text
+
+
 def test_a_member_that_leaves_to_be_replaced_is(make_server: MakeServer) -> None:
     first, second, _ = all_come(make_server(), 3)
     second.send("leaving", code=int(ExitCode.CONDEMNED), why="its node is condemned", replace=True)
@@ -316,3 +332,12 @@ def test_descriptors_are_given_back(make_server: MakeServer) -> None:
         client.die()
     server.close()
     assert count_descriptors() <= before
+
+
+def test_ranks_that_could_not_connect_though_all_live_try_again_in_a_new_generation(make_server: MakeServer) -> None:
+    server = make_server(spares=0)
+    first, second = all_come(server, 2)
+    first.send("paused", generation=0)
+    second.send("paused", generation=0)
+    assert first.members(1) == second.members(1) == [0, 1]
+    assert not server.stopped

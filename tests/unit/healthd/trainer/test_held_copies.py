@@ -9,9 +9,11 @@ from hypothesis import strategies as st
 
 from healthd.trainer.checkpoint_storage.checkpoint_files import CheckpointError, measure_file
 from healthd.trainer.checkpoint_storage.state_copies import (
+    CopySource,
     StateCopies,
     StateCopy,
     find_complete_step,
+    find_newest_step,
     prepare_private_directory,
 )
 
@@ -123,3 +125,41 @@ def test_a_directory_that_others_may_write_to_is_not_trusted(tmp_path: Path, cap
     (tmp_path / "m").chmod(0o700)
     (tmp_path / "l").symlink_to(tmp_path / "m")
     assert StateCopies(tmp_path / "l").held() == []
+
+
+def replica(step: int, rank: int, world: int = 3, save: str = "00000001") -> StateCopy:
+    return copy(step, rank, world, save)._replace(replica=True)
+
+
+def test_one_replica_is_enough_for_a_job_of_any_size_and_is_taken_from_home_where_it_can() -> None:
+    held = [[replica(8, 1), replica(8, 0)], [replica(7, 2)], [replica(8, 2)], []]
+    assert find_newest_step(held, 4) == [
+        CopySource(0, replica(8, 0)),
+        CopySource(0, replica(8, 1)),
+        CopySource(2, replica(8, 2)),
+        CopySource(0, replica(8, 0)),
+    ]
+    assert find_newest_step([[copy(8, 1)], []], 2) == []
+
+
+def test_a_newer_replica_goes_before_a_whole_step_and_an_older_one_does_not() -> None:
+    whole = [[replica(8, rank, world=2)] for rank in range(2)]
+    assert [source.copy.world for source in find_newest_step([[*whole[0], replica(8, 0)], whole[1]], 2)] == [2, 2]
+    assert [source.copy.step for source in find_newest_step([[*whole[0], replica(9, 0)], whole[1]], 2)] == [9, 9]
+    moved = [[replica(8, rank, world=2) for rank in range(2)], [replica(8, 0, world=2)]]
+    assert [source.copy.rank for source in find_newest_step(moved, 2)] == [0, 1], (
+        "each rank has its own generators back"
+    )
+
+
+def test_replicas_of_a_step_that_was_trained_twice_are_never_mixed() -> None:
+    held = [[replica(8, 0, save="0000000a")], [replica(8, 1, save="0000000b")]]
+    assert {source.copy.save for source in find_newest_step(held, 2)} == {"0000000b"}
+
+
+def test_a_replica_is_known_by_its_name(tmp_path: Path) -> None:
+    copies = StateCopies(tmp_path)
+    aside = copies.aside("own", 1)
+    aside.write_bytes(b"state")
+    copies.finish(aside, replica(8, 1))
+    assert copies.held() == [replica(8, 1)]

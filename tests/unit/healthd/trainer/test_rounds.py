@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from healthd.trainer.checkpoint_storage.checkpoint_files import CheckpointError
 from healthd.trainer.checkpoint_storage.save_rounds import OutcomeUnknownError, RoundOutcome, SaveRounds, StoreLostError
+from healthd.trainer.exchange_limits import ExchangeLimits
 
 T = TypeVar("T")
 DEADLINE_S = 60.0
@@ -74,7 +75,7 @@ class Flaky(Board):
 
 def rounds_of(world: int, seconds: float = DEADLINE_S) -> list[SaveRounds]:
     board = Board()
-    return [SaveRounds(lambda: board, rank, world, seconds) for rank in range(world)]
+    return [SaveRounds(lambda: board, rank, world, ExchangeLimits(seconds)) for rank in range(world)]
 
 
 def together(*deeds: Callable[[], object]) -> list[object]:
@@ -109,7 +110,7 @@ def test_all_see_alike_whether_all_came_out_well() -> None:
 
 def test_a_late_rank_is_waited_for_and_who_gave_up_takes_the_others_along() -> None:
     early, late = rounds_of(2)
-    hasty = SaveRounds(lambda: early._board, 0, 2, NO_TIME_S)
+    hasty = SaveRounds(lambda: early._board, 0, 2, ExchangeLimits(NO_TIME_S))
     for each in (hasty, late):
         assert each.begin()
     hasty.end(well=True)
@@ -163,7 +164,7 @@ def test_no_two_ranks_are_told_different_outcomes(data: st.DataObject) -> None:
         boards = iter([Flaky(board, data.draw(faults))])
         return lambda: next(boards, board)  # a connection made anew works
 
-    ranks = [SaveRounds(connect(rank), rank, 3, NO_TIME_S) for rank in range(3)]
+    ranks = [SaveRounds(connect(rank), rank, 3, ExchangeLimits(NO_TIME_S)) for rank in range(3)]
     for each in ranks:
         each.begin()
     told: dict[int, RoundOutcome] = {}
@@ -198,7 +199,7 @@ class Gone(Board):
 
 
 def test_without_the_store_the_exchange_goes_on_as_long_as_it_works() -> None:
-    alone = SaveRounds(Gone, 0, 2, DEADLINE_S)
+    alone = SaveRounds(Gone, 0, 2, ExchangeLimits(DEADLINE_S))
     for _ in range(3):
         assert alone.begin()
         assert alone.claim() is None
@@ -215,7 +216,10 @@ def test_without_the_store_the_exchange_goes_on_as_long_as_it_works() -> None:
 def test_what_could_not_be_told_is_told_when_the_store_is_back() -> None:
     board = Board()
     boards: list[Board] = [board]
-    away, other = SaveRounds(lambda: boards[0], 0, 2, DEADLINE_S), SaveRounds(lambda: board, 1, 2, DEADLINE_S)
+    away, other = (
+        SaveRounds(lambda: boards[0], 0, 2, ExchangeLimits(DEADLINE_S)),
+        SaveRounds(lambda: board, 1, 2, ExchangeLimits(DEADLINE_S)),
+    )
     for each in (away, other):
         each.begin()
     away._board = boards[0] = Gone()
