@@ -13,7 +13,11 @@ from healthd.kernel_log.message_patterns.pattern_families import FAMILIES
 from healthd.source_monitoring.source_registry import SOURCES
 
 REFERENCE = Path(__file__).parents[3] / "docs" / "reference"
-WORDS = {word for page in ("healthd.md", "findings.md", "xids.md") for word in re.findall(r"[a-z0-9_]+", (REFERENCE / page).read_text())}
+WORDS = {
+    word
+    for page in ("healthd.md", "findings.md", "xids.md")
+    for word in re.findall(r"[a-z0-9_]+", (REFERENCE / page).read_text())
+}
 
 
 @pytest.mark.parametrize("family", FAMILIES, ids=lambda family: family.check)
