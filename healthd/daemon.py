@@ -105,11 +105,7 @@ class Daemon:
         self._host = host
         self._boot_id = host.boot_id()
         thresholds = load_thresholds(config.thresholds)
-        plans, gpu_checks, source_checks = (
-            make_source_schedules(config),
-            make_gpu_checks(thresholds),
-            make_source_checks(config, thresholds),
-        )
+        gpu_checks, source_checks = make_gpu_checks(thresholds), make_source_checks(config, thresholds)
         config.state_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
         config.run_dir.mkdir(mode=0o755, parents=True, exist_ok=True)
         self._lock = _lock_state_directory(config)
@@ -134,17 +130,9 @@ class Daemon:
         )
         self._pretences = SimulatedFaultFolder(config.state_dir / FOLDER) if config.accept_injected else None
         self._recorder = FindingRecorder(ledger, self._committer, self._waiting, orders, now, wake=self.wake)
-        self._kernel = KernelLogReader(
-            config.kernel_log.path,
-            self._boot_id,
-            outbox.cursor(),
-            host.clock,
-            means=config.kernel_log.source,
-            trust_file=config.kernel_log.trust_file,
-            hosts=(config.node, socket.gethostname(), "localhost"),
-        )
+        self._kernel = _make_log_reader(config, self._boot_id, outbox, host)
         self._nvml = NvmlCollector(host, config.nvml.interval_s, config.nvml.deadline_s)
-        self._prober = SourceProber(host, plans, config.source_deadline_s)
+        self._prober = SourceProber(host, make_source_schedules(config), config.source_deadline_s)
         self._beacons = BeaconCollector(config.beacon_dir, limits.report_window_s)
         self._proofs: deque[HealthVerification] = deque()  # from the performer; at most one for each order under way
         self._told = PreflightReportQueue(self.wake)
@@ -391,6 +379,15 @@ def _lock_state_directory(config: Config) -> int:
         os.close(descriptor)
         raise AlreadyRunning(f"{path}: another healthd has this state_dir; give each node its own") from None
     return descriptor
+
+
+def _make_log_reader(config: Config, boot_id: str, outbox: Outbox, host: Host) -> KernelLogReader:
+    log = config.kernel_log
+    hosts = (config.node, socket.gethostname(), "localhost")
+    cursor = outbox.cursor()
+    return KernelLogReader(
+        log.path, boot_id, cursor, host.clock, means=log.source, trust_file=log.trust_file, hosts=hosts
+    )
 
 
 def _prepare_beacon_directory(directory: os.PathLike[str]) -> None:

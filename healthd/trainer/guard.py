@@ -35,19 +35,18 @@ from healthd.trainer.agreement import (
     explain_vote_refusal,
 )
 from healthd.trainer.beacons.beacon import Beacon, NullBeacon, open_beacon
-from healthd.trainer.beacons.beacon_page import Acknowledgement, MailboxOrder, OrderOutcome, Phase
+from healthd.trainer.beacons.beacon_page import MailboxOrder, OrderOutcome, Phase
 from healthd.trainer.beacons.rank_environment import read_environment
 from healthd.trainer.beacons.rank_placement import RankGroups, RankPlacement
 from healthd.trainer.exit_codes import ExitCode, Leave, find_documented_code
 from healthd.trainer.framework import Device, Framework, device_in_use, framework_in_use
+from healthd.trainer.order_acknowledgements import OrderAcknowledgements
 from healthd.trainer.process_exit import (
     ExitGuard,
-    exit_now,
-    exit_within,
     log_without_blocking,
-    run_final_actions,
     run_within,
 )
+from healthd.trainer.rank_abort import RankAbort, Snapshot
 from healthd.trainer.rank_replacement import (
     Evictions,
     NextGeneration,
@@ -68,9 +67,6 @@ WATCH_SECONDS = 0.05
 LATE_LOOKS = 4  # in a row: what was asked for in time may be agreed on between two of them
 SNAPSHOT_SECONDS = 5.0
 NOTICE_SNAPSHOT_SECONDS = 3.0  # what TERMINATION_SECONDS leave of those 30 s, with a second for the communicator
-COMMUNICATOR_SECONDS = 1.0
-LAST_WORDS_SECONDS = 2.0
-SPARE_SECONDS = 4.0  # for all that should take no time: telling, flushing, threads that begin late
 TEARDOWN_SECONDS = 10.0
 LEAVE_SECONDS = 20.0
 TERMINATION_SECONDS = 25.0  # below the 30 s most schedulers wait before SIGKILL
@@ -78,7 +74,6 @@ _GOES_ON = "this rank goes on in the next generation of the process group"
 
 _log = logging.getLogger("healthd.trainer")
 
-Snapshot = Callable[[float], "str | None"]
 GoBack = Callable[[int], None]
 
 
@@ -123,8 +118,8 @@ class Guard:
         self._measures = StepMeasurements(beacon, self._clock.monotonic if clock else time.monotonic)
         ends = self._end_agreed_step
         self._step = TrainingStep(self._measures, end=beacon.end_step, end_agreed=ends, saved=self._saved)
-        self._answers: dict[str, Acknowledgement] = {}
-        self._last_answer: Acknowledgement | None = None
+        self._answers = OrderAcknowledgements(beacon, self._clock)
+        self._answer = self._answers.acknowledge
         self._due: tuple[MailboxOrder, ...] = ()
         self._voting = False
         self._boundaries = 0  # counted here: a loop may number its steps as it likes
@@ -220,7 +215,7 @@ class Guard:
             if code == ExitCode.DONE:
                 self._beacon.phase(Phase.DONE)
             elif code is not None:
-                self._tell_exit(code)
+                self._answers.report_exit(code)
             self._beacon.end()
 
     def _begin_first(self, step: int) -> None:
@@ -363,19 +358,8 @@ class Guard:
         now = self._clock.wall()
         for order in self._due:
             self._answer(order, OrderOutcome.LEFT if clean else OrderOutcome.FAILED, left_at=now)
-        self._tell_exit(code)
+        self._answers.report_exit(code)
         self._stop.set()
-
-    def _answer(self, order: MailboxOrder, outcome: OrderOutcome, **changes: str | float) -> None:
-        known = self._answers.get(order.id) or Acknowledgement(order.id, outcome, self._clock.wall())
-        answer = known._replace(outcome=outcome, **changes)  # type: ignore[arg-type]  # names are checked by _replace
-        self._answers[order.id] = self._last_answer = answer
-        self._beacon.acknowledge(answer)
-
-    def _tell_exit(self, code: int) -> None:
-        """For who can't see the code itself: torchrun ends with 1 whatever its ranks end with."""
-        answer = self._last_answer or Acknowledgement("", OrderOutcome.FAILED, self._clock.wall())
-        self._beacon.acknowledge(answer._replace(exit_code=code))
 
     def _watch(self) -> None:
         """The watcher thread: an abort, and an end told by a signal, must work while the main thread is stuck in a collective."""
@@ -410,22 +394,5 @@ class Guard:
     def _abort_unless_leaving(self, order: MailboxOrder, snapshot_seconds: float) -> None:
         with self._ending:  # one thread aborts, and never one that is leaving in good order
             if not self._leaving:
-                self._abort(order, snapshot_seconds)
-
-    def _abort(self, order: MailboxOrder, snapshot_seconds: float) -> None:
-        exit_within(snapshot_seconds + LAST_WORDS_SECONDS + COMMUNICATOR_SECONDS + SPARE_SECONDS, ExitCode.ABORTED)
-        self._beacon.phase(Phase.ABORTING)
-        self._answer(order, OrderOutcome.SEEN)
-        log_without_blocking(logging.ERROR, "order %s: aborting: %s", order.id, order.reason)
-        path: list[str | None] = []
-        if self._snapshot is not None:
-            snapshot = self._snapshot
-            run_within(snapshot_seconds, "snapshot", lambda: path.append(snapshot(snapshot_seconds)))
-        saved = next(filter(None, path), "")
-        self._answer(
-            order, OrderOutcome.ABORTED, left_at=self._clock.wall(), checkpoint=saved, exit_code=int(ExitCode.ABORTED)
-        )
-        if self._place.node in order.condemned:
-            run_within(LAST_WORDS_SECONDS, "last words", run_final_actions)
-        run_within(COMMUNICATOR_SECONDS, "communicator abort", self._framework.abort)
-        exit_now(ExitCode.ABORTED)
+                abort = RankAbort(self._beacon, self._framework, self._snapshot, self._answer)
+                abort.run(order, snapshot_seconds, self._clock.wall, condemned=self._place.node in order.condemned)

@@ -93,11 +93,9 @@ def group(  # noqa: PLR0913 - one for each option
         "preflight.group.group_session"
     )  # imports torch: only once options are valid
     own_command = () if no_own_test else tuple(shlex.split(own_test)) or build_gate_command(telling=telling, path=path)
-    limits = session.GroupLimits(
-        arrive_s=arrive_seconds, own_s=own_seconds, pair_s=pair_seconds, rounds=rounds, expected=expect
-    )
+    seconds = {"arrive_s": arrive_seconds, "own_s": own_seconds, "pair_s": pair_seconds}
     wish = session.GroupOptions(
-        limits=limits,
+        limits=session.GroupLimits(**seconds, rounds=rounds, expected=expect),
         backend=backend,
         interfaces=tuple(filter(None, interfaces.split(","))),
         own_command=own_command,
@@ -115,9 +113,8 @@ def group(  # noqa: PLR0913 - one for each option
         end, document = session.run_group_member(place, wish, SystemClock(), note)
     except (session.RendezvousLost, session.GroupMismatch) as error:
         note(str(error))
-        _exit_immediately(
-            (Verdict.INCONCLUSIVE if isinstance(error, session.RendezvousLost) else Verdict.MISCONFIGURED).exit_code
-        )
+        lost = isinstance(error, session.RendezvousLost)
+        _exit_immediately((Verdict.INCONCLUSIVE if lost else Verdict.MISCONFIGURED).exit_code)
     if telling and place.rank in end.accused:
         note(_report_to_healthd(place, end.accused[place.rank], end.injected, path))
     if document is not None:

@@ -48,3 +48,21 @@ class Endpoint(msgspec.Struct, frozen=True, kw_only=True):
         if self.access is not Access.ANYONE:  # those ask no database
             refuse_nul_characters(request)
         return await self.handler(request)
+
+
+def make_get_endpoint(
+    path: str, access: Access, handler: Handler, answer: Any, about: str, query: tuple[Query, ...] = (), **more: Any
+) -> Endpoint:
+    """A route that reads."""
+    return Endpoint(
+        method="GET", path=path, access=access, handler=handler, answer=answer, about=about, query=query, **more
+    )
+
+
+def make_post_endpoint(
+    path: str, access: Access, handler: Handler, body: Any, answer: Any, about: str, headers: tuple[Query, ...] = ()
+) -> Endpoint:
+    """A route that changes something."""
+    return Endpoint(
+        method="POST", path=path, access=access, handler=handler, body=body, answer=answer, about=about, headers=headers
+    )

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from remediator.api import (
     alert_handlers,
     audit_handlers,
@@ -24,7 +22,7 @@ from remediator.api import (
     token_handlers,
 )
 from remediator.api.access_control import Access
-from remediator.api.endpoint import Endpoint, Handler, Query
+from remediator.api.endpoint import Endpoint, Query, make_get_endpoint, make_post_endpoint
 from remediator.api.query_parameters import AFTER, IF_MATCH, KEY, LIMIT, RESUME, SINCE, WAIT
 from remediator.model.credentials import TokenList
 from remediator.model.views import (
@@ -53,23 +51,7 @@ from vocabulary.messages.job_hazard import JobHazard, Placement
 from vocabulary.messages.wire import Enrolment, NewToken, OrdersReply, Report, ReportReply
 from vocabulary.order import OrderUpdate
 
-
-def _get(
-    path: str, access: Access, handler: Handler, answer: Any, about: str, query: tuple[Query, ...] = (), **more: Any
-) -> Endpoint:
-    return Endpoint(
-        method="GET", path=path, access=access, handler=handler, answer=answer, about=about, query=query, **more
-    )
-
-
-def _post(
-    path: str, access: Access, handler: Handler, body: Any, answer: Any, about: str, headers: tuple[Query, ...] = ()
-) -> Endpoint:
-    return Endpoint(
-        method="POST", path=path, access=access, handler=handler, body=body, answer=answer, about=about, headers=headers
-    )
-
-
+_get, _post = make_get_endpoint, make_post_endpoint
 _NODE, _ADMIN, _OPERATOR, _VIEWER, _ANYONE = Access.NODE, Access.ADMIN, Access.OPERATOR, Access.VIEWER, Access.ANYONE
 _INCIDENT = "/v1/incidents/{incident}"
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import Any
 
-from healthd.launcher.process_groups.group_membership import Generation
+from healthd.launcher.process_groups.group_membership import Generation, RankReplacement
 from healthd.launcher.scheduler_backend import Event
 from vocabulary.text.plurals import format_count
 
@@ -88,3 +88,10 @@ class GenerationTransition:
     def _sizes(self) -> dict[str, int]:
         assert self._generation is not None  # noqa: S101 - it was formed
         return {"ranks": len(self._generation.members), "ranks_before": self._ranks_before}
+
+
+def make_replacement_event(generation: int, each: RankReplacement) -> Event:
+    """The event of one rank that a spare takes over in `generation`."""
+    text = f"generation {generation}: rank {each.rank} goes from {each.before.node} to the spare on {each.after.node}"
+    facts: dict[str, object] = {"generation": generation, "rank": each.rank}
+    return Event("rank_replaced", text, facts | {"before": each.before.node, "after": each.after.node})

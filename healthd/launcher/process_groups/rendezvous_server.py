@@ -17,14 +17,8 @@ from collections.abc import Collection, Sequence
 from typing import Any
 
 from healthd.launcher.process_groups.elastic_membership import ElasticMembership, SizeLimits
-from healthd.launcher.process_groups.generation_transition import GenerationTransition
-from healthd.launcher.process_groups.group_membership import (
-    Generation,
-    GroupMembership,
-    Member,
-    NoSpareError,
-    RankReplacement,
-)
+from healthd.launcher.process_groups.generation_transition import GenerationTransition, make_replacement_event
+from healthd.launcher.process_groups.group_membership import Generation, GroupMembership, Member, NoSpareError
 from healthd.launcher.process_groups.job_growth import JobGrowth
 from healthd.launcher.scheduler_backend import Event
 from healthd.trainer.exit_codes import ExitCode
@@ -32,9 +26,8 @@ from healthd.trainer.rendezvous_client import ADDRESS, TOKEN, encode_message, ta
 
 ENTER_SECONDS = 45.0  # for every member to enter a generation after the first; who does not is replaced, too
 LOOPBACK = "127.0.0.1"
-_OF_A_GENERATION = frozenset(
-    {"entering", "entered", "loaded", "advanced", "fixed", "paused", "done"}
-)  # messages that name it
+# Messages that name a generation.
+_OF_A_GENERATION = frozenset({"entering", "entered", "loaded", "advanced", "fixed", "paused", "done"})
 _TICK_SECONDS = 0.5
 _SEND_SECONDS = 2.0  # messages are small: whoever takes none for so long is gone
 _STRANGERS_MOST = 32  # connections that have not shown the token; of more the oldest is ended
@@ -365,7 +358,7 @@ class RendezvousServer:
         self._send_all(
             encode_message("generation", number=self._number, peers=peers, waiting=waiting, **self._outlook())
         )
-        self._events += [_make_replacement_event(self._number, each) for each in replaced]
+        self._events += [make_replacement_event(self._number, each) for each in replaced]
         if announcement := self._transition.announcement():
             self._events.append(announcement)
 
@@ -399,9 +392,3 @@ class RendezvousServer:
         except OSError:  # part of the line may be out; the connection's end is heard, and tells that it is gone
             with contextlib.suppress(OSError):
                 guest.connection.shutdown(socket.SHUT_RDWR)
-
-
-def _make_replacement_event(generation: int, each: RankReplacement) -> Event:
-    text = f"generation {generation}: rank {each.rank} goes from {each.before.node} to the spare on {each.after.node}"
-    facts: dict[str, object] = {"generation": generation, "rank": each.rank}
-    return Event("rank_replaced", text, facts | {"before": each.before.node, "after": each.after.node})

@@ -165,7 +165,8 @@ def test_an_abort_takes_a_stuck_rank_out_whatever_its_snapshot_does(tmp_path: Pa
 
 STUCK = """
     import ctypes
-    module.COMMUNICATOR_SECONDS = 0.2
+    from healthd.trainer import rank_abort
+    rank_abort.COMMUNICATOR_SECONDS = 0.2
 
     def stuck():  # as in a collective: no byte of Python runs in this thread any more
         lock = ctypes.CDLL(None).pthread_mutex_lock
@@ -296,7 +297,8 @@ def test_an_aborted_rank_of_a_condemned_node_tells_nvidias_launcher(
 FULL = """
     import fcntl, logging
     from healthd.trainer.beacons.beacon import MailboxOrder, post_order
-    module.SPARE_SECONDS, module.SNAPSHOT_SECONDS, module.LAST_WORDS_SECONDS = {spare}, 0.5, 0.1
+    from healthd.trainer import rank_abort
+    rank_abort.SPARE_SECONDS, module.SNAPSHOT_SECONDS, rank_abort.FINAL_ACTIONS_SECONDS = {spare}, 0.5, 0.1
     kept, full = os.pipe()  # nobody reads it: a hung srun, a terminal that is gone
     fcntl.fcntl(full, fcntl.F_SETPIPE_SZ, 4096)
     os.dup2(full, 1)

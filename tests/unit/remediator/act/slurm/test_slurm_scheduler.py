@@ -386,10 +386,8 @@ def test_a_node_without_work_that_is_reserved_or_lacks_gpus_is_no_spare() -> Non
     slurm.table["n2"] = replace(slurm.table["n2"], gpus=8, gpus_drained=1)
     scheduler, _ = centre(slurm)
     seen = scheduler.observe(["n1", "n2"])
-    assert {name: (hold.schedulable, hold.set_aside) for name, hold in seen.items()} == {
-        "n1": (True, True),
-        "n2": (True, True),
-    }
+    states = {name: (hold.schedulable, hold.set_aside) for name, hold in seen.items()}
+    assert states == {"n1": (True, True), "n2": (True, True)}
     index, node = NodeIndex(), NodeRecord(node="n1", state=NodeState.HEALTHY, since=0.0)
     index.put(None, node, seen["n1"])
     assert "n1" not in index.free
