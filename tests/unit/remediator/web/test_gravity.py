@@ -26,9 +26,7 @@ MILD, FATAL = (replace(finding("n", severity=s), id=s.value) for s in (Severity.
 
 
 def incident(name: str, *findings: str, **more: object) -> Incident:
-    return Incident(
-        **({"id": name, "node": name, "incident_title": "t", "opened_at": 1.0, "findings": findings} | more)
-    )  # type: ignore[arg-type]  # fields
+    return Incident(**({"id": name, "node": name, "title": "t", "opened_at": 1.0, "findings": findings} | more))  # type: ignore[arg-type]  # fields
 
 
 def test_the_gravest_comes_first_whenever_it_was_opened() -> None:
