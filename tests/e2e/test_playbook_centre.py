@@ -77,7 +77,7 @@ def test_a_plan_waits_for_a_person_then_runs_its_hook_once_and_explains_itself(c
     assert "WAITS FOR APPROVAL" in shown
     looked = healthctl(centre, "status")
     assert looked.returncode == 1, looked.stderr
-    assert f"do it: healthctl actions approve {incident}" in looked.stdout
+    assert f"approve: healthctl actions approve {incident}" in looked.stdout
     for wrong in ('{"what": "x"}', "{}", "[]"):
         assert centre.call("POST", f"/v1/incidents/{incident}/approve", "ann", data=wrong).status_code in (400, 409)
     assert centre.call("POST", f"/v1/incidents/{incident}/approve", "n1", data="{}").status_code == 403
