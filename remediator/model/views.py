@@ -39,7 +39,7 @@ class NodeView(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Lack(str, enum.Enum):
-    """What a finished action or step still lacks. The values are part of the HTTP API; people see `text`."""
+    """What a finished action or step still lacks."""
 
     NOTHING = ""
     TOLD_NOBODY = "told nobody"
