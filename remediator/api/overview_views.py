@@ -71,7 +71,7 @@ def _incident_overview(
     untold = [action.id for action in actions if action.untold]
     view = incident_view(incident, live[:FINDINGS_MAX], decided, ended[:ACTIONS_MAX], untold=untold)
     partly = not incident.injected and any(finding.injected for finding in _known_findings(incident, snapshot))
-    known = asdict(view) | {"list_proposed_stages": list_proposed_stages(incident, rules), "partly_injected": partly}
+    known = asdict(view) | {"proposed": list_proposed_stages(incident, rules), "partly_injected": partly}
     left = max(0, len(live) - FINDINGS_MAX), max(0, len(ended) - ACTIONS_MAX)
     return ToldIncident(**known, findings_more=left[0], actions_more=left[1])
 
