@@ -1,4 +1,4 @@
-"""A rank's page for people and for programs."""
+"""Renders the beacons of ranks, as text and as JSON."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ _GROUPS = ("pipeline_stage", "tensor_group", "data_group", "expert_group")
 
 
 def render_beacon_list(views: list[BeaconView], now: float, empty: str) -> Block:
-    """One line for each rank, or `empty`. `now`: UTC seconds."""
+    """One line per rank, or `empty`. `now`: UTC seconds."""
     return _build_text_table(_LIST, [_beacon_row(view, now) for view in views], empty)
 
 
 def render_beacon_page(view: BeaconView, steps: int, now: float) -> list[Block]:
-    """One rank whole, with its last `steps` steps. `now`: UTC seconds."""
+    """One rank with its last `steps` steps. `now`: UTC seconds."""
     who, state = view.identity, view.state
-    dead = "" if view.alive else f", dead, last heard {format_timestamp(state.at)}"
+    dead = "" if view.alive else f", dead, last report {format_timestamp(state.at)}"
     head = [
         ("job", f"{who.job}, attempt {who.attempt}"),
         ("rank", f"{who.rank} of {who.world}, local {who.local_rank}, on {who.node}"),
-        ("among its peers", ", ".join(_list_parallel_ranks(who))),
+        ("groups", ", ".join(_list_parallel_ranks(who))),
         ("GPU", " ".join(_list_gpu_names(who))),
         ("process", f"{who.pid} of user {view.uid}{dead}"),
         ("page", view.path),
@@ -45,7 +45,7 @@ def render_beacon_page(view: BeaconView, steps: int, now: float) -> list[Block]:
 
 
 def beacon_to_json(view: BeaconView, steps: int) -> dict[str, Any]:
-    """The same for a program; times are UTC seconds."""
+    """One rank as JSON; times are UTC seconds."""
     last = view.steps(steps) if steps else []
     return {
         "path": replace_surrogates(view.path),
@@ -70,7 +70,7 @@ def beacon_to_json(view: BeaconView, steps: int) -> dict[str, Any]:
 
 
 def replace_surrogates(text: str) -> str:
-    """File names may hold any bytes; what is no text is replaced."""
+    """Replace surrogates, because file names may contain bytes that are not text."""
     return text.encode(errors="replace").decode()
 
 
@@ -100,15 +100,15 @@ def _format_phase(view: BeaconView) -> str:
 
 
 def _format_phase_age(view: BeaconView, now: float) -> str:
-    """How long it has been doing that: in a section, since the last write; a dead one, until its last write."""
+    """The time in the current phase or section; a dead rank's time ends with its last write."""
     began = view.state.at if view.section_name and view.alive else view.state.since
     seconds = (now if view.alive else view.state.at) - began
     return f"{max(seconds, 0.0):.1f} s"
 
 
 def _list_parallel_ranks(who: Identity) -> list[str]:
-    told = [(name.replace("_", " "), getattr(who, name)) for name in _GROUPS]
-    return ([f"role {who.role}"] if who.role else []) + [f"{name} {value}" for name, value in told if value >= 0]
+    groups = [(name.replace("_", " "), getattr(who, name)) for name in _GROUPS]
+    return ([f"role {who.role}"] if who.role else []) + [f"{name} {value}" for name, value in groups if value >= 0]
 
 
 def _list_gpu_names(who: Identity) -> list[str]:

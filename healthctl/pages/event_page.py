@@ -1,4 +1,4 @@
-"""Lines of the audit log, as people read them. Pure."""
+"""Renders lines of the audit log. Pure."""
 
 from __future__ import annotations
 
@@ -9,23 +9,23 @@ from remediator.model.views import EventView
 
 
 def mark_injected_event(event: EventView) -> str:
-    """What happened; a test fault is named as one."""
+    """The event's text, marked if it is about an injected test fault."""
     return f"[injected] {event.text}" if event.injected else event.text
 
 
 EVENTS: Sequence[Column[EventView]] = (
     Column("SEQ", lambda e: str(e.seq)),
-    Column("AT", lambda e: format_timestamp(e.at)),
+    Column("TIME", lambda e: format_timestamp(e.at)),
     Column("KIND", lambda e: e.kind),
     Column("ACTOR", lambda e: e.actor),
     Column("NODE", lambda e: e.node, wide=True),
     Column("INCIDENT", lambda e: e.incident, wide=True),
-    Column("WHAT", mark_injected_event, prose=True),
+    Column("EVENT", mark_injected_event, prose=True),
 )
 
 
 def format_event_line(event: EventView) -> str:
-    """One event on one line, for a log that grows."""
+    """One event on one line, for following the log."""
     about = " ".join(part for part in (event.node, event.incident) if part)
     return escape_control_chars(
         f"{event.seq:>6}  {format_timestamp(event.at)}  {event.kind:<20}  {event.actor:<12}  {mark_injected_event(event)}"

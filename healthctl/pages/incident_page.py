@@ -1,4 +1,4 @@
-"""An incident, its decisions and its actions, as people read them. Pure."""
+"""Renders incidents with their decisions and actions. Pure."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from remediator.model.views import ActionView, Awaited, DecisionView, IncidentVi
 
 
 def incident_title(incident: IncidentView) -> str:
-    """What it is about; a test fault is named as one, whole or in part."""
+    """The incident's title, marked if all or part of it is an injected test fault."""
     if incident.partly_injected:
         return f"[partly injected] {incident.title}"
     marked = incident.injected and "injected" not in incident.title
@@ -18,9 +18,9 @@ def incident_title(incident: IncidentView) -> str:
 
 
 def incident_state_cell(incident: IncidentView) -> Value:
-    """Its state, and whether a step of it reached nobody."""
-    untold = any(step.lacks is Lack.TOLD_NOBODY for step in incident.steps)
-    return Cell(f"{incident.state}, {Lack.TOLD_NOBODY.value}", Tone.WARN) if untold else state_cell(incident.state)
+    """The incident's state, and whether an alert of it was not delivered."""
+    undelivered = any(step.lacks is Lack.TOLD_NOBODY for step in incident.steps)
+    return Cell(f"{incident.state}, {Lack.TOLD_NOBODY.text}", Tone.WARN) if undelivered else state_cell(incident.state)
 
 
 INCIDENTS: Sequence[Column[IncidentView]] = (
@@ -29,17 +29,17 @@ INCIDENTS: Sequence[Column[IncidentView]] = (
     Column("STATE", incident_state_cell),
     Column("OPENED", lambda i: format_timestamp(i.opened_at)),
     Column("CLOSED", lambda i: format_timestamp(i.closed_at), wide=True),
-    Column("LOOKED AFTER BY", lambda i: i.acknowledged_by, wide=True),
+    Column("ASSIGNED TO", lambda i: i.acknowledged_by, wide=True),
     Column("OUTCOME", lambda i: i.outcome, wide=True),
     Column("TITLE", incident_title, prose=True),
 )
 
 
 def action_outcome(done: ActionView | StepView) -> Value:
-    """What became of an action or a step. What told nobody, and a part that is not there yet, are no successes."""
+    """The outcome of an action or a step. An undelivered alert or a missing part is not shown as a success."""
     if isinstance(done, ActionView) and done.began_at is not None and done.finished_at is None:
         return f"{done.state} since {format_timestamp(done.began_at)}"
-    return Cell(done.lacks.value, Tone.WARN) if done.lacks is not Lack.NOTHING else state_cell(done.state)
+    return Cell(done.lacks.text, Tone.WARN) if done.lacks is not Lack.NOTHING else state_cell(done.state)
 
 
 ACTIONS: Sequence[Column[ActionView]] = (
@@ -59,7 +59,7 @@ _STEPS: Sequence[Column[StepView]] = (
     Column("DETAIL", lambda s: s.detail, prose=True),
 )
 _AWAITED: Sequence[Column[Awaited]] = (
-    Column("WAITS FOR APPROVAL", lambda a: Cell(a.text, Tone.WARN), prose=True),
+    Column("AWAITING APPROVAL", lambda a: Cell(a.text, Tone.WARN), prose=True),
     Column("ID", lambda a: a.id),
 )
 _NOTES: Sequence[Column[NoteView]] = (
@@ -70,7 +70,7 @@ _NOTES: Sequence[Column[NoteView]] = (
 
 
 def format_proposed_steps(stages: Sequence[Sequence[str]]) -> str:
-    """The steps of a plan that is not begun, numbered; those that go side by side under one number.
+    """The steps of a plan that has not started, numbered by stage.
 
     >>> format_proposed_steps([["cordon"], ["ticket", "alert"]])
     '1 cordon, 2 ticket and alert'
@@ -79,19 +79,19 @@ def format_proposed_steps(stages: Sequence[Sequence[str]]) -> str:
 
 
 def render_incident_page(incident: IncidentView) -> Iterator[Block]:
-    """One incident, whole."""
+    """Render one incident with all its parts."""
     yield Facts(
         [
             ("incident", incident.id),
-            ("what", incident_title(incident)),
+            ("title", incident_title(incident)),
             ("node", incident.node),
             ("state", state_cell(incident.state)),
             ("opened", format_timestamp(incident.opened_at)),
             ("closed", format_timestamp(incident.closed_at)),
             ("outcome", incident.outcome),
-            ("a word on it", _format_operator_note(incident.word)),
-            ("looked after by", incident.acknowledged_by),
-            ("would be done", format_proposed_steps(incident.proposed)),
+            ("operator", _format_operator_note(incident.word)),
+            ("assigned to", incident.acknowledged_by),
+            ("proposed plan", format_proposed_steps(incident.proposed)),
         ]
     )
     for rows in (
@@ -108,17 +108,17 @@ def render_incident_page(incident: IncidentView) -> Iterator[Block]:
 
 
 def _format_operator_note(word: WordView | None) -> str:
-    """For how long what a person said of it counts, of what is still asserted."""
+    """What an operator decided about the incident, and for how long that is valid for findings that stay active."""
     if word is None:
         return ""
     said = f"{word.said} at {format_timestamp(word.at)}"
     if word.until is None:
-        return f"{said}; it goes on counting"
-    return f"{said}; a fatal fault of it that is seen anew after {format_timestamp(word.until)} is a new incident"
+        return f"{said}; valid until something new is found"
+    return f"{said}; a fatal finding seen after {format_timestamp(word.until)} opens a new incident"
 
 
 def _render_decisions(decisions: Sequence[DecisionView]) -> Iterator[Line]:
-    """A line for each, and below it why and what each guard said, a line each: together they fill no terminal's width."""
+    """One line per decision, followed by its reason and each guard's answer on lines of their own."""
     for each in decisions:
         yield Line(f"{format_timestamp(each.at)}  decided: {each.answer}, by {each.rule} of {each.policy}")
         for said in (each.reason, *(guard for guard in each.guards if guard not in each.reason)):

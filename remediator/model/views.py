@@ -39,11 +39,16 @@ class NodeView(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Lack(str, enum.Enum):
-    """What is missing although an action or a step is done; the values are fit to be shown."""
+    """What a finished action or step still lacks."""
 
     NOTHING = ""
     TOLD_NOBODY = "told nobody"
     PART = "waits for the part"
+
+    @property
+    def text(self) -> str:
+        """What pages and commands show; empty if nothing is missing."""
+        return {Lack.TOLD_NOBODY: "not delivered", Lack.PART: "waiting for a replacement part"}.get(self, "")
 
 
 class ActionView(msgspec.Struct, frozen=True, omit_defaults=True):

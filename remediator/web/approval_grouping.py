@@ -1,4 +1,4 @@
-"""What waits for a person's word; of many nodes that wait for the same, one row: it is read once. Pure."""
+"""Groups pending approvals: nodes with the same proposed plan share one row. Pure."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ from vocabulary.finding import Finding
 
 
 class ApprovalGroup(msgspec.Struct, frozen=True):
-    """What one node waits for, or several of which the first speaks for all. `drill` as gravity.drill says it."""
+    """One pending approval, or several similar ones, represented by the first. `drill` is the result of `drill_text`."""
 
     awaiting: tuple[AwaitingView, ...]
     drill: str = ""
 
     @property
     def first(self) -> AwaitingView:
-        """The one that stands for all, and has waited longest."""
+        """The approval that has been pending longest."""
         return self.awaiting[0]
 
 
 def group_approvals(
     awaiting: Iterable[AwaitingView], incidents: Mapping[str, Incident], findings: Mapping[str, Finding]
 ) -> list[ApprovalGroup]:
-    """All of it in its order; those alike in what would be done stand where the first of them stood, drills apart."""
+    """Group approvals with the same plan, oldest first; injected test faults form groups of their own."""
     alike: dict[Hashable, list[AwaitingView]] = {}
     for each in awaiting:
         known = incidents.get(each.incident)

@@ -1,89 +1,100 @@
-"""What blocks automation, short enough for every page, and what people set by hand besides. Pure.
-
-Sentences that differ only in whom they are about become one.
-"""
+"""What stops automation for the whole cluster (the banner of every page), and the figures of the overview. Pure."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping
 
 import msgspec
 
-from remediator.model.blocked_reasons import IncidentBlocker, mode_sentence_prefix, parse_incident_blocker
+from remediator.fleet.report_registry import ReportRegistry
+from remediator.model.journal_records import NodeRecord
 from remediator.model.override_records import Standing
 from remediator.model.scheduler_hold import HoldOwner, NodeHold
+from remediator.model.views import StatusView
 from remediator.overrides.cluster_overrides import list_open_silences
+from remediator.state.node_index import is_in_cluster
+from vocabulary.health import Health
+from vocabulary.text.plurals import format_count
 
-ALIKE_MIN = 3  # so many sentences that end alike are said as one
-NAMED_MAX = 200
-_PLURAL = (("is ", "are "), ("waits ", "wait "))
+CONTROL_PATH = "/control"
+MODE_MEANINGS = {
+    "approve": "each plan needs an operator's approval",
+    "recommend": "plans are shown, not carried out",
+    "observe": "decisions are recorded, nothing is carried out",
+}
+_APPROVE, _ACT = "approve", "act"
 
 
 class AutomationBlocker(msgspec.Struct, frozen=True):
-    """One sentence. `about` are the incidents that it is about, those beyond a limit left out; it stands for several where they are."""
+    """One thing that stops automation. `path` is the page where it can be changed; `everything`: no plan is carried out."""
 
-    text: str
-    about: tuple[IncidentBlocker, ...] = ()
-
-    @property
-    def single(self) -> bool:
-        """Whether it is about incidents alone."""
-        return bool(self.about)
+    what: str
+    detail: str = ""
+    path: str = ""
+    everything: bool = False
 
 
 class ManualSettings(msgspec.Struct, frozen=True):
-    """How many nodes people have cordoned, and how many silences stand. Neither keeps the system from acting elsewhere."""
+    """How many nodes operators have cordoned, and how many silences are in force."""
 
     cordons: int = 0
     silences: int = 0
 
 
+class ReportFigures(msgspec.Struct, frozen=True):
+    """How many nodes of the cluster operators have taken over, are silent, or report that their health is unknown."""
+
+    held: int = 0
+    silent: int = 0
+    unknown: int = 0
+
+
+def list_automation_blockers(status: StatusView, trouble: str, *, leads: bool = True) -> tuple[AutomationBlocker, ...]:
+    """What stops automation for the whole cluster, most severe first; empty if nothing does.
+
+    Args:
+        status: the cluster's status.
+        trouble: why the store cannot be written; empty if it can.
+        leads: whether this controller's leadership is confirmed.
+
+    >>> status = StatusView("c", "1", "observe", 1, "p", 0.0, 9, {}, {}, 2, 2, 0, 0, "ok", mode_by="ann")
+    >>> [each.what for each in list_automation_blockers(status, "disk full")]
+    ['store not writable', 'mode observe', 'isolation budget used up']
+    """
+    found = []
+    if trouble:
+        found.append(AutomationBlocker("store not writable", trouble, everything=True))
+    elif not leads:
+        found.append(AutomationBlocker("leadership not confirmed", "no action is started", everything=True))
+    if status.breaker:
+        found.append(AutomationBlocker("breaker open", status.breaker, CONTROL_PATH))
+    if status.mode != _ACT:
+        means = "; ".join(each for each in (MODE_MEANINGS.get(status.mode, ""), status.mode_by) if each)
+        found.append(AutomationBlocker(f"mode {status.mode}", means, CONTROL_PATH, everything=status.mode != _APPROVE))
+    if status.isolated >= status.isolated_max > 0:
+        used = f"{status.isolated} of at most {format_count(status.isolated_max, 'node')} isolated"
+        found.append(AutomationBlocker("isolation budget used up", used, CONTROL_PATH))
+    return tuple(found)
+
+
 def summarize_manual_settings(
     holds: Iterable[NodeHold], standing: Mapping[str, Standing], now: float
 ) -> ManualSettings:
-    """What stands at `now` (UTC s)."""
+    """Cordons of operators and open silences at `now` (UTC s)."""
     cordons = sum(hold.schedulable is False and hold.owner is HoldOwner.OPERATOR for hold in holds)
     return ManualSettings(cordons, sum(now < silence.until for silence in list_open_silences(standing)))
 
 
-def fold_blockers(sentences: Iterable[str]) -> tuple[AutomationBlocker, ...]:
-    """The sentences, in their order; those alike stand together where the first of them stood.
-
-    >>> [b.text for b in fold_blockers(["mode is observe", *(f"inc-{n} on n{n} is held back by a guard" for n in range(4))])]
-    ['mode is observe', '4 incidents are held back by a guard']
-    """
-    together: dict[tuple[str, bool], list[IncidentBlocker]] = {}
-    for sentence in dict.fromkeys(sentences):
-        about = _parse_without_id(parse_incident_blocker(sentence))
-        alike = together.setdefault((about.what if about else sentence, about is not None), [])
-        alike += [about] if about else []
-    blocks = []
-    for (what, _), alike in together.items():
-        if not alike:
-            blocks.append(AutomationBlocker(what))
-        elif len(alike) < ALIKE_MIN:
-            blocks += [AutomationBlocker(str(one), (one,)) for one in alike]
-        else:
-            blocks.append(
-                AutomationBlocker(f"{len(alike)} incidents {_plural_sentence(what)}", tuple(alike[:NAMED_MAX]))
-            )
-    return tuple(blocks)
-
-
-def other_blockers(blocks: Iterable[AutomationBlocker], mode: str) -> tuple[AutomationBlocker, ...]:
-    """What blocks beside the mode and the breaker, of which the headline speaks already."""
-    said = f"{mode_sentence_prefix(mode)}:", f"{mode_sentence_prefix(mode)} (", "the breaker is open since "
-    return tuple(block for block in blocks if not block.text.startswith(said))
-
-
-def _parse_without_id(one: IncidentBlocker | None) -> IncidentBlocker | None:
-    """Without the id of what is to be approved at its end, which nobody reads and which would tell all from each other."""
-    return None if one is None else one._replace(what=re.sub(rf" \({re.escape(one.incident)}\S*\)$", "", one.what))
-
-
-def _plural_sentence(what: str) -> str:
-    for one, many in _PLURAL:
-        if what.startswith(one):
-            return many + what.removeprefix(one)
-    return what
+def summarize_reports(records: Iterable[NodeRecord], roster: ReportRegistry, now: float) -> ReportFigures:
+    """Operator holds and missing reports at `now` (UTC s); nodes that left the cluster do not count."""
+    held = silent = unknown = 0
+    for record in records:
+        if not is_in_cluster(record):
+            continue
+        held += record.hands_off is not None
+        entry = roster.get(record.node)
+        if entry is None or now - entry.seen_at > entry.ttl_s:
+            silent += 1
+        elif entry.health_at(now) is Health.UNKNOWN:
+            unknown += 1
+    return ReportFigures(held, silent, unknown)

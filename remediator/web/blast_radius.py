@@ -1,4 +1,4 @@
-"""Whom it hits when an incident's plan goes on: its steps, the nodes, the jobs on them, and how much of the budget is left. Pure."""
+"""The impact of an incident's plan: its steps, the nodes, the jobs on them, and the isolation budget. Pure."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ NODES_NAMED = 20
 
 
 class JobImpact(msgspec.Struct, frozen=True):
-    """One job: how many of its nodes, and of its living ranks, are concerned; `world` ranks in all, 0 where nobody tells."""
+    """One job: how many of its nodes and living ranks are affected. `world` is its number of ranks, 0 if not reported."""
 
     job: str
     attempt: int
@@ -28,7 +28,7 @@ class JobImpact(msgspec.Struct, frozen=True):
 
 
 class BlastRadius(msgspec.Struct, frozen=True):
-    """`stages` run in turn, the steps of one side by side. `level` counts isolated nodes now, afterwards and at most."""
+    """`stages` run in sequence, the steps of one stage in parallel. `level`: isolated nodes now, afterwards and at most."""
 
     stages: tuple[tuple[str, ...], ...]
     nodes: tuple[str, ...]
@@ -43,14 +43,14 @@ def concerned_nodes(incident: Incident) -> tuple[str, ...]:
 
 
 def count_job_nodes(snapshot: StateSnapshot) -> Counter[JobRef]:
-    """On how many nodes each job is."""
+    """Count the nodes of each job."""
     return Counter(ref for record in snapshot.nodes.values() for ref in record.jobs)
 
 
 def affected_jobs_of(
     records: Iterable[NodeRecord], roster: ReportRegistry, crew: Mapping[JobRef, int]
 ) -> tuple[JobImpact, ...]:
-    """The jobs on these nodes, the largest first. `crew` is what `count_job_nodes` says."""
+    """The jobs on these nodes, largest first. `crew` is the result of `count_job_nodes`."""
     nodes: Counter[JobRef] = Counter()
     ranks: Counter[JobRef] = Counter()
     world: dict[JobRef, int] = {}
@@ -76,7 +76,10 @@ def compute_blast_radius(
     roster: ReportRegistry,
     crew: Mapping[JobRef, int],
 ) -> BlastRadius:
-    """What is to come, by the plan where there is one, else by the rule. `crew` is what `count_job_nodes` says of the snapshot."""
+    """Compute the impact from the incident's plan, or from its rule if there is no plan yet.
+
+    `crew` is the result of `count_job_nodes` for the snapshot.
+    """
     nodes, rule = concerned_nodes(incident), rules.get(incident.rule)
     planned = tuple(tuple(str(run.step) for run in stage) for stage in incident.plan)
     stages = planned or (tuple(tuple(map(str, stage)) for stage in rule.stages) if rule is not None else ())

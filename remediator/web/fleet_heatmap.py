@@ -1,4 +1,4 @@
-"""The whole fleet as one picture: which node stands where, and in which state. Pure; compact, for fleets of 12 500 nodes."""
+"""The heat map of the fleet: nodes by location, state and health. Pure; compact enough for 12 500 nodes."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _NUMBERS = re.compile(r"(\d+)")
 
 
 class NodeCell(msgspec.Struct, frozen=True, gc=False):
-    """One node, as far as pictures and lists need it: `state` is where it stands in its life."""
+    """One node of a heat map or list. `state` is its lifecycle state, `health` what it reports."""
 
     record: NodeRecord
     health: str
@@ -33,18 +33,18 @@ class NodeCell(msgspec.Struct, frozen=True, gc=False):
 
     @classmethod
     def of(cls, record: NodeRecord, health: str) -> NodeCell:
-        """A node by its record, and its own word."""
+        """Build the cell from the node's record and self-reported health."""
         return cls(record, health, str.__str__(record.state))  # `.value` takes ten times as long, and there are 12 500
 
     @property
     def well(self) -> bool:
-        """Whether nothing about it wants attention."""
+        """Whether the node needs no attention."""
         state, health = self.state, self.health
         return (state == "healthy" and health == "healthy") or state == "retired"
 
 
 class HeatmapFilter(msgspec.Struct, frozen=True):
-    """Which nodes: `match` is part of a name or a shell pattern; empty words mean any. `broken` leaves out those that are well."""
+    """Which nodes to show. `match` is part of a name or a shell pattern; empty texts match all. `broken` hides healthy nodes."""
 
     match: str = ""
     state: str = ""
@@ -53,7 +53,7 @@ class HeatmapFilter(msgspec.Struct, frozen=True):
     broken: bool = False
 
     def fits(self, seen: NodeCell) -> bool:
-        """Whether a node is among them."""
+        """Whether a node matches."""
         if (self.state and seen.state != self.state) or (self.health and seen.health != self.health):
             return False
         if (self.broken and seen.well) or (self.place and self.place not in seen.record.places.keys):
@@ -63,7 +63,7 @@ class HeatmapFilter(msgspec.Struct, frozen=True):
 
 
 class LocationGroup(msgspec.Struct, frozen=True):
-    """Nodes that share a place; a node's state is the letter at its place in `states`, an index into the words."""
+    """Nodes at one location. The digits of `states` and `healths` are base-36 indices into the picture's lists."""
 
     name: str
     nodes: tuple[str, ...]
@@ -72,7 +72,7 @@ class LocationGroup(msgspec.Struct, frozen=True):
 
 
 class HeatmapPicture(msgspec.Struct, frozen=True):
-    """What the heat map draws, as of `at` (UTC s)."""
+    """The data of the heat map, as of `at` (UTC s)."""
 
     at: float
     by: str
@@ -82,7 +82,7 @@ class HeatmapPicture(msgspec.Struct, frozen=True):
 
 
 class HeatmapRow(msgspec.Struct, frozen=True):
-    """One group in words: how many of its nodes are in which state and of which health."""
+    """One group as a table row: its nodes by state and by health."""
 
     name: str
     total: int
@@ -95,12 +95,12 @@ Groups = list[tuple[str, list[NodeCell]]]
 
 
 def group_nodes(records: Iterable[NodeRecord], health: Callable[[str], str], wanted: HeatmapFilter, by: str) -> Groups:
-    """The nodes that are wanted, by the place they share, both in the order in which people count."""
-    everybody = wanted == HeatmapFilter()
+    """Group the matching nodes by location; groups and nodes are in natural order."""
+    unfiltered = wanted == HeatmapFilter()
     found: defaultdict[str, list[NodeCell]] = defaultdict(list)
     for record in records:
         seen = NodeCell(record, health(record.node), str.__str__(record.state))
-        if everybody or wanted.fits(seen):
+        if unfiltered or wanted.fits(seen):
             found[_group_location(record, by)].append(seen)
     for nodes in found.values():
         nodes.sort(key=lambda seen: natural_sort_key(seen.record.node))
@@ -108,7 +108,7 @@ def group_nodes(records: Iterable[NodeRecord], health: Callable[[str], str], wan
 
 
 def build_heatmap_picture(groups: Iterable[tuple[str, list[NodeCell]]], by: str, at: float) -> HeatmapPicture:
-    """The groups, for the heat map."""
+    """Encode the groups for the heat map."""
     states = {word: _DIGITS[place] for place, word in enumerate(STATES)}
     healths = {word: _DIGITS[place] for place, word in enumerate(HEALTHS)}
     drawn = tuple(
@@ -124,7 +124,7 @@ def build_heatmap_picture(groups: Iterable[tuple[str, list[NodeCell]]], by: str,
 
 
 def build_heatmap_rows(groups: Iterable[tuple[str, list[NodeCell]]]) -> list[HeatmapRow]:
-    """The groups in words, the most broken first."""
+    """The groups as table rows, most unhealthy nodes first."""
     found = [
         HeatmapRow(
             name,
@@ -139,7 +139,7 @@ def build_heatmap_rows(groups: Iterable[tuple[str, list[NodeCell]]]) -> list[Hea
 
 
 def heatmap_legend(rows: Iterable[HeatmapRow], *, by_health: bool) -> tuple[tuple[str, int], ...]:
-    """The words by which nodes are coloured, and how many nodes have each; those that none has are left out."""
+    """The states or healths that occur, with their number of nodes."""
     found: Counter[str] = Counter()
     for row in rows:
         found.update(dict(row.healths if by_health else row.states))
@@ -148,7 +148,7 @@ def heatmap_legend(rows: Iterable[HeatmapRow], *, by_health: bool) -> tuple[tupl
 
 @lru_cache(maxsize=NAMES_REMEMBERED)
 def natural_sort_key(name: str) -> tuple[tuple[int, str], ...]:
-    """A key under which gpu-9 comes before gpu-10. Remembered: a fleet's names are the same every time.
+    """A sort key that puts gpu-9 before gpu-10. Cached, because the names of a fleet rarely change.
 
     >>> sorted(["gpu-10", "gpu-9", "a"], key=natural_sort_key)
     ['a', 'gpu-9', 'gpu-10']

@@ -1,4 +1,4 @@
-"""What people may do with incidents: a row each. Pure."""
+"""The actions that operators can take on an incident, as a table. Pure."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from remediator.model.views import IncidentView
 
 
 class IncidentAction(msgspec.Struct, frozen=True):
-    """One button. `fits` says whether it makes sense now; `asked` whether a page of its own asks first."""
+    """One button. `fits` tells whether it applies now; `asked`, whether a page of its own asks for confirmation."""
 
     word: str
     route: str
@@ -32,32 +32,32 @@ DEEDS: dict[str, IncidentAction] = {
             "approve",
             "approve",
             "Approve",
-            "What it waits for is done, as the plan says. Guards and budgets are asked once more before each step.",
+            "The plan starts. Guards and budgets are checked again before each step.",
             lambda incident: bool(incident.awaits),
             grave=True,
         ),
         IncidentAction(
             "acknowledge",
             "acknowledge",
-            "I look after it",
+            "Assign to me",
             "",
             lambda i: _is_open(i) and not i.acknowledged_at,
             asked=False,
         ),
-        IncidentAction("note", "notes", "Write a note", "", lambda _: True, asked=False),
+        IncidentAction("note", "notes", "Add a note", "", lambda _: True, asked=False),
         IncidentAction(
             "resolve",
             "resolve",
             "Resolve",
-            "It is over: the incident is closed, and what was planned and not done is cancelled. If the findings stay, "
-            "nothing more is done about them until something new is found.",
+            "Closes the incident and cancels its planned actions. If the findings stay active, automation does nothing "
+            "about them until something new is found.",
             lambda incident: incident.state in {"open", "waiting"},
         ),
         IncidentAction(
             "reopen",
             "reopen",
             "Reopen",
-            "It was not over: the incident is open again and is decided upon anew, and only a person closes it.",
+            "Opens the incident again for a new decision. From then on only an operator can close it.",
             lambda incident: not _is_open(incident),
         ),
     )
@@ -65,5 +65,5 @@ DEEDS: dict[str, IncidentAction] = {
 
 
 def offered_incident_actions(incident: IncidentView) -> list[IncidentAction]:
-    """The buttons for this incident."""
+    """The actions that apply to this incident now."""
     return [deed for deed in DEEDS.values() if deed.fits(incident)]

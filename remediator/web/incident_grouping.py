@@ -1,4 +1,4 @@
-"""Open incidents that say the same of different nodes, as one row: a page must be read in seconds also when a hundred came at once. Pure."""
+"""Groups open incidents that differ only in their node, so that a list stays readable when a hundred open at once. Pure."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from remediator.model.journal_records import Incident
 from remediator.web.severity_order import known_incident_findings
 from vocabulary.finding import Finding
 
-ALIKE_MIN = 3  # so many that say the same are said as one
-NAMED = 20  # nodes of one row
+ALIKE_MIN = 3  # fewer similar incidents stay separate rows
+NAMED = 20  # nodes listed in one row
 
 Key = tuple[object, ...]
 
 
 class IncidentGroup(msgspec.Struct, frozen=True):
-    """An incident, or several: `kind` and `summary` are what they share and what the first of them was found with."""
+    """One incident, or several similar ones: `kind` is their common finding, `summary` that of the first incident."""
 
     incidents: tuple[Incident, ...]
     kind: str = ""
@@ -25,7 +25,7 @@ class IncidentGroup(msgspec.Struct, frozen=True):
 
     @property
     def first(self) -> Incident:
-        """The one that stands for all."""
+        """The incident that represents the group."""
         return self.incidents[0]
 
     @property
@@ -35,10 +35,10 @@ class IncidentGroup(msgspec.Struct, frozen=True):
 
 
 def group_incidents(incidents: Iterable[Incident], findings: Mapping[str, Finding]) -> list[IncidentGroup]:
-    """The incidents in their order; those alike stand where the first of them stood.
+    """Group the incidents, keeping their order; a group stands at the place of its first incident.
 
-    Alike are those of single nodes whose gravest live finding is of one kind, severity and origin of test, about which one rule
-    gave one answer, and whose plans are as far. What nobody looks after never hides behind what somebody does.
+    Incidents are grouped if each is about one node and they share the kind and severity of their worst active finding, the
+    injected mark, the rule, its answer, the assignee and the progress of the plan.
     """
     told = [(incident, *_grouping_key(incident, findings)) for incident in incidents]
     alike: dict[Key, list[Incident]] = {}

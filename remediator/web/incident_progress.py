@@ -1,18 +1,18 @@
-"""How far the system is with an incident, in one line. Pure."""
+"""What automation currently does about an incident, in one line. Pure."""
 
 from __future__ import annotations
 
 from remediator.model.journal_records import Answer
 from remediator.model.plan_steps import StepState
-from remediator.model.views import IncidentView, Lack
+from remediator.model.views import IncidentView, StepView
 
 _ANSWERS = {
-    Answer.ACT: "acts",
-    Answer.HOLD: "would act, and a guard holds it back",
-    Answer.APPROVE: "will act once a person agrees",
-    Answer.RECOMMEND: "recommends to act; the mode leaves it to people",
-    Answer.OBSERVE: "would act; the mode has it look on",
-    Answer.WATCH: "watches: nothing is to be done",
+    Answer.ACT: "acting",
+    Answer.HOLD: "held back by a guard",
+    Answer.APPROVE: "awaiting approval",
+    Answer.RECOMMEND: "plan recommended; the mode leaves it to operators",
+    Answer.OBSERVE: "plan recorded; the mode allows no action",
+    Answer.WATCH: "watching; no action needed",
 }
 
 
@@ -26,38 +26,37 @@ def step_text(step: str) -> str:
     return verb.replace("_", " ") + colon + rest
 
 
+def find_current_step(incident: IncidentView) -> tuple[int, StepView | None]:
+    """The number (from 1) and the step of the plan that has not succeeded yet; 0 and None if there is none."""
+    return next(
+        ((n, step) for n, step in enumerate(incident.steps, 1) if step.state != StepState.SUCCEEDED.value), (0, None)
+    )
+
+
 def incident_progress_text(
     incident: IncidentView, answer: Answer | None = None, rule: str = "", guard: str = ""
 ) -> str:
-    """What the system does about it now, or what it waits for.
+    """Describe what automation does about the incident now, or what it waits for.
 
-    `answer` is that of the last decision, by `rule`; `guard` is what holds it back, in words.
+    `answer` and `rule` are those of the last decision; `guard` is the text of the guard that holds the plan back.
     """
     if incident.awaits:
-        return "waits for approval: " + "; ".join(step_text(awaited.text) for awaited in incident.awaits)
+        return "awaiting approval: " + "; ".join(step_text(awaited.text) for awaited in incident.awaits)
     steps = incident.steps
-    lacks = "".join(f"; {step_text(step.text)}: {step.lacks.value}" for step in steps if step.lacks is Lack.TOLD_NOBODY)
-    return _plan_progress_text(incident, answer, rule, guard) + lacks
-
-
-def _plan_progress_text(incident: IncidentView, answer: Answer | None, rule: str, guard: str) -> str:
-    steps = incident.steps
-    place, now = next(
-        ((n, step) for n, step in enumerate(steps, 1) if step.state != StepState.SUCCEEDED.value), (0, None)
-    )
+    place, now = find_current_step(incident)
     if now is None:
         if incident.outcome:
-            return incident.outcome if incident.outcome != incident.title else "waits until a person has looked"
+            return incident.outcome if incident.outcome != incident.title else "waiting for an operator"
         if steps:
             return f"all {len(steps)} steps are done"
-        words = "nothing is planned" if answer is None else _ANSWERS[answer]
+        text = "nothing planned" if answer is None else _ANSWERS[answer]
         if answer is Answer.HOLD and guard:
-            words = f"would act; held back by {guard}"
-        return f"{words} (rule {rule})" if rule else words
-    words = f"step {place} of {len(steps)}, {now.state}: {step_text(now.text)}"
-    return f"{words} ({now.detail})" if now.detail else words
+            text = f"held back by {guard}"
+        return f"{text} (rule {rule})" if rule else text
+    text = f"step {place} of {len(steps)}, {now.state}: {step_text(now.text)}"
+    return f"{text} ({now.detail})" if now.detail else text
 
 
 def steps_to_come(incident: IncidentView) -> tuple[str, ...]:
-    """The steps that have not begun."""
+    """The steps that have not started."""
     return tuple(step_text(step.text) for step in incident.steps if step.state == StepState.PENDING.value)

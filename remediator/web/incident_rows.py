@@ -1,4 +1,4 @@
-"""Incidents as pages list them: how grave, what the system does about it, and which guard holds it back."""
+"""Rows of incident lists: severity, what automation does, and the guard that holds it back."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ WORDS_MAX = 140
 
 
 class IncidentLine(msgspec.Struct, frozen=True):
-    """One incident. `worst` is the severity of its gravest live finding; `drill` as gravity.drill says it."""
+    """One incident. `worst` is the severity of its worst active finding; `drill` is the result of `drill_text`."""
 
     view: IncidentView
     doing: str
@@ -32,14 +32,14 @@ class IncidentLine(msgspec.Struct, frozen=True):
 
 
 async def incident_lines(visit: PageRequest, incidents: Sequence[Incident]) -> list[IncidentLine]:
-    """A line each, in their order."""
+    """One line per incident, in their order."""
     snapshot = visit.service.engine.snapshot
     held = {incident.decision for incident in incidents if incident.answer is Answer.HOLD}
     known = await asyncio.to_thread(HistoryQueries(visit.service.journal.engine).decisions, list(held)) if held else {}
-    untold = frozenset(action.id for action in snapshot.actions.values() if action.untold)
+    undelivered = frozenset(action.id for action in snapshot.actions.values() if action.untold)
 
     def line(incident: Incident) -> IncidentLine:
-        view, found = incident_view(incident, untold=untold), known_incident_findings(incident, snapshot.findings)
+        view, found = incident_view(incident, untold=undelivered), known_incident_findings(incident, snapshot.findings)
         decision = known.get(incident.decision)
         does = incident_progress_text(
             view, incident.answer, incident.rule, first_refused_guard(decision.guards) if decision else ""
@@ -50,7 +50,7 @@ async def incident_lines(visit: PageRequest, incidents: Sequence[Incident]) -> l
 
 
 class IncidentRow(msgspec.Struct, frozen=True):
-    """Incidents that say the same, and the line of the first. `proposed`: stages of steps that somebody or something keeps from being done."""
+    """A group of similar incidents and the line of the first. `proposed` holds the stages of a plan that has not started."""
 
     group: IncidentGroup
     line: IncidentLine
@@ -58,17 +58,17 @@ class IncidentRow(msgspec.Struct, frozen=True):
 
 
 async def incident_group_rows(visit: PageRequest, groups: Sequence[IncidentGroup]) -> list[IncidentRow]:
-    """A row each, in their order."""
+    """One row per group, in their order."""
     rules = visit.service.engine.settings.policy.by_name
-    told = await incident_lines(visit, [group.first for group in groups])
+    lines = await incident_lines(visit, [group.first for group in groups])
     return [
         IncidentRow(group, line, list_proposed_stages(group.first, rules))
-        for group, line in zip(groups, told, strict=True)
+        for group, line in zip(groups, lines, strict=True)
     ]
 
 
 def first_refused_guard(guards: Collection[str]) -> str:
-    """The first guard that said no, and what it said, cut where a line is long; empty: none did.
+    """The first guard that refused, with its text, cut to `WORDS_MAX`; empty if none did.
 
     >>> first_refused_guard(("passed breaker: closed", "refused level: 10 of at most 10 nodes isolated by us"))
     'level: 10 of at most 10 nodes isolated by us'

@@ -1,4 +1,4 @@
-"""What happened around one incident in one row of moments, and how long each step took. Pure."""
+"""The timeline of one incident: its events and the time between them. Pure."""
 
 from __future__ import annotations
 
@@ -6,16 +6,16 @@ from collections.abc import Callable, Hashable, Iterator
 
 import msgspec
 
-from remediator.model.views import ActionView, IncidentView
+from remediator.model.views import ActionView, IncidentView, Lack
 from remediator.web.incident_progress import step_text
 
 MOMENTS_SHOWN = 200
-TOGETHER_S = 10.0  # within which the same on many nodes is one moment
+TOGETHER_S = 10.0  # the same event on many nodes within this time is one moment
 ALIKE_MIN = 3
 
 
 class TimelineMoment(msgspec.Struct, frozen=True):
-    """One thing that happened, on so many nodes at once. `since_before` and `since_first` are seconds; None: the first, or clocks disagree."""
+    """One event, possibly on many nodes at once. `since_before` and `since_first` are seconds, None for the first event."""
 
     at: float  # UTC s
     kind: str  # finding, incident, decision, action or person
@@ -27,23 +27,23 @@ class TimelineMoment(msgspec.Struct, frozen=True):
 
 
 def build_incident_timeline(view: IncidentView) -> list[TimelineMoment]:
-    """Findings, decisions, actions and people's words, oldest first.
+    """Findings, decisions, actions, acknowledgements and notes, oldest first.
 
-    A finding's time is by its node's clock, all others by the centre's.
+    A finding's time is by its node's clock, all other times are by the controller's.
     """
     moments = sorted(
         _collect_moments(view), key=lambda moment: moment.at
-    )  # stable: what caused stands before what followed
-    told: list[TimelineMoment] = []
+    )  # a stable sort keeps causes before their effects
+    timeline: list[TimelineMoment] = []
     for moment in moments:
-        before = moment.at - told[-1].at if told else None
-        first = moment.at - told[0].at if told else None
-        told.append(msgspec.structs.replace(moment, since_before=before, since_first=first))
-    return told
+        before = moment.at - timeline[-1].at if timeline else None
+        first = moment.at - timeline[0].at if timeline else None
+        timeline.append(msgspec.structs.replace(moment, since_before=before, since_first=first))
+    return timeline
 
 
 def format_latency(seconds: float | None) -> str:
-    """A latency: milliseconds below a second, a decimal below ten, then rough.
+    """Format a latency: milliseconds below one second, one decimal below ten seconds, then the two largest units.
 
     >>> [format_latency(s) for s in (None, 0.0004, 0.0123, 0.9, 2.34, 75, 7300, -1)]
     ['–', '<1 ms', '12 ms', '900 ms', '2.3 s', '1 min 15 s', '2 h 1 min', '–']
@@ -71,41 +71,43 @@ def _collect_moments(view: IncidentView) -> Iterator[TimelineMoment]:
         )
         if finding.cleared_at is not None:
             yield TimelineMoment(
-                finding.cleared_at, "finding", f"{finding.kind} is over: {finding.cleared_by}", nodes=(finding.node,)
+                finding.cleared_at, "finding", f"{finding.kind} cleared: {finding.cleared_by}", nodes=(finding.node,)
             )
-    yield TimelineMoment(view.opened_at, "incident", "the incident is opened")
+    yield TimelineMoment(view.opened_at, "incident", "incident opened")
     for decision in view.decisions:
         rule = f" by rule {decision.rule}" if decision.rule else ""
-        yield TimelineMoment(decision.at, "decision", f"{decision.answer}{rule}: {decision.reason}")
+        yield TimelineMoment(
+            decision.at, "decision", f"{decision.answer}{rule}"
+        )  # its reason is in the list of decisions
     planned = [(action.planned_at, action) for action in view.actions]
     ended = [(action.finished_at, action) for action in view.actions if action.finished_at is not None]
     for at, alike in _group_like_actions(planned, lambda action: (action.verb,)):
         yield TimelineMoment(
-            at, "action", f"{step_text(alike[0].verb)} is planned", nodes=tuple(action.node for action in alike)
+            at, "action", f"{step_text(alike[0].verb)} planned", nodes=tuple(action.node for action in alike)
         )
     begun = [(action.began_at, action) for action in view.actions if action.began_at is not None]
     for at, alike in _group_like_actions(begun, lambda action: (action.verb,)):
         yield TimelineMoment(
-            at, "action", f"{step_text(alike[0].verb)} is begun", nodes=tuple(action.node for action in alike)
+            at, "action", f"{step_text(alike[0].verb)} started", nodes=tuple(action.node for action in alike)
         )
     for at, alike in _group_like_actions(
         ended, lambda action: (action.verb, action.state, action.lacks, action.detail)
     ):
         yield TimelineMoment(at, "action", _actions_ended_text(alike), nodes=tuple(action.node for action in alike))
     if view.acknowledged_at is not None:
-        yield TimelineMoment(view.acknowledged_at, "person", "looks after it", view.acknowledged_by)
+        yield TimelineMoment(view.acknowledged_at, "person", "acknowledged", view.acknowledged_by)
     for note in view.notes:
         yield TimelineMoment(note.at, "person", note.text, note.actor)
     if view.closed_at is not None:
         yield TimelineMoment(
-            view.closed_at, "incident", f"it is closed: {view.outcome}" if view.outcome else "it is closed"
+            view.closed_at, "incident", f"incident closed: {view.outcome}" if view.outcome else "incident closed"
         )
 
 
 def _group_like_actions(
     found: list[tuple[float, ActionView]], key: Callable[[ActionView], Hashable]
 ) -> Iterator[tuple[float, list[ActionView]]]:
-    """When the first of what is alike came, and all of it; what is not alike often enough stays by itself."""
+    """Yield groups of similar actions within `TOGETHER_S` with the time of the first; small groups stay separate."""
     groups: dict[Hashable, list[list[tuple[float, ActionView]]]] = {}
     for at, action in sorted(found, key=lambda each: each[0]):
         runs = groups.setdefault(key(action), [])
@@ -123,7 +125,7 @@ def _group_like_actions(
 def _actions_ended_text(alike: list[ActionView]) -> str:
     took = sorted((action.finished_at or 0.0) - action.planned_at for action in alike)
     least, most = format_latency(took[0]), format_latency(took[-1])
-    words = f"{step_text(alike[0].verb)} {alike[0].lacks.value or alike[0].state} after {least}" + (
-        f" to {most}" if most != least else ""
-    )
-    return words + (f": {alike[0].detail}" if alike[0].detail else "")
+    first = alike[0]
+    detail = "" if first.lacks is Lack.TOLD_NOBODY else first.detail  # the alerts page explains it once for all alerts
+    text = f"{step_text(first.verb)} {first.lacks.text or first.state} after {least}"
+    return text + (f" to {most}" if most != least else "") + (f": {detail}" if detail else "")

@@ -1,4 +1,4 @@
-"""The API, called within the process on behalf of somebody who is logged in: same rules, same checks, same answers."""
+"""Calls the API within the process for a logged-in person, with the same access checks and answers as over HTTP."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def _endpoint_routes() -> tuple[tuple[Endpoint, Route], ...]:
 
 
 def find_api_route(method: str, path: str) -> tuple[Endpoint, dict[str, Any]] | None:
-    """The API's route for a path (not quoted), and what the path says; None where there is none."""
+    """The API's route for an unquoted path, and its path parameters; None if there is none."""
     scope = {"type": "http", "method": method, "path": path, "root_path": ""}
     for endpoint, route in _endpoint_routes():
         match, more = route.matches(scope)
@@ -43,10 +43,11 @@ async def call_api(
     body: msgspec.Struct | None = None,
     headers: Mapping[str, str] | None = None,
 ) -> Response:
-    """Call a route as `identity`, on the connection of `request`.
+    """Call a route as `identity`, on behalf of `request`.
 
     Raises:
-        Refusal: what the route refuses, or 403. HTTPException: 404, there is no such route.
+        Refusal: the route refused, or 403.
+        HTTPException: 404, there is no such route.
     """
     found = find_api_route(method, path)
     if found is None:

@@ -18,11 +18,11 @@ from remediator.web.page_request import FORM_BYTES_MAX, PageRequest, bare_page_v
 Handler = Callable[[Request], Awaitable[Response]]
 
 HOUR_S = 3600.0
-LOGIN_WEIGHT = 10  # requests: it is written down
+LOGIN_WEIGHT = 10  # requests: each login writes to the store
 
 
 async def show_login(request: Request) -> Response:
-    """`GET /login`: where a token is taken. Who is logged in already goes on."""
+    """`GET /login`: the form; redirects if the browser already has a valid session."""
     target = local_redirect_path(request.query_params.get("next", "/"))
     if _is_logged_in(request):
         return RedirectResponse(target, 303, template_rendering.HEADERS)
@@ -30,9 +30,9 @@ async def show_login(request: Request) -> Response:
 
 
 async def submit_login(request: Request) -> Response:
-    """`POST /login`: a token for a session."""
+    """`POST /login`: exchange a token for a session."""
     if not page_authentication.is_own_form(request):
-        raise Refusal(403, "this was not sent by our own login page", "open /login here and send it from there")
+        raise Refusal(403, "the form was not sent by this controller's login page", "open /login and log in there")
     fields = parse_form_fields(await read_request_body(request, FORM_BYTES_MAX))
     target = local_redirect_path(fields.get("next", "/"))
     service = handler_context_of(request)
@@ -43,7 +43,7 @@ async def submit_login(request: Request) -> Response:
     if identity.role not in page_authentication.MAY_LOOK:
         limit_unknown_clients(request)
         words = (
-            f"this token is {identity.role.value} {identity.name}'s; pages need a viewer's, an operator's or an admin's"
+            f"this is a {identity.role.value} token ({identity.name}); the pages need a viewer, operator or admin token"
         )
         return _login_page(request, target, words, 403)
     try:
@@ -53,26 +53,26 @@ async def submit_login(request: Request) -> Response:
     lasts_s = service.config.web.session_h * HOUR_S
     by, now = f"{identity.name} ({client_address(request)})", service.clock.wall()
     secret = await asyncio.to_thread(service.sessions.begin, identity, now, lasts_s, by)
-    service.wakeups.wake(())  # the oldest of too many may have ended: its stream ends with it
+    service.wakeups.wake(())  # the login may have ended the person's oldest session: end its stream too
     response = RedirectResponse(target, 303, template_rendering.HEADERS)
     page_authentication.set_session_cookie(request, response, secret, lasts_s)
     return response
 
 
 async def submit_logout(visit: PageRequest) -> Response:
-    """`POST /logout`."""
+    """`POST /logout`: end the session and its streams."""
     request, who = visit.request, visit.identity
     if visit.person.session:
         by = f"{who.name} ({client_address(request)})"
         await asyncio.to_thread(visit.service.sessions.end, visit.person.session, who.name, by, visit.now)
-        visit.service.wakeups.wake(())  # its streams end now
+        visit.service.wakeups.wake(())  # end its streams now
     response = RedirectResponse("/login", 303, template_rendering.HEADERS)
     page_authentication.set_session_cookie(request, response, "", 0)
     return response
 
 
 def _is_logged_in(request: Request) -> bool:
-    """Who shows a wrong session too often may still log in."""
+    """Whether the session is valid; a client that is rate-limited for unknown sessions may still log in."""
     try:
         return page_authentication.authenticate_page_user(request) is not None
     except Refusal:

@@ -1,4 +1,4 @@
-"""What an operator may do to a node: the words of each deed, and when it makes sense. Pure but for `offered_node_actions`."""
+"""The actions that operators can take on a node: their texts, and when they apply. Pure except `offered_node_actions`."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from remediator.web.page_request import PageRequest
 
 
 class NodeAction(msgspec.Struct, frozen=True):
-    """One button. `fits` says whether it makes sense now; `isolates` whether the node takes no work afterwards; `grave` marks it.
+    """One button. `fits` tells whether it applies now; `isolates`, whether the node takes no work afterwards.
 
-    `forced`: it wants one word more while something of ours runs on the node.
+    `grave` marks it as dangerous. `forced`: it needs an extra confirmation while automation runs something on the node.
     """
 
     word: str
@@ -36,23 +36,23 @@ DEEDS: dict[str, NodeAction] = {
     for deed in (
         NodeAction(
             "hold",
-            "Hands off",
-            "The system does nothing with this node until you release it, whatever is found on it. What it had begun and "
-            "nobody confirmed yet is withdrawn. The scheduler is told nothing: work may still be placed here.",
+            "Take over node",
+            "Automation does nothing to this node until you release it, whatever is found on it. Actions that have started "
+            "but are not confirmed are withdrawn. The scheduler is not notified: it may still place work here.",
             lambda node: not _is_retired(node) and node.hands_off is None,
             timed=True,
         ),
         NodeAction(
             "release",
             "Release",
-            "The system looks after this node again, and decides anew upon what is still found on it.",
+            "Automation acts on this node again and makes new decisions about the findings that are still active.",
             lambda node: node.hands_off is not None,
             needs_reason=False,
         ),
         NodeAction(
             "cordon",
             "Cordon",
-            "The scheduler places no new work here. It is your hold, in your name: the system never lifts it. What runs goes on.",
+            "The scheduler places no new work here. Running work continues. Automation never lifts an operator's cordon.",
             lambda node: not _is_retired(node) and node.held_by in {"", "?"},
             isolates=True,
             grave=True,
@@ -60,7 +60,7 @@ DEEDS: dict[str, NodeAction] = {
         NodeAction(
             "uncordon",
             "Uncordon",
-            "The scheduler may place work here again, whoever had it held, and without a preflight: it is your word that the node is well.",
+            "The scheduler may place work here again, whoever cordoned the node. No preflight runs: you confirm that the node is healthy.",
             lambda node: node.held_by != "",
             needs_reason=False,
             forced=True,
@@ -68,15 +68,15 @@ DEEDS: dict[str, NodeAction] = {
         NodeAction(
             "retire",
             "Retire",
-            "The node is no part of the cluster any more: its incident is closed, nothing is done with it, and limits that are "
-            "shares of the cluster shrink. The scheduler is told nothing.",
+            "Removes the node from the cluster: its incident is closed, automation ignores it, and limits that are a share "
+            "of the cluster shrink. The scheduler is not notified.",
             lambda node: not _is_retired(node),
             grave=True,
         ),
         NodeAction(
             "unretire",
-            "Take back",
-            "The node is part of the cluster again, on probation.",
+            "Unretire",
+            "Returns the node to the cluster, on probation.",
             _is_retired,
             needs_reason=False,
         ),
@@ -85,7 +85,7 @@ DEEDS: dict[str, NodeAction] = {
 
 
 def offered_node_actions(visit: PageRequest, node: NodeView) -> list[NodeAction]:
-    """The buttons for this node and this person."""
+    """The actions that apply to this node and that this person may take."""
     if not visit.may_operate:
         return []
     return [d for d in DEEDS.values() if d.fits(node) and visit.knows("POST", f"/v1/nodes/{node.node}/{d.word}")]

@@ -1,4 +1,4 @@
-"""Who looks at a page: by the word of a trusted proxy, or by a session that rests on a token."""
+"""Authenticates users of the pages, by a trusted proxy or by a session that belongs to a token."""
 
 from __future__ import annotations
 
@@ -17,25 +17,25 @@ from remediator.web import proxy_identity
 from remediator.web.csrf_protection import is_same_origin
 
 SECRET_CHARS_MAX = 100
-PROXY_STREAM_S = 3600.0  # an open stream asks the proxy again so often
+PROXY_STREAM_S = 3600.0  # an open stream of a proxy user ends after this time, so that the proxy is asked again
 MAY_LOOK = frozenset({Role.VIEWER, Role.OPERATOR, Role.ADMIN})
-_FORMS = secrets.token_urlsafe(32)  # of those whom the proxy names: they have no session of ours
+_FORMS = secrets.token_urlsafe(32)  # for CSRF tokens of proxy users, who have no session
 
 
 class PageUser(NamedTuple):
-    """Somebody who may look. `holds` says whether they still may, `secret` binds forms to them."""
+    """A user who may view pages. `holds` tells whether they still may; `secret` binds forms to them."""
 
     identity: Identity
     secret: str
     holds: Callable[[Identity], bool]
-    session: str = ""  # empty: the proxy says who it is
+    session: str = ""  # empty for a proxy user
 
 
 def authenticate_page_user(request: Request) -> PageUser | None:
-    """Who asks, if anybody may say so.
+    """The user of a request, or None.
 
     Raises:
-        Refusal: 429, too many unknown sessions were shown from this address.
+        Refusal: 429, too many unknown sessions from this address.
     """
     service = handler_context_of(request)
     trusted = service.config.web.proxy
@@ -54,7 +54,7 @@ def authenticate_page_user(request: Request) -> PageUser | None:
 def _user_by_session(request: Request, service: HandlerContext, secret: str) -> PageUser | None:
     sessions, wall = service.sessions, service.clock.wall
     session = sessions.find(secret, wall())
-    if session is None:  # only then: nobody can be kept out by a neighbour behind the same address
+    if session is None:  # limits only unknown sessions: others behind the same address are not locked out
         limit_unknown_clients(request)
         return None
     identity = service.tokens.named(session.token_id)
@@ -68,7 +68,7 @@ def _user_by_session(request: Request, service: HandlerContext, secret: str) -> 
 
 
 def is_secure(request: Request) -> bool:
-    """Whether the browser's connection is encrypted: to us, to the proxy that says so, or by the address people come by."""
+    """Whether the browser's connection is encrypted: by this server's TLS, a trusted proxy, or the configured URL."""
     config = handler_context_of(request).config
     if config.tls is not None or config.web.url.startswith("https://"):
         return True
@@ -77,12 +77,12 @@ def is_secure(request: Request) -> bool:
 
 
 def cookie_name(request: Request) -> str:
-    """With the prefix, browsers take it over encrypted connections and for this host alone."""
+    """The session cookie's name; browsers accept the `__Host-` prefix over encrypted connections and for this host only."""
     return "__Host-gpu-healthd" if is_secure(request) else "gpu-healthd"
 
 
 def set_session_cookie(request: Request, response: Response, secret: str, lasts_s: float) -> None:
-    """Have the browser keep a session; without a secret, forget it."""
+    """Set the session cookie for `lasts_s` seconds; an empty secret deletes it."""
     response.set_cookie(
         cookie_name(request),
         secret,
@@ -95,7 +95,7 @@ def set_session_cookie(request: Request, response: Response, secret: str, lasts_
 
 
 def is_own_form(request: Request) -> bool:
-    """Whether a POST comes from one of our own pages."""
+    """Whether a POST comes from one of this controller's pages."""
     headers = request.headers
     hosts = {headers.get("host", "")}
     if trusted_proxy.is_proxy_address(handler_context_of(request).config.web.proxy, peer_address(request)):

@@ -1,4 +1,4 @@
-"""A row of the table of pages."""
+"""One row of the table of pages."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Handler = Callable[[PageRequest], Awaitable[Response]]
 
 
 class PageEntry(msgspec.Struct, frozen=True, kw_only=True):
-    """`nav` is its name in the navigation (empty: not there), `key` what follows `g` on the keyboard."""
+    """One page or form target. `nav` is its name in the navigation (empty: none), `key` its shortcut after `g`."""
 
     path: str
     handler: Handler

@@ -1,4 +1,4 @@
-"""One request of one person: what a page's function is given to ask, to act, and to answer with."""
+"""One request to a page: the means to query the API, to act, and to render the answer."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from remediator.api.handler_context import HandlerContext, Refusal, handler_cont
 from remediator.model.credentials import Identity, Role
 from remediator.model.views import StatusView
 from remediator.web import csrf_protection, internal_api_client, static_files, template_rendering
-from remediator.web.automation_blockers import fold_blockers, other_blockers, summarize_manual_settings
+from remediator.web.automation_blockers import list_automation_blockers
 from remediator.web.form_fields import parse_form_fields
 from remediator.web.page_authentication import PageUser
 from remediator.web.response_cache import FRESH_S
@@ -32,7 +32,7 @@ THEMES = ("light", "dark")
 
 
 class NavigationLink(msgspec.Struct, frozen=True):
-    """One entry of the navigation; `key` follows a `g` on the keyboard."""
+    """One entry of the navigation; `key` is its shortcut after `g`."""
 
     path: str
     text: str
@@ -40,7 +40,7 @@ class NavigationLink(msgspec.Struct, frozen=True):
 
 
 class PageRequest:
-    """What a page's function works with. `form` is empty for GET; for POST it was sent by one of our own pages."""
+    """The argument of a page's function. `form` is empty for GET; for POST its origin is already checked."""
 
     def __init__(
         self, request: Request, who: PageUser, links: Iterable[NavigationLink], form: Mapping[str, str]
@@ -53,17 +53,17 @@ class PageRequest:
 
     @property
     def service(self) -> HandlerContext:
-        """The parts; for what no view of the API says."""
+        """The controller's parts, for values that no API view has."""
         return handler_context_of(self.request)
 
     @property
     def identity(self) -> Identity:
-        """Who looks."""
+        """The user's identity."""
         return self.person.identity
 
     @property
     def may_operate(self) -> bool:
-        """Whether they may change things."""
+        """Whether the user has operator rights."""
         return is_access_allowed(Access.OPERATOR, self.identity, None)
 
     @property
@@ -72,36 +72,36 @@ class PageRequest:
         return str(self.request.path_params["node"])
 
     def health(self, node: str) -> str:
-        """A node's own word, or unknown while it is silent."""
+        """A node's self-reported health; unknown while it is silent."""
         entry = self.service.roster.get(node)
         return str.__str__(entry.health_at(self.now) if entry else Health.UNKNOWN)  # as `Seen.of`: `.value` is slow
 
     def query(self, name: str, default: str = "") -> str:
-        """A word of the address, cut to a length that anybody could mean."""
+        """A query parameter, cut to `QUERY_CHARS_MAX`."""
         return self.request.query_params.get(name, default)[:QUERY_CHARS_MAX]
 
     def knows(self, method: str, path: str) -> bool:
-        """Whether the API has a route for this."""
+        """Whether the API has such a route."""
         return internal_api_client.find_api_route(method, path) is not None
 
     async def ask(self, path: str, kind: type[T], /, **query: str | float) -> T:
-        """What the API answers to GET, as this person.
+        """The API's answer to GET as this user, decoded.
 
         Raises:
-            Refusal: what the API refuses.
+            Refusal: the API refused.
         """
         return msgspec.json.decode((await self.answer(path, **query)).body, type=kind)
 
     async def answer(self, path: str, /, **query: str | float) -> Response:
-        """The same as it came, with its headers, and whatever it is.
+        """The API's answer to GET as this user, undecoded.
 
         Raises:
-            Refusal: what the API refuses.
+            Refusal: the API refused.
         """
         return await internal_api_client.call_api(self.request, self.identity, "GET", path, query)
 
     async def status(self) -> StatusView:
-        """The cluster in one look; everybody who looks within a second sees the same, unless something was decided since."""
+        """The cluster's status, cached for `FRESH_S` or until the next decision."""
         state, snapshot, now = self.request.app.state, self.service.engine.snapshot, self.service.clock.monotonic()
         kept: tuple[object, float, StatusView] | None = getattr(state, "status_seen", None)
         if kept is not None and kept[0] is snapshot and now - kept[1] < FRESH_S:
@@ -111,37 +111,34 @@ class PageRequest:
         return seen
 
     async def tell(self, path: str, body: msgspec.Struct | None = None, /, **headers: str) -> Response:
-        """POST to the API, as this person; durable when it returns. Of headers' names, ``_`` stands for ``-``.
+        """POST to the API as this user; durable on return. In header names, ``_`` stands for ``-``.
 
         Raises:
-            Refusal: what the API refuses.
+            Refusal: the API refused.
         """
         named = {name.replace("_", "-"): value for name, value in headers.items()}
         return await internal_api_client.call_api(self.request, self.identity, "POST", path, body=body, headers=named)
 
     async def page(self, template: str, *, title: str, status: int = 200, **values: Any) -> Response:
-        """The page, with everything around it that every page shows."""
+        """Render a page, with the frame that all pages share."""
         now = self.service.clock.wall()
         around = await self._around(title, now)
         text = await asyncio.to_thread(template_rendering.render_page, template, {**around, **values})
         return Response(text, status, template_rendering.HEADERS, media_type="text/html")
 
     def go(self, path: str, done: str = "") -> Response:
-        """Lead on to a page, after a deed."""
+        """Redirect to a page after an action; `done` is a key of `template_rendering.DONE`."""
         target = quote(path, safe="/:@") + (f"?{urlencode({'done': done})}" if done else "")
         return RedirectResponse(target, 303, template_rendering.HEADERS)
 
     async def _around(self, title: str, now: float) -> dict[str, Any]:
         status = await self.status()
-        snapshot = self.service.engine.snapshot
-        blocked = fold_blockers(status.blocked)
+        engine = self.service.engine
         return {
             **bare_page_values(self.request, title, now),
             "status": status,
             "cluster": status.cluster,
-            "blocked": blocked,
-            "reasons": other_blockers(blocked, status.mode),
-            "by_hand": summarize_manual_settings(snapshot.holds.values(), snapshot.standing, now),
+            "blockers": list_automation_blockers(status, engine.trouble, leads=engine.may_act()),
             "identity": self.identity,
             "may_operate": self.may_operate,
             "may_admin": self.identity.role is Role.ADMIN,
@@ -154,7 +151,7 @@ class PageRequest:
 
 
 def bare_page_values(request: Request, title: str, now: float) -> dict[str, Any]:
-    """What also a page has that nobody is logged in to."""
+    """The values of a page that needs no login."""
     theme = request.cookies.get("theme", "")
     return {
         "title": title,
@@ -165,8 +162,7 @@ def bare_page_values(request: Request, title: str, now: float) -> dict[str, Any]
         "cluster": "",
         "identity": None,
         "status": None,
-        "blocked": (),
-        "reasons": (),
+        "blockers": (),
         "links": (),
         "here": request.url.path,
         "done": "",
@@ -174,14 +170,14 @@ def bare_page_values(request: Request, title: str, now: float) -> dict[str, Any]
 
 
 async def read_own_form(request: Request, secret: str) -> dict[str, str]:
-    """The fields of a form that one of our own pages sent.
+    """The fields of a form, after the check of its CSRF token.
 
     Raises:
-        Refusal: 400 it is no form, 403 it was not ours.
+        Refusal: 400, the body is not a form; 403, the CSRF token is not this login's.
     """
     fields = parse_form_fields(await read_request_body(request, FORM_BYTES_MAX))
     if not csrf_protection.is_csrf_token_valid(fields.pop("csrf", ""), secret):
-        raise Refusal(403, "this form was not made for this login", "load the page again and send it from there")
+        raise Refusal(403, "the form belongs to another login", "reload the page and submit it again")
     return fields
 
 

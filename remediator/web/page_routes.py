@@ -1,4 +1,4 @@
-"""Every page, in one table."""
+"""The table of all pages and form targets."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whom an incident's plan hits, or why that cannot be told: a fault of ours must not keep people from their word."""
+"""The impact of an incident's plan, or why it is unknown: an error here must not prevent an approval."""
 
 from __future__ import annotations
 
@@ -15,26 +15,26 @@ log = logging.getLogger(__name__)
 
 
 class PlanImpact(msgspec.Struct, frozen=True):
-    """`blast`, or `untold`: why there is none."""
+    """The blast radius, or in `untold` why it is unknown."""
 
     blast: BlastRadius | None = None
     untold: str = ""
 
 
 def compute_plan_impacts(incidents: list[Incident], service: HandlerContext, status: StatusView) -> list[PlanImpact]:
-    """One for each incident, in their order; the same moment counts for all of them."""
+    """One impact per incident, in their order, all from the same snapshot."""
     snapshot, rules = service.engine.snapshot, service.engine.settings.policy.by_name
     try:
         crew = count_job_nodes(snapshot)
     except Exception as error:
-        log.exception("which jobs run where could not be worked out")
+        log.exception("cannot determine which jobs run on which nodes")
         return [PlanImpact(untold=_error_text(error))] * len(incidents)
     found = []
     for incident in incidents:
         try:
             found.append(PlanImpact(compute_blast_radius(incident, rules, status, snapshot, service.roster, crew)))
         except Exception as error:
-            log.exception("whom %s hits could not be worked out", incident.id)
+            log.exception("cannot determine the impact of %s", incident.id)
             found.append(PlanImpact(untold=_error_text(error)))
     return found
 

@@ -1,6 +1,6 @@
-"""Who a reverse proxy says somebody is. Pure.
+"""The identity that a trusted reverse proxy asserts in headers. Pure.
 
-Its word counts only on its own connections, and only where it says one thing: a header that came twice may be the user's own.
+The headers count only on the proxy's own connections and only if they occur once: a repeated one may come from the user.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ EVERYBODY = "*"
 
 
 def identity_from_headers(proxy: TrustedProxy, users: Sequence[str], groups: Sequence[str]) -> Identity | None:
-    """Whom the proxy's headers name; None where they name nobody, several, or somebody without a role here."""
+    """The identity in the proxy's headers; None if they name no user, several users, or a user without a role."""
     name = users[0].strip() if len(users) == 1 and len(groups) <= 1 else ""
     if not name or len(name) > NAME_MAX or not name.isprintable():
         return None

@@ -1,7 +1,7 @@
-"""A job's ranks as people can look at them, be they eight or a hundred thousand: who needs longer than its peers. Pure.
+"""The heat map of a job's ranks, from eight to a hundred thousand: which ranks are slower than their peers. Pure.
 
-A rank's *own* time is its step without communication: in lockstep all steps take equally long, and the slow rank is the one that
-does not wait. It is compared within its pipeline stage.
+A rank's *own* time is its step without communication: in a synchronous job all steps take equally long, and the slow rank is
+the one that does not wait. Ranks are compared within their pipeline stage.
 """
 
 from __future__ import annotations
@@ -23,36 +23,36 @@ from vocabulary.messages.wire import RankStatus
 
 RANK_CELLS_MAX, CELLS_MAX = 1024, 1600
 COLUMNS = 64
-LEVELS = (0.02, 0.05, 0.1, 0.2)  # share above the stage's median at which the next colour begins
+LEVELS = (0.02, 0.05, 0.1, 0.2)  # excess over the stage's median at which the next colour starts
 NOT_TOLD, NOT_ALIVE = "u", "d"
 SLOWEST_SHOWN = 20
-SAMPLE = 512  # ranks whose windows are drawn
+SAMPLE = 512  # number of ranks whose windows are plotted
 WINDOWS_SHOWN = 12
 
 
-Crew = Sequence[tuple[str, JobShare]]  # nodes, and what each is to the job
+Crew = Sequence[tuple[str, JobShare]]  # node names with their share of the job
 _Seat = tuple[str, RankStatus]
 _Numbers = npt.NDArray[Any]
 
 
 class _RankTable(NamedTuple):
-    """All ranks, and the places of those of one stage. `own` are seconds a step without communication."""
+    """All ranks, and the indices (`here`) of those of one stage. `own` is seconds per step without communication."""
 
     nodes: Sequence[str]
     ranks: Sequence[RankStatus]
     here: _Numbers
     own: _Numbers
     alive: _Numbers
-    place: _Numbers  # of the node
-    key: _Numbers  # of the square
+    place: _Numbers  # index of the node
+    key: _Numbers  # number of the square
 
     def seat(self, n: int) -> _Seat:
-        """Of all ranks the one at that place, and its node."""
+        """The rank with index `n`, and its node."""
         return self.nodes[self.place[n]], self.ranks[n]
 
 
 class RankCell(msgspec.Struct, frozen=True, gc=False):
-    """One square: what it stands for, in words, and its colour."""
+    """One square: its label, position and colour level."""
 
     label: str
     column: int
@@ -61,7 +61,7 @@ class RankCell(msgspec.Struct, frozen=True, gc=False):
 
 
 class StageRow(msgspec.Struct, frozen=True):
-    """One pipeline stage (-1: the job tells none) in words and squares. Times are seconds, None where nobody tells."""
+    """One pipeline stage (-1: not reported) as numbers and squares. Times are seconds, None if not reported."""
 
     number: int
     ranks: int
@@ -76,7 +76,7 @@ class StageRow(msgspec.Struct, frozen=True):
 
 
 class SlowRanks(msgspec.Struct, frozen=True):
-    """Ranks of one node that need longer than their stage's median; all but `ranks` is the slowest one's."""
+    """Ranks of one node that are slower than their stage's median; other fields are those of the slowest rank."""
 
     ranks: tuple[int, ...]
     node: str
@@ -89,7 +89,7 @@ class SlowRanks(msgspec.Struct, frozen=True):
 
 
 class RankPicture(msgspec.Struct, frozen=True):
-    """All of it. `unit` says what a square is."""
+    """The whole heat map. `unit` describes what one square is."""
 
     unit: str
     stages: tuple[StageRow, ...]
@@ -97,7 +97,7 @@ class RankPicture(msgspec.Struct, frozen=True):
 
 
 class StepWindowSummary(msgspec.Struct, frozen=True):
-    """Steps `first` to `last` over the ranks that told of them; seconds."""
+    """Steps `first` to `last` over the ranks that reported them; times in seconds."""
 
     first: int
     last: int
@@ -108,7 +108,7 @@ class StepWindowSummary(msgspec.Struct, frozen=True):
 
 
 def build_rank_picture(crew: Crew) -> RankPicture:
-    """The squares and the words; nodes stay in the order in which they come. What can be is done a node at a time: ranks are many."""
+    """Build the heat map; nodes keep their order. Works on arrays and per node, because ranks are many."""
     if not crew:
         return RankPicture("a rank", (), ())
     told = crew_ranks(crew)
@@ -134,12 +134,12 @@ def build_rank_picture(crew: Crew) -> RankPicture:
 
 
 def crew_ranks(crew: Crew) -> list[RankStatus]:
-    """All of them, node by node."""
+    """All ranks, node by node."""
     return list(chain.from_iterable([share.ranks for _, share in crew]))
 
 
 def sample_ranks_with_windows(heard: Sequence[ReportEntry], ref: JobRef) -> list[RankStatus]:
-    """Some ranks of a job with their windows, from everywhere in it: to unpack all of a large one takes half a second.
+    """An even sample of a job's ranks with their windows; unpacking all ranks of a large job takes half a second.
 
     Args:
         heard: the last reports of its nodes.
@@ -155,7 +155,7 @@ def sample_ranks_with_windows(heard: Sequence[ReportEntry], ref: JobRef) -> list
 
 
 def summarize_step_windows(ranks: Sequence[RankStatus]) -> list[StepWindowSummary]:
-    """The newest windows of steps, oldest first, over these ranks."""
+    """Summarize the newest step windows of these ranks, oldest first."""
     told: dict[tuple[int, int], list[tuple[float, float]]] = {}
     for rank in ranks:
         for window in rank.windows:
@@ -176,7 +176,7 @@ def summarize_step_windows(ranks: Sequence[RankStatus]) -> list[StepWindowSummar
 
 
 def excess_level(excess: float) -> str:
-    """The colour's number, 0 for as fast as the others.
+    """The colour level for an excess over the median; 0 is as fast as the others.
 
     >>> [excess_level(e) for e in (-0.5, 0.0, 0.03, 0.07, 0.15, 3.0)]
     ['0', '0', '1', '2', '3', '4']
@@ -185,7 +185,7 @@ def excess_level(excess: float) -> str:
 
 
 def _distinct_numbers(numbers: list[int]) -> tuple[list[int], _Numbers]:
-    """The different numbers in order, and for each of them its place there: nodes may say any number."""
+    """The distinct numbers in order, and each number's index among them; nodes may report any number."""
     different = sorted(set(numbers))
     places = {number: place for place, number in enumerate(different)}
     return different, np.array([places[number] for number in numbers])
@@ -256,7 +256,7 @@ def _build_cell(n: int, group: tuple[_Seat, _Seat, int], own: float, dead: int, 
 
 
 def svg_curve_path(points: Iterable[float], low: float, high: float, width: float, height: float) -> str:
-    """An SVG path through values that stand equally far apart.
+    """An SVG path through equidistant values.
 
     >>> svg_curve_path([1.0, 2.0], 1.0, 2.0, 100, 10)
     'M0.0 10.0L100.0 0.0'

@@ -1,4 +1,4 @@
-"""What is dear to work out and the same for everybody, worked out once for all who ask within a second."""
+"""Caches expensive results that are the same for all users, for one second."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ KEPT_MAX = 16
 
 
 class ResponseCache(Generic[T]):
-    """Answers by what was asked. Any thread may use it; those who ask together wait for one to find out."""
+    """Results by key. Thread-safe; concurrent callers wait for one computation."""
 
     def __init__(self, now: Callable[[], float]) -> None:
         """`now` is monotonic, in seconds."""
@@ -22,7 +22,7 @@ class ResponseCache(Generic[T]):
         self._one_at_a_time = threading.Lock()
 
     def get(self, key: Hashable, work: Callable[[], T]) -> T:
-        """The answer, at most `FRESH_S` old."""
+        """The cached result if it is at most `FRESH_S` old, else the result of `work`."""
         with self._one_at_a_time:
             kept = self._found.get(key)
             if kept is not None and self._now() - kept[0] < FRESH_S:

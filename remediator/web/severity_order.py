@@ -1,4 +1,4 @@
-"""How grave an incident is by its live findings, whether a drill is in it, and which incident is looked at first. Pure."""
+"""The severity of incidents by their active findings, marks for injected faults, and the order of lists. Pure."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ DRILL, PARTLY_DRILL = "injected", "partly injected"
 
 
 def worst_severity(findings: Iterable[Finding]) -> Severity | None:
-    """The severity of the gravest finding that still holds."""
+    """The highest severity of the active findings; None if there are none."""
     return max((f.severity for f in findings if f.active), key=lambda severity: severity.rank, default=None)
 
 
 def drill_text(findings: Iterable[Finding], *, injected: bool = False) -> str:
-    """What a page says of test faults among these findings; empty without any. `injected`: the incident is a drill, whole."""
+    """The mark for injected test faults among these findings; empty without any. `injected`: the whole incident is one."""
     if injected:
         return DRILL
     marks = {finding.injected for finding in findings}
@@ -27,14 +27,14 @@ def drill_text(findings: Iterable[Finding], *, injected: bool = False) -> str:
 
 
 def known_incident_findings(incident: Incident, findings: Mapping[str, Finding]) -> list[Finding]:
-    """Those that are still known."""
+    """The incident's findings that are still known."""
     return [findings[name] for name in incident.findings if name in findings]
 
 
 def order_by_severity(incidents: Iterable[Incident], findings: Mapping[str, Finding]) -> list[Incident]:
-    """The breaker, then by severity; of the same, what waits for a person first, then the newest.
+    """Sort incidents: the breaker, then by severity, then those that wait for an operator, then the newest.
 
-    What is only watched comes last: nothing is to be done about it, or another incident stands for it.
+    Incidents that are only watched come last: they need no action, or another incident covers them.
     """
 
     def key(incident: Incident) -> tuple[bool, bool, int, int, float, str]:

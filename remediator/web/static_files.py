@@ -1,4 +1,4 @@
-"""Style and scripts: read once, named by what is in them, so that browsers may keep them for ever."""
+"""Serves styles and scripts under names that contain their digest, so that browsers can cache them forever."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def _static_contents() -> dict[str, bytes]:
 
 @cache
 def _static_digest() -> str:
-    """Of all of them together: scripts name each other by where they stand."""
+    """The digest of all files together, because scripts import each other by relative path."""
     whole = hashlib.sha256()
     for name, content in _static_contents().items():
         whole.update(f"{name}\n{len(content)}\n".encode() + content)
@@ -33,15 +33,15 @@ def _static_digest() -> str:
 
 
 def static_path(name: str) -> str:
-    """Where the browser finds a file."""
-    assert name in _static_contents(), name  # noqa: S101 - a template's mistake, seen by the first test that renders it
+    """The URL path of a file."""
+    assert name in _static_contents(), name  # noqa: S101 - an error in a template, found by the first test that renders it
     return f"/static/{_static_digest()}/{name}"
 
 
 async def _serve_static_file(request: Request) -> Response:
     content = _static_contents().get(request.path_params["name"])
     if content is None or request.path_params["digest"] != _static_digest():
-        raise HTTPException(404, "no such file in this version; load the page again")
+        raise HTTPException(404, "this version has no such file; reload the page")
     headers = HEADERS | {"Cache-Control": "public, max-age=31536000, immutable"}
     return Response(content, headers=headers, media_type=_content_type(request.path_params["name"]))
 

@@ -1,4 +1,4 @@
-"""Curves of a node's last hour as SVG. Pure: series in, numbers and paths out; the template makes the markup."""
+"""Plots of a node's last hour. Pure: series in, numbers and SVG paths out; the template renders the markup."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ TICKS = 2
 HOST = "host"
 FLAG = "0 or 1"
 VALUE_MAX = 1e15
-COLOURS = 8  # there are so many in the sheet; a ninth GPU begins anew, with another dash
-BREAK_S = 120.0  # a curve is interrupted where nothing was told for longer
+COLOURS = 8  # as many as the style sheet has; a ninth GPU starts over
+BREAK_S = 120.0  # longer gaps between samples interrupt the curve
 
 
 class PlotCurve(msgspec.Struct, frozen=True):
-    """One GPU's line: its paths, and what its numbers were."""
+    """One GPU's curve: its path, and its last, lowest and highest value."""
 
     label: str
     colour: int
@@ -30,7 +30,7 @@ class PlotCurve(msgspec.Struct, frozen=True):
 
 
 class TelemetryPlot(msgspec.Struct, frozen=True):
-    """All GPUs' lines of one reading, over one time and one scale."""
+    """All GPUs' curves of one reading, on one time axis and scale."""
 
     name: str
     unit: str
@@ -44,7 +44,7 @@ class TelemetryPlot(msgspec.Struct, frozen=True):
 def build_telemetry_plots(
     series: Sequence[SeriesView], now: float, span_s: float = 3600.0
 ) -> tuple[list[TelemetryPlot], list[str]]:
-    """One plot a reading, in the order in which the node tells them; and the names of those that were 0 all the time."""
+    """One plot per reading, in the node's order; and the names of readings that were constantly 0."""
     named: dict[tuple[str, str], list[SeriesView]] = {}
     for one in series:
         if one.times:
@@ -55,7 +55,7 @@ def build_telemetry_plots(
 
 
 def format_reading(value: float) -> str:
-    """A reading, with as many digits as say something.
+    """Format a reading with three significant digits.
 
     >>> [format_reading(v) for v in (0, 0.1234, 7.25, 85, 1410, 81234567)]
     ['0', '0.123', '7.25', '85', '1410', '81.2M']
@@ -90,11 +90,11 @@ def _build_plot(name: str, unit: str, together: list[SeriesView], now: float, sp
 
 
 def _is_drawable(value: float) -> bool:
-    return abs(value) <= VALUE_MAX  # neither infinite, nor no number
+    return abs(value) <= VALUE_MAX  # excludes infinity and NaN
 
 
 def _axis_range(low: float, high: float) -> tuple[float, float]:
-    """The ends of the axis: room around the values, zero where it is near, and never nothing between them."""
+    """The ends of the axis: a margin around the values, from zero if that is near, never an empty range."""
     room = (high - low) * 0.08 or max(abs(high) * 0.05, 0.5)
     bottom, top = low - room, high + room
     return (0.0 if 0 <= low < (high - low) or low == 0 else bottom), top

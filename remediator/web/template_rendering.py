@@ -1,4 +1,4 @@
-"""Templates to HTML. Every value is escaped and what no eye can see is written out; markup comes from templates alone."""
+"""Renders templates to HTML. Values are escaped and control characters made visible; only templates contain markup."""
 
 from __future__ import annotations
 
@@ -22,35 +22,35 @@ HEADERS = {
     ),
     "X-Content-Type-Options": "nosniff",
     "X-Frame-Options": "DENY",
-    "Referrer-Policy": "same-origin",  # with no-referrer, browsers also hide from us that a form is our own
+    "Referrer-Policy": "same-origin",  # with no-referrer, browsers would send forms without their origin
     "Cross-Origin-Opener-Policy": "same-origin",
     "Cross-Origin-Resource-Policy": "same-origin",
     "Cache-Control": "no-store",
 }
 
-TODAY_S, YEAR_S = 12 * 3600.0, 300 * 86400.0  # how near a moment must be for its day, or its year, to go without saying
+TODAY_S, YEAR_S = 12 * 3600.0, 300 * 86400.0  # times nearer than this are shown without their day or year
 
-# After a deed the browser is led on to a page; `done=WORD` there names what it says.
+# After an action the browser is redirected to a page; `done=KEY` selects the message that it shows.
 DONE: Mapping[str, str] = {
-    "hold": "Hands off: nothing is done with this node until it is released.",
-    "release": "Released: the node is in the system's care again.",
-    "cordon": "The cordon is on its way to the scheduler, in your name.",
-    "uncordon": "The uncordon is on its way to the scheduler.",
-    "retire": "Retired: the node is no part of the cluster any more.",
-    "unretire": "The node is taken back, on probation.",
-    "acknowledge": "You look after it.",
-    "note": "The note is written.",
-    "approve": "Approved: it is done as soon as guards and budgets agree.",
-    "resolve": "Resolved: the incident is closed.",
-    "reopen": "Reopened: it is decided upon anew.",
-    "cancel": "Cancelled; the rest of its plan is left to people.",
-    "mode": "The mode is set.",
-    "breaker": "The breaker is reset: nodes may be isolated again.",
-    "silence": "Silenced. The system acts all the same.",
-    "silence-end": "The silence has ended: people are told again.",
+    "hold": "Node taken over: automation does nothing to it until it is released.",
+    "release": "Node released: automation acts on it again.",
+    "cordon": "Cordon requested from the scheduler, in your name.",
+    "uncordon": "Uncordon requested from the scheduler.",
+    "retire": "Node retired: it is no longer part of the cluster.",
+    "unretire": "Node returned to the cluster, on probation.",
+    "acknowledge": "Incident assigned to you.",
+    "note": "Note added.",
+    "approve": "Approved: the plan starts as soon as guards and budgets allow it.",
+    "resolve": "Incident resolved.",
+    "reopen": "Incident reopened for a new decision.",
+    "cancel": "Action cancelled; operators decide on the rest of its plan.",
+    "mode": "Mode set.",
+    "breaker": "Breaker reset: nodes may be isolated again.",
+    "silence": "Silence created. Automation still acts.",
+    "silence-end": "Silence ended: notifications are sent again.",
 }
 
-# state → the sign that stands beside its colour
+# state or health → the sign shown beside its colour
 SIGNS: Mapping[str, str] = {
     "healthy": "✓",
     "suspect": "?",
@@ -69,7 +69,7 @@ SIGNS: Mapping[str, str] = {
 
 
 def format_moment(at: float | None) -> str:
-    """UTC, to the second; a dash for never.
+    """Format a time in UTC, to the second; None becomes a dash.
 
     >>> format_moment(1700000000.25)
     '2023-11-14 22:13:20Z'
@@ -83,7 +83,7 @@ def format_moment(at: float | None) -> str:
 
 
 def format_rough_span(seconds: float) -> str:
-    """A duration in words, rough: the largest unit, and the next where it still says something.
+    """Format a duration roughly, in its one or two largest units.
 
     >>> [format_rough_span(s) for s in (0.2, 7.25, 303, 7500, 273_600)]
     ['0 s', '7 s', '5 min', '2 h 5 min', '3 d 4 h']
@@ -98,7 +98,7 @@ def format_rough_span(seconds: float) -> str:
 
 
 def format_age(at: float | None, now: float) -> Markup:
-    """A moment, and how long ago it was when the page was made; the browser goes on counting."""
+    """A time and its age when the page was rendered; a script in the browser keeps the age current."""
     if at is None:
         return Markup('<span class="never">–</span>')
     there = format_moment(at)
@@ -110,7 +110,7 @@ def format_age(at: float | None, now: float) -> Markup:
 
 
 def format_clock(at: float) -> Markup:
-    """The time of day, UTC; the day is said when one points at it, or beside.
+    """The time of day in UTC; the tooltip has the date.
 
     >>> str(format_clock(1700000000.25))
     '<time datetime="2023-11-14T22:13:20Z" title="2023-11-14 22:13:20Z">22:13:20Z</time>'
@@ -122,7 +122,7 @@ def format_clock(at: float) -> Markup:
 
 
 def strip_incident_name(text: str, incident: str) -> str:
-    """A line of the audit log without the incident's name at its begin, where that stands beside it.
+    """Remove the incident's id from the start of an audit text, if a column beside it shows the id.
 
     >>> [strip_incident_name(t, "inc-1") for t in ("inc-1.d2 hold: x", "inc-1: gpu-lost", "inc-1 on n1: x", "of inc-1")]
     ['hold: x', 'gpu-lost', 'on n1: x', 'of inc-1']
@@ -132,7 +132,7 @@ def strip_incident_name(text: str, incident: str) -> str:
 
 
 def render_page(template: str, values: Mapping[str, Any]) -> str:
-    """The page."""
+    """Render a template."""
     return _page_environment().get_template(template).render(values)
 
 
@@ -141,17 +141,17 @@ def _visible_text(value: Any) -> Any:
 
 
 def state_sign(state: str) -> str:
-    """The sign beside a state's colour; of a state that is not known here, a dot."""
+    """The sign shown beside a state's colour; a dot for an unknown state."""
     return SIGNS.get(state, "·")
 
 
 def state_class(state: str) -> str:
-    """The CSS class of a state; of one that is not known here, that of the unknown."""
+    """The CSS class of a state; that of `unknown` for an unknown state."""
     return f"s-{state}" if state in SIGNS else "s-unknown"
 
 
 def format_count(number: float, one: str = "", many: str = "") -> Markup:
-    """A number with its unit.
+    """Format a number with thin spaces between thousands, and its unit.
 
     >>> [str(c) for c in (format_count(1, "node"), format_count(12500, "node"), format_count(2, "job has", "jobs have"), format_count(1234.0))]
     ['1 node', '12&#8239;500 nodes', '2 jobs have', '1&#8239;234']
@@ -162,7 +162,7 @@ def format_count(number: float, one: str = "", many: str = "") -> Markup:
 
 
 def format_number_ranges(numbers: Iterable[int]) -> str:
-    """Whole numbers, those in a row as one.
+    """Format integers, consecutive ones as ranges.
 
     >>> format_number_ranges((3, 0, 1, 2, 8))
     '0–3, 8'

@@ -1,4 +1,4 @@
-"""The pages' routes behind their rules, how their errors look, and what a replica shows that does not lead."""
+"""The routes of the pages with their access checks, the error pages, and the page of a standby replica."""
 
 from __future__ import annotations
 
@@ -30,8 +30,10 @@ from remediator.web.page_routes import PAGES
 
 log = logging.getLogger(__name__)
 
-STANDBY_FRESH_S = 3.0  # so long the leader's whereabouts are good for all who ask; anybody may ask
-ABROAD = frozenset({"cross-site", "same-site"})  # the browser keeps the session back on a link from another site
+STANDBY_FRESH_S = 3.0  # how long the leader's address is cached, because unauthenticated clients may ask for it
+ABROAD = frozenset(
+    {"cross-site", "same-site"}
+)  # browsers do not send the session cookie when they follow a link from another site
 
 
 class WebApplication:
@@ -43,7 +45,7 @@ class WebApplication:
         leader: Callable[[], LeaderAddress | None] = lambda: None,
         now: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`leader` says where the leader is, and may raise what the database raises; `now` is monotonic, in seconds."""
+        """`leader` returns the leader's address and may raise database errors; `now` is monotonic, in seconds."""
         self._config = config
         self._leader = leader
         self._now = now
@@ -60,8 +62,8 @@ class WebApplication:
         )
 
     async def standing_by(self, request: Request, word: str) -> Response:
-        """Where to go instead."""
-        values = {**bare_page_values(request, "Standing by", 0.0), "cluster": self._config.cluster, "word": word}
+        """The page of a standby replica, with the leader's address. `word` says why this replica does not lead."""
+        values = {**bare_page_values(request, "Standby", 0.0), "cluster": self._config.cluster, "word": word}
         values["leader"] = await self._whereabouts()
         headers = {**template_rendering.HEADERS, "retry-after": "5"}
         return Response(template_rendering.render_page("standby.html.j2", values), 503, headers, media_type="text/html")
@@ -98,22 +100,22 @@ class WebApplication:
             except HTTPException as error:
                 return _problem_page(request, error.status_code, str(error.detail))
             except (SQLAlchemyError, StoreError) as error:
-                log.warning("%s: the database cannot be asked: %s", request.url.path, error)
-                return _problem_page(
-                    request, 503, "The database cannot be asked now.", "Load the page again in a moment."
-                )
+                log.warning("%s: the database does not answer: %s", request.url.path, error)
+                return _problem_page(request, 503, "The database does not answer.", "Reload the page in a moment")
             except Exception:
                 log.exception("%s %s failed", request.method, request.url.path)
-                return _problem_page(request, 500, "The remediator failed on this page.", "Its log says why.")
+                return _problem_page(
+                    request, 500, "The controller failed to render this page.", "See the controller's log"
+                )
 
         return shown
 
 
 class UnknownPageRoute(Route):
-    """A browser's address that leads nowhere. Whoever asks for something else than a page gets the API's words."""
+    """Matches unknown addresses opened in a browser; other clients get the API's error."""
 
     def matches(self, scope: Scope) -> tuple[Match, Scope]:
-        """Only what a browser opens, and nothing of the API's."""
+        """Match what a browser opens, except paths of the API."""
         opened = scope["type"] == "http" and scope["method"] in {"GET", "HEAD"}
         if not opened or scope["path"].startswith("/v1/") or "text/html" not in Headers(scope=scope).get("accept", ""):
             return Match.NONE, {}
@@ -121,23 +123,23 @@ class UnknownPageRoute(Route):
 
 
 async def _unknown_page(_request: Request) -> Response:
-    raise Refusal(404, "there is no such page", "the search finds nodes, incidents and jobs by name")
+    raise Refusal(404, "there is no such page", "use the search to find nodes, incidents and jobs by name")
 
 
 async def _checked_form(request: Request, who: PageUser) -> dict[str, str]:
     if request.method != "POST":
         return {}
     if not is_own_form(request):
-        raise Refusal(403, "this was not sent by one of our own pages", "open the page here and send it from there")
+        raise Refusal(
+            403, "the form was not sent by one of this controller's pages", "open the page and submit the form there"
+        )
     return await read_own_form(request, who.secret)
 
 
 def _redirect_to_login(request: Request) -> Response:
-    """To the login; a browser that came by a link from elsewhere is asked once more, and then shows its session."""
+    """Redirect to the login. After a link from another site, reload first: the browser then sends its session cookie."""
     if request.method != "GET":
-        return _problem_page(
-            request, 401, "You are not logged in any more; nothing was changed.", "Log in and try again."
-        )
+        return _problem_page(request, 401, "Your login has ended; nothing was changed.", "Log in and try again")
     target = local_redirect_path(request.url.path + (f"?{request.url.query}" if request.url.query else ""))
     if request.headers.get("sec-fetch-site") in ABROAD and request.headers.get("sec-fetch-mode") == "navigate":
         values = {**bare_page_values(request, "One moment", handler_context_of(request).clock.wall()), "target": target}
@@ -153,7 +155,7 @@ def _redirect_to_login(request: Request) -> Response:
 def _problem_page(
     request: Request, status: int, words: str, todo: str = "", headers: dict[str, str] | None = None
 ) -> Response:
-    """An error as a page. It asks nothing of anybody, so that it can always be shown."""
+    """An error page; it needs no API call, so it can always be rendered."""
     values = bare_page_values(request, f"{status}", handler_context_of(request).clock.wall())
     values |= {"words": words, "todo": todo, "code": status, "cluster": handler_context_of(request).config.cluster}
     text = template_rendering.render_page("problem.html.j2", values)

@@ -74,10 +74,10 @@ def test_a_plan_waits_for_a_person_then_runs_its_hook_once_and_explains_itself(c
     centre.call("POST", "/v1/nodes/n1/report", "n1", data=report(findings=(pending(),)))
     incident = incident_of(centre)
     shown = healthctl(centre, "incidents", "show", incident).stdout
-    assert "WAITS FOR APPROVAL" in shown
+    assert "AWAITING APPROVAL" in shown
     looked = healthctl(centre, "status")
     assert looked.returncode == 1, looked.stderr
-    assert f"do it: healthctl actions approve {incident}" in looked.stdout
+    assert f"approve: healthctl actions approve {incident}" in looked.stdout
     for wrong in ('{"what": "x"}', "{}", "[]"):
         assert centre.call("POST", f"/v1/incidents/{incident}/approve", "ann", data=wrong).status_code in (400, 409)
     assert centre.call("POST", f"/v1/incidents/{incident}/approve", "n1", data="{}").status_code == 403
@@ -86,7 +86,7 @@ def test_a_plan_waits_for_a_person_then_runs_its_hook_once_and_explains_itself(c
     assert unasked.returncode == 2
     assert "--yes" in unasked.stderr
     touched = healthctl(centre, "incidents", "approve", incident, "--dry-run")
-    assert "more may be isolated" in touched.stdout, touched.stderr
+    assert "automation may isolate" in touched.stdout, touched.stderr
     approved = healthctl(centre, "incidents", "approve", incident, "--yes")
     assert approved.returncode == 0, approved.stderr
     assert "approved: the plan of ours" in approved.stdout

@@ -85,7 +85,7 @@ def test_a_wrong_token_is_told_and_a_right_one_leads_on(centre: Centre) -> None:
 
 def test_what_happens_appears_by_itself(browser: Browser, centre: Centre) -> None:
     browser.go("/nodes/n1")
-    browser.see("#findings", "Nothing is found")
+    browser.see("#findings", "No findings")
     browser.see("#live", "live")
     browser.run("window.before = true; document.querySelector('#q').focus()")
     tell(centre, "n1", "a row waits")
@@ -139,13 +139,13 @@ def test_an_operator_takes_a_node_into_their_hands(browser: Browser, centre: Cen
     browser.see("main", "1 rank of 8 here")
     browser.find("#text").send_keys("I look at the cable")
     browser.find("main form button").click()
-    browser.see(".done", "Hands off")
+    browser.see(".done", "Node taken over")
     browser.see("#now", "ann: I look at the cable")
     said = centre.call("GET", "/v1/nodes/n2", "ann").json()["hands_off"]
     assert (said["actor"], said["why"]) == ("ann", "I look at the cable")
     browser.find("a[href$='/deeds/release']").click()
     browser.find("main form button").click()
-    browser.see(".done", "Released")
+    browser.see(".done", "Node released")
 
 
 def test_a_link_from_elsewhere_finds_the_login(browser: Browser) -> None:
@@ -159,7 +159,7 @@ def test_without_scripts_the_same_is_there_in_words(browser: Browser) -> None:
     try:
         browser.go("/")
         assert "n2" in browser.find("#broken").text
-        assert "all nodes" in browser.find("#in-words").text or "not told" in browser.find("#in-words").text
+        assert "all nodes" in browser.find("#in-words").text or "unknown" in browser.find("#in-words").text
         assert not browser.find("#heat").is_displayed()
     finally:
         browser.driver.execute_cdp_cmd("Emulation.setScriptExecutionDisabled", {"value": False})
@@ -173,4 +173,4 @@ def test_a_page_says_when_nobody_answers_any_more(browser: Browser, centre: Cent
     centre.start()
     all_tell(centre)  # ranks are known from memory alone
     browser.see("#live", "live")
-    browser.see("#blocked", "mode act")
+    browser.see("#figures", "mode act")

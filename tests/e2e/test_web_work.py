@@ -152,8 +152,8 @@ def test_the_log_grows_by_itself_while_a_note_is_being_written(browser: Browser,
     browser.find("#note-text").send_keys("ght")
     assert browser.find("#note-text").get_attribute("value") == "half a thought"
     browser.find("#note button").click()
-    browser.see(".done", "The note is written")
-    browser.see("#say", "half a thought")
+    browser.see(".done", "Note added")
+    browser.see("#timeline", "half a thought")
     browser.go("/audit?kind=note")
     browser.see("#list", "half a thought")
 
@@ -165,7 +165,7 @@ def test_automation_is_stopped_with_one_button_and_let_go_again(browser: Browser
     browser.see("h1", "Mode and breaker")
     browser.find("#stop-text").send_keys("something is odd")
     browser.find(".stopper button").click()
-    browser.see(".done", "The mode is set")
+    browser.see(".done", "Mode set")
     browser.see("#mode .now-mode", "observe")
     assert centre.call("GET", "/v1/status", "ann").json()["mode"] == "observe"
     browser.go("/jobs")
@@ -186,9 +186,9 @@ def approve(browser: Browser, centre: Centre) -> None:
     browser.go("/work")
     browser.see("#awaiting", "1 of its 2 nodes, 16 ranks in all")
     browser.find("#awaiting a.grave").click()
-    browser.see("main", "Whom it hits")
+    browser.see("main", "Impact")
     browser.find("main form button.grave").click()
     browser.see(".done", "Approved")
-    browser.see("#now", "The plan")
+    browser.see("#now", "Plan")
     browser.see("#timeline", "by rule")
     assert centre.call("GET", f"/v1/incidents/{incident}", "ann").json()["state"] in {"acting", "waiting"}

@@ -1,1 +1,1 @@
-"""One file a page: it asks the API, picks what to show, and names its template. Pages are strangers to each other."""
+"""One module per page: it asks the API, selects what to show, and names its template. Pages do not import each other."""

@@ -1,4 +1,4 @@
-"""`/alerts`: what people were told and are to be, what failed, and the silences."""
+"""`/alerts`: notifications that were sent, are due or failed, and the silences."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ async def show_alerts_page(visit: PageRequest) -> Response:
 
 
 async def submit_silence(visit: PageRequest) -> Response:
-    """`POST /alerts/silences`: a new one."""
+    """`POST /alerts/silences`: create a silence."""
     hours = visit.form.get("hours", "")
     if hours not in {str(each) for each in HOURS}:
-        raise Refusal(400, f"{hours[:20]!r} is no length that is offered", "choose one of the list")
+        raise Refusal(400, f"{hours[:20]!r} is not an offered duration", "choose one from the list")
     text = visit.form.get("text", "").strip()
     if not text:
-        return await _render_alerts_page(visit, "Write a reason: others will want to know.", 400)
+        return await _render_alerts_page(visit, "Enter a reason.", 400)
     match, kinds = visit.form.get("match", "").strip() or "*", visit.form.get("kinds", "").strip() or "*"
     try:
         await visit.tell("/v1/alerts/silences", SilenceWish(visit.now + int(hours) * HOUR_S, text, match, kinds))
@@ -48,7 +48,7 @@ async def submit_silence(visit: PageRequest) -> Response:
 
 
 async def submit_silence_end(visit: PageRequest) -> Response:
-    """`POST /alerts/silences/end`: tell people again."""
+    """`POST /alerts/silences/end`: end a silence."""
     name = visit.form.get("silence", "")
     if not visit.knows("POST", f"/v1/alerts/silences/{name}/end"):
         raise HTTPException(404, "there is no such silence")
@@ -57,7 +57,7 @@ async def submit_silence_end(visit: PageRequest) -> Response:
 
 
 async def submit_test_alert(visit: PageRequest) -> Response:
-    """`POST /alerts/test`: a message to one receiver, that says that nothing is wrong."""
+    """`POST /alerts/test`: send a test message to one receiver."""
     try:
         answer = await visit.tell("/v1/alerts/test", AlertTest(visit.form.get("receiver", "")[:255] or "?"))
     except Refusal as refusal:
@@ -72,15 +72,15 @@ async def _render_alerts_page(
 ) -> Response:
     state, match = visit.query("state"), visit.query("match").strip()
     state = state if state in STATES else ""
-    told = (await visit.ask("/v1/alerts", AlertList, limit=SHOWN)).alerts
-    found = [alert for alert in told if state in {"", alert.state} and _alert_fits(alert, match)]
+    newest = (await visit.ask("/v1/alerts", AlertList, limit=SHOWN)).alerts
+    found = [alert for alert in newest if state in {"", alert.state} and _alert_fits(alert, match)]
     return await visit.page(
         "alerts.html.j2",
         title="Alerts",
         status=code,
         alerts=sorted(found, key=lambda alert: (_alert_urgency(alert), -alert.at)),
-        total=len(told),
-        full=len(told) == SHOWN,
+        total=len(newest),
+        full=len(newest) == SHOWN,
         silences=(await visit.ask("/v1/alerts/silences", SilenceList)).silences,
         receivers=visit.service.config.alerts.everyone,
         state=state,

@@ -1,4 +1,4 @@
-"""`/audit`: the audit log, newest first, as it grows; what is asked for stands in the address."""
+"""`/audit`: the audit log, newest first, updated live; the filter is in the query string."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ async def show_audit_page(visit: PageRequest) -> Response:
     times = {name: word for name in TIMES if (word := visit.query(name).strip())}
     before = visit.query("before")
     if before and not (before.isascii() and before.isdecimal() and len(before) <= 15):
-        raise Refusal(400, f"{before[:20]!r} is no number of a line", "begin with the newest: /audit")
+        raise Refusal(400, f"{before[:20]!r} is not a line number", "start with the newest line: /audit")
     asked: dict[str, str | float] = {name: parse_browser_time(word) for name, word in times.items()}
     asked |= words | ({"before": before} if before else {})
     told = await visit.ask("/v1/audit", AuditView, limit=ON_A_PAGE, **asked)
@@ -39,10 +39,10 @@ async def show_audit_page(visit: PageRequest) -> Response:
 
 
 def parse_browser_time(text: str) -> float:
-    """UTC seconds of a day or a minute as browsers write them.
+    """Parse a date or time as browsers write it; UTC seconds.
 
     Raises:
-        Refusal: 400, it is none.
+        Refusal: 400, the text is not a time.
 
     >>> [parse_browser_time(t) for t in ("1970-01-02", "1970-01-01T00:01", "1970-01-01 00:01:05Z")]
     [86400.0, 60.0, 65.0]
@@ -50,5 +50,5 @@ def parse_browser_time(text: str) -> float:
     try:
         said = datetime.fromisoformat(text.strip().removesuffix("Z"))
     except ValueError:
-        raise Refusal(400, f"{text[:30]!r} is no time", "write it like 2026-11-22 14:05, in UTC") from None
+        raise Refusal(400, f"{text[:30]!r} is not a time", "write it as 2026-11-22 14:05, in UTC") from None
     return max(0.0, (said if said.tzinfo else said.replace(tzinfo=timezone.utc)).timestamp())

@@ -1,4 +1,4 @@
-"""`/control`: how far automation may go and who said so, the breaker and its limits; here it is stopped, and let go again."""
+"""`/control`: the mode and who set it, the breaker and its limits; operators stop and resume automation here."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from remediator.web.page_request import PageRequest
 
 _Word = Literal["observe", "recommend", "approve", "act", ""]
 MODES = {
-    "act": "The system does by itself what the playbooks say, within guards and budgets.",
-    "approve": "Each new plan waits for a person's word. Plans under way go on.",
-    "recommend": "It shows what it would do and plans nothing that changes nodes or jobs; people are told. Set by a person, it also keeps "
-    "what is planned and not begun from beginning, except tests, giving nodes back and what a job's ranks are told together.",
-    "observe": "It writes down what it would do and plans nothing, not even telling people. Set by a person, it also keeps what is "
-    "planned and not begun from beginning, except tests, giving nodes back, telling people, and what a job's ranks are told together.",
+    "act": "Carries out the playbooks by itself, within guards and budgets.",
+    "approve": "Each new plan needs an operator's approval. Plans under way continue.",
+    "recommend": "Shows plans but does not change nodes or jobs; still sends notifications. If an operator sets it, planned actions "
+    "do not start either, except tests, returning nodes to service, and orders that all ranks of a job carry out together.",
+    "observe": "Records decisions, does nothing, and sends no notifications. If an operator sets it, planned actions do not start "
+    "either, except tests, returning nodes to service, notifications, and orders that all ranks of a job carry out together.",
 }
 ACTIONS_MAX = 1000
 SHOWN = 20
@@ -46,7 +46,7 @@ async def show_control_page(visit: PageRequest) -> Response:
 
 
 async def submit_mode(visit: PageRequest) -> Response:
-    """`POST /control/mode`: another mode, or what the configuration says."""
+    """`POST /control/mode`: set a mode, or return to the configured one."""
     mode = visit.form.get("mode", "")
     if mode not in get_args(_Word):
         raise HTTPException(400, "there is no such mode")
@@ -55,6 +55,6 @@ async def submit_mode(visit: PageRequest) -> Response:
 
 
 async def submit_breaker_reset(visit: PageRequest) -> Response:
-    """`POST /control/breaker`: nodes may be isolated again."""
+    """`POST /control/breaker`: reset the breaker."""
     await visit.tell("/v1/breaker/reset", Words(visit.form.get("text", "").strip()))
     return visit.go("/control", "breaker")

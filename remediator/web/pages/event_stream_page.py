@@ -1,4 +1,4 @@
-"""The stream that open pages follow."""
+"""`/live`: the event stream that open pages follow."""
 
 from __future__ import annotations
 
@@ -9,5 +9,5 @@ from remediator.web.page_request import PageRequest
 
 
 async def follow_event_stream(visit: PageRequest) -> Response:
-    """`GET /live`: the audit log as it grows, for whom a session or the proxy names, as long as that holds."""
+    """`GET /live`: stream the audit log as long as the user's login is valid."""
     return await event_stream.stream_events(visit.request)

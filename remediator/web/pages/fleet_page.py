@@ -1,4 +1,4 @@
-"""`/`: what is broken, what waits for a person, and the whole fleet in one picture."""
+"""`/`: the overview: figures, pending approvals, open incidents, and the heat map of all nodes."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from remediator.model.views import StatusView
 from remediator.model.views_actions import AwaitingList
 from remediator.web import fleet_heatmap, incident_rows
 from remediator.web.approval_grouping import group_approvals
+from remediator.web.automation_blockers import summarize_manual_settings, summarize_reports
 from remediator.web.incident_grouping import NAMED, group_incidents
 from remediator.web.page_request import PageRequest
 from remediator.web.response_cache import ResponseCache
@@ -27,7 +28,7 @@ GROUPS_SHOWN = 100
 
 
 async def show_fleet_page(visit: PageRequest) -> Response:
-    """The first page."""
+    """The overview page."""
     wanted, by, colour = _requested_filter(visit)
     snapshot = visit.service.engine.snapshot
     incidents = await asyncio.to_thread(order_by_severity, snapshot.incidents.values(), snapshot.findings)
@@ -54,13 +55,16 @@ async def show_fleet_page(visit: PageRequest) -> Response:
         colour=colour,
         groupings=fleet_heatmap.GROUPINGS,
         counts=_state_counts(await visit.status()),
+        manual=summarize_manual_settings(snapshot.holds.values(), snapshot.standing, visit.now),
+        reports=await asyncio.to_thread(summarize_reports, snapshot.nodes.values(), visit.service.roster, visit.now),
+        policy_problem=visit.service.reload.problem,
         legend=fleet_heatmap.heatmap_legend(rows, by_health=colour == "health"),
         picture="/fleet.json?" + urlencode(_filter_query(wanted) | {"by": by}),
     )
 
 
 async def send_fleet_picture(visit: PageRequest) -> Response:
-    """`GET /fleet.json`: the same nodes for the heat map; named by ETag, so that what did not change is not sent again."""
+    """`GET /fleet.json`: the heat map's nodes; an ETag avoids sending unchanged data again."""
     wanted, by, _ = _requested_filter(visit)
 
     def drawn() -> tuple[str, bytes]:
@@ -76,7 +80,7 @@ async def send_fleet_picture(visit: PageRequest) -> Response:
 
 
 def _state_counts(status: StatusView) -> list[tuple[str, int]]:
-    """How many nodes are in each state, in the order in which a node goes through them."""
+    """The number of nodes by state, in the order of the node lifecycle."""
     known = {word: number for word in fleet_heatmap.STATES if (number := status.nodes_by_state.get(word))}
     return [*(known | status.nodes_by_state).items()]
 
@@ -121,7 +125,7 @@ def _cached_node_groups(visit: PageRequest, wanted: fleet_heatmap.HeatmapFilter,
 
 
 class _FleetPageCache:
-    """What was found out just now, for all who look."""
+    """Cached rows and groups, shared by all users."""
 
     def __init__(self, now: Callable[[], float]) -> None:
         self.rows: ResponseCache[list[fleet_heatmap.HeatmapRow]] = ResponseCache(now)

@@ -1,4 +1,4 @@
-"""What an operator may do with an incident. What has consequences shows them first, on a page of its own."""
+"""Operator actions on an incident. An action with consequences shows them first, on a page of its own."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from remediator.web.plan_impact import PlanImpact, compute_plan_impacts
 
 
 async def show_incident_action_form(visit: PageRequest) -> Response:
-    """`GET`: whom it hits, and the form."""
+    """`GET`: the impact, and the form."""
     deed = _requested_incident_action(visit)
     if not deed.asked:
-        raise HTTPException(404, "this is done on the incident's own page")
+        raise HTTPException(404, "this action has no page of its own; use the incident's page")
     return await _render_incident_action_form(visit, deed)
 
 
 async def submit_incident_action(visit: PageRequest) -> Response:
-    """`POST`: do it, durably, and go back to the incident."""
+    """`POST`: perform the action durably, and return to the incident."""
     deed, name = _requested_incident_action(visit), visit.request.path_params["incident"]
     text, seen = visit.form.get("text", "").strip(), visit.form.get("seen", "*")
     path = f"/v1/incidents/{name}/{deed.route}"
@@ -45,14 +45,14 @@ async def submit_incident_action(visit: PageRequest) -> Response:
 
 
 def _etag_header(text: str) -> str:
-    """What a form says it saw, fit for a header; what no header could be fits nothing."""
+    """The form's ETag as a header value; a text that is not valid in a header matches nothing."""
     return text if text.isascii() and text.isprintable() else '"?"'
 
 
 def _requested_incident_action(visit: PageRequest) -> IncidentAction:
     deed = DEEDS.get(visit.request.path_params["deed"])
     if deed is None:
-        raise HTTPException(404, "there is no such deed")
+        raise HTTPException(404, "there is no such action")
     return deed
 
 

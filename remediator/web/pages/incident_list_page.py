@@ -1,4 +1,4 @@
-"""`/incidents`: the open ones first, then those that are over; what is asked for stands in the address."""
+"""`/incidents`: open incidents, then closed ones; the filter is in the query string."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`/incidents/ID`: one incident whole: what was found, what was decided and why, what was done and when, what comes next."""
+"""`/incidents/ID`: one incident: its plan, timeline, decisions, actions, findings and evidence."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from remediator.model.views import IncidentView
 from remediator.model.views_evidence import EvidenceList
 from remediator.web.action_grouping import group_actions
 from remediator.web.incident_actions import offered_incident_actions
-from remediator.web.incident_progress import incident_progress_text
+from remediator.web.incident_progress import find_current_step, incident_progress_text
 from remediator.web.incident_rows import first_refused_guard
 from remediator.web.incident_timeline import MOMENTS_SHOWN, build_incident_timeline, format_latency
 from remediator.web.page_request import PageRequest
@@ -44,6 +44,7 @@ async def show_incident_page(visit: PageRequest) -> Response:
         doing=incident_progress_text(view, Answer(last.answer), last.rule, first_refused_guard(last.guards))
         if last
         else incident_progress_text(view),
+        current=find_current_step(view)[1],
         actions=group_actions(view.actions),
         moments=build_incident_timeline(view)[-MOMENTS_SHOWN:],
         moments_total=len(build_incident_timeline(view)),
@@ -60,7 +61,7 @@ async def show_incident_page(visit: PageRequest) -> Response:
 
 
 async def show_incident_postmortem(visit: PageRequest) -> Response:
-    """The incident told afterwards; it is shown in a sandbox."""
+    """The post-mortem as HTML; the API serves it with a sandbox policy."""
     name = visit.request.path_params["incident"]
     answer = await visit.answer(f"/v1/incidents/{name}/postmortem", format="html")
     answer.headers["Cache-Control"] = "no-store"
@@ -68,7 +69,7 @@ async def show_incident_postmortem(visit: PageRequest) -> Response:
 
 
 async def download_evidence_bundle(visit: PageRequest) -> Response:
-    """One bundle of evidence, to keep as a file."""
+    """One evidence bundle, as a download."""
     name, order = visit.request.path_params["incident"], visit.request.path_params["order"]
     answer = await visit.answer(f"/v1/incidents/{name}/evidence", order=order)
     file = "".join(c if c.isalnum() and c.isascii() else "-" for c in f"evidence-{order}")

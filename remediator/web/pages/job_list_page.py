@@ -1,4 +1,4 @@
-"""`/jobs`: every job that has ranks; what is asked for stands in the address."""
+"""`/jobs`: every running job; the filter is in the query string."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ ON_A_PAGE = 200
 
 
 async def show_job_list(visit: PageRequest) -> Response:
-    """The list, those in trouble first."""
+    """The list, jobs with problems first."""
     match, trouble = visit.query("match").strip(), visit.query("trouble") == "1"
     told = await visit.ask("/v1/jobs", JobList)
     slow = {each.job for each in (await visit.ask("/v1/stragglers", StragglerList)).stragglers}

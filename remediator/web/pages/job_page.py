@@ -1,4 +1,4 @@
-"""`/jobs/NAME`: one job: how fast it steps, who holds it back and why, where its ranks are."""
+"""`/jobs/NAME`: one job: its step time, stragglers, ranks, findings and nodes."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from remediator.web.telemetry_plots import HEIGHT, WIDTH, format_reading
 from vocabulary.health import Health
 
 NODES_SHOWN = 200
-FOLDED = 40  # more nodes are shown on a click
+FOLDED = 40  # a longer list of nodes is folded
 FINDINGS_SHOWN = 50
 FRESH_S = 3.0
 
@@ -35,14 +35,14 @@ class _DrawnJob(NamedTuple):
 
 
 class JobDrawings:
-    """What is dear to work out, worked out once for all who look within `FRESH_S`. For the one thread of the event loop."""
+    """Caches the drawings of jobs for `FRESH_S`, for all users. For use in the event loop only."""
 
     def __init__(self) -> None:
         self._one_at_a_time = asyncio.Lock()
         self._kept: dict[tuple[str, int], tuple[float, _DrawnJob]] = {}
 
     async def get(self, service: HandlerContext, job: JobView) -> _DrawnJob:
-        """The pictures of a job."""
+        """The drawings of a job."""
         key = (job.job, job.attempt)
         async with self._one_at_a_time:
             now = service.clock.monotonic()
@@ -53,12 +53,12 @@ class JobDrawings:
 
 
 async def show_job_page(visit: PageRequest) -> Response:
-    """The page. A hundred thousand ranks are looked at away from the loop, and never sent through JSON."""
+    """The page. Ranks are processed in a thread and not sent through JSON, because there may be a hundred thousand."""
     name = visit.request.path_params["job"]
     told = await visit.ask("/v1/jobs", JobList)
     job = next((each for each in told.jobs if each.job == name), None)
     if job is None:
-        raise Refusal(404, f"no node holds a rank of job {name}", "see the list of jobs: it may have ended")
+        raise Refusal(404, f"no node reports a rank of job {name}", "the job may have ended; see the list of jobs")
     drawn = await _job_drawings(visit).get(visit.service, job)
     found = (await visit.ask("/v1/stragglers", StragglerList)).stragglers
     return await visit.page(

@@ -1,4 +1,4 @@
-"""`/lemons`: nodes whose past speaks against them, the worst first."""
+"""`/lemons`: suspected lemons, highest score first."""
 
 from __future__ import annotations
 

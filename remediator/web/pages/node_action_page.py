@@ -1,4 +1,4 @@
-"""What an operator may do to a node: first a page that says whom it hits, then the deed, as a call of the API."""
+"""Operator actions on a node: first a page that shows the impact, then the action, as an API call."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ from remediator.web.page_request import PageRequest
 log = logging.getLogger(__name__)
 
 HOUR_S = 3600.0
-HOURS = (0, 1, 4, 8, 24, 72)  # 0: until it is released
+HOURS = (0, 1, 4, 8, 24, 72)  # 0: until released
 JOBS_SHOWN = 20
 
 
 async def show_node_action_form(visit: PageRequest) -> Response:
-    """`GET`: whom it hits, and the form."""
+    """`GET`: the impact, and the form."""
     return await _render_node_action_form(visit, _requested_node_action(visit))
 
 
 async def submit_node_action(visit: PageRequest) -> Response:
-    """`POST`: do it, durably, and go back to the node."""
+    """`POST`: perform the action durably, and return to the node."""
     deed, text = _requested_node_action(visit), visit.form.get("text", "").strip()
     if deed.needs_reason and not text:
-        return await _render_node_action_form(visit, deed, "Write a reason: others will want to know.", 400)
+        return await _render_node_action_form(visit, deed, "Enter a reason.", 400)
     try:
         await visit.tell(f"/v1/nodes/{visit.node}/{deed.word}", _node_action_body(visit, deed, text))
     except Refusal as refusal:
@@ -47,14 +47,14 @@ def _node_action_body(visit: PageRequest, deed: NodeAction, text: str) -> HoldWi
         return Words(text)
     hours = visit.form.get("hours", "0")
     if hours not in {str(hours) for hours in HOURS}:
-        raise Refusal(400, f"{hours[:20]!r} is no length that is offered", "choose one of the list")
+        raise Refusal(400, f"{hours[:20]!r} is not an offered duration", "choose one from the list")
     return HoldWish(text, visit.now + int(hours) * HOUR_S if hours != "0" else None)
 
 
 def _requested_node_action(visit: PageRequest) -> NodeAction:
     deed = DEEDS.get(visit.request.path_params["deed"])
     if deed is None or not visit.knows("POST", f"/v1/nodes/{visit.node}/{deed.word}"):
-        raise HTTPException(404, "there is no such deed")
+        raise HTTPException(404, "there is no such action")
     return deed
 
 
@@ -80,12 +80,12 @@ async def _render_node_action_form(visit: PageRequest, deed: NodeAction, wrong: 
 
 
 def _node_action_impact(service: HandlerContext, node: str) -> tuple[blast_radius.JobImpact, ...] | None:
-    """The jobs that it hits; None where a fault of ours keeps that from being known: people may act all the same."""
+    """The affected jobs; None if an error prevents their computation, so that operators can act anyway."""
     try:
         snapshot = service.engine.snapshot
         return blast_radius.affected_jobs_of(
             [snapshot.nodes[node]], service.roster, blast_radius.count_job_nodes(snapshot)
         )
     except Exception:
-        log.exception("whom a deed on %s hits could not be worked out", node)
+        log.exception("cannot determine the impact of an action on %s", node)
         return None

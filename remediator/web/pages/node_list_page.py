@@ -1,4 +1,4 @@
-"""`/nodes`: every node, by name, a page at a time; what is asked for stands in the address."""
+"""`/nodes`: every node by name, in pages; the filter is in the query string."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ from remediator.web.page_request import PageRequest
 from vocabulary.finding import Finding, Severity
 
 ON_A_PAGE = 100
-_WHOSE = re.compile(r"^inc-\S+: ")  # the incident that led there; its rule says more
-_OURS = frozenset({"healthy", "suspect"})  # states that a finding explains better than the word that led there
+_WHOSE = re.compile(r"^inc-\S+: ")  # the id of the incident that caused the state; the row links to it
+_OURS = frozenset({"healthy", "suspect"})  # states that a finding explains better than the reason of the transition
 
 
 class _NodePage(NamedTuple):
     total: int
     nodes: tuple[NodeView, ...]
     places: dict[str, str]
-    whys: dict[str, str]  # what is known against a node
-    more: str  # the name after which the next page begins
+    whys: dict[str, str]  # why a node is in its state
+    more: str  # the name after which the next page starts
 
 
 async def show_node_list(visit: PageRequest) -> Response:
@@ -72,7 +72,7 @@ def _list_page_of_nodes(visit: PageRequest, wanted: fleet_heatmap.HeatmapFilter,
 
 
 def _node_explanations(snapshot: StateSnapshot, views: Iterable[NodeView]) -> dict[str, str]:
-    """Of each node its incident, else its gravest finding, else why it is in its state."""
+    """Per node its incident, else its worst finding, else the reason of its state."""
     shown = {view.node for view in views}
     worst: dict[str, Finding] = {}
     for found in snapshot.findings.values():

@@ -1,4 +1,4 @@
-"""`/nodes/NAME`: one node: how it is, why, what comes next, what runs on it, its GPUs, their last hour, its past."""
+"""`/nodes/NAME`: one node: its state and why, what comes next, its jobs, GPUs, telemetry and history."""
 
 from __future__ import annotations
 
@@ -20,23 +20,23 @@ from vocabulary.messages.wire import RankStatus
 
 EVENTS_SHOWN = 60
 
-# What a state means for the node's next hours, where no plan says it.
+# What a state means for the node, if no plan says more.
 MEANS = {
     "healthy": "Takes work.",
-    "suspect": "Takes work; something speaks against it.",
-    "draining": "Takes no new work; what runs on it leaves.",
-    "quarantined": "Out of service by us; comes back through a passed preflight only.",
+    "suspect": "Takes work, but has an active finding.",
+    "draining": "Takes no new work; running work leaves.",
+    "quarantined": "Isolated by the system; returns to service only after a passed preflight.",
     "resetting": "A reset or reboot is under way.",
-    "replacing": "Waits for people to replace or repair it.",
-    "testing": "A preflight runs; if it passes, the node comes back on probation.",
-    "probation": "Back in service, on trial.",
-    "operator-held": "A person keeps the system off it; nothing is done until they release it.",
-    "retired": "No part of the cluster any more.",
+    "replacing": "Waiting for a repair or a replacement part.",
+    "testing": "A preflight is running; if it passes, the node returns to service on probation.",
+    "probation": "Back in service, watched more closely.",
+    "operator-held": "Held by an operator; automation does nothing until they release it.",
+    "retired": "Not part of the cluster.",
 }
 
 
 class NodeJob(msgspec.Struct, frozen=True):
-    """What a job has here."""
+    """A job's ranks on this node."""
 
     job: str
     attempt: int
@@ -81,11 +81,11 @@ async def show_node_page(visit: PageRequest) -> Response:
 
 
 def describe_node_state(state: str, incident: IncidentView | None) -> str:
-    """What the state means; of a suspect, whether only a guard, a person or the mode keeps it in service."""
+    """What the state means; for a suspect, whether a guard, an operator or the mode keeps it in service."""
     words = MEANS.get(state, "")
     if state != NodeState.SUSPECT.value or incident is None:
         return words
-    return f"{words} {'It stays in service only because of what stands below.' if incident.proposed else ''}".rstrip()
+    return f"{words} {'It stays in service only because its plan is not carried out.' if incident.proposed else ''}".rstrip()
 
 
 def _node_progress_text(incident: IncidentView, known: Incident | None) -> str:
@@ -98,7 +98,7 @@ async def _find_incident_view(visit: PageRequest, name: str) -> IncidentView | N
         return None
     try:
         return await visit.ask(f"/v1/incidents/{name}", IncidentView)
-    except Refusal:  # it was closed and cut off between the two questions
+    except Refusal:  # it was closed and removed between the two requests
         return None
 
 
@@ -113,5 +113,5 @@ def _node_jobs(ranks: tuple[RankStatus, ...]) -> list[NodeJob]:
 
 
 def _rank_on_gpu(gpu: GpuView, node: NodeView) -> RankStatus | None:
-    """The living rank on a GPU."""
+    """The living rank that uses the GPU."""
     return next((r for r in node.ranks if r.alive and r.gpu and r.gpu == gpu.uuid), None)

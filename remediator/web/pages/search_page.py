@@ -1,4 +1,4 @@
-"""`/search`: one box for nodes, incidents and jobs."""
+"""`/search`: find nodes, incidents and jobs by name."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ SHOWN_MAX = 100
 
 
 class SearchResult(NamedTuple):
-    """What has the word in its name. `exact` is the page of the one thing that was meant, if there is one."""
+    """Everything with the text in its name. `exact` is the page to redirect to if there is one clear match."""
 
     exact: str
     nodes: list[str]
@@ -24,12 +24,12 @@ class SearchResult(NamedTuple):
 
 
 async def show_search_page(visit: PageRequest) -> Response:
-    """One hit: go there. Several, or none: the list."""
+    """Redirect to a single match; otherwise list the matches."""
     text = visit.query("q").strip()
     found = await asyncio.to_thread(_search_fleet, visit.service, text)
     if found.exact:
         return visit.go(found.exact)
-    return await visit.page("search.html.j2", title=f"Find {text}", text=text, found=found, shown=SHOWN_MAX)
+    return await visit.page("search.html.j2", title=f"Search {text}", text=text, found=found, shown=SHOWN_MAX)
 
 
 def _search_fleet(service: HandlerContext, text: str) -> SearchResult:

@@ -1,4 +1,4 @@
-"""`/work`: what waits for a person's word and whom it would hit, what is under way, and what was done lately."""
+"""`/work`: pending approvals with their impact, and actions that are under way or ended recently."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ STATES = ("open", "ended", "all")
 
 
 class ApprovalRequest(msgspec.Struct, frozen=True):
-    """What waits for a person's word. `drill` as gravity.drill says it; `declinable`: its incident can be resolved instead."""
+    """A pending approval. `drill` is the result of `drill_text`; `declinable`: its incident can be resolved instead."""
 
     awaiting: AwaitingView
     whom: PlanImpact
@@ -58,7 +58,7 @@ async def show_work_queue(visit: PageRequest) -> Response:
 
 
 async def submit_action_cancellation(visit: PageRequest) -> Response:
-    """`POST /work/cancel`: not to be done after all."""
+    """`POST /work/cancel`: cancel an action."""
     action = visit.form.get("action", "")
     if not visit.knows("POST", f"/v1/actions/{action}/cancel"):
         raise HTTPException(404, "there is no such action")
@@ -67,16 +67,18 @@ async def submit_action_cancellation(visit: PageRequest) -> Response:
 
 
 def _approval_cards(visit: PageRequest, asked: list[ApprovalRequest]) -> list[list[ApprovalRequest]]:
-    """Those alike in what would be done on one card."""
+    """Group requests with the same plan on one card."""
     snapshot, known = visit.service.engine.snapshot, {(a.awaiting.incident, a.awaiting.what): a for a in asked}
     rows = group_approvals([a.awaiting for a in asked], snapshot.incidents, snapshot.findings)
     return [[known[each.incident, each.what] for each in row.awaiting] for row in rows]
 
 
 async def _approval_requests(visit: PageRequest, awaiting: tuple[AwaitingView, ...]) -> list[ApprovalRequest]:
-    """Each with whom it hits. While a plan is under way, an incident cannot be resolved."""
+    """Each request with its impact. An incident cannot be resolved while its plan is under way."""
     snapshot = visit.service.engine.snapshot
-    known = [each for each in awaiting if each.incident in snapshot.incidents]  # else closed between the two questions
+    known = [
+        each for each in awaiting if each.incident in snapshot.incidents
+    ]  # others were closed between the two requests
     if not known:
         return []
     incidents = [snapshot.incidents[each.incident] for each in known]

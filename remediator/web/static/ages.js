@@ -1,4 +1,4 @@
-// "3 min ago" goes on counting between two versions of the page.
+// Keeps ages such as "3 min ago" current between two refreshes of the page.
 const EVERY_MS = 5000;
 
 export function span(seconds) {

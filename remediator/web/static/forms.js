@@ -1,4 +1,4 @@
-// A filter's form is sent as soon as something else is chosen.
+// Submits a filter form as soon as a field changes.
 for (const form of document.querySelectorAll("form[data-autosubmit]")) {
   form.addEventListener("change", () => form.requestSubmit());
 }

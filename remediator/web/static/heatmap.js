@@ -1,7 +1,7 @@
 import "./forms.js";
 
-// The whole fleet on one canvas: every node a square, laid out by the place it shares with others.
-const MARKS = { // how a square is marked besides its colour
+// The heat map: all nodes on one canvas, one square per node, grouped by location.
+const MARKS = { // drawn on small squares in addition to the colour
   suspect: "slash", draining: "bar", quarantined: "cross", resetting: "dot", replacing: "cross", testing: "dot",
   "operator-held": "bar", degraded: "slash", unhealthy: "cross", unknown: "dot",
 };
@@ -11,7 +11,7 @@ const SIGNS = {
 };
 const WELL = new Set(["healthy", "retired"]);
 const LABEL = 15;
-const LABELLED_MAX = 420; // groups beyond which names would be noise: then each row says with which group it begins
+const LABELLED_MAX = 420; // with more groups, only the first group of each row has a label
 const GUTTER = 58;
 
 const box = document.getElementById("heat");
@@ -30,7 +30,7 @@ function cellSize(count, width) {
   return steps.find(([most]) => count <= most)[1];
 }
 
-function even(count, columns) { // a group without a ragged last row is easier to read
+function even(count, columns) { // prefers full rows, which are easier to read
   const near = [0, 1, -1, 2].map((more) => columns + more).find((wide) => wide > 0 && count % wide === 0);
   return Math.min(count, near ?? columns);
 }
@@ -56,8 +56,8 @@ function lay(width) {
       y += tallest + gap;
       tallest = 0;
     }
-    if (labelled) labels.push({ x, y, text: group.name || "not told", wide: wide + gap - 4 });
-    else if (left && x === left) labels.push({ x: 0, y, text: group.name || "not told", wide: left - 6 });
+    if (labelled) labels.push({ x, y, text: group.name || "unknown", wide: wide + gap - 4 });
+    else if (left && x === left) labels.push({ x: 0, y, text: group.name || "unknown", wide: left - 6 });
     for (let n = 0; n < count; n += 1) {
       cells.push({
         x: x + (n % columns) * pitch, y: y + (labelled ? LABEL : 0) + Math.floor(n / columns) * pitch, node: group.nodes[n], group: group.name,
@@ -110,7 +110,7 @@ function draw() {
       pen.font = `700 ${Math.round(size * 0.62)}px system-ui, sans-serif`;
       pen.fillText(SIGNS[word], cell.x + size / 2, cell.y + size / 2 + 0.5);
     } else if (size < 14 && MARKS[word]) markCell(pen, cell, MARKS[word], mark);
-    if (!isWell(cell) && word === "healthy") { // coloured by one word, it is the other that is not well
+    if (!isWell(cell) && word === "healthy") { // the value that is not shown as colour is not healthy
       pen.strokeStyle = ink;
       pen.strokeRect(cell.x + 0.5, cell.y + 0.5, size - 1, size - 1);
     }
@@ -159,7 +159,7 @@ function ring(pen, cell, colour) {
   pen.lineWidth = 1;
 }
 
-function told(cell) {
+function describeCell(cell) {
   const place = cell.group && picture.by !== "none" ? `, ${picture.by} ${cell.group}` : "";
   return `${cell.node}: ${cell.state}, ${cell.health}${place}`;
 }
@@ -171,11 +171,11 @@ function select(index, { speak = false } = {}) {
   const cell = cells[at];
   tip.hidden = cell === undefined;
   if (cell === undefined) return;
-  tip.textContent = told(cell);
+  tip.textContent = describeCell(cell);
   const left = Math.min(cell.x, box.clientWidth - tip.offsetWidth - 4);
   tip.style.setProperty("left", `${Math.max(0, left)}px`);
   tip.style.setProperty("top", `${cell.y + size + 9}px`);
-  if (speak) words.textContent = told(cell);
+  if (speak) words.textContent = describeCell(cell);
 }
 
 function under(event) {

@@ -1,4 +1,4 @@
-// The keyboard: "/" finds, "g" and a letter go, "r" fetches anew, "?" shows the keys.
+// Keyboard shortcuts: "/" searches, "g" and a letter opens a page, "r" refreshes, "?" lists the shortcuts.
 import { refresh } from "./live.js";
 
 const PREFIX_MS = 1500;

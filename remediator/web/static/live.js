@@ -1,23 +1,23 @@
-// The page follows the audit log: when something happens, the parts marked data-live are fetched again and changed in place.
+// Live updates: on an event of the audit log, the page is fetched again and the parts marked data-live are updated in place.
 import { countAges } from "./ages.js";
 import { morph } from "./morph.js";
 
-const PAUSE_MS = 3000; // between two fetches, at least; and so many times as long as the last one took
-const TIMES_AS_LONG = 20; // many may look, and the one that answers also decides
+const PAUSE_MS = 3000; // minimum time between two fetches
+const TIMES_AS_LONG = 20; // and this many times the duration of the last fetch, to limit the load on the controller
 const SOON_MS = 1500;
-const GATHER_MS = 300; // lines of the log come in groups
-const ANYWAY_MS = 20000; // what has no line in the log changes too: a node that falls silent
+const GATHER_MS = 300; // events come in groups
+const ANYWAY_MS = 20000; // refresh interval without events: some changes cause none, such as a node that goes silent
 const STALE_MS = 45000;
 const FAILED_MS = 5000;
 
 let lastGood = Date.now();
-let earliest = 0; // of the next fetch that an event asks for
+let earliest = 0; // time of the next fetch that an event may cause
 let following = false;
 let failed = false;
 let busy = false;
 let timer = 0;
 let due = Infinity;
-let awaits = 8; // so often what comes later is looked for soon
+let awaits = 8; // remaining fast refreshes for data that arrives late
 
 function mark() {
   const live = document.getElementById("live");
@@ -83,7 +83,7 @@ function show(fresh) {
   document.dispatchEvent(new CustomEvent("refreshed"));
 }
 
-// Only a page that is seen keeps a stream open: a browser has few connections to one server, and all its tabs share them.
+// Only a visible page keeps a stream open, because all tabs share the browser's few connections to one server.
 let source = null;
 
 function follow(path) {
@@ -91,13 +91,13 @@ function follow(path) {
   source = new EventSource(path);
   source.addEventListener("open", () => {
     following = true;
-    soon(); // what happened while nobody listened
+    soon(); // for events before the stream opened
     mark();
   });
   source.addEventListener("message", soon);
   source.addEventListener("error", () => {
     following = false;
-    soon(); // says whether anybody is there at all
+    soon(); // shows whether the controller answers at all
     mark();
     if (source?.readyState === EventSource.CLOSED) {
       source = null;
@@ -120,7 +120,7 @@ export function startLive() {
   follow(path);
   plan(Date.now() + ANYWAY_MS);
   setInterval(mark, 1000);
-  if (document.querySelector("[data-soon]") !== null) plan(Date.now() + SOON_MS); // something was asked for that comes later
+  if (document.querySelector("[data-soon]") !== null) plan(Date.now() + SOON_MS); // the page waits for data that arrives late
   document.addEventListener("visibilitychange", () => {
     if (document.hidden) unfollow();
     else {

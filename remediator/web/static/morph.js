@@ -1,4 +1,4 @@
-// Make an element look like a newer one, touching only what differs: focus, scrolling and open details stay.
+// Updates an element to match a newer one, changing only what differs: focus, scroll position and open details stay.
 const KEPT = new Set(["DETAILS:open", "DIALOG:open"]);
 
 export function morph(old, fresh) {
@@ -11,8 +11,8 @@ export function morph(old, fresh) {
     old.nodeValue = fresh.nodeValue;
     return;
   }
-  if (old.dataset.own !== undefined) return; // a script of ours draws in it
-  if (old.contains(document.activeElement) && old.matches("form")) return; // somebody is writing
+  if (old.dataset.own !== undefined) return; // a script draws in it
+  if (old.contains(document.activeElement) && old.matches("form")) return; // the user is typing
   attributes(old, fresh);
   children(old, fresh);
 }

@@ -1,4 +1,4 @@
-// The switch between dark and light. The choice is a cookie, so that the page already comes in the right colours.
+// The theme switch. The choice is a cookie, so that the server renders the page in the right colours.
 const YEAR_S = 365 * 86400;
 
 export function startTheme() {

@@ -92,7 +92,7 @@ def test_a_dead_rank_is_shown_as_it_died(healthctl: Run, tmp_path: Path) -> None
 
     text = healthctl("beacon", "show", "--dir", str(tmp_path), "--job", "j").stdout
 
-    assert "dead, last heard" in text
+    assert "dead, last report" in text
     assert "step, backward" in text
     assert re.search(
         r"^j +0/2 .* no .*step, backward", healthctl("beacon", "--dir", str(tmp_path)).stdout, re.MULTILINE

@@ -54,7 +54,7 @@ def look(*told: ToldIncident, status: StatusView = WELL, **more: Any) -> Overvie
 )
 def test_well_is_only_what_is_known_to_be(status: StatusView, *, well: bool) -> None:
     assert is_well(status) is well
-    assert render_plain(render_status_page(look(status=status))).startswith(f"{status.cluster} is well") is well
+    assert render_plain(render_status_page(look(status=status))).startswith(f"{status.cluster} is healthy") is well
 
 
 def incident(number: int, **more: Any) -> ToldIncident:
@@ -75,10 +75,10 @@ def test_a_screen_is_not_filled_with_what_blocks_or_waits(count: int, most: int,
     blocked = tuple(f"reason {n}" for n in range(count))
     view = look(status=replace(WELL, blocked=blocked), awaiting=tuple(waiting), awaiting_more=more)
     text = render_plain(render_status_page(view, most))
-    assert text.count("waits for you") == text.count("reason ") == min(count, most)
+    assert text.count("awaiting you") == text.count("reason ") == min(count, most)
     assert (f"and {count - most} more: healthctl status -o wide" in text) is (count > most)
     left = count + more - most
-    assert (f"and {left} more wait: healthctl actions awaiting" in text) is (left > 0)
+    assert (f"and {left} more awaiting approval: healthctl actions awaiting" in text) is (left > 0)
 
 
 def test_what_did_not_come_of_what_stands_still_is_counted() -> None:
@@ -135,9 +135,9 @@ HELD = NodeView("n", "operator-held", "unhealthy", AT, "", AT, hands_off=HandsOf
 @pytest.mark.parametrize(
     ("view", "node", "words"),
     [
-        (incident(0, decisions=(decided("recommend"),), proposed=STEPS), None, "would be done: 1 cordon, 2 ticket and alert"),
+        (incident(0, decisions=(decided("recommend"),), proposed=STEPS), None, "proposed: 1 cordon, 2 ticket and alert"),
         (incident(0, decisions=(decided("hold"),), proposed=STEPS), None, "as soon as no guard refuses; then: 1 cordon"),
-        (incident(0, awaits=(Awaited("d1", "a plan"),), proposed=STEPS), None, "2 ticket and alert; waits for a yes: healthctl actions approve d1"),
+        (incident(0, awaits=(Awaited("d1", "a plan"),), proposed=STEPS), None, "2 ticket and alert; awaiting approval: healthctl actions approve d1"),
         (incident(0, state="waiting", waits_for_part=True), None, "healthctl nodes uncordon n 'WHAT WAS DONE'"),
         (incident(0, state="waiting", outcome="reset failed"), replace(HELD, hands_off=None), "healthctl incidents resolve inc-0"),
         (incident(0, state="waiting", outcome="reset failed"), replace(HELD, hands_off=None, held_by="us"), "healthctl nodes uncordon n"),
@@ -162,7 +162,7 @@ def test_what_is_stopped_or_waits_for_a_part_is_not_to_be_stopped() -> None:
 def test_one_node_that_waits_for_a_part_does_not_keep_automation_from_acting() -> None:
     view = incident(0, state="waiting", waits_for_part=True)
     status = replace(WELL, incidents_open=1, blocked=("inc-0 on n waits for a person: waits for replacement",))
-    assert "kept from acting" not in render_plain(render_status_page(look(view, status=status)))
+    assert "automation limited" not in render_plain(render_status_page(look(view, status=status)))
     assert "inc-0 on n waits for a person" in render_plain(render_status_page(look(status=status)))
 
 
@@ -177,9 +177,9 @@ def test_what_people_hold_or_silenced_and_what_nobody_decided_upon_is_named() ->
     many = NamedNodes(12, tuple(f"n{number:02}" for number in range(12)))
     view = look(cordoned=NamedNodes(1, ("a",)), untended=many, silenced=SilencedView(2, AT + 60))
     text = render_plain(render_status_page(view))
-    assert "a: by people; lift it: healthctl nodes uncordon NODE" in text
+    assert "a: by operators; lift: healthctl nodes uncordon NODE" in text
     assert "2 silences, the first ends 2023-11-14 22:14:20Z" in text
-    assert "n05 and 6 more: unhealthy all the same; see" in text
+    assert "n05 and 6 more: unhealthy without an incident; see" in text
     assert not {"cordoned", "silenced", "no incident"} & {
         line[:11].strip() for line in render_plain(render_status_page(look())).splitlines()
     }
@@ -189,10 +189,10 @@ def test_what_people_hold_or_silenced_and_what_nobody_decided_upon_is_named() ->
     ("heard", "says"),
     [
         (HeardView(), ""),
-        (HeardView(3, 3, 0, AT - 8), "every node, in time; the oldest report is 8s old"),
+        (HeardView(3, 3, 0, AT - 8), "all nodes report in time; the oldest report is 8s old"),
         (HeardView(3, 2, 0, AT - 720), "2 of 3 nodes in time; the oldest report is 12m old"),
-        (HeardView(3, 1, 2, AT), "1 of 3 nodes in time, 2 not once since this remediator leads; the oldest report is 1s old"),
-        (HeardView(1, 0, 1), "0 of 1 node in time, 1 not once since this remediator leads"),
+        (HeardView(3, 1, 2, AT), "1 of 3 nodes in time, 2 not yet since this controller leads; the oldest report is 1s old"),
+        (HeardView(1, 0, 1), "0 of 1 node in time, 1 not yet since this controller leads"),
     ],
 )  # fmt: skip
 def test_how_old_it_is_what_is_told(heard: HeardView, says: str) -> None:
@@ -201,12 +201,12 @@ def test_how_old_it_is_what_is_told(heard: HeardView, says: str) -> None:
         for line in render_plain(render_status_page(look(heard=heard))).splitlines()
         if " " in line
     )
-    assert lines.get("heard", "") == says
+    assert lines.get("reports", "") == says
 
 
 def test_what_could_not_be_asked_is_said() -> None:
     text = render_plain(render_status_page(look(lacking=("the database does not answer",))))
-    assert "not all of it could be asked:\n  the database does not answer" in text
+    assert "incomplete answer:\n  the database does not answer" in text
 
 
 def test_a_status_is_one_question(

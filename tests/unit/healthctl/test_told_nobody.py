@@ -23,7 +23,7 @@ def test_an_alert_that_nobody_gets_is_shown_as_that() -> None:
         ALERT, NotificationMessage("a1", "alert", "c", "n1", "i", "t", "r", "x", injected=False)
     )
     assert done.untold
-    assert action_outcome(action_view(replace(ENDED, untold=done.untold))) == Cell("told nobody", Tone.WARN)
+    assert action_outcome(action_view(replace(ENDED, untold=done.untold))) == Cell("not delivered", Tone.WARN)
 
 
 @pytest.mark.parametrize("state", [ActionState.SUCCEEDED, ActionState.FAILED])
@@ -44,8 +44,8 @@ def test_a_step_that_told_nobody_or_waits_for_a_part_is_no_success() -> None:
     def shown(incident: Incident, *actions: Action) -> list[str]:
         return [value_text(action_outcome(step)) for step in incident_view(incident, actions=actions).steps]
 
-    assert shown(waiting, untold) == ["told nobody", "waits for the part", "succeeded"]
-    assert shown(waiting, ENDED) == ["succeeded", "waits for the part", "succeeded"]
+    assert shown(waiting, untold) == ["not delivered", "waiting for a replacement part", "succeeded"]
+    assert shown(waiting, ENDED) == ["succeeded", "waiting for a replacement part", "succeeded"]
     assert shown(replace(incident, state=IncidentState.CLOSED), ENDED) == ["succeeded"] * 3
     assert shown(replace(waiting, outcome="the rest is theirs"), ENDED) == ["succeeded"] * 3
 
@@ -60,17 +60,16 @@ def test_only_what_waits_for_a_part_says_so() -> None:
 def test_a_list_says_so_beside_the_state() -> None:
     step = StepView("alert", "succeeded", lacks=Lack.TOLD_NOBODY)
     seen = IncidentView("i", "n1", "closed", "t", 0.0, steps=(step,))
-    assert incident_state_cell(seen) == Cell("closed, told nobody", Tone.WARN)
+    assert incident_state_cell(seen) == Cell("closed, not delivered", Tone.WARN)
     assert value_text(incident_state_cell(replace(seen, steps=()))) == "closed"
 
 
 @pytest.mark.parametrize(
-    ("until", "says"), [(None, "it goes on counting"), (1_700_000_900.0, "after 2023-11-14 22:28:20Z is a new")]
+    ("until", "says"),
+    [(None, "valid until something new is found"), (1_700_000_900.0, "after 2023-11-14 22:28:20Z opens a new")],
 )
 def test_for_how_long_a_word_counts_is_said(until: float | None, says: str) -> None:
     seen = IncidentView("i", "n1", "closed", "t", 0.0, word=WordView("ann resolved it", 1_700_000_000.0, until))
-    (line,) = [
-        line for line in render_plain(render_incident_page(seen)).splitlines() if line.startswith("a word on it")
-    ]
+    (line,) = [line for line in render_plain(render_incident_page(seen)).splitlines() if line.startswith("operator ")]
     assert "ann resolved it at 2023-11-14 22:13:20Z; " in line
     assert says in line

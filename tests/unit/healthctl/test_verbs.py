@@ -51,7 +51,7 @@ def test_what_moves_nodes_and_work_is_asked_first(asking: Run, verb: str) -> Non
     assert "no terminal to ask at; say --yes" in refused.stderr
     looked = asking(*command, "--dry-run")
     assert (looked.exit_code, POSTED) == (0, [])
-    assert "1 more may be isolated by automation" in looked.stdout
+    assert "automation may isolate 1 more" in looked.stdout
     assert "6 of 6 isolations in an hour" in looked.stdout
     if "node1" in command:
         assert "rank 0 of 4, step 118" in looked.stdout
@@ -264,7 +264,7 @@ def test_a_post_mortem_is_safe_to_look_at_and_whole_in_a_file(asking: Run, tmp_p
 
 def test_who_gives_a_node_back_sees_what_that_ends(asking: Run) -> None:
     done = asking("nodes", "uncordon", "node1", "--dry-run")
-    assert "work comes to it at once, and no test is run before" in done.stdout
+    assert "the scheduler places work at once; no preflight runs first" in done.stdout
     assert "its incident inc-1" in done.stdout
     assert "xid/79 (fatal)" in done.stdout
     assert "its incident" not in asking("nodes", "uncordon", "node2", "--dry-run").stdout, "nobody holds it"

@@ -62,8 +62,8 @@ def test_a_hold_is_said_with_its_reason_and_its_end(told: Inside) -> None:
 @pytest.mark.parametrize(
     ("fields", "status", "says"),
     [
-        ({"text": "  "}, 400, "Write a reason"),
-        ({"text": "x", "hours": "9999"}, 400, "no length that is offered"),
+        ({"text": "  "}, 400, "Enter a reason"),
+        ({"text": "x", "hours": "9999"}, 400, "not an offered duration"),
         ({"text": "x" * 2001, "hours": "0"}, 400, "2000"),
     ],
 )
@@ -138,6 +138,6 @@ def test_whom_it_hits_may_be_unknown_and_the_form_is_there(
 
     monkeypatch.setattr(blast_radius, "affected_jobs_of", fails)
     page = Browser(told).log_in("ann").get(f"/nodes/n1/deeds/{deed}").body.decode()
-    assert "could not be worked out" in page
+    assert "could not be determined" in page
     assert "No job has ranks here" not in page
     assert '<textarea id="text"' in page

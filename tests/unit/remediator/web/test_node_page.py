@@ -35,11 +35,11 @@ def test_an_operator_is_led_to_approve_to_stop_and_to_the_incident(asking: Insid
 
 def test_a_viewer_is_told_who_may(asking: Inside) -> None:
     page = Browser(asking).log_in("vic").get("/nodes/n1").body.decode()
-    assert "an operator may approve or stop it" in page
+    assert "An operator can approve or stop the plan" in page
     assert "/deeds/" not in page
 
 
 def test_a_node_without_trouble_offers_nothing_about_it(asking: Inside) -> None:
     page = Browser(asking).log_in("ann").get("/nodes/n2").body.decode()
-    assert "You may" not in page
-    assert "Stop everything" not in page
+    assert "<dt>Actions for you" not in page
+    assert "Stop automation everywhere" not in page

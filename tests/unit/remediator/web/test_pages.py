@@ -58,7 +58,7 @@ def test_a_page_comes_whole_with_its_rules(told: Inside, path: str) -> None:
     assert {name: answer.headers[name.lower()] for name in HEADERS} == HEADERS
     page = Outline(answer.body)
     assert "mode recommend" in page.text  # what blocks automation is on every page
-    assert "Made 20" in page.text
+    assert "Generated 20" in page.text
     assert "ann" in page.text
     assert [tag for tag, _ in page.tags].count("h1") == 1
 

@@ -61,7 +61,7 @@ def test_a_guard_is_named_in_one_line(words: str) -> None:
     assert first_refused_guard(("passed level: fine",)) == ""
 
 
-def test_a_step_that_told_nobody_says_so_wherever_its_incident_is_listed() -> None:
+def test_an_alert_without_a_receiver_is_no_line_in_the_list_of_incidents() -> None:
     steps = (StepView("alert: a fan", "succeeded", lacks=Lack.TOLD_NOBODY), StepView("drain", "running"))
     incident = IncidentView("i", "n", "acting", "t", 1.0, steps=steps)
-    assert incident_progress_text(incident) == "step 2 of 2, running: drain; alert: a fan: told nobody"
+    assert incident_progress_text(incident) == "step 2 of 2, running: drain"

@@ -52,11 +52,11 @@ def _obey(centre: Inside) -> None:
 def test_an_incident_says_what_to_press_when_the_part_is_in(lost: Inside) -> None:
     page = f"/incidents/{incident_of(lost)}"
     text = text_of(Browser(lost).log_in("ann"), page)
-    assert "When the part is in: boot the node" in text
-    assert "waits for the part" in text
+    assert "Waiting for a replacement part. After the repair, boot the node" in text
+    assert "waiting for a replacement part" in text
     assert b'href="/nodes/n1/deeds/uncordon"' in Browser(lost).log_in("ann").get(page).body
     assert b"/deeds/uncordon" not in Browser(lost).log_in("vic").get(page).body
-    assert "an operator uncordons it" in text_of(Browser(lost).log_in("vic"), page)
+    assert "an operator uncordons the node" in text_of(Browser(lost).log_in("vic"), page)
 
 
 def test_an_alert_that_nobody_gets_is_told_as_that(lost: Inside) -> None:
@@ -66,11 +66,15 @@ def test_an_alert_that_nobody_gets_is_told_as_that(lost: Inside) -> None:
     alerts = [a.get("lacks", "") for a in view["actions"] if a["verb"] == "alert"]
     assert alerts
     assert set(alerts) == {"told nobody"}
-    assert "alert told nobody after" in text_of(Browser(lost).log_in("vic"), f"/incidents/{incident}")
-    assert "told nobody" in text_of(Browser(lost).log_in("vic"), "/work?state=ended")
+    browser = Browser(lost).log_in("vic")
+    text = text_of(browser, f"/incidents/{incident}")
+    assert "alert not delivered after" in text
+    assert "alerts.receivers" not in text
+    assert "not delivered" in text_of(browser, "/work?state=ended")
+    assert text_of(browser, "/alerts").count("Not delivered: no receiver configured") == 1
 
 
 def test_what_does_not_wait_for_a_part_has_no_such_hint(lost: Inside, shared: Inside) -> None:
     report(shared, "n1", findings=(finding("n1"),), health=Health.UNHEALTHY)
     until(lambda: shared.service.engine.snapshot.incidents, "an incident")
-    assert "When the part is in" not in text_of(Browser(shared).log_in("ann"), f"/incidents/{incident_of(shared)}")
+    assert "replacement part" not in text_of(Browser(shared).log_in("ann"), f"/incidents/{incident_of(shared)}")

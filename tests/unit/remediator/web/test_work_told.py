@@ -66,7 +66,7 @@ def test_lemons_say_why_and_what_next(centre: Inside) -> None:
 
 def test_stragglers_are_on_their_page_and_their_jobs(centre: Inside) -> None:
     shown(centre, "/stragglers", "+31 %", "held back <script>alert(1)</script>")
-    shown(centre, "/jobs?trouble=1", "held back")
+    shown(centre, "/jobs?trouble=1", "straggler")
     shown(centre, f"/jobs/{quote(EVIL)}", "+31 %")
 
 
@@ -79,16 +79,16 @@ def test_messages_say_to_whom_and_what_went_wrong(centre: Inside) -> None:
 
     until(told, "an alert")
     assert "webhook-1" in text_of(browser, "/alerts?state=&match=n1")
-    assert "No message is like that" in text_of(browser, "/alerts?match=none")
+    assert "No message matches" in text_of(browser, "/alerts?match=none")
     fields = form(browser, "/alerts", "/alerts/test", receiver="webhook-1")
     answer = browser.post("/alerts/test", fields)
-    assert "webhook-1 did not take the test message" in Outline(answer.body).text
+    assert "webhook-1 did not accept the test message" in Outline(answer.body).text
 
 
 def test_the_page_that_stops_automation_names_what_it_does_not_stop(centre: Inside) -> None:
     text = text_of(Browser(centre).log_in("ann"), "/control")
-    assert "What a stop does not hold up" in text
-    assert "Nothing of what is under way now" in text
+    assert "Actions that continue after a stop" in text
+    assert "None of the current actions" in text
     Path(centre.config.scheduler.state_file).write_text("{")  # nobody can hold a node: what is ordered stays under way
     assert centre.call("POST", "/v1/nodes/n1/cordon", "ann", {"text": "a fan"}).status == 204
     until(lambda: "cordon by hand on n1: goes on" in text_of(Browser(centre).log_in("ann"), "/control"), "the cordon")
@@ -97,4 +97,4 @@ def test_the_page_that_stops_automation_names_what_it_does_not_stop(centre: Insi
 def test_the_breaker_shows_its_limits(centre: Inside) -> None:
     text = text_of(Browser(centre).log_in("vic"), "/control")
     assert "level: 0 of at most" in text
-    assert "It was never reset" in text
+    assert "Never reset" in text

@@ -68,10 +68,10 @@ def test_what_happens_on_many_nodes_at_once_is_one_moment() -> None:
     view = IncidentView("i", "n1", "acting", "t", AT, actions=(*at_once, failed, later))
     told = [(m.text, len(m.nodes)) for m in build_incident_timeline(view) if m.kind == "action"]
     assert told == [
-        ("abort is planned", 6),
+        ("abort planned", 6),
         ("abort succeeded after 2.0 s to 2.4 s", 5),
         ("abort succeeded after 2.0 s: it did not answer", 1),
-        ("abort is planned", 1),
+        ("abort planned", 1),
     ]
 
 
@@ -84,9 +84,9 @@ def test_the_row_of_what_runs_says_since_when_and_the_incident_when_it_began() -
         (m.at, m.text) for m in build_incident_timeline(IncidentView("i", "1", "acting", "t", AT, actions=(early,)))
     ]
     assert told == [
-        (AT, "the incident is opened"),
-        (AT, f"{step_text('reset_gpu')} is planned"),
-        (AT + 2, f"{step_text('reset_gpu')} is begun"),
+        (AT, "incident opened"),
+        (AT, f"{step_text('reset_gpu')} planned"),
+        (AT + 2, f"{step_text('reset_gpu')} started"),
     ]
 
 
@@ -112,7 +112,7 @@ def test_an_alert_that_reached_nobody_has_not_succeeded() -> None:
     alert = ActionView("a", "alert", "n1", "succeeded", AT, AT + 9, finished_at=AT + 0.5, lacks=Lack.TOLD_NOBODY)
     assert (
         build_incident_timeline(IncidentView("i", "n1", "open", "t", AT, actions=(alert,)))[-1].text
-        == "alert told nobody after 500 ms"
+        == "alert not delivered after 500 ms"
     )
 
 
