@@ -1,4 +1,4 @@
-"""File systems that are full, or that the kernel has stopped writing to."""
+"""File systems that are full or have become read-only."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Limits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class DisksCheck:
-    """Remembers which file systems could be written: one that is read-only by design never could."""
+    """Remembers which file systems were writable: one that is read-only by design never was."""
 
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
@@ -32,7 +32,7 @@ class DisksCheck:
         self._written: set[str] = set()
 
     def judge(self, sample: DisksSample, now: Moment) -> list[Held]:
-        """A level for each full file system, and each that turned read-only."""
+        """Return a fact per full file system, and per file system that became read-only."""
         facts: list[Held] = []
         for disk in sample.disks:
             facts += self._space(disk, now)
@@ -80,7 +80,7 @@ class DisksCheck:
             at=now.wall,
         )
         if disk.read_only and disk.mount not in self._written:
-            return judge_level(None, fact)  # so since before we looked: by design, unless it was said before
+            return judge_level(None, fact)  # read-only since before the first sample: by design, unless a finding exists
         return judge_level(disk.read_only, fact)
 
 

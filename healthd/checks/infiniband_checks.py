@@ -1,4 +1,4 @@
-"""Network ports that are down, too slow, flapping, or full of errors: each rail of a job waits for the worst."""
+"""Network ports that are down, too slow, flapping, or have errors: each rail of a job waits for its slowest port."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Limits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class InfinibandCheck:
-    """Remembers which ports were up, and how their counters grew."""
+    """Remembers which ports were up, and the growth of their counters."""
 
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
@@ -42,7 +42,7 @@ class InfinibandCheck:
         self._were_up: set[tuple[str, str]] = set()
 
     def judge(self, sample: InfinibandSample, now: Moment) -> list[Held]:
-        """All levels of all ports."""
+        """Return all facts of all ports."""
         facts: list[Held] = []
         for port in sample.ports:
             usual = sample.expected.get(port.device) or _find_usual_rate(port, sample.ports)
@@ -60,7 +60,7 @@ class InfinibandCheck:
             port, "down", f"is {port.state or 'unknown'} ({port.physical or 'unknown'})", now, Severity.ERROR
         )
         if not port.state or (not up and not expected and key not in self._were_up):
-            return judge_level(None, down)  # nobody knows whether it should be up; what was said before a restart stays
+            return judge_level(None, down)  # its expected state is unknown; a finding from before a restart stays
         return judge_level(self._dwell.judge(("down", *key), not up, now.monotonic), down)
 
     def _slow(self, port: IbPort, usual: float | None, now: Moment) -> list[Held]:
@@ -88,7 +88,7 @@ class InfinibandCheck:
 
 
 def _find_usual_rate(port: IbPort, ports: Sequence[IbPort]) -> float | None:
-    """What most of its siblings run at; None if there are too few to tell, or no most."""
+    """Return the rate of most siblings; None if there are too few, or no majority."""
     rates = [p.rate_gbps for p in ports if p is not port and p.link_layer == port.link_layer and p.state == "ACTIVE"]
     known = [rate for rate in rates if rate is not None]
     if len(known) < SIBLINGS_MIN - 1:

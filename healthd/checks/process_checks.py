@@ -1,4 +1,4 @@
-"""Processes that wait in the kernel without end, and dead ones that pile up: signs of a dead device or file system."""
+"""Processes stuck in the kernel, and zombies that pile up: signs of a dead device or file system."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Limits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class ProcessesCheck:
-    """Remembers since when each process has waited, look after look."""
+    """Remembers since which sample each process has been waiting."""
 
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
@@ -33,7 +33,7 @@ class ProcessesCheck:
         self._waiting: dict[tuple[int, int], float] = {}
 
     def judge(self, sample: ProcessesSample, now: Moment) -> list[Held]:
-        """One level for all that are stuck, one for the dead."""
+        """Return one fact for all stuck processes, one for the zombies."""
         return [*self._stuck(sample, now), *self._dead(sample, now)]
 
     def _stuck(self, sample: ProcessesSample, now: Moment) -> list[Held]:

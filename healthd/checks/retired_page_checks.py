@@ -1,4 +1,4 @@
-"""Memory pages taken out of use: what GPUs before Ampere do instead of replacing rows."""
+"""Memory pages taken out of use: what GPUs before Ampere do instead of remapping rows."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ class Limits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class RetiredPagesCheck:
-    """Holds no state: the driver's counts never fall."""
+    """Stateless: the driver's counts never fall."""
 
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
 
     def judge(self, gpus: Sequence[GpuState], now: Moment) -> list[Held]:
-        """A level while a page waits to be retired, and one when nearly all that can be are."""
+        """Return facts for pages pending retirement, and for a nearly full retirement table."""
         return [fact for state in gpus for fact in self._judge(state, now)]
 
     def _judge(self, state: GpuState, now: Moment) -> list[Held]:

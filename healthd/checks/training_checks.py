@@ -1,6 +1,6 @@
-"""Training that stands still, goes astray or slows down, from the steps that the ranks of this node report.
+"""Training that stalls, diverges or slows down, from the steps that this node's ranks report.
 
-All are warnings: a job's trouble says nothing about its node, which must not be refused to others for it.
+All are warnings: a job's problem says nothing about its node, which stays available to other jobs.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ CHECK = "training"
 CODES = ("stalled", "loss_not_finite", "loss_spike", "gradient_spike", "throughput_low", "communication_share")
 SPIKES = ("loss_spike", "gradient_spike")
 RANKS_NAMED = 16
-JOBS_MAX = 64  # any user may write pages, and so invent jobs; a ledger full of them would hide real faults
+JOBS_MAX = 64  # any user may write pages and so invent jobs; a ledger full of them would hide real faults
 NAME_MAX = 200
 
 _WORDS = {
@@ -38,9 +38,9 @@ _WORDS_NOT_FINITE = "the gradient norm of {job} is {value}, for longer than a lo
 
 
 class _Job(NamedTuple):
-    """A name is one job for each user that uses it: what one lets his ranks say must not spoil the other's judgement.
+    """A job name per user, so that one user's ranks do not affect the judgement of another's.
 
-    In what is told, `user` is -1 where only one does.
+    In findings `user` is -1 if only one user has a job of that name.
     """
 
     name: str
@@ -52,7 +52,7 @@ _Rank = tuple[str, int, int, int, int]
 
 
 class TrainingCheck:
-    """Remembers each job's pace and each rank's numbers. A job has one finding of a kind, whichever ranks show it."""
+    """Remembers each job's pace and each rank's values. A job has one finding of a kind, whichever ranks show it."""
 
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
@@ -60,7 +60,7 @@ class TrainingCheck:
         self._numbers: dict[_Rank, RankNumbers] = {}
 
     def judge(self, ranks: Sequence[RankSteps], now: Moment) -> list[Held]:
-        """Everything that holds now, for every job with living ranks here. What a job's end leaves is cleared."""
+        """Return all current facts of jobs with living local ranks. Findings of ended jobs are cleared."""
         facts: list[Held] = []
         living = _limit_jobs(_identify_job(rank) for rank in ranks if rank.alive)
         shown = sorted(
@@ -101,7 +101,7 @@ def _identify_rank(rank: RankSteps) -> _Rank:
 
 
 def _limit_jobs(jobs: Iterable[_Job]) -> set[_Job]:
-    """As many as are watched, users in turn."""
+    """Return the jobs to watch, up to the limit, alternating between users."""
     by_user: dict[int, list[_Job]] = {}
     for job in sorted(set(jobs)):
         by_user.setdefault(job.user, []).append(job)
@@ -173,7 +173,7 @@ def _judge_non_finite_values(job: _Job, numbers: dict[int, RankNumbers], now: Mo
 
 
 def _find_last_good_step(code: str, numbers: dict[int, RankNumbers], bad: list[int]) -> Evidence:
-    """The last step at which all these ranks were well: what the model was before it, may be gone on from."""
+    """Return the last step at which all these ranks were good: training may resume from before it."""
     steps = [numbers[rank].good_steps.get(code) for rank in bad]
     known = [step for step in steps if step is not None]
     return {"last_good_step": min(known)} if known and len(known) == len(steps) else {}
@@ -199,7 +199,7 @@ def _judge_series(job: _Job, code: str, numbers: dict[int, RankNumbers], now: Mo
 
 
 def _encode_number(value: float) -> float | str:
-    """As JSON can carry it."""
+    """Return the value as JSON can carry it."""
     return value if isfinite(value) else str(value)
 
 

@@ -44,23 +44,23 @@ from healthd.thresholds import Thresholds
 
 
 class Check(Protocol):
-    """Pure but for what it remembers: samples in, facts out."""
+    """A check, stateless but for its history: samples in, facts out."""
 
     def judge(self, sample: Any, now: Moment) -> list[Held]:
-        """Everything that holds now. A level that is neither said again nor called unknown has ended."""
+        """Return all facts that hold now. A fact that is neither repeated nor marked unknown has ended."""
         ...
 
 
 class CheckClass(Protocol):
-    """A check is made from its section of the thresholds."""
+    """Makes a check from its section of the thresholds."""
 
     def __call__(self, limits: Any) -> Check:
-        """Make it."""
+        """Make the check."""
         ...
 
 
 class Source(NamedTuple):
-    """One source. The collector is `healthd.collectors.NAME`, its check speaks as `check_name`."""
+    """One source. The collector is `healthd.collectors.NAME`; its check reports as `check_name`."""
 
     name: str
     every_s: float
@@ -75,7 +75,7 @@ class Source(NamedTuple):
     options: Mapping[str, str] = {}
 
     def make_check(self, thresholds: Thresholds) -> Check:
-        """Its check, with the numbers of this node.
+        """Make its check with this node's thresholds.
 
         Raises:
             ThresholdsError: they do not fit.
@@ -263,5 +263,5 @@ SOURCES: tuple[Source, ...] = (
 
 
 def map_sources_by_name() -> dict[str, Source]:
-    """All sources."""
+    """Return all sources by name."""
     return {source.name: source for source in SOURCES}

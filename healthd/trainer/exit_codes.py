@@ -25,7 +25,7 @@ class ExitCode(enum.IntEnum):
 
 
 class Leave(SystemExit):
-    """Unwinds the training loop; the process ends with `code` even if the unwinding hangs.
+    """Unwinds the training loop; the process ends with `code` even if unwinding hangs.
 
     `condemned`: this rank's node is, whatever the code.
     """
@@ -36,7 +36,7 @@ class Leave(SystemExit):
 
 
 def find_documented_code(error: BaseException | None) -> int | None:
-    """With which of the codes a loop ends that ends so; None for a crash, or a code of the program's own."""
+    """Return the documented code for a loop that ended with `error`; None for a crash or the program's own code."""
     if error is not None and not isinstance(error, SystemExit):
         return None
     code = 0 if error is None else error.code or 0
