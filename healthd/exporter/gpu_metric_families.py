@@ -1,4 +1,4 @@
-"""The GPUs on the page: who they are, their values, their links."""
+"""Metrics of the GPUs: identity, values, links."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _KIB = 1024
 
 
 def export_gpus(status: Status) -> Iterator[Metric]:
-    """Everything about every GPU that was read since NVML was started."""
+    """Return everything that was read of every GPU since NVML was started."""
     states = status.states
     yield _make_gpu_info(states)
     if status.inventory is not None:

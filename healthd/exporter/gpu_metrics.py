@@ -1,4 +1,4 @@
-"""Which of a GPU's values are exported, and as what. Adding a value is adding a line."""
+"""Which of a GPU's values are exported, and how. Adding a value is adding a line."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ _CORRECTED, _UNCORRECTED = (("kind", "corrected"),), (("kind", "uncorrected"),)
 _VOLATILE, _AGGREGATE = (("scope", "volatile"),), (("scope", "aggregate"),)
 _MIB = 1 << 20
 
-# Read in every sweep: of a GPU that did not answer in the last one, these are gone at once.
+# Read in every sweep: these disappear at once for a GPU that did not answer in the last one.
 FRESH = (
     Metric("healthd_gpu_temperature_celsius", "Core temperature.", "temperature_c"),
     Metric("healthd_gpu_sm_clock_hertz", "Streaming multiprocessor clock.", "sm_clock_mhz", factor=1e6),
@@ -100,7 +100,7 @@ CONSTANT = (
     Metric("healthd_gpu_mig_enabled", "1 if the GPU is parted.", "mig_enabled"),
 )
 
-# Under the names that dcgm-exporter gives them (its default-counters.csv), for dashboards that exist already.
+# Under dcgm-exporter's names (its default-counters.csv), for existing dashboards.
 DCGM = (
     Metric("DCGM_FI_DEV_SM_CLOCK", "SM clock (MHz).", "sm_clock_mhz"),
     Metric("DCGM_FI_DEV_MEM_CLOCK", "Memory clock (MHz).", "memory_clock_mhz"),

@@ -1,4 +1,4 @@
-"""The node on the page: its health, its findings, and how this agent does."""
+"""Metrics of the node: its health, its findings, and this agent's own state."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _COUNTERS = (
 
 
 def export_node(status: Status, waiting: int) -> Iterator[Metric]:
-    """`waiting` is how many changes the remediator has not acknowledged."""
+    """Return the node's metrics; `waiting` is how many changes the remediator has not acknowledged."""
     yield InfoMetricFamily("healthd_build", "This agent.", value={"version": VERSION})
     health = GaugeMetricFamily("healthd_node_health", "1 for the present health, 0 for the others.", labels=["health"])
     for value in Health:

@@ -1,4 +1,4 @@
-"""What this process itself costs, under the names that all of Prometheus' clients use. Its children are not counted."""
+"""This process's own cost, under the names of all Prometheus clients. Its children are not counted."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 
 
 def export_process() -> Iterator[Metric]:
-    """Six numbers of /proc/self. What cannot be read now is left out: without a free descriptor the page still comes."""
+    """Return six numbers of /proc/self. Unreadable ones are left out: the page works without a free descriptor."""
     for read in (_read_stat, _read_descriptors):
         with contextlib.suppress(OSError):
             yield from read()

@@ -1,4 +1,4 @@
-"""The launcher's loop: gate, start, watch, judge, and again. The decisions are `plan`'s and `blame`'s."""
+"""The launcher's loop: gate, start, watch, judge, repeat. `decisions` makes the decisions."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ from vocabulary.clock import Clock
 from vocabulary.messages import message_decoders
 from vocabulary.text.plurals import format_count
 
-SETTLE_SECONDS = 3.0  # a daemon's time to see a fault that ended the ranks, before its node is asked again
+SETTLE_SECONDS = 3.0  # time for a daemon to detect the fault that ended the ranks, before its node is queried again
 
 
 class Launcher:
@@ -55,15 +55,15 @@ class Launcher:
         self._watch = RankMonitor(job, journal, clock, self._stop)
 
     def run(self) -> int:
-        """Attempt after attempt.
+        """Run attempt after attempt.
 
         Returns:
-            The exit code: 0 done, 75 to be queued again, 128 + signal when told to stop, else the ranks' own.
+            The exit code: 0 done, 75 to be requeued, 128 + signal when stopped, else the ranks' own.
         """
         message_decoders.build_decoders()
         with self._stop:
             code = self._attempts()
-            stderr_writer.drain_stderr()  # while signals are noted: one that comes later ends this process at once
+            stderr_writer.drain_stderr()  # while signals are recorded: a later one ends this process at once
             return code
 
     def _attempts(self) -> int:
@@ -87,7 +87,7 @@ class Launcher:
                 unfit = {verdict.node for verdict in verdicts if verdict.fitness is Fitness.UNFIT}
                 refused = (history.excluded | unfit).intersection(
                     self._backend.nodes()
-                )  # a lost one is Slurm's to know
+                )  # Slurm finds lost nodes
                 return self._requeue(choice.why, refused, self._in_vain(history))
             number += 1
             attempt = self._job.attempt(number, name, choice.nodes, self._spares(choice.nodes, history, verdicts))
@@ -105,7 +105,7 @@ class Launcher:
     def _spares(
         self, nodes: Sequence[str], history: AttemptHistory, verdicts: Sequence[NodeVerdict]
     ) -> tuple[str, ...]:
-        """The nodes on which processes wait for a rank to be lost."""
+        """Return the nodes on which spares wait."""
         left = [node for node in self._backend.nodes() if node not in nodes]
         wanted = min(self._job.warm_spares, len(left))
         for count in range(wanted, 0, -1):
@@ -115,7 +115,10 @@ class Launcher:
         return ()
 
     def _proven(self, history: AttemptHistory) -> tuple[AttemptHistory, list[NodeVerdict]]:
-        """What is known of the nodes; who failed the preflight is not asked again, who is unfit not before it is fit."""
+        """Return the nodes' verdicts.
+
+        Nodes that failed the preflight are not queried again, unfit ones not tested until fit.
+        """
         nodes = [node for node in self._backend.nodes() if node not in history.excluded]
         gate = self._inquiry.gate(nodes)
         unfit = {verdict.node for verdict in gate if verdict.fitness is Fitness.UNFIT}
@@ -155,7 +158,7 @@ class Launcher:
             result = verify_ordered_leave(judge_attempt(ends), ends, pages, asked=self._stop.asked())
             trained = history.step >= 0 or AttemptHistory().advanced(
                 progress
-            )  # this command has, so it is not plainly wrong
+            )  # the command made progress, so it is not plainly wrong
             early = may_be_user_error(result, ends, seconds, self._job.limits) and not trained
             if early and not self._stop.asked():
                 result = self._blamed(result, ends, attempt, verdicts)
@@ -193,7 +196,7 @@ class Launcher:
     def _blamed(
         self, result: AttemptResult, ends: Sequence[RankEnd], attempt: Attempt, before: Sequence[NodeVerdict]
     ) -> AttemptResult:
-        """The user's error, unless a node's daemon, asked once more, now says less good of it than before."""
+        """Return a user error, unless a node's daemon, queried again, now reports worse health than before."""
         if any(verdict.fitness is not Fitness.UNKNOWN for verdict in before):
             self._watch.pause(SETTLE_SECONDS)
             if list_doubtful_nodes(before, self._inquiry.gate(attempt.nodes), attempt.nodes):
@@ -212,7 +215,7 @@ class Launcher:
         return self._stop.code
 
     def _may_requeue(self, history: AttemptHistory, why: str) -> bool:
-        """Not when this job only crashes, and each time on other nodes; where no journal tells of it, its queue's count does."""
+        """Return whether to requeue: not if this job only crashes, on other nodes each time; without a journal the queue's count decides."""
         known = history.crashes + (0 if self._journal.keeps else self._backend.requeues_before)
         if history.crashes == 0 or known < self._job.limits.crashes:
             return True
@@ -223,7 +226,7 @@ class Launcher:
         return False
 
     def _in_vain(self, history: AttemptHistory) -> int:
-        """How often in a row nothing came of being queued; where no journal tells, the queue's own count is the most it can be."""
+        """Return the consecutive requeues without an attempt; without a journal, the queue's own count is the upper limit."""
         if self._journal.keeps:
             return count_failed_requeues(self._journal.events())
         return 0 if history.restarts else self._backend.requeues_before
@@ -251,7 +254,7 @@ def _describe_unfit_nodes(unfit: Sequence[NodeVerdict]) -> str:
 
 
 def _read_modification_time(path: Path | None) -> int:
-    """When a file was changed last, in nanoseconds; 0 where there is none."""
+    """Return a file's modification time in nanoseconds; 0 if there is none."""
     try:
         return path.stat().st_mtime_ns if path else 0
     except OSError:

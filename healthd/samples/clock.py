@@ -1,4 +1,4 @@
-"""How well the kernel knows the time."""
+"""How accurate the kernel's time is."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from healthd.samples.metric_declaration import Family, Metric
 
 
 class ClockSample(NamedTuple):
-    """As the kernel keeps it for whoever disciplines the clock. Errors are bounds, in µs."""
+    """The kernel's clock state, as time daemons set it. Errors are bounds, in µs."""
 
     synchronized: bool
     error_max_us: int

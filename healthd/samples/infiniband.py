@@ -24,7 +24,7 @@ class IbPort(NamedTuple):
     link_recoveries: int | None
     receive_errors: int | None
     transmit_discards: int | None
-    transmit_wait_ticks: int | None  # while data was there and no credit
+    transmit_wait_ticks: int | None  # while data was pending without credit
     out_of_sequence: int | None
     retransmits: int | None
     congestion_sent: int | None  # RoCE congestion notifications

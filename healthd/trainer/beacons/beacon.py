@@ -1,4 +1,5 @@
-# Descriptors and open flags are the subject here; pathlib has no equivalent. ruff: noqa: PTH104, PTH108, PTH118
+# Descriptors and open flags are the subject here; pathlib has no equivalent.
+# ruff: noqa: PTH104, PTH108, PTH118
 """The rank's side of a beacon page: publishes a step in about 1 µs, polls the mailbox in about 0.1 µs.
 
 Nothing here may stop a training run. `open_beacon` returns a working page, or one that does nothing, with one warning.

@@ -1,4 +1,5 @@
-# Directory entries and raw file status are the subject here; pathlib has no equivalent. ruff: noqa: PTH118
+# Directory entries and raw file status are the subject here; pathlib has no equivalent.
+# ruff: noqa: PTH118
 """Chooses which files of the beacon directory to read, and when: any user may put any number of files there.
 
 A pass lists and returns a limited number of files. Users take turns, so that nobody's files keep another's from being

@@ -1,4 +1,5 @@
-# Raw files of /proc are the subject here; pathlib has no equivalent. ruff: noqa: PTH123
+# Raw files of /proc are the subject here; pathlib has no equivalent.
+# ruff: noqa: PTH123
 """Determines a job's owner. Any user may write a page with any job's name; only one of them runs that job.
 
 Only the scheduler knows: no other user can put a process into its control group of the job. Without that, everything

@@ -1,5 +1,5 @@
-# Descriptors and open flags are the subject here; pathlib has no equivalent. ruff: noqa: PTH101, PTH103, PTH108,
-# PTH116, PTH123
+# Descriptors and open flags are the subject here; pathlib has no equivalent.
+# ruff: noqa: PTH101, PTH103, PTH108, PTH116, PTH123
 """Reads the beacon directory: for the node daemon, `healthctl`, and a rank that checks before it writes.
 
 Pages belong to users the daemon does not trust. So: no symlinks, no shared write permission, the size must be exact, a
