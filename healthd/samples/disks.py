@@ -1,4 +1,4 @@
-"""Local file systems: room, and whether they can still be written."""
+"""Local file systems: room, and whether they are writable."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from healthd.samples.metric_declaration import Family, Metric
 
 
 class Disk(NamedTuple):
-    """One mounted file system. `read_only` is how the kernel holds it now."""
+    """One mounted file system. `read_only` is the kernel's current state of it."""
 
     mount: str
     device: str

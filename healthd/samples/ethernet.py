@@ -1,4 +1,4 @@
-"""Ethernet interfaces that stand for a device."""
+"""Ethernet interfaces that belong to a device."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from healthd.samples.metric_declaration import Family, Metric
 
 
 class EthernetInterface(NamedTuple):
-    """One interface. Counters run since its driver was loaded."""
+    """One interface. Counters count since its driver was loaded."""
 
     name: str
     pci: str
@@ -27,7 +27,7 @@ class EthernetInterface(NamedTuple):
 
 
 class EthernetSample(NamedTuple):
-    """All of them."""
+    """All interfaces."""
 
     interfaces: tuple[EthernetInterface, ...]
 

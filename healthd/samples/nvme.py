@@ -1,4 +1,4 @@
-"""NVMe disks: whether their controllers work, and what they say of their own health."""
+"""NVMe disks: whether their controllers work, and their self-reported health."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from healthd.samples.metric_declaration import Family, Metric
 
 
 class NvmeHealth(NamedTuple):
-    """The controller's own log (NVM Express Base Specification, log page 02h). Counts run over its life."""
+    """The controller's own log (NVM Express Base Specification, log page 02h). Counts cover its whole life."""
 
     critical_bits: int  # 1 spare low, 2 temperature, 4 unreliable, 8 read-only, 16 its backup power failed
     temperature_c: int
@@ -38,7 +38,7 @@ class NvmeDisk(NamedTuple):
 
 
 class NvmeSample(NamedTuple):
-    """All of them."""
+    """All disks."""
 
     disks: tuple[NvmeDisk, ...]
 

@@ -16,12 +16,12 @@ class Service(NamedTuple):
 
     @property
     def active(self) -> bool:
-        """Whether it does its work."""
+        """Whether it runs."""
         return self.state == "active"
 
 
 class ServicesSample(NamedTuple):
-    """Those that are installed here."""
+    """The installed units."""
 
     services: tuple[Service, ...]
 

@@ -1,4 +1,4 @@
-"""Disks and file systems, local and over the network (kernel block, fs/ext4, fs/xfs, fs/btrfs, fs/nfs, md; Lustre)."""
+"""Disks and file systems, local and network (kernel block, fs/ext4, fs/xfs, fs/btrfs, fs/nfs, md; Lustre)."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from vocabulary.identity import ComponentKind
 
 _DEVICE = r"(?P<place>[\w.:-]{0,59}[\w.-])"
 _STATE = r"(?::? state \w{1,8})?"  # BTRFS since 5.18
-# What may hold an image that a user made: its damage is theirs.
+# Devices that may hold a user's image: its damage is the user's.
 _USERS_DEVICES = re.compile(r"(?:loop|nbd|zram|ram|fd|sr)\d")
-_BLOCK = r"(?:(?:blk_update_request|print_req_error|end_request): )?"  # which function spoke, in older kernels
+_BLOCK = r"(?:(?:blk_update_request|print_req_error|end_request): )?"  # the printing function, in older kernels
 
 FILESYSTEM = PatternFamily(
     check="filesystem",

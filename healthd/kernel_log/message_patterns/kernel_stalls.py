@@ -1,4 +1,4 @@
-"""A kernel that stands still, fails, or ends processes (kernel/watchdog.c, hung_task.c, rcu/tree_stall.h, mm/oom_kill.c)."""
+"""A kernel that stalls, fails, or kills processes (kernel/watchdog.c, hung_task.c, rcu/tree_stall.h, mm/oom_kill.c)."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from vocabulary.finding import Severity
 from vocabulary.identity import ComponentKind
 
 _TASK = r"(?P<process>.{1,60}?)"
-# Where a name stands within the first 15 bytes: no blanks or brackets, since a task may itself be called "INFO: task x".
+# A name within the first 15 bytes has no blanks or brackets, since a task may itself be called "INFO: task x".
 _NAME = r"(?P<process>[\w./:+@-]{1,60}?)"
 
 LOCKUP = PatternFamily(

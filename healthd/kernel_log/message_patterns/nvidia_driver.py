@@ -1,4 +1,4 @@
-"""What NVIDIA's driver writes beside Xids and SXids (open-gpu-kernel-modules; the modules nvidia, nvidia-peermem)."""
+"""NVIDIA driver messages besides Xids and SXids (open-gpu-kernel-modules; the modules nvidia, nvidia-peermem)."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from vocabulary.identity import ComponentKind
 
 _GPU = r"NVRM: (?:GPU )?(?:at )?(?:PCI:)?(?P<pci>[0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}(?:\.[0-7])?)"
 
-# The function that speaks. Its name is longer than what is left of a task's name behind "NVRM: ".
+# The function that prints the line. Its name is longer than what is left of a task's name behind "NVRM: ".
 _FUNCTION = r"NVRM: (?:GPU\d{1,3} )?(?:nvidia_open|\w{12,80}): "
 
 NVIDIA = PatternFamily(
@@ -38,7 +38,7 @@ NVIDIA = PatternFamily(
         ),
         make_pattern("lost", Severity.FATAL, "the GPU is lost", rf"{_GPU}: GPU (?:is|has been) lost"),
         make_pattern("lost", Severity.FATAL, "a GPU is lost", rf"{_FUNCTION}GPU (?:is|has been) lost\b"),
-        # Warning: it names no GPU, and NVML, which does, calls that one lost within a second.
+        # Warning: it names no GPU, and NVML, which does, reports that GPU lost within a second.
         make_pattern(
             "unreachable",
             Severity.WARNING,
@@ -63,7 +63,7 @@ NVIDIA = PatternFamily(
             "the driver took none of the GPUs, or not all",
             r"NVRM: The NVIDIA probe routine failed for (?P<devices>\d{1,3}) device",
         ),
-        make_pattern(  # information: any container with an old libcuda has it printed
+        make_pattern(  # information: any container with an old libcuda causes it
             "mismatch",
             Severity.INFO,
             "a program uses a driver library of another version than the kernel module",
@@ -101,7 +101,7 @@ NVIDIA = PatternFamily(
             r"nvidia-nvlink: (?P<error>(?:[Ff]ailed|[Uu]nable|ERROR"
             r"|(?:[Nn]v[Ll]ink |NVLink |[Ll]ink \d).{0,120}?(?:[Ff]ail|[Ee]rror|[Dd]egraded)).{0,60})",
         ),
-        make_pattern(  # information: a program that ends while transfers run has it printed
+        make_pattern(  # information: a program that ends during transfers causes it
             "peermem",
             Severity.INFO,
             "GPU memory could not be given to a network adapter",

@@ -1,7 +1,7 @@
 """PCIe errors (kernel drivers/pci/pcie/aer.c, dpc.c, hotplug/pciehp_ctrl.c).
 
-Only the line that names device and severity counts: "error received" before it and the registers after it are the same
-event once more.
+Only the line that names device and severity counts: "error received" before it and the registers after it repeat the
+same event.
 """
 
 from __future__ import annotations
