@@ -383,7 +383,7 @@ def _make_services(
 ) -> ServiceThreads | StandaloneServices:
     if not config.remediator.url:
         return StandaloneServices()
-    from healthd.service_threads import ServiceThreads  # noqa: PLC0415 - TLS and HTTP: 5 MiB that a node without a centre saves
+    from healthd.service_threads import ServiceThreads  # noqa: PLC0415 - TLS and HTTP: 5 MiB that a standalone node saves
 
     return ServiceThreads(config, host, waiting, orders, loop)
 

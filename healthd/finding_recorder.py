@@ -221,7 +221,7 @@ class FindingRecorder:
             for proof in batch.proofs:
                 self._orders.write_answer(outbox, proof.answer)
             if not batch.findings:
-                outbox.put("written_at", now)  # otherwise SQLite might have nothing to write, which would verify nothing
+                outbox.put("written_at", now)  # a write without content would verify nothing
         self._waiting.add(stored, outbox)
         if batch.proofs or batch.renews:
             self._orders.read(outbox, self._waiting.newest)
@@ -264,7 +264,7 @@ class FindingRecorder:
         self._when_written = [*batch.when_written, *self._when_written]
 
     def _judge_error(self, error: BaseException, batch: CommitBatch, now: float, monotonic: float) -> None:
-        """Keep everything in memory, report the error, and retry: the cursor has not moved, so a crash loses nothing either."""
+        """Keep everything in memory, report the error, and retry: the cursor has not moved, so a crash loses nothing."""
         if isinstance(error, OutboxCorrupt) and not batch.renews:
             self._wake()  # the next round replaces the database
             return

@@ -67,7 +67,7 @@ class Host:
         return (self.proc / "sys/kernel/random/boot_id").read_text().strip()
 
     def process_start(self, pid: int) -> int | None:
-        """Return the start of process `pid` in ticks since boot, which distinguishes reused pids; None if it has exited."""
+        """Return a process's start in ticks since boot, which distinguishes reused pids; None if it has exited."""
         try:
             fields = (self.proc / str(pid) / "stat").read_bytes().rpartition(b")")[2].split()
         except OSError:

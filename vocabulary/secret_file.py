@@ -27,5 +27,5 @@ def read_by_others(path: Path) -> str:
 
 
 def _mounted_by_kubernetes(real: Path) -> bool:
-    """Return whether it is a Kubernetes secret: a link into a folder such as ..2026_11_22_10_00_00.123, in a mount of the pod alone."""
+    """Return whether it is a Kubernetes secret: a link into a folder such as ..2026_11_22_10_00_00.123 of a mount."""
     return real.parent.name.startswith("..2")

@@ -80,7 +80,7 @@ class DisksCheck:
             at=now.wall,
         )
         if disk.read_only and disk.mount not in self._written:
-            return judge_level(None, fact)  # read-only since before the first sample: by design, unless a finding exists
+            return judge_level(None, fact)  # read-only from the first sample on: by design, unless a finding exists
         return judge_level(disk.read_only, fact)
 
 

@@ -103,9 +103,7 @@ class GpuCountCheck:
     ) -> list[Fact]:
         held = sorted(pci for pci in missing if on_bus[pci] == "nvidia")
         loose = sorted(missing.difference(held))
-        nameless = max(
-            0, inventory.count - len(inventory.gpus) - unread
-        )  # enumerated but not identified
+        nameless = max(0, inventory.count - len(inventory.gpus) - unread)  # enumerated but not identified
         intended = self._configured is not None and inventory.count >= self._configured
         aside = f" ({len(away)} more given to virtual machines)" if (away := _list_passthrough_gpus(on_bus)) else ""
         facts: list[Fact] = []

@@ -29,7 +29,7 @@ def read_fabric_manager(machine: MachineAccess, options: Options) -> FabricManag
 
 
 def parse_fabric_manager_log(text: str) -> FabricManagerSample:
-    """Parse ``[Mar 04 2025 12:00:00] [ERROR] [tid 7] detected NVSwitch fatal error 20034 on fid 0 on NVSwitch pci …``."""
+    """Parse ``[Mar 04 2025 12:00:00] [ERROR] [tid 7] detected NVSwitch fatal error 20034 on fid 0 on …``."""
     errors = []
     lines = 0
     for line in text.splitlines():

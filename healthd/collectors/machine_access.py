@@ -119,7 +119,7 @@ class MachineAccess:
             return None
 
     def answers(self, paths: Sequence[str], deadline_s: float) -> dict[str, str]:
-        """Return which file systems answer: path → "" if it does, else the error's name, or "no answer" after the deadline.
+        """Return each file system's state: path → "" if it answers, the error's name, or "no answer" after the deadline.
 
         A separate process queries each and may hang: at most one per path is left behind.
         """

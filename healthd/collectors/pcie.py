@@ -41,7 +41,7 @@ def read_pcie(machine: MachineAccess, options: Options) -> PcieSample:  # noqa: 
 
 
 def parse_aer_total(text: str, name: str) -> int | None:
-    """Parse the line ``TOTAL_ERR_NAME 7`` of an aer_dev_* file (kernel Documentation/ABI/testing/sysfs-bus-pci-devices-aer)."""
+    """Parse ``TOTAL_ERR_NAME 7`` of an aer_dev_* file (kernel ABI/testing/sysfs-bus-pci-devices-aer)."""
     for line in text.splitlines():
         word, _, value = line.partition(" ")
         if word == f"TOTAL_ERR_{name}":

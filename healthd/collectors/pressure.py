@@ -23,7 +23,7 @@ def read_pressure(machine: MachineAccess, options: Options) -> PressureSample:  
 
 
 def parse_pressure_file(resource: str, text: str) -> PressureStall:
-    """Parse one file: lines of `some|full avg10=… avg60=… avg300=… total=…` (kernel Documentation/accounting/psi.rst)."""
+    """Parse lines of `some|full avg10=… avg60=… avg300=… total=…` (kernel Documentation/accounting/psi.rst)."""
     found: dict[str, dict[str, str]] = {}
     for line in text.splitlines():
         kind, _, pairs = line.partition(" ")

@@ -72,9 +72,9 @@ _OWN = re.compile(r"ghd_[\w-]{43}", re.ASCII)
 
 
 def jitter_delay(seconds: float, *, together: bool) -> float:
-    """About so many, up to a tenth less or more; less, by any part, for who came `together` with a whole fleet, after an outage.
+    """Return the delay with up to a tenth of jitter; any fraction of it after an outage, when a fleet comes back `together`.
 
-    So nodes that came back in one moment do not report in one moment the next time, nor drift there later.
+    So nodes that reconnected at the same moment do not report at the same moment from then on.
     """
     return seconds * random.uniform(0.0 if together else 0.9, 1.0 if together else 1.1)  # noqa: S311 - jitter, no secret
 

@@ -65,7 +65,7 @@ class HttpClient:
         self._cut = False
 
     def cut_if_silent(self, patience_s: float) -> bool:
-        """Abort a request whose answer has not begun within `patience_s`; return whether there was one. Callable from any thread.
+        """Abort a request without an answer within `patience_s`; return whether there was one. Thread-safe.
 
         On a kept connection, which may have died unnoticed, the request is then repeated on a fresh one.
         """

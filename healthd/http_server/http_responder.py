@@ -232,7 +232,7 @@ class HttpResponder:
             self._cut_oldest([each for each in strangers if each.peer == most])
 
     def _cut_oldest(self, connections: list[_Connection]) -> None:
-        """Close the oldest connection, preferring one without a request to one being sent; never one whose answer is being made."""
+        """Close the oldest connection without a request, else one being sent; never one that waits for its answer."""
         for phase in (_Phase.DRAINING, _Phase.READING, _Phase.WRITING):
             for connection in connections:
                 if connection.phase is phase:

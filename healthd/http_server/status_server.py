@@ -1,6 +1,6 @@
-"""Answers local queries over TCP and a UNIX socket: verdict, findings, sources, metrics, evidence. Read-only, but for one path.
+"""Answers local queries over TCP and a UNIX socket: verdict, findings, sources, metrics, evidence.
 
-A preflight that no order started is reported here, over the UNIX socket. Evidence holds kernel lines and the pages of
+Read-only, except that root reports preflights here that no order started, over the UNIX socket. Evidence holds kernel lines and the pages of
 other users' trainers, so only root and healthd's user may read it, over the socket.
 """
 
@@ -119,7 +119,7 @@ class StatusServer:
         return _make_problem_answer(404, f"no such page: {path}", f"there are {', '.join(PAGES)}")
 
     def _verdict(self, query: str) -> Answer:
-        """Return the verdict over all findings, or filtered by repeatable `only` and `ignore` patterns over ``check/code``."""
+        """Return the verdict over all findings, or those that repeatable `only` and `ignore` patterns select."""
         filters = parse_qs(query)
         only, ignore = filters.get("only", []), filters.get("ignore", [])
         if len(only) + len(ignore) > PATTERNS_MAX:

@@ -1,4 +1,4 @@
-"""Which Xid of a burst came first: the cause is seldom the loudest. Pure; times are monotonic or UTC seconds, never mixed.
+"""Which Xid of a burst came first: it is the likely cause. Pure; times are monotonic or UTC seconds, never mixed.
 
 A fault of one GPU makes the driver write many Xids: of the GPU itself, of the jobs on it, of its NVLink peers.
 """

@@ -50,7 +50,7 @@ class NodeDevices(NamedTuple):
     driver_silent: bool = False
 
     def confirms(self, pci: str) -> str:
-        """Return why a fault of the device at `pci` is credible (any GPU, if `pci` is not this node's); empty if it is not."""
+        """Return why a fault at `pci` (of any GPU, if `pci` is not this node's) is credible; empty if it is not."""
         if not self.known:
             return ""
         if self.driver_silent:

@@ -24,9 +24,7 @@ class JobDefinition(NamedTuple):
     leave_seconds: float = 30.0  # for a rank to leave after the first of its peers has
     done_seconds: float = 3600.0  # for a rank to finish after the first of its peers has; 0: forever
     stop_seconds: float = 30.0  # for the ranks to save and leave after the launcher was stopped
-    look_again_seconds: float = (
-        15.0  # from a start to the recheck of its nodes, while no rank has trained; 0: never
-    )
+    look_again_seconds: float = 15.0  # from a start to the recheck of its nodes, while no rank has trained; 0: never
     least: int | None = None
     socket_template: str = SOCKET
     per_node: bool = False  # the command starts its ranks itself, as torchrun does

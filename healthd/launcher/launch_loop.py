@@ -85,9 +85,7 @@ class Launcher:
                 if not self._may_requeue(history, choice.why):
                     return 1
                 unfit = {verdict.node for verdict in verdicts if verdict.fitness is Fitness.UNFIT}
-                refused = (history.excluded | unfit).intersection(
-                    self._backend.nodes()
-                )  # Slurm finds lost nodes
+                refused = (history.excluded | unfit).intersection(self._backend.nodes())  # Slurm finds lost nodes
                 return self._requeue(choice.why, refused, self._in_vain(history))
             number += 1
             attempt = self._job.attempt(number, name, choice.nodes, self._spares(choice.nodes, history, verdicts))
@@ -215,7 +213,7 @@ class Launcher:
         return self._stop.code
 
     def _may_requeue(self, history: AttemptHistory, why: str) -> bool:
-        """Return whether to requeue: not if this job only crashes, on other nodes each time; without a journal the queue's count decides."""
+        """Return whether to requeue: not if the job crashes on ever new nodes; without a journal the queue's count decides."""
         known = history.crashes + (0 if self._journal.keeps else self._backend.requeues_before)
         if history.crashes == 0 or known < self._job.limits.crashes:
             return True
@@ -226,7 +224,7 @@ class Launcher:
         return False
 
     def _in_vain(self, history: AttemptHistory) -> int:
-        """Return the consecutive requeues without an attempt; without a journal, the queue's own count is the upper limit."""
+        """Return the consecutive requeues without an attempt; without a journal at most the queue's count."""
         if self._journal.keeps:
             return count_failed_requeues(self._journal.events())
         return 0 if history.restarts else self._backend.requeues_before

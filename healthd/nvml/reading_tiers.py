@@ -24,7 +24,7 @@ RARELY_S = 60.0
 
 
 def list_sweep_readings() -> list[NvmlReading]:
-    """Return the readings of every sweep, microseconds each: they show within a second a lost, throttled or idle GPU."""
+    """Return the readings of every sweep, microseconds each: they show a lost, throttled or idle GPU within a second."""
     throttle_mask = make_fallback_query(  # drivers before 535 use its older name
         pynvml.nvmlDeviceGetCurrentClocksEventReasons, pynvml.nvmlDeviceGetCurrentClocksThrottleReasons
     )
@@ -39,7 +39,7 @@ def list_sweep_readings() -> list[NvmlReading]:
 
 
 def list_frequent_readings() -> list[NvmlReading]:
-    """Return fault counters and values that change in seconds, about 100 times as expensive; also read after a kernel line."""
+    """Return fault counters and fast values, about 100 times as expensive; also read after a kernel line."""
     fields = FieldValues(
         {
             "memory_temperature_c": (pynvml.NVML_FI_DEV_MEMORY_TEMP,),

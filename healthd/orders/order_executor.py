@@ -25,7 +25,7 @@ _log = logging.getLogger("healthd.orders")
 
 
 class OrderExecutor:
-    """The executor thread. Health verifications go to the main loop, which ends the order together with the findings it clears.
+    """The executor thread. The main loop gets health verifications and ends the order with the findings it clears.
 
     `rest_nvml` stops all use of NVML on this node and returns whether that succeeded: a GPU in use cannot be reset.
     `evidence` makes the evidence task.

@@ -183,7 +183,7 @@ def _select_scalars(verdict: Mapping[str, object]) -> Data:
 
 
 def _select_worst_figures(verdict: Mapping[str, object]) -> Data:
-    """Return each figure's worst value over all devices as `figure NAME UNIT`: by margin if it has one, else the lowest."""
+    """Return each figure's worst value over all devices as `figure NAME UNIT`: by margin if any, else the lowest."""
     worst: dict[str, tuple[float, float]] = {}
     for figure in _iterate_figures(verdict):
         value, margin = figure.get("value"), figure.get("margin")

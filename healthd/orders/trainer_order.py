@@ -1,4 +1,4 @@
-"""Trainer orders: writes the order into the mailbox of every local rank of the job, then waits until they answer and leave."""
+"""Trainer orders: writes the order into the mailboxes of the job's local ranks, then waits until they leave."""
 
 from __future__ import annotations
 
@@ -148,7 +148,7 @@ class TrainerTask:
         """Return the users whose pages count: all but those excluded by the scheduler or by an order in progress."""
         claimants = find_job_claimants(each.claim for each in self._found.values()).get(self._order.job)
         strangers = claimants.strangers if claimants is not None else ()
-        before = str(self._data.get("users", "")).split()  # from an earlier process: users who came since do not take part
+        before = str(self._data.get("users", "")).split()  # from an earlier process: later users do not take part
         return lambda uid: uid not in strangers and (not before or str(uid) in before)
 
     @staticmethod

@@ -1,4 +1,4 @@
-"""Passes reports of preflights that others ran on this node from the HTTP thread to the main loop, and the result back."""
+"""Passes reports of preflights that others ran here from the HTTP thread to the main loop, and the result back."""
 
 from __future__ import annotations
 

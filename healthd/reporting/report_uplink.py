@@ -166,7 +166,7 @@ class ReportUplink:
         for answer in answers:
             try:
                 centre.answer(_within_bounds(answer))
-            except RequestRejected as error:  # the controller no longer knows the order; retrying would block all others
+            except RequestRejected as error:  # the order is unknown there; retrying would block all others
                 _log.error("answer to order %s not wanted: %s", answer.id, error)
             self._orders.mark_sent(answer)
 
@@ -196,7 +196,7 @@ class ReportUplink:
         return full and reply.acked_seq >= report.changes[-1].seq
 
     def _leave_out(self, report: Report, error: RequestRejected) -> bool:
-        """Drop the one finding that the controller rejected by id; return whether there was one and the rest can be sent."""
+        """Drop the finding that the controller rejected by id; return whether there was one, so the rest can be sent."""
         refused = [change for change in report.changes if change.finding.id == error.finding]
         is_active = any(finding.id == error.finding for finding in report.active)
         if not error.finding or not (refused or is_active):
@@ -226,7 +226,7 @@ class ReportUplink:
 
     def _report(self, limit: int) -> Report:
         status = self._status()
-        changes = self._waiting.changes(limit, status.newest_change)  # a report is of one instant: exclude newer changes
+        changes = self._waiting.changes(limit, status.newest_change)  # one instant: exclude newer changes
         self._seq += 1
         active = status.findings
         if self._unwanted:

@@ -311,7 +311,7 @@ class Outbox:
         )
 
     def _settle_condemned(self, mark: HistoryMarker | None) -> None:
-        """Reconcile marker and database: if they differ, the node is condemned, unless the database records the lift."""
+        """Reconcile marker and database: if they differ, the node is condemned unless the database records the lift."""
         marked = mark.condemned if mark is not None else None
         if marked is not None and self.condemned() is None and marked != self.get("lifted", Condemnation):
             self.put("condemned", marked)

@@ -111,7 +111,7 @@ class ChildSupervisor:
         return _Child(process, slate, now)
 
     def hear(self) -> tuple[list[bytes], bool]:
-        """Return new complete lines, and whether the child has ended, closed its output, or exceeded its output limit."""
+        """Return new lines, and whether the child has ended, closed its output, or exceeded its output limit."""
         child = self._child
         if child is None:
             return [], False

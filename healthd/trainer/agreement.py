@@ -200,7 +200,7 @@ class Agreement:
         vote.counted, vote.all_voted = True, votes == self._world
 
     def _count(self, vote: _Vote) -> None:
-        """Check whether all votes are in, as this rank's vote may have been the last; without an answer, check again later."""
+        """Check whether this rank's vote was the last; without an answer, check again later."""
         with suppress(Exception):
             votes = self._patience.once(lambda: self._store.add(self._key(vote.order, "votes"), 0), PROBE_SECONDS)
             vote.all_voted = votes == self._world

@@ -157,7 +157,7 @@ class Checkpoints:
         shutil.rmtree(self.aside(step), ignore_errors=True)
 
     def newest_first(self) -> list[Path]:
-        """Return the complete checkpoints, unverified, newest first. One rank calls this. Abandoned ones are set aside first.
+        """Set abandoned checkpoints aside; return the complete ones, unverified, newest first. One rank calls this.
 
         Raises:
             CheckpointError: the going-back mark cannot be read.
@@ -287,7 +287,7 @@ class Checkpoints:
             self._passed_over.pop()
 
     def _set_aside(self, step: int) -> None:
-        """Set aside what is newer than the saved step: it belongs to a run that went back and must not be the latest."""
+        """Set aside what is newer than the saved step: it was abandoned and must not be the latest."""
         for path in self._complete_paths():
             if parse_checkpoint_step(path) > step:
                 name = set_aside(path).name

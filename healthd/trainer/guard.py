@@ -159,12 +159,12 @@ class Guard:
         return cls(place, open_beacon(environment.beacon_directory, place), store, framework=framework)
 
     def enable_swap(self, swap: RankReplacer) -> None:
-        """Enable swaps under a launcher that replaces ranks of condemned nodes: this rank then continues when others leave."""
+        """Enable swaps under a launcher that replaces ranks: this rank then continues when others leave."""
         self._swap = swap
         self._evictions = Evictions(swap, self._place.node)
 
     def on_abort(self, snapshot: Snapshot) -> None:
-        """Register what to save when the collective is stuck, from host memory only: gets seconds, may return a path."""
+        """Register what to save, from host memory only, in a stuck collective: gets seconds, may return a path."""
         self._snapshot = snapshot
 
     def on_revert(self, go_back: GoBack) -> None:
@@ -185,7 +185,7 @@ class Guard:
         self._measures.rest_is_communication()
 
     def step(self, step: int) -> TrainingStep:
-        """Guard the step `step`: `with guard.step(n) as s:`. Each must hold a collective of all ranks, and all ranks make the same number of steps.
+        """Guard a step: `with guard.step(n) as s:`. Each holds a collective of all ranks, and all make the same number.
 
         The number is for people and for the answers: it may skip steps or restart at 0 in each epoch.
         """
@@ -281,9 +281,7 @@ class Guard:
             return
         self._due = ruling.due
         for order in ruling.due:
-            self._answer(
-                order, OrderOutcome.AGREED, agreed_step=step
-            )  # known only now if step numbers skip
+            self._answer(order, OrderOutcome.AGREED, agreed_step=step)  # known only now if step numbers skip
         reverts = [due for due in ruling.due if due.kind == REVERT]
         if reverts:
             self._revert(min(due.before_step for due in reverts))
@@ -331,7 +329,7 @@ class Guard:
         raise Leave(ExitCode.CONDEMNED if self._condemned() else ExitCode.RELAUNCH)
 
     def _go_on_or_leave(self) -> None:
-        """Let only the condemned nodes' ranks leave; notify the launcher before the teardown, which may take seconds."""
+        """Let only the condemned nodes' ranks leave; notify the launcher before the slow teardown."""
         if self._condemned():
             self._swap.leave(ExitCode.CONDEMNED, "its node is condemned")
             return
@@ -376,7 +374,7 @@ class Guard:
         self._beacon.acknowledge(answer._replace(exit_code=code))
 
     def _watch(self) -> None:
-        """Handle aborts and termination signals in the watcher thread, as the main thread may be stuck in a collective."""
+        """Handle aborts and signals in the watcher thread, as the main thread may be stuck in a collective."""
         late = 0
         while not self._stop.wait(WATCH_SECONDS):
             self._abort_ordered(self._watched.poll())

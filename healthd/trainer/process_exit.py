@@ -63,16 +63,14 @@ def exit_now(code: int) -> None:
         flushing.start()
         for thread in (*_saying, flushing):
             thread.join(max(0.0, ends - time.monotonic()))
-    except (
-        RuntimeError
-    ):  # during shutdown no thread can start; the timer of `leave_within` already runs
+    except RuntimeError:  # during shutdown no thread can start; the timer of `leave_within` already runs
         if threading.current_thread() is threading.main_thread():
             _flush_streams()
     os._exit(code)
 
 
 def exit_within(seconds: float, code: int) -> None:
-    """End the process with `code` in so many seconds, whatever this thread is stuck in: nothing is flushed or logged."""
+    """End the process with `code` in so many seconds, whatever is stuck: nothing is flushed or logged."""
     timer = threading.Timer(seconds, os._exit, args=(code,))
     timer.daemon = True
     timer.start()

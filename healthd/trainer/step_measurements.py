@@ -193,7 +193,7 @@ class StepMeasurements:
             if type(value) is int:
                 return float(value)
             if not _is_on_device(value):
-                detach = getattr(value, "detach", None)  # torch warns when a tensor that requires a gradient is converted to float
+                detach = getattr(value, "detach", None)  # torch warns of float(tensor with gradient)
                 return float(detach() if detach is not None else value)
             self._hand_over(flag, value)
         except Exception as error:  # noqa: BLE001 - whatever a loop hands in

@@ -83,7 +83,7 @@ class Slowdown:
         return slow >= self._drop and self._reference.centre - compute_median(newest) >= self._drop
 
     def _learn(self, value: float) -> None:
-        """Move whole blocks into the history with a delay, so that a slowdown is found before it changes the reference."""
+        """Move whole blocks into the history, delayed so that a slowdown is found before it changes the reference."""
         self._block.append(value)
         if len(self._block) < BLOCK_STEPS:
             return

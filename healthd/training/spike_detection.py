@@ -181,7 +181,7 @@ class GradientSpikes:
         return not self._overflows and not self._overflows_hold and self._finite.calm
 
     def add(self, value: float, *, warm: bool) -> None:
-        """Add the next step's norm; `warm` means that the process has finished its first steps, so finite values count."""
+        """Add the next step's norm; `warm`: the process has finished its first steps, so finite values count."""
         limits = self._limits
         self.value = value
         if isfinite(value):

@@ -168,7 +168,7 @@ LIVE_FORMS = (
 
 
 def _canonical_pci_or_empty(address: str) -> str:
-    """Return the canonical form, also of the oldest drivers' two-part form; empty if unreadable (the event still counts)."""
+    """Return the canonical form, also for the oldest drivers' two parts; empty if unreadable (the event still counts)."""
     old = _TWO_PART.fullmatch(address)
     if old is not None:
         address = f"0:{int(old['bus'], 16) & 0xFF:x}:{old['device']}"

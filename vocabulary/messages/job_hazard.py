@@ -1,4 +1,4 @@
-"""The current failure rate of a job's nodes: computed by the controller, used by training loops to schedule checkpoints."""
+"""The current failure rate of a job's nodes: computed by the controller, used to schedule checkpoints."""
 
 from __future__ import annotations
 

@@ -103,7 +103,7 @@ def _unique_printable(texts: tuple[str, ...]) -> tuple[str, ...]:
 
 
 class StepWindow(msgspec.Struct, frozen=True, array_like=True, gc=False):  # same
-    """Consecutive steps of one rank, `first` to `first` + `size` - 1, of which `steps` were measured. A list on the wire.
+    """Steps `first` to `first` + `size` - 1 of one rank, of which `steps` were measured. A list on the wire.
 
     Seconds and tokens are means of those steps; None: the loop does not report them. `step_s` is without saving. `size`
     is a power of two and `first` a multiple of it, so that windows of all ranks of a job can be compared.

@@ -1,4 +1,4 @@
-"""NVIDIA's network adapters (kernel drivers/net/ethernet/mellanox/mlx5/core: events.c, health.c, cmd.c, en_main.c, en/reporter_rx.c).
+"""NVIDIA's network adapters (kernel drivers/net/ethernet/mellanox/mlx5/core: events.c, health.c, cmd.c, en_main.c).
 
 A lost link or cable is only recorded: unused ports print this at every boot. The sources `infiniband` and `ethernet`
 detect ports that were up and are down.

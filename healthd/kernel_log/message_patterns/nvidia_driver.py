@@ -94,7 +94,7 @@ NVIDIA = PatternFamily(
             r"NVRM: (?:GPU\d{1,3} )?(?:\w{5,40}[nN]vlink\w{0,60}|\w{0,4}[nN]vlink\w{5,60}): "
             r"(?P<error>.{0,120}?(?:[Ff]ail|[Ee]rror|[Dd]egraded).{0,60})",
         ),
-        make_pattern(  # information: a network interface may be called "nvidia-nvlink", and the kernel prints its name first
+        make_pattern(  # information: a network interface may be called "nvidia-nvlink"
             "nvlink",
             Severity.INFO,
             "the driver could not set up NVLink",

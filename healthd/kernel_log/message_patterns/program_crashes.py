@@ -1,4 +1,4 @@
-"""Crashes of a user's programs (kernel arch/x86/mm/fault.c, kernel/traps.c): recorded, and never attributed to the node.
+"""Crashes of a user's programs (kernel arch/x86/mm/fault.c, kernel/traps.c): recorded, never blamed on the node.
 
 The user chooses the program's name and the library's file, so these lines prove nothing.
 """

@@ -74,7 +74,7 @@ def parse_srun_message(line: str, world: int) -> list[RankEnd]:
 
 
 def parse_node_answers(text: str, nodes: Sequence[str]) -> dict[str, dict[str, Any]]:
-    """Return the JSON objects, one per line, that name one of these nodes; other lines are a prolog's or a library's."""
+    """Return the JSON lines that name one of these nodes; other lines are a prolog's or a library's."""
     answers = {}
     for line in text.splitlines():
         try:
@@ -150,7 +150,7 @@ class SlurmRun:
         return end._replace(killed=by_signal and end.rank in self._stayed)
 
     def _silent(self, rank: int) -> RankEnd:
-        """Return the end of an unmentioned rank: Slurm reports every failure, so it ended well if the step did, else its node is lost."""
+        """Return the end of a rank without a report: success if the step succeeded, else its node is lost."""
         node = self._attempt.node_of(rank)
         lost = rank in self._stayed or (self._srun.returncode != 0 and not self._reported)
         return RankEnd(rank, node, None if lost else 0, killed=rank in self._stayed)

@@ -21,7 +21,7 @@ SIGNAL_CODES = 128
 
 
 def find_common_exit_code(ends: Sequence[RankEnd], share: float = NEARLY_ALL) -> int | None:
-    """Return the exit code that (nearly) all ranks ended with by themselves; None if there is none, or it is no program's own.
+    """Return the exit code of (nearly) all ranks; None if there is none, or it is no program's own.
 
     Codes from 128 on are the shell's codes for signals, which a machine may cause. The guard's own codes request a
     restart: a user error never does.

@@ -53,7 +53,7 @@ def parse_job_fields(line: str) -> dict[str, str]:
 
 
 def parse_partition_nodes(listing: str, *, with_features: bool) -> list[PartitionNode]:
-    """Parse the nodes of ``sinfo -N -o '%N|%c|%G|%f'``: processors and GPUs make the kind, and features if the job requests any."""
+    """Parse ``sinfo -N -o '%N|%c|%G|%f'``: processors and GPUs make the kind, and features if requested."""
     rows = [line.split("|") for line in listing.splitlines()]
     return [PartitionNode(row[0], tuple(row[1:] if with_features else row[1:3])) for row in rows if len(row) == 4]
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 
 from healthd.launcher.decisions.relaunch_policy import NO_PROGRESS, AttemptProgress, NodeVerdict
 
-LOOKS = (1, 2, 4, 8, 16)  # rechecks at these multiples of the pause; a job with a slower start is not rechecked after that
+LOOKS = (1, 2, 4, 8, 16)  # multiples of the pause; slower starts are not rechecked after that
 AGAIN_SHARE = 2 / 3  # of the pause: by then ranks that existed have obeyed any order
 
 
@@ -42,7 +42,7 @@ class StartupRecheck:
         self.found: Sequence[NodeVerdict] = ()
 
     def finds_unfit(self, now: float) -> bool:
-        """Return whether a node is unfit now and was at the previous recheck, before any rank finished a step; see `found`."""
+        """Return whether a node is unfit in two rechecks in a row, before any rank finished a step; see `found`."""
         if not self._looks or now < self._looks[0]:
             return False
         del self._looks[0]

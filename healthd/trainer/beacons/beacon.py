@@ -229,7 +229,7 @@ class Beacon:
 
     @property
     def is_ours(self) -> bool:
-        """Return whether this process made the page and has not ended it; false in a forked child, whose parent gets the orders."""
+        """Return whether this process made the page and has not ended it; false in a forked child."""
         return not self.ended and self._descriptor >= 0 and self._pid == os.getpid()
 
     def close(self) -> None:
@@ -330,7 +330,7 @@ def _refuse_living_owner(path: str) -> None:
 
 
 def _free_name(path: str) -> str:
-    """Return the usual name, or a random one if another user holds it: in a sticky directory only the owner can remove it."""
+    """Return the usual name, or a random one if another user holds it in the sticky directory."""
     try:
         taken = os.lstat(path).st_uid != os.geteuid()
     except OSError:

@@ -21,7 +21,7 @@ LOOKS_MAX = 256
 
 
 class PageFile(NamedTuple):
-    """A directory entry and its status: equal entries are the same file with, as far as status shows, the same content."""
+    """A directory entry and its status: equal entries are the same file, apparently with the same content."""
 
     path: str
     uid: int

@@ -21,7 +21,7 @@ from vocabulary.text.surrogate_escapes import escape_surrogates
 
 MAGIC = b"gpu-hlth"
 VERSION = 2
-NAME_CHARS_MAX = 255  # per text, as in reports (`vocabulary.messages.message_bounds`): a user's page must not silence the node
+NAME_CHARS_MAX = 255  # per text, as in reports (`message_bounds`): a user's page must not silence the node
 
 _HEADER = struct.Struct("<8sIIII")  # magic, version, page bytes, ring entries, ring entry bytes; then its CRC-32
 HEADER_AT = 0
@@ -153,7 +153,7 @@ class Acknowledgement(NamedTuple):
 
 
 class RankState(NamedTuple):
-    """What the rank is doing now. `since` is when this phase began, `at` the last write; UTC seconds. Step -1: none yet.
+    """A rank's current phase. `since` is when it began, `at` the last write; UTC seconds. Step -1: none yet.
 
     Inside a `section`, `at` is when that section began.
     """
@@ -189,7 +189,7 @@ def check_header(page: bytes) -> None:
 
 
 def pack_frame(field: str, sequence: int, document: dict[str, Any], room: int) -> bytes:
-    """Return a framed JSON block that fits `room` bytes; a lone surrogate (a path may hold one) becomes a question mark.
+    """Return a framed JSON block of at most `room` bytes; a lone surrogate, as in a path, becomes a question mark.
 
     Raises:
         FieldError: the document is too large for its block.

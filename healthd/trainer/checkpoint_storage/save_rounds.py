@@ -67,7 +67,7 @@ class SaveRounds:
     """One rank's view. All ranks call the methods in the same order; one round at a time."""
 
     def __init__(self, connect: Callable[[], RoundStore], rank: int, world: int, seconds: float) -> None:
-        """Args: `connect`: connects to a store of their own, again if needed; `seconds`: how long to wait for a rank."""
+        """Args: `connect`: connects to the ranks' own store, again if needed; `seconds`: how long to wait for a rank."""
         self._connect, self._rank, self._world, self._seconds = connect, rank, world, seconds
         self._board = connect()
         self._number = -1
@@ -142,7 +142,7 @@ class SaveRounds:
             raise OutcomeUnknownError(str(error)) from error
 
     def _awaited(self) -> RoundOutcome:
-        for last in (False, True):  # once while the first rank may still fail in its own exchanges, and once while it concludes
+        for last in (False, True):  # while the first rank may still fail, and while it concludes
             end, pause = time.monotonic() + self._seconds, _PAUSE_SECONDS
             while time.monotonic() < end:
                 found = self._asked(self._written)

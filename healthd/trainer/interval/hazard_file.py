@@ -1,4 +1,4 @@
-"""The file in which the node daemon publishes a job's hazard to its ranks: beside the beacon pages, replaced atomically."""
+"""The file in which the node daemon publishes a job's hazard to its ranks, beside the beacon pages."""
 
 from __future__ import annotations
 
