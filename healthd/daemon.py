@@ -194,7 +194,7 @@ class Daemon:
             close_all_children([self._nvml, self._prober, self._kernel], self._host.clock)
             ended = self._committer.close(LAST_WRITE_S)
         if not written:
-            _log.error("not everything could be written; the kernel log is read again from where it was last written")
+            _log.error("not everything could be written; the kernel log is read again from the last stored position")
         return ended
 
     def stop(self) -> None:

@@ -95,7 +95,7 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
         ]
         if self.condemned is not None:
             reasons.insert(0, f"condemned by order {self.condemned.order}: {self.condemned.reason}")
-        reasons += [f"no word from {source}" for source in self.silent]
+        reasons += [f"no report from {source}" for source in self.silent]
         fit = health in (Health.HEALTHY, Health.DEGRADED) and self.condemned is None
         return Verdict(
             node=self.node,

@@ -280,7 +280,7 @@ class FindingRecorder:
         waited_s = self._committer.waited_s(monotonic)
         if waited_s < OVERDUE_S:
             if self._overdue:
-                _log.warning("the state disk has taken the write that was overdue")
+                _log.warning("the state disk has finished the overdue write")
                 self._clear([code for code, _ in _LATE], now)
             self._overdue = False
             return False
@@ -288,7 +288,7 @@ class FindingRecorder:
         for code, limit_s in _LATE:
             if waited_s >= limit_s:
                 words = f"a write to {path} has not ended within {limit_s:g} s; findings are held in memory only"
-                words += "; look for I/O errors and hung tasks in the kernel log, and at the disk"
+                words += "; check the kernel log for I/O errors and hung tasks, and the disk"
                 self._say(code, Severity.ERROR, words, now)
         if not self._overdue:
             _log.error("%s: a write has not ended within %g s; findings are held in memory only", path, OVERDUE_S)
@@ -310,8 +310,8 @@ class FindingRecorder:
     def _say_dropped(self, now: float) -> None:
         """Raise a finding that changes were lost, so that the history does not look complete."""
         for code, lost, words in (
-            ("dropped", self._committer.outbox.dropped, "changes of cleared findings were given up for lack of room"),
-            ("rejected", self._waiting.rejected, "changes were set aside, because the remediator does not want them"),
+            ("dropped", self._committer.outbox.dropped, "changes of cleared findings were dropped for lack of room"),
+            ("rejected", self._waiting.rejected, "changes were set aside, because the remediator rejects them"),
         ):
             if lost > self._lost.get(code, 0):
                 self._lost[code] = lost

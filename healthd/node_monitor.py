@@ -137,7 +137,7 @@ class NodeMonitor:
     def take_start_failures(self, failures: Iterable[StartFailure], now: Moment) -> None:
         """Report healthd programs whose last start failed."""
         facts = process_start_checks.judge_start_failures(failures, now.wall)
-        self.ledger.hold(process_start_checks.CHECK, facts, now.wall, "it was started, or is no longer wanted")
+        self.ledger.hold(process_start_checks.CHECK, facts, now.wall, "it was started, or is no longer needed")
 
     def take_preflight(self, sample: PreflightSample, now: Moment) -> None:
         """Judge a preflight that root reported and no order started."""
@@ -155,7 +155,7 @@ class NodeMonitor:
             self.ledger.apply([make_check_failure(beacon_checks.CHECK, error, now.wall)])
         try:
             held = self._trainings.judge(sample.steps, now)
-            self.ledger.hold(training_checks.CHECK, held, now.wall, "training goes on as usual, or has ended")
+            self.ledger.hold(training_checks.CHECK, held, now.wall, "training continues as usual, or has ended")
         except Exception as error:  # noqa: BLE001 - same
             self.ledger.apply([make_check_failure(training_checks.CHECK, error, now.wall)])
         return changed

@@ -161,5 +161,5 @@ class ServiceThreads:
             try:
                 run()
             except Exception:  # noqa: BLE001 - whatever it was, the thread must come back
-                _log.exception("the %s thread failed; please report this. It starts again in %g s", name, RESTART_S)
+                _log.exception("the %s thread failed; please report this. It restarts in %g s", name, RESTART_S)
                 self._stop.wait(RESTART_S)

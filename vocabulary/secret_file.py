@@ -23,7 +23,7 @@ def read_by_others(path: Path) -> str:
         return ""
     if not mode & stat.S_IRWXO and found.st_uid != os.geteuid():
         return ""  # the owner lets this group read it
-    return f"{path}: others may read this secret ({mode:04o}): chmod 0600 {path}, and have a new one issued"
+    return f"{path}: other users can read this secret ({mode:04o}): chmod 0600 {path}, and issue a new one"
 
 
 def _mounted_by_kubernetes(real: Path) -> bool:

@@ -13,7 +13,7 @@ CHECK = "beacon"
 CORRUPT, OWNERS = "corrupt", "owners"
 PAGES_MAX = 64  # reported at once; a directory full of invalid files is one problem, not thousands
 
-_OVER = {CORRUPT: "readable again, or gone", OWNERS: "all living pages of the job are one user's"}
+_OVER = {CORRUPT: "readable again, or removed", OWNERS: "all living pages of the job belong to one user"}
 
 
 @dataclass

@@ -32,10 +32,12 @@ class ClockCheck:
         """Return a fact if the clock is not synchronised, or not closely enough."""
         error_s = sample.error_max_us * 1e-6
         return [
-            *self._level("unsynchronized", "no time service keeps the clock", not sample.synchronized, error_s, now),
+            *self._level(
+                "unsynchronized", "no time service synchronises the clock", not sample.synchronized, error_s, now
+            ),
             *self._level(
                 "inaccurate",
-                f"the clock may be wrong by more than {self._limits.error_max_s:g} s",
+                f"the clock may be off by more than {self._limits.error_max_s:g} s",
                 sample.synchronized and error_s > self._limits.error_max_s,
                 error_s,
                 now,

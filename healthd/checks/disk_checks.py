@@ -59,7 +59,7 @@ class DisksCheck:
             code="files",
             component=_make_disk_component(disk),
             severity=Severity.WARNING,
-            summary=f"{disk.mount} ({disk.device}) can hardly take another file",
+            summary=f"{disk.mount} ({disk.device}) has hardly any free inodes",
             at=now.wall,
             evidence={"inodes_free_percent": round(inodes or 0.0, 2)},
         )
@@ -76,7 +76,7 @@ class DisksCheck:
             code="read_only",
             component=_make_disk_component(disk),
             severity=Severity.ERROR,
-            summary=f"{disk.mount} ({disk.device}) turned read-only: the kernel met errors on it",
+            summary=f"{disk.mount} ({disk.device}) became read-only after errors",
             at=now.wall,
         )
         if disk.read_only and disk.mount not in self._written:

@@ -47,7 +47,7 @@ class EccCheck:
                 state,
                 now,
                 (CHECK, "uncorrected"),
-                f"the memory of GPU {index} has lost data since the GPU was last reset: uncorrectable errors",
+                f"the memory of GPU {index} has had uncorrectable errors since the last GPU reset: data was lost",
                 evidence={"errors": now_count},
             ),
             *judge_gpu_level(
@@ -63,7 +63,7 @@ class EccCheck:
                 state,
                 now,
                 (CHECK, "sram_threshold"),
-                f"GPU {index} has had more uncorrectable errors in one place of its SRAM than NVIDIA tolerates",
+                f"GPU {index} has exceeded NVIDIA's threshold of uncorrectable SRAM errors",
                 severity=Severity.ERROR,
             ),
         ]

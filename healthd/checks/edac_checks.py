@@ -40,7 +40,7 @@ class EdacCheck:
             code="uncorrected",
             component=_make_dimm_component(dimm),
             severity=Severity.ERROR,
-            summary=f"{_describe_dimm(dimm)} has returned wrong data since boot: uncorrected memory errors",
+            summary=f"{_describe_dimm(dimm)} has had uncorrected memory errors since boot: data was lost",
             at=now.wall,
             evidence={"errors": count or 0},
         )
@@ -55,7 +55,7 @@ class EdacCheck:
             code="corrected",
             component=_make_dimm_component(dimm),
             severity=Severity.WARNING,
-            summary=f"{_describe_dimm(dimm)}: corrected memory errors come fast; it may fail soon, and each one costs time",
+            summary=f"{_describe_dimm(dimm)}: many corrected memory errors; it may fail soon, and each one costs time",
             at=now.wall,
             evidence={"errors": growth or 0, "window_s": self._limits.window_s},
         )

@@ -63,11 +63,11 @@ class EthernetCheck:
             ),
             *judge_level(
                 None if changes is None else changes >= limits.changes_in_window,
-                _raise_interface_fact(interface, "flapping", "its link goes and comes", now, {"changes": changes or 0}),
+                _raise_interface_fact(interface, "flapping", "its link flaps", now, {"changes": changes or 0}),
             ),
             *judge_level(
                 None if errors is None else errors >= limits.errors_in_window,
-                _raise_interface_fact(interface, "errors", "its link makes errors", now, {"errors": errors or 0}),
+                _raise_interface_fact(interface, "errors", "its link has errors", now, {"errors": errors or 0}),
             ),
         ]
 

@@ -50,14 +50,14 @@ class ClocksCheck:
         slow = None if not clock or not whole_mhz else clock < whole_mhz * percent / 100
         if slow and state.latest.throttle_mask:
             slow = None
-        whole = "of its siblings' clocks" if code == "below_siblings" else "of its greatest clock"
+        whole = "of its siblings' clocks" if code == "below_siblings" else "of its maximum clock"
         said = self._dwell.judge((state.gpu.uuid, code), slow, now.monotonic)
         return judge_gpu_level(
             said,
             state,
             now,
             (CHECK, code),
-            f"GPU {state.gpu.index} is busy and runs below {percent:g} % {whole}, without a reason the driver knows",
+            f"GPU {state.gpu.index} is busy but runs below {percent:g} % {whole}, without a known reason",
             evidence={"sm_clock_mhz": clock, "expected_mhz": whole_mhz},
         )
 

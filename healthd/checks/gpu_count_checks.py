@@ -69,7 +69,7 @@ class GpuCountCheck:
             "expected": sum(each.expected for each in shortages),
             "found": sum(each.found for each in shortages),
         }
-        summary = f"NVML lists {words}: look for the missing ones with lspci -d 10de: and in the kernel log"
+        summary = f"NVML lists {words}: find the missing ones with lspci -d 10de: and in the kernel log"
         return [_raise_error(BELOW_CONFIGURED, summary, at, evidence)]
 
     def judge_bus(
@@ -105,7 +105,7 @@ class GpuCountCheck:
         loose = sorted(missing.difference(held))
         nameless = max(0, inventory.count - len(inventory.gpus) - unread)  # enumerated but not identified
         intended = self._configured is not None and inventory.count >= self._configured
-        aside = f" ({len(away)} more given to virtual machines)" if (away := _list_passthrough_gpus(on_bus)) else ""
+        aside = f" ({len(away)} more passed to virtual machines)" if (away := _list_passthrough_gpus(on_bus)) else ""
         facts: list[Fact] = []
         if len(held) > nameless and not intended:
             summary = f"the NVIDIA driver holds {', '.join(held)}, but NVML does not list it{aside}: see the kernel log"
@@ -113,16 +113,20 @@ class GpuCountCheck:
                 _raise_error(NOT_ENUMERATED, summary, at, {"gpus": ", ".join(held), "listed": len(inventory.gpus)})
             )
         else:
-            facts.append(_clear_code(NOT_ENUMERATED, at, "NVML lists every GPU that the NVIDIA driver holds"))
+            facts.append(_clear_code(NOT_ENUMERATED, at, "NVML lists every GPU that the NVIDIA driver is bound to"))
         if loose and not intended:
             drivers = ", ".join(f"{pci} ({on_bus[pci] or 'no driver'})" for pci in loose)
             summary = (
-                f"the NVIDIA driver does not hold {drivers}{aside}: it failed there, or somebody unbound it. If that is"
+                f"the NVIDIA driver does not hold {drivers}{aside}: it failed, or it was unbound. If that is"
                 " intended, bind it to vfio-pci or set gpus.expected"
             )
             facts.append(_raise_error(NOT_BOUND, summary, at, {"gpus": drivers, "listed": len(inventory.gpus)}))
         else:
-            facts.append(_clear_code(NOT_BOUND, at, "the NVIDIA driver holds every GPU that is not given away"))
+            facts.append(
+                _clear_code(
+                    NOT_BOUND, at, "the NVIDIA driver is bound to every GPU that is not passed to virtual machines"
+                )
+            )
         return facts
 
     def _shortages(self, inventory: Inventory) -> list[_GpuShortage]:

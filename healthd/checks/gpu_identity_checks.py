@@ -60,7 +60,7 @@ def _judge_odd_field(state: GpuState, siblings: Sequence[GpuState], field: str, 
 
 def _judge_missing_ecc(state: GpuState, now: Moment) -> list[Held]:
     enabled = state.constants.ecc_enabled
-    summary = f"ECC is off on GPU {state.gpu.index}: wrong data in its memory goes unnoticed"
+    summary = f"ECC is off on GPU {state.gpu.index}: memory errors go undetected"
     return judge_level(None if enabled is None else not enabled, make_gpu_fact(state, now, (CHECK, "ecc_off"), summary))
 
 

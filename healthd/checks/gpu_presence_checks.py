@@ -40,7 +40,7 @@ def judge_gpu_inventory(inventory: Inventory, expected: Iterable[Gpu], at: float
         if gpu.pci in places:
             facts.append(_clear_gpu_code("vanished", gpu, at, "NVML: it is enumerated again"))
         elif silent == 0:
-            summary = f"GPU {gpu.index} has vanished: NVML no longer enumerates {gpu.pci} ({gpu.uuid})"
+            summary = f"GPU {gpu.index} is missing: NVML no longer enumerates {gpu.pci} ({gpu.uuid})"
             facts.append(_raise_fatal("vanished", gpu, summary, at, provable=True))
     return facts
 
@@ -58,7 +58,7 @@ def _judge_new_gpu(gpu: Gpu, known: Mapping[str, Gpu], at: float) -> list[Fact]:
     if not changes:
         return []
     said = ", ".join(f"{name} {change}" for name, change in changes.items())
-    return [_raise_info("changed", gpu, f"GPU {gpu.index} at {gpu.pci} is another than before: {said}", at)]
+    return [_raise_info("changed", gpu, f"GPU {gpu.index} at {gpu.pci} is another one than before: {said}", at)]
 
 
 def _raise_info(code: str, gpu: Gpu, summary: str, at: float) -> Raise:

@@ -67,7 +67,7 @@ class InfinibandCheck:
         known = port.rate_gbps is not None and usual is not None and port.state == "ACTIVE"
         slow = (port.rate_gbps or 0.0) < (usual or 0.0) if known else None
         evidence: Evidence = {"rate_gbps": port.rate_gbps or 0.0, "expected_gbps": usual or 0.0}
-        fact = _raise_port_fact(port, "slow", "runs at a lower rate than it should", now, Severity.WARNING, evidence)
+        fact = _raise_port_fact(port, "slow", "runs at a lower rate than expected", now, Severity.WARNING, evidence)
         return judge_level(self._dwell.judge(("slow", port.device, port.port), slow, now.monotonic), fact)
 
     def _counters(self, port: IbPort, now: Moment) -> list[Held]:
@@ -81,7 +81,7 @@ class InfinibandCheck:
                 port, "flapping", "its link went down and came back", flaps, limits.flaps_in_window, now
             ),
             *_judge_counter_growth(
-                port, "symbol_errors", "its link makes errors", symbols, limits.symbol_errors_in_window, now
+                port, "symbol_errors", "its link has errors", symbols, limits.symbol_errors_in_window, now
             ),
             *_judge_counter_growth(port, "congested", "waits to send most of the time", waits, ticks, now),
         ]

@@ -18,8 +18,8 @@ from healthd.samples.nvml import Link
 CHECK = "nvlink"
 _ERRORS = {
     "crc_errors": "has many transfer errors",
-    "replay_errors": "often has to send again",
-    "recovery_errors": "had to recover again and again",
+    "replay_errors": "often retransmits",
+    "recovery_errors": "had to recover repeatedly",
 }
 
 
@@ -67,7 +67,7 @@ class NvlinkCheck:
             state,
             now,
             (CHECK, "inactive"),
-            f"GPU {state.gpu.index} has fewer NVLinks up than it should have",
+            f"GPU {state.gpu.index} has fewer NVLinks up than expected",
             evidence={"links_up": up, "links_expected": expected},
         )
         return judge_level(self._down.judge(state.gpu.uuid, down, now.monotonic), fact)

@@ -35,9 +35,9 @@ _TRUE, _FALSE = range(1, 2), range(2, 3)  # values of these fields for yes and n
 _FIELDS = (
     _HealthField("degraded_bandwidth", 0, 4, _TRUE, "has less bandwidth than it should have"),
     _HealthField("route_recovery", 2, 4, _TRUE, "recovers a route"),
-    _HealthField("route_unhealthy", 4, 4, _TRUE, "has a route that does not work well"),
-    _HealthField("access_timeout", 6, 4, _TRUE, "recovers from accesses that timed out"),
-    _HealthField("misconfigured", 8, 16, range(2, 9), "is not set up as the fabric needs it"),
+    _HealthField("route_unhealthy", 4, 4, _TRUE, "has an unhealthy route"),
+    _HealthField("access_timeout", 6, 4, _TRUE, "recovers from access timeouts"),
+    _HealthField("misconfigured", 8, 16, range(2, 9), "is not configured for the fabric"),
     _HealthField("manager", 14, 4, _FALSE, "has lost the fabric manager"),
 )
 

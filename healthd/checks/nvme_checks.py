@@ -62,16 +62,14 @@ class NvmeCheck:
                 _raise_disk_fact(
                     disk,
                     "worn",
-                    "it has lived as long as it is rated for",
+                    "it has reached its rated life",
                     now,
                     evidence={"used_percent": disk.used_percent or 0},
                 ),
             ),
             *judge_level(
                 losing,
-                _raise_disk_fact(
-                    disk, "media_errors", "it cannot give data back", now, evidence={"errors": growth or 0}
-                ),
+                _raise_disk_fact(disk, "media_errors", "it has lost data", now, evidence={"errors": growth or 0}),
             ),
         ]
 

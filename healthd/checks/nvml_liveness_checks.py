@@ -50,7 +50,7 @@ def judge_unavailable(sample: NvmlUnavailable) -> Raise:
 
 def judge_completed_sweep(sweep: Sweep, gpus: Mapping[int, Gpu]) -> list[Fact]:
     """Clear hangs after a complete sweep, for every GPU it covered, but not for those left out."""
-    by = "a whole NVML sweep"
+    by = "a complete NVML sweep"
     facts: list[Fact] = [Clear(check=CHECK, code=code, component=_HOST, at=sweep.at, by=by) for code in _CODES]
     for reading in sweep.readings:
         gpu = gpus.get(reading.index)
@@ -63,7 +63,7 @@ def judge_completed_sweep(sweep: Sweep, gpus: Mapping[int, Gpu]) -> list[Fact]:
 def judge_renamed_gpus(inventory: Inventory, at: float) -> list[Fact]:
     """Move findings to a GPU's name once it is known, if it hung before it was identified."""
     nameless = [_make_gpu_component(gpu.index, {}) for gpu in inventory.gpus]
-    by = "NVML: it says who it is"
+    by = "NVML: it is identified"
     return [Clear(check=CHECK, code=code, component=gpu, at=at, by=by) for gpu in nameless for code in _HANGS]
 
 

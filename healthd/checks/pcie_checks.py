@@ -48,7 +48,7 @@ class PcieCheck:
             return []  # a switch's port may have more lanes than the device below it
         evidence: Evidence = {"width": hop.width or 0, "width_max": hop.width_max or 0}
         fact = _raise_hop_fact(
-            hop, below, "narrow", "runs with fewer lanes than it has", now, Severity.WARNING, evidence
+            hop, below, "narrow", "runs with fewer lanes than it supports", now, Severity.WARNING, evidence
         )
         return judge_level(self._narrow.judge(hop.pci, narrow, now.monotonic), fact)
 

@@ -69,7 +69,7 @@ class PcieLinkCheck:
             state,
             now,
             (CHECK, "replays"),
-            f"the PCIe link of GPU {state.gpu.index} often has to send again",
+            f"the PCIe link of GPU {state.gpu.index} often retransmits",
             evidence={"replays": growth, "window_s": limits.window_s},
         )
 

@@ -68,7 +68,7 @@ class PowerCheck:
             state,
             now,
             (CHECK, "below_siblings"),
-            f"GPU {state.gpu.index} computes as much as its siblings and draws less than "
+            f"GPU {state.gpu.index} computes as much as its siblings but draws less than "
             f"{limits.siblings_percent:g} % of their power",
             evidence={"power_mw": drawn, "siblings_power_mw": usual_mw, "tensor_active_percent": tensor},
         )

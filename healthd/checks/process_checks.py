@@ -46,7 +46,7 @@ class ProcessesCheck:
             code="stuck",
             component=_HOST,
             severity=Severity.WARNING,
-            summary=f"processes wait in the kernel for over {limit:.0f} s, and cannot be ended",
+            summary=f"processes have been stuck in the kernel for over {limit:.0f} s, and cannot be ended",
             at=now.wall,
             evidence={
                 "count": len(stuck),
@@ -61,7 +61,7 @@ class ProcessesCheck:
             code="zombies",
             component=_HOST,
             severity=Severity.WARNING,
-            summary=f"at least {self._limits.zombies:.0f} dead processes that nobody collects",
+            summary=f"at least {self._limits.zombies:.0f} zombie processes",
             at=now.wall,
             evidence={"count": sample.zombies},
         )

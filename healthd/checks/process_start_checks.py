@@ -14,7 +14,7 @@ CHECK = "process_start"
 
 _TODO = {
     errno.EMFILE: "All of healthd's file descriptors are in use{limit}: raise LimitNOFILE= in its unit, or restart it",
-    errno.ENFILE: "The machine has as many files open as it may: raise the sysctl fs.file-max",
+    errno.ENFILE: "The machine has reached its limit of open files: raise the sysctl fs.file-max",
     errno.EAGAIN: (
         "The limit on processes is reached{limit}: raise TasksMax= and LimitNPROC= in healthd's unit, "
         "or the sysctls kernel.pid_max and kernel.threads-max"

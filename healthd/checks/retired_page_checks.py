@@ -38,14 +38,14 @@ class RetiredPagesCheck:
             state,
             now,
             (CHECK, "pending"),
-            f"GPU {state.gpu.index} has a faulty memory page that is retired with the next reset",
+            f"GPU {state.gpu.index} has a faulty memory page that the next reset retires",
             evidence=evidence,
         )
         full = make_gpu_fact(
             state,
             now,
             (CHECK, "many"),
-            f"GPU {state.gpu.index} has at least {limit:g} retired memory pages, and room for 64: have it replaced",
+            f"GPU {state.gpu.index} has at least {limit:g} retired memory pages of at most 64: replace it",
             evidence=evidence,
         )
         return judge_level(latest.retirement_pending, pending) + judge_level(many, full)

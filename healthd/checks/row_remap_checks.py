@@ -51,14 +51,14 @@ class RowRemapCheck:
             state,
             now,
             (CHECK, "spares"),
-            f"GPU {state.gpu.index} has memory banks with hardly a spare row left: its next worn row may be its last",
+            f"GPU {state.gpu.index} has memory banks with hardly any spare rows left: the next worn row may be the last it can replace",
             evidence={"banks_low": low, "banks_none": none},
         )
         many = make_gpu_fact(
             state,
             now,
             (CHECK, "many"),
-            f"GPU {state.gpu.index} has had many memory rows replaced for uncorrectable errors",
+            f"GPU {state.gpu.index} has many memory rows remapped for uncorrectable errors",
             evidence={"rows_remapped_uncorrected": rows},
         )
         worn = None if low is None or none is None else low + none >= self._limits.worn_banks

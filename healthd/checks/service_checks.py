@@ -38,7 +38,7 @@ class ServicesCheck:
             code="down",
             component=Component(ComponentKind.HOST, name=f"service {service.name}"),
             severity=Severity.ERROR if service.name in VITAL else Severity.WARNING,
-            summary=f"{service.name} should run, and is {service.state}",
+            summary=f"{service.name} should run, but is {service.state}",
             at=now.wall,
             evidence={"state": service.state},
         )

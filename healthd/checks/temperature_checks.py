@@ -47,7 +47,7 @@ class TemperatureCheck:
             state,
             now,
             (CHECK, "core"),
-            f"GPU {state.gpu.index} is so hot that it is about to slow down",
+            f"GPU {state.gpu.index} is close to its slowdown temperature",
             evidence={"temperature_c": latest.temperature_c, "margin_c": margin},
         )
 
@@ -61,7 +61,7 @@ class TemperatureCheck:
             state,
             now,
             (CHECK, "memory"),
-            f"the memory of GPU {state.gpu.index} is about as hot as it may be",
+            f"the memory of GPU {state.gpu.index} is close to its maximum temperature",
             evidence={"memory_temperature_c": celsius, "memory_max_c": maximum},
         )
 

@@ -16,7 +16,7 @@ _FAULTS = {
     "sw_thermal": "GPU {} is slowed down by the driver: it, or its memory, is too hot",
     "hw_thermal": "GPU {} is slowed down by its hardware: it is too hot",
     "hw_power_brake": "GPU {} is slowed down by the power supply's brake signal",
-    "hw_slowdown": "GPU {} is slowed down by its hardware, which does not say why",
+    "hw_slowdown": "GPU {} is slowed down by its hardware for an unknown reason",
 }
 _BITS = {name: bit for bit, name in THROTTLE_REASONS.items() if name in _FAULTS}
 _CAUSES = _BITS["hw_thermal"] | _BITS["hw_power_brake"]  # with one of these, hw_slowdown is set as well

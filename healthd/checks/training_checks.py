@@ -34,7 +34,7 @@ _WORDS = {
     "throughput_low": "{job} has slowed down to {value:.4g} a second (tokens, or steps if it counts none), usual is {usual:.4g}",
     "communication_share": "{job} spends {value:.0%} of its steps in communication, usual is {usual:.0%}",
 }
-_WORDS_NOT_FINITE = "the gradient norm of {job} is {value}, for longer than a loss scale needs to come down"
+_WORDS_NOT_FINITE = "the gradient norm of {job} is {value}, for longer than a loss scale needs to adapt"
 
 
 class _Job(NamedTuple):
@@ -138,9 +138,9 @@ def _judge_stall(job: _Job, holds: bool | None, stall: JobStall | None, now: Mom
     elif stall.behind:
         who = f"rank {_format_ranks(stall.behind)} has not arrived"
     elif stall.done:
-        who = f"rank {_format_ranks(stall.done)} is done with training, the others are not"
+        who = f"rank {_format_ranks(stall.done)} has finished training, the others have not"
     else:
-        who = "all ranks of this node wait alike: look for the missing one elsewhere"
+        who = "all ranks of this node wait: the missing one is elsewhere"
     evidence: Evidence = {
         "rank": slowest.rank,
         "phase": slowest.phase,
@@ -154,7 +154,7 @@ def _judge_stall(job: _Job, holds: bool | None, stall: JobStall | None, now: Mom
         "done": _format_ranks(stall.done),
         "missing": "here" if stall.behind or stall.dead else "done" if stall.done else "elsewhere",
     }
-    summary = f"{job.name} stands still for {stall.waited_s:.0f} s in step {slowest.step} ({where}, rank {slowest.rank}): {who}"
+    summary = f"{job.name} has stalled for {stall.waited_s:.0f} s in step {slowest.step} ({where}, rank {slowest.rank}): {who}"
     return [_raise_job_fact(job, "stalled", summary, now, evidence)]
 
 
@@ -162,7 +162,7 @@ def _judge_non_finite_values(job: _Job, numbers: dict[int, RankNumbers], now: Mo
     bad = [rank for rank, known in numbers.items() if known.not_finite.holds]
     if not bad:
         return []
-    summary = f"the loss of {job.name} is no finite number, on rank {_format_ranks(bad)}"
+    summary = f"the loss of {job.name} is not finite, on rank {_format_ranks(bad)}"
     loss = _encode_number(numbers[bad[0]].last_loss or 0.0)
     evidence: Evidence = {
         "ranks": _format_ranks(bad),

@@ -25,7 +25,7 @@ def read_network_mounts(machine: MachineAccess, options: Options) -> NetworkMoun
     """
     mounts = {mount.point: mount for mount in read_mounts(machine) if mount.type in TYPES}
     if not mounts:
-        raise SourceAbsent("nothing is mounted over the network")
+        raise SourceAbsent("no network file system is mounted")
     asked = list(mounts.values())[:MOUNTS_MAX]
     troubles = machine.answers([mount.point for mount in asked], DEADLINE_S)
     return NetworkMountsSample(

@@ -258,7 +258,7 @@ def enrol_node(client: HttpClient, url: str, node: str, secret_file: Path, token
         raise ControllerUnreachable(f"{url}/v1/enrol: unreadable answer: {error}; is this a remediator?") from error
     except OSError as error:
         raise ControllerDenied(
-            f"token_file {token_file}: a new token cannot be kept beside it: {error.strerror}"
+            f"token_file {token_file}: a new token cannot be stored beside it: {error.strerror}"
         ) from error
 
 

@@ -14,7 +14,7 @@ def export_jobs(status: Status) -> Iterator[Metric]:
     alive = [rank for rank in status.ranks if rank.alive]
     yield GaugeMetricFamily("healthd_trainer_ranks", "Living trainer ranks on this node.", value=len(alive))
     job = InfoMetricFamily("healthd_job", "A job with ranks on this node.", labels=["job"])
-    step = GaugeMetricFamily("healthd_job_step", "The step its slowest rank here is at.", labels=["job"])
+    step = GaugeMetricFamily("healthd_job_step", "Current step of its slowest rank here.", labels=["job"])
     for name in sorted({rank.job for rank in alive}):
         ranks = [rank for rank in alive if rank.job == name]
         job.add_metric([name], {"attempt": str(max(r.attempt for r in ranks)), "world": str(ranks[0].world)})

@@ -13,7 +13,7 @@ def export_preflights(status: Status) -> Iterator[Metric]:
     """Return the preflights since this agent started."""
     seen = status.preflights
     ended = CounterMetricFamily(
-        "healthd_preflights", "Preflights that ended, ordered or told of.", labels=["level", "verdict", "by"]
+        "healthd_preflights", "Preflights that ended, ordered or reported.", labels=["level", "verdict", "by"]
     )
     # At 0 before the first one, which increase() would miss otherwise.
     counts = {(level, verdict, by): 0 for level in LEVELS for verdict in VERDICTS for by in ("order", "told")}
@@ -28,7 +28,7 @@ def export_preflights(status: Status) -> Iterator[Metric]:
     took = GaugeMetricFamily("healthd_preflight_seconds", "How long it took.", labels=["level"])
     figures = GaugeMetricFamily(
         "healthd_preflight_figure",
-        "What it measured, of the worst device.",
+        "Measured value of the worst device.",
         labels=["level", "figure", "unit", "setting"],
     )
     for last in seen.last:

@@ -20,7 +20,7 @@ def export_process() -> Iterator[Metric]:
         with contextlib.suppress(OSError):
             yield from read()
     limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
-    yield GaugeMetricFamily("process_max_fds", "How many it may open.", value=limit)
+    yield GaugeMetricFamily("process_max_fds", "Maximum number of open file descriptors.", value=limit)
 
 
 def _read_stat() -> list[Metric]:

@@ -146,7 +146,7 @@ class NvmlCollector:
         if ended:
             self._keeper.replace()
             if not self._gave_up:
-                reason = "the NVML child ended unexpectedly; it will be started again"
+                reason = "the NVML child ended unexpectedly; it will be restarted"
                 samples.append(NvmlUnavailable(self._host.clock.wall(), reason))
         elif self._overdue_s() > self._deadline_s():
             samples.append(self._hang())
@@ -168,18 +168,18 @@ class NvmlCollector:
 
     def _take_trial(self, trial: TrialResult) -> list[NvmlSample]:
         if trial.answered:
-            _log.warning("GPU %d answers again; NVML is initialised anew to read it with the others", trial.gpu)
+            _log.warning("GPU %d answers again; reinitialising NVML to read it with the others", trial.gpu)
             self._keeper.end()
             return []
         wall = self._host.clock.wall()
-        return [NvmlHang(wall, trial.gpu, trial.call or "no call of its own", trial.seconds, trial=True)]
+        return [NvmlHang(wall, trial.gpu, trial.call or "no particular call", trial.seconds, trial=True)]
 
     def _sample(self, line: bytes) -> NvmlSample | None:
         try:
             sample: _Message = self._decoder.decode(line)
         # A library in the child's process wrote to its standard output; that may not be UTF-8.
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
-            return NvmlUnavailable(self._host.clock.wall(), f"unreadable message of the child: {error}")
+            return NvmlUnavailable(self._host.clock.wall(), f"invalid message from the child: {error}")
         self._inventory_seen |= isinstance(sample, Inventory)
         self._gave_up |= isinstance(sample, (NvmlUnavailable, GpusChanged))
         if not isinstance(sample, XidEvent):  # these come from a separate thread, also while a sweep hangs
@@ -188,12 +188,12 @@ class NvmlCollector:
             self._keeper.worked()
             self._hung = False
             if self._renewals.due(sample, self._swept_at):
-                _log.warning("NVML is initialised anew: a GPU that was reset or replaced is only found so")
+                _log.warning("reinitialising NVML: only this finds a reset or replaced GPU")
                 self._keeper.end()
         if isinstance(sample, Inventory) and self._renumbered(sample):
             return None
         if isinstance(sample, GpusChanged):
-            _log.warning("%s; NVML is initialised anew", sample.reason)
+            _log.warning("%s; reinitialising NVML", sample.reason)
             return None
         return sample
 
@@ -226,5 +226,5 @@ class NvmlCollector:
             self._unresponsive.leave_out(index)
             self._keeper.end()  # the other GPUs need not wait: this happens once per GPU
         if pretended is not None:
-            return NvmlHang(self._host.clock.wall(), pretended.gpu, "a pretended call", seconds, injected=True)
-        return NvmlHang(self._host.clock.wall(), index, call or "no call of its own", seconds)
+            return NvmlHang(self._host.clock.wall(), pretended.gpu, "a simulated call", seconds, injected=True)
+        return NvmlHang(self._host.clock.wall(), index, call or "no particular call", seconds)

@@ -53,5 +53,5 @@ class SimulatedFaultFolder:
                 return msgspec.json.decode(text, type=SimulatedHang)
             return msgspec.json.decode(text, type=SimulatedFault)
         except (OSError, msgspec.DecodeError, UnicodeDecodeError) as error:
-            _log.warning("%s: no fault that can be pretended: %s; removed", file, error)
+            _log.warning("%s: not a valid simulated fault: %s; removed", file, error)
             return None

@@ -36,7 +36,7 @@ class SimulatedGpus:
                 self._ledger.apply([make_check_failure(name, error, now.wall)])
                 continue
             own = [_mark_injected(fact) for fact in facts if fact.component.pci in places]
-            self._ledger.hold(name, own, now.wall, "no longer pretended", injected=True)
+            self._ledger.hold(name, own, now.wall, "no longer simulated", injected=True)
 
 
 def _mark_injected(fact: Held) -> Held:

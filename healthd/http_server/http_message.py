@@ -96,19 +96,19 @@ def _parse_request(head: bytes) -> Request:
     first, *lines = head.split(b"\r\n")
     line = _REQUEST_LINE.fullmatch(first)
     if line is None:
-        raise BadRequest(400, "this is no HTTP request", "send for example: GET /v1/verdict HTTP/1.1")
+        raise BadRequest(400, "this is not an HTTP request", "send for example: GET /v1/verdict HTTP/1.1")
     if line[3] != b"1":
-        raise BadRequest(505, "only HTTP/1.0 and HTTP/1.1 are spoken here", "ask by HTTP/1.1")
+        raise BadRequest(505, "only HTTP/1.0 and HTTP/1.1 are supported", "ask by HTTP/1.1")
     headers = _parse_headers(lines)
     newer = line[4] != b"0"
     if newer and "host" not in headers:
-        raise BadRequest(400, "a request by HTTP/1.1 must name its host", "send a Host header")
+        raise BadRequest(400, "an HTTP/1.1 request needs a Host header", "send a Host header")
     target = _ABSOLUTE.sub("", line[2].decode(), count=1)
     if not target.startswith("/"):
-        raise BadRequest(400, "the path does not begin with /", "ask for example for /v1/verdict")
+        raise BadRequest(400, "the path does not begin with /", "use for example /v1/verdict")
     expected = headers.get("expect", "").lower()
     if expected not in ("", "100-continue"):
-        raise BadRequest(417, "only 100-continue may be expected here", "leave the Expect header out")
+        raise BadRequest(417, "only Expect: 100-continue is supported", "leave the Expect header out")
     return Request(line[1].decode(), target, headers, _parse_length(headers), newer and expected != "")
 
 
@@ -135,11 +135,11 @@ def _parse_length(headers: Mapping[str, str]) -> int | None:
     if "transfer-encoding" in headers:
         if length is not None:
             raise BadRequest(400, "the body has two lengths", "send Content-Length alone")
-        raise BadRequest(411, "bodies in chunks are not read here", "send Content-Length in place of Transfer-Encoding")
+        raise BadRequest(411, "chunked bodies are not supported", "send Content-Length in place of Transfer-Encoding")
     if length is None:
         return None
     if not (length.isascii() and length.isdecimal()):
-        raise BadRequest(400, "Content-Length is no number", "send the number of bytes of the body")
+        raise BadRequest(400, "Content-Length is not a number", "send the number of bytes of the body")
     if len(length) > LENGTH_DIGITS_MAX:
         raise BadRequest(413, "the body is too large", "send a smaller one")
     return int(length)

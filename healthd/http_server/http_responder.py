@@ -142,7 +142,7 @@ class HttpResponder:
             try:
                 self._turn()
             except Exception:  # noqa: BLE001 - the next turn must come, or nobody is answered any more
-                _log.exception("a mistake of ours; please report this")
+                _log.exception("internal error; please report this")
                 self._closing.wait(ACCEPT_PAUSE_S)
 
     def _turn(self) -> None:
@@ -237,9 +237,7 @@ class HttpResponder:
             for connection in connections:
                 if connection.phase is phase:
                     if phase is _Phase.READING:
-                        reply = problem_reply(
-                            503, "too many connections of yours are open", "close some, and ask again"
-                        )
+                        reply = problem_reply(503, "you have too many open connections", "close some, and retry")
                         with contextlib.suppress(OSError):
                             connection.socket.send(render_reply(reply, time.time(), with_body=True))
                     self._drop(connection)
@@ -301,14 +299,14 @@ class HttpResponder:
             answer = self._pages.respond(request, connection.peer, body)
         except Exception:  # noqa: BLE001 - a page's mistake must not keep the others from being answered
             _log.exception("%s %s", request.method, request.path)
-            answer = problem_reply(500, "a mistake of healthd's", "look at its log, and report it")
+            answer = problem_reply(500, "internal error of healthd", "check its log, and report it")
         if isinstance(answer, Reply):
             self._send(connection, answer)
             return
         connection.phase, connection.deadline = _Phase.WORKING, float("inf")
         self._selector.unregister(connection.socket)
         if not self._worker.submit(self._job(connection, request, answer)):
-            self._send(connection, problem_reply(503, "too many long answers are being made", "ask again in a minute"))
+            self._send(connection, problem_reply(503, "too many slow requests are in progress", "retry in a minute"))
 
     def _job(self, connection: _Connection, request: Request, make: Callable[[], Reply]) -> Callable[[], None]:
         def job() -> None:
@@ -316,7 +314,7 @@ class HttpResponder:
                 reply = make()
             except Exception:  # noqa: BLE001 - same
                 _log.exception("%s %s", request.method, request.path)
-                reply = problem_reply(500, "a mistake of healthd's", "look at its log, and report it")
+                reply = problem_reply(500, "internal error of healthd", "check its log, and report it")
             self._made.append((connection, reply))
             self._wake()
 
@@ -355,7 +353,7 @@ class HttpResponder:
 
     def _end_overdue(self, connection: _Connection) -> None:
         if connection.phase is _Phase.READING and (connection.unread or connection.request):
-            words = f"the request was not whole within {self._limits.request_s:g} s"
+            words = f"the request was incomplete after {self._limits.request_s:g} s"
             self._send(connection, problem_reply(408, words, "send it at once"))
         else:
             self._drop(connection)

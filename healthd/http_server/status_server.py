@@ -124,7 +124,7 @@ class StatusServer:
         only, ignore = filters.get("only", []), filters.get("ignore", [])
         if len(only) + len(ignore) > PATTERNS_MAX:
             return _make_problem_answer(
-                400, f"more than {PATTERNS_MAX} patterns", "use * to name several checks by one pattern"
+                400, f"more than {PATTERNS_MAX} patterns", "use * to match several checks with one pattern"
             )
         for pattern in (*only, *ignore):
             if not matches_some(pattern):
@@ -134,14 +134,14 @@ class StatusServer:
     def _evidence_for(self, uid: int | None) -> Answer:
         if uid is not None and uid in (0, os.geteuid()):
             return 200, "application/json", encode_message(self._evidence())
-        return _make_problem_answer(403, "evidence is not for everybody", "ask as root, by healthd's UNIX socket")
+        return _make_problem_answer(403, "only root may read evidence", "use root, over healthd's UNIX socket")
 
     def _alive(self) -> Answer:
         """Return whether the main loop runs, for liveness probes."""
         age_s = self._clock.monotonic() - self._status().monotonic
         if age_s <= STUCK_S:
             return 200, "text/plain", b"the main loop goes round\n"
-        return 503, "text/plain", f"the main loop has not come round for {age_s:.0f} s\n".encode()
+        return 503, "text/plain", f"the main loop has not run for {age_s:.0f} s\n".encode()
 
     def close(self) -> None:
         """Stop listening."""

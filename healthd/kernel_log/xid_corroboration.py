@@ -31,7 +31,7 @@ MEMORY_S = 10.0  # an older line belongs to an earlier event
 WAITING_MAX = 1000
 CONFIRM_WITHIN_S = 120.0  # a hanging driver is detected after two deadlines and a pause
 UNCONFIRMED_MAX = 256
-DETAIL = "told by the driver through NVML; the kernel log has no line of it"
+DETAIL = "reported by the driver through NVML; the kernel log has no line of it"
 SUMMARY_CHARS_MAX = 200
 
 NOT_OURS = "the line names no GPU or NVSwitch of this node"
@@ -178,7 +178,7 @@ def _find_xid_code(fact: Raise) -> str:
 def _apply_event_gpu(fact: Raise, gpu: Gpu, *, ours: bool) -> Raise:
     """Return the fact, for the event's GPU if the line names none of this node's."""
     component = fact.component if ours else make_gpu_component(gpu)
-    return replace(fact, component=component, evidence=fact.evidence | {"second_witness": "NVML told the same Xid"})
+    return replace(fact, component=component, evidence=fact.evidence | {"second_witness": "NVML reported the same Xid"})
 
 
 def _confirm_fact(fact: Raise) -> Raise:

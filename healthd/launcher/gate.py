@@ -47,7 +47,7 @@ def parse_node_verdict(node: str, answer: bytes) -> NodeVerdict:
     """
     document: Any = json.loads(answer)
     if not isinstance(document, dict) or document.get("fit") not in (True, False):
-        raise ValueError("the answer is no verdict: 'fit' is missing")
+        raise ValueError("the answer is not a verdict: 'fit' is missing")
     reasons = document.get("reasons")
     reason = "; ".join(map(str, reasons)) if isinstance(reasons, list) else ""
     if document.get("condemned") or document.get("health") == "unhealthy":

@@ -61,4 +61,4 @@ class LaunchJournal:
             finally:
                 os.close(descriptor)
         except OSError as error:
-            stderr_writer.write_launcher_line(f"{self._path}: {error.strerror}; this event is not in it")
+            stderr_writer.write_launcher_line(f"{self._path}: {error.strerror}; this event is not recorded")

@@ -165,7 +165,7 @@ class Launcher:
                 AttemptOutcome.LOST,
                 frozenset(),
                 REQUEUE_EXIT,
-                f"{_describe_unfit_nodes(look.found)}; nothing was trained yet",
+                f"{_describe_unfit_nodes(look.found)}; nothing has been trained yet",
             )
         result = result._replace(condemned=result.condemned.union(run.condemned if run else ()))
         self._journal.write(
@@ -217,7 +217,7 @@ class Launcher:
         known = history.crashes + (0 if self._journal.keeps else self._backend.requeues_before)
         if history.crashes == 0 or known < self._job.limits.crashes:
             return True
-        text = f"crashed without progress, queued again {self._backend.requeues_before} times already; {why}"
+        text = f"crashed without progress, requeued {self._backend.requeues_before} times already; {why}"
         self._journal.write(
             "stopped", f"{AttemptOutcome.CRASHED.value}: {text}", outcome=AttemptOutcome.CRASHED.value, code=1
         )
@@ -231,7 +231,7 @@ class Launcher:
 
     def _requeue(self, why: str, refused: Collection[str] = (), in_vain: int = 0) -> int:
         def announce(plan: RequeueDecision) -> None:
-            text = f"no attempt possible here ({why}): asking Slurm to queue the job again{plan.text}"
+            text = f"no attempt possible here ({why}): requesting Slurm to requeue the job{plan.text}"
             self._journal.write("requeuing", text, without=plan.without, wait_seconds=plan.wait_seconds)
             stderr_writer.drain_stderr()
 
@@ -242,7 +242,7 @@ class Launcher:
             self._journal.write("requeued", text, code=REQUEUE_EXIT, **facts)
         else:
             self._journal.write(
-                "stopped", f"no attempt possible ({why}); exit {REQUEUE_EXIT}: queue it again", code=REQUEUE_EXIT
+                "stopped", f"no attempt possible ({why}); exit {REQUEUE_EXIT}: requeue it", code=REQUEUE_EXIT
             )
         return REQUEUE_EXIT
 

@@ -45,7 +45,7 @@ def parse_preflight_verdict(node: str, said: bytes, code: int, complained: bytes
         reason = str(document.get("reason") or "")
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         last = complained.decode(errors="replace").strip().rpartition("\n")[2][:COMPLAINT_CHARACTERS]
-        why = f"the preflight ended with {code} and said nothing that can be read"
+        why = f"the preflight ended with {code} and printed nothing readable"
         return NodeVerdict(node, Fitness.UNKNOWN, f"{why}: {last}" if last else why)
     fitness, expected = _SAYS.get(word, (Fitness.UNKNOWN, code)) if isinstance(word, str) else (Fitness.UNKNOWN, code)
     if code != expected:

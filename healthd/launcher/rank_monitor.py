@@ -40,7 +40,7 @@ class RankMonitor:
                 now = self._clock.monotonic()
                 if self._stop.asked() and not told:
                     told, kill_at = True, min(kill_at, now + self._job.stop_seconds)
-                    text = f"told to stop by {self._stop.why}: asking the ranks to save and leave"
+                    text = f"stopped by {self._stop.why}: requesting the ranks to save and leave"
                     run.terminate()  # first the signal: the journal may be on a disk that hangs
                     self._journal.write("stopping", text, attempt=attempt.number)
                 ends = run.ended()

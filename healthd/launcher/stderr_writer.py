@@ -43,7 +43,7 @@ class StderrWriter:
                 return
             if self._dropped:
                 said = (
-                    f"healthctl launch: {format_count(self._dropped, 'line')} lost here: nobody took them\n".encode()
+                    f"healthctl launch: {format_count(self._dropped, 'line')} dropped: the reader was too slow\n".encode()
                     + said
                 )
                 self._dropped = 0

@@ -56,7 +56,7 @@ class EvidenceTask:
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
         self._result: tuple[OrderState, str] | None = None
-        self._trouble = "nothing was collected yet"
+        self._trouble = "nothing has been collected yet"
         self._data: Data = {}
 
     def step(self, now: float) -> OrderUpdate | None:
@@ -66,7 +66,7 @@ class EvidenceTask:
             return make_order_update(self._order, state, now, detail[:DETAIL_CHARS_MAX], dict(self._data))
         if now >= self._order.expires_at:
             self.close()
-            detail = f"not handed over before the order expired: {self._trouble}"
+            detail = f"not delivered before the order expired: {self._trouble}"
             return make_order_update(self._order, OrderState.EXPIRED, now, detail[:DETAIL_CHARS_MAX], dict(self._data))
         if self._thread is None:
             thread = threading.Thread(target=self._work, name="evidence", daemon=True)
@@ -108,7 +108,7 @@ class EvidenceTask:
             self._files.write(self._order.id, content)
             self._data["file"] = str(self._files.path(self._order.id))
         except OSError as error:  # the controller may still have it
-            _log.warning("order %s: the evidence cannot be kept on this node: %s", self._order.id, error)
+            _log.warning("order %s: the evidence cannot be stored on this node: %s", self._order.id, error)
         return content
 
     def _deliver(self, content: bytes) -> tuple[OrderState, str] | None:
@@ -119,12 +119,12 @@ class EvidenceTask:
                 try:
                     centre.evidence(self._order.id, content)
                 except RequestRejected as error:
-                    return OrderState.FAILED, f"the centre does not want it: {error}"
+                    return OrderState.FAILED, f"the controller rejects it: {error}"
                 except ControllerError as error:
                     self._trouble = str(error)
                     self._stop.wait(backoff.after(error))
                 else:
-                    return OrderState.SUCCEEDED, f"{len(content)} bytes of evidence are with the centre"
+                    return OrderState.SUCCEEDED, f"{len(content)} bytes of evidence delivered to the controller"
         finally:
             centre.close()
         return None

@@ -138,7 +138,7 @@ class OrderExecutor:
         except Exception as error:  # noqa: BLE001 - a broken task must end as a failed order, not as a dead thread
             if isinstance(error, OSError) and error.errno in SHORTAGES and now < self._expiries[order_id]:
                 if order_id not in self._short:
-                    _log.warning("order %s waits until it can go on: %s", order_id, error)
+                    _log.warning("order %s waits: %s", order_id, error)
                 self._short.add(order_id)
                 return None
             _log.exception("order %s", order_id)
@@ -166,7 +166,7 @@ class OrderExecutor:
         if order.kind in TRAINER_ORDERS and not order.job:
             return make_order_update(order, OrderState.REFUSED, now, "it names no job")
         if order.kind is OrderKind.REVERT and order.before_step < 0:
-            return make_order_update(order, OrderState.REFUSED, now, "it names no step to go back before")
+            return make_order_update(order, OrderState.REFUSED, now, "it names no step to go back to")
         if order.kind is OrderKind.RESET_GPU and not order.gpu:
             return make_order_update(order, OrderState.REFUSED, now, "it names no GPU")
         if now >= order.expires_at:

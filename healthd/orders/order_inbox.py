@@ -72,11 +72,11 @@ class OrderInbox:
                     self._stop.wait(POLLS_APART_S - (self._clock.monotonic() - began))
             except ControllerError as error:
                 if not failing or isinstance(error, ControllerDenied):
-                    _log.warning("no orders can be fetched: %s", error)
+                    _log.warning("orders cannot be fetched: %s", error)
                 failing = together = True
                 self._stop.wait(backoff.after(error))
             except (OutboxFull, OutboxCorrupt) as error:
-                _log.error("an order could not be made durable, so it is not acted upon: %s", error)
+                _log.error("an order could not be stored, so it is not performed: %s", error)
                 self._stop.wait(OUTBOX_PAUSE_S)
         centre.close()
 
@@ -114,10 +114,10 @@ class OrderInbox:
 
     def _refuse(self, centre: ControllerClient, unread: UnreadOrder) -> None:
         """Reject an order that only a newer healthd understands. It is not stored: without an answer it comes again."""
-        why = f"this healthd does not understand the order, it may be too old for it: {unread.why}"
+        why = f"this healthd does not know this order and may be too old for it: {unread.why}"
         _log.error("order %s: %s", unread.id, why)
         refusal = OrderUpdate(id=unread.id, state=OrderState.REFUSED, at=self._clock.wall(), detail=why)
         try:
             centre.answer(refusal)
         except RequestRejected as error:
-            _log.error("the refusal of order %s is not wanted: %s", unread.id, error)
+            _log.error("the refusal of order %s was rejected: %s", unread.id, error)

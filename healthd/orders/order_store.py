@@ -194,7 +194,7 @@ class OrderStore:
             OutboxFull: the database is damaged, and the recorder has not replaced it yet.
         """
         if self._committer.corrupt is not None:
-            raise OutboxFull(f"{outbox.path}: the damaged database is not replaced yet; check the disk")
+            raise OutboxFull(f"{outbox.path}: the damaged database has not been replaced yet; check the disk")
 
     def _insert(self, outbox: Outbox, body: bytes, answer: OrderUpdate, *, sent: bool) -> None:
         values = (answer.id, answer.state.value, answer.state.final, sent, answer.at, body, msgspec.json.encode(answer))

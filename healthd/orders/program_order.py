@@ -52,7 +52,7 @@ class ProgramStarter:
     def give_up(self) -> str:
         """End the order without its program; return why it never started."""
         self._host.start_failures.clear(self._name)
-        return "its time ran out before it could begin" + (f": {self._shortage}" if self._shortage else "")
+        return "the order expired before its program could start" + (f": {self._shortage}" if self._shortage else "")
 
 
 class ProgramTask:
@@ -88,7 +88,7 @@ class ProgramTask:
         data = {name: value for name, value in self._data.items() if name not in ("pid", "pid_started")}
         data["seconds"] = round(now - float(self._data["started_at"]), 3)
         if finished.overdue:
-            return make_order_update(self._order, OrderState.FAILED, now, "ended at the order's expiry", data)
+            return make_order_update(self._order, OrderState.FAILED, now, "killed when the order expired", data)
         return self._judge(self._order, finished, data, now)
 
     def close(self) -> None:

@@ -142,8 +142,8 @@ def _describe_outcome(rank: OrderedRank) -> str:
     if rank.answer is not None:
         return f"{rank.answer.outcome.value} {rank.answer.detail}".strip()
     if rank.alive:
-        return "was given another order"
-    return rank.problem or ("ended, and its page vanished" if rank.vanished else "ended without an answer")
+        return "received another order"
+    return rank.problem or ("ended, and its page is missing" if rank.vanished else "ended without an answer")
 
 
 def describe_remaining_ranks(ranks: Sequence[OrderedRank]) -> str:

@@ -32,7 +32,7 @@ class RebootTask:
             self._data["seconds"] = round(now - float(self._data["started_at"]), 3)
             return make_order_update(self._order, OrderState.SUCCEEDED, now, f"running under boot {boot}", self._data)
         if now >= self._order.expires_at:
-            words = "the machine did not go down" if self._accepted else self._starter.give_up()
+            words = "the machine did not reboot" if self._accepted else self._starter.give_up()
             return make_order_update(self._order, OrderState.EXPIRED, now, words)
         if began_in is None:
             self._data |= {"boot_id": boot, "started_at": now}

@@ -34,22 +34,22 @@ class PreflightEndpoint:
         """Return status code, content type and body for a POST by user `uid`."""
         if not may_report_preflight(uid):
             return _make_problem_answer(
-                403, "only root tells of a preflight", "tell it as root, by healthd's UNIX socket"
+                403, "only root may report a preflight", "report it as root, over healthd's UNIX socket"
             )
         try:
             sample = msgspec.json.decode(body, type=PreflightSample)
         # RecursionError: brackets nested too deeply.
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
             return _make_problem_answer(
-                400, f"this is no document of a preflight: {error}", "send what preflight printed with -o json"
+                400, f"this is not a preflight document: {error}", "send what preflight printed with -o json"
             )
         if sample.injected and not self._accept_injected:
             return _make_problem_answer(
-                403, "this preflight had a fault injected", "set accept_injected: true to have it taken"
+                403, "this preflight had a fault injected", "set accept_injected: true to accept it"
             )
         if not self._tell(sample):
             return _make_problem_answer(
-                503, "it could not be written down in time", "look at healthd's log, and tell it again"
+                503, "it could not be stored in time", "check healthd's log, and report it again"
             )
         says = f"preflight {sample.level}: {sample.verdict}"
         return 200, "application/json", msgspec.json.encode({"says": says})

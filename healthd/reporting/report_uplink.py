@@ -103,7 +103,7 @@ class ReportUplink:
             return
         self._hurry.set()
         if centre.cut_if_silent(self._patience_s):
-            _log.warning("no answer of the remediator for %g s; asking again on a fresh connection", self._patience_s)
+            _log.warning("no answer from the remediator for %g s; retrying on a new connection", self._patience_s)
             self._patience_s = min(2 * self._patience_s, TIMEOUT_S)
 
     def stop(self) -> None:
@@ -124,7 +124,7 @@ class ReportUplink:
                 self.send(centre)
                 backoff.reset()
                 if failing:
-                    _log.info("the remediator takes reports again")
+                    _log.info("the remediator accepts reports again")
                 failing = False
                 self._news.wait(
                     jitter_delay(self._watched.interval_s(self._config.report_interval_s), together=together)
@@ -136,7 +136,7 @@ class ReportUplink:
                     error, ControllerDenied
                 ):  # log an outage once, a wrong token until it is corrected
                     level = logging.ERROR if isinstance(error, (ControllerDenied, RequestRejected)) else logging.WARNING
-                    _log.log(level, "not reported: %s; trying again, next in %.1f s", error, pause_s)
+                    _log.log(level, "report not delivered: %s; retrying in %.1f s", error, pause_s)
                 failing = together = True
                 self._pause(pause_s, error)
         self._centre = None
@@ -167,7 +167,7 @@ class ReportUplink:
             try:
                 centre.answer(_within_bounds(answer))
             except RequestRejected as error:  # the order is unknown there; retrying would block all others
-                _log.error("answer to order %s not wanted: %s", answer.id, error)
+                _log.error("answer to order %s rejected: %s", answer.id, error)
             self._orders.mark_sent(answer)
 
     def _send_batch(self, centre: ControllerClient) -> bool:
@@ -201,7 +201,7 @@ class ReportUplink:
         is_active = any(finding.id == error.finding for finding in report.active)
         if not error.finding or not (refused or is_active):
             return False
-        _log.error("the remediator refuses finding %s, it is left out: %s", error.finding, error)
+        _log.error("the remediator rejects finding %s, it is left out: %s", error.finding, error)
         for change in refused:
             self._waiting.set_aside(change.seq)
         if is_active:
@@ -219,9 +219,7 @@ class ReportUplink:
             return
         centre.report(self._report(0))
         change = report.changes[0]
-        _log.error(
-            "the remediator does not want change %s, it is set aside: %s", change.seq, encode_message(change).decode()
-        )
+        _log.error("the remediator rejects change %s, it is set aside: %s", change.seq, encode_message(change).decode())
         self._waiting.set_aside(change.seq)
 
     def _report(self, limit: int) -> Report:

@@ -61,7 +61,7 @@ class TelemetrySubscription:
         try:
             return msgspec.Raw(encode_message(self._part(back_s)))
         except Exception:  # noqa: BLE001 - a mistake of ours in what is only looked at must keep no report from going
-            _log.exception("no telemetry is told; please report this")
+            _log.exception("telemetry failed; please report this")
             self.end()
             return msgspec.UNSET
 

@@ -20,11 +20,11 @@ METRICS = (
         rows="",
         labels=(),
         metrics=(
-            Metric("healthd_host_clock_synchronized", "1 if a time service keeps the clock.", "synchronized"),
-            Metric("healthd_host_clock_error_max_seconds", "How wrong the clock can be.", "error_max_us", factor=1e-6),
+            Metric("healthd_host_clock_synchronized", "1 if a time service synchronises the clock.", "synchronized"),
+            Metric("healthd_host_clock_error_max_seconds", "Maximum error of the clock.", "error_max_us", factor=1e-6),
             Metric(
                 "healthd_host_clock_error_estimated_seconds",
-                "How wrong the clock probably is.",
+                "Estimated error of the clock.",
                 "error_estimated_us",
                 factor=1e-6,
             ),

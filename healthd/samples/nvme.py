@@ -48,7 +48,7 @@ METRICS = (
         rows="disks",
         labels=("name",),
         metrics=(
-            Metric("healthd_host_nvme_info", "Which disk it is.", "model", "info"),
+            Metric("healthd_host_nvme_info", "The disk's identity.", "model", "info"),
             Metric("healthd_host_nvme_info", "", "serial", "info"),
             Metric("healthd_host_nvme_info", "", "firmware", "info"),
             Metric("healthd_host_nvme_info", "", "pci", "info"),
@@ -56,7 +56,12 @@ METRICS = (
             Metric("healthd_host_nvme_temperature_celsius", "Temperature.", "temperature_c"),
             Metric("healthd_host_nvme_spare_ratio", "Spare blocks left.", "spare_percent", factor=0.01),
             Metric("healthd_host_nvme_used_ratio", "Share of its rated life.", "used_percent", factor=0.01),
-            Metric("healthd_host_nvme_media_errors_total", "Data it could not give back.", "media_errors", "counter"),
+            Metric(
+                "healthd_host_nvme_media_errors_total",
+                "Media errors: data that could not be read.",
+                "media_errors",
+                "counter",
+            ),
         ),
     ),
 )

@@ -35,11 +35,11 @@ METRICS = (
         labels=("pci", "kind"),
         metrics=(
             Metric("healthd_pcie_link_width_lanes", "Lanes in use.", "width"),
-            Metric("healthd_pcie_link_width_max_lanes", "Lanes it has.", "width_max"),
+            Metric("healthd_pcie_link_width_max_lanes", "Lanes it supports.", "width_max"),
             Metric("healthd_pcie_link_transfers_per_second", "Transfer rate of the link.", "speed_gts", factor=1e9),
             Metric(
                 "healthd_pcie_errors_total",
-                "Errors that advanced error reporting counted.",
+                "Errors counted by advanced error reporting.",
                 "corrected",
                 "counter",
                 labels=(("severity", "corrected"),),

@@ -31,8 +31,8 @@ METRICS = (
         labels=(),
         metrics=(
             Metric("healthd_host_processes", "Processes and kernel threads.", "total"),
-            Metric("healthd_host_processes_waiting", "Those that wait in the kernel (state D).", "waiting"),
-            Metric("healthd_host_processes_zombie", "Those that are dead and not collected.", "zombies"),
+            Metric("healthd_host_processes_waiting", "Processes stuck in the kernel (state D).", "waiting"),
+            Metric("healthd_host_processes_zombie", "Zombie processes (state Z).", "zombies"),
         ),
     ),
 )

@@ -107,14 +107,14 @@ class SourceProber:
         try:
             message = self._message.decode(line)
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
-            return self._failing("child", f"unreadable message of the child: {error}")
+            return self._failing("child", f"invalid message from the child: {error}")
         sample = None
         if message.state is SourceState.PRESENT:
             self._held_s.pop(message.source, None)
             try:
                 sample = self._samples[message.source].decode(message.sample)
             except (KeyError, msgspec.DecodeError, UnicodeDecodeError) as error:
-                return self._failing(message.source, f"a sample of the wrong shape: {error}")
+                return self._failing(message.source, f"a sample of the wrong type: {error}")
         return SourceReading(
             source=message.source,
             state=message.state,

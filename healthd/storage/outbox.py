@@ -272,9 +272,9 @@ class Outbox:
         """Create the database on a fresh node. One that should exist and is missing or empty is lost."""
         if self.path.exists():
             if self.path.stat().st_size == 0:
-                raise OutboxCorrupt(f"{self.path}: the database is empty; a power cut or a copy cut it short")
+                raise OutboxCorrupt(f"{self.path}: the database is empty; it was truncated by a power cut or a copy")
         elif mark is not None or Path(f"{self.path}-wal").exists():
-            raise OutboxCorrupt(f"{self.path}: the database is missing, although this node kept one")
+            raise OutboxCorrupt(f"{self.path}: the database is missing, although this node had one")
         else:
             self._create(now, "")
 

@@ -120,6 +120,6 @@ class PendingChanges:
         """Check that the database deleted them. If not, the controller gets them again, which is harmless."""
         error = future.exception()
         if error is not None:
-            _log.warning("what the centre has taken cannot be forgotten yet: %s", error)
+            _log.warning("delivered changes cannot be deleted yet: %s", error)
         elif future.result():
             self.on_more()

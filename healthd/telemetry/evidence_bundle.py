@@ -47,7 +47,7 @@ def collect_evidence(
     ranks, broken = _collect_ranks(beacon_dir, telemetry.from_at)
     missing = [*_list_unrecorded_time(telemetry), *_list_silent_sources(status), *broken]
     if not ranks:
-        missing.append(Missing("training steps", "no trainer page on this node"))
+        missing.append(Missing("training steps", "no beacon page on this node"))
     return fit_bundle(
         EvidenceBundle(
             version=EVIDENCE_VERSION,
@@ -73,7 +73,7 @@ def _list_unrecorded_time(telemetry: Telemetry) -> list[Missing]:
     if telemetry.began_at is None:
         return []
     since = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(telemetry.began_at))
-    return [Missing(f"telemetry and kernel lines before {since}", "healthd began to listen then")]
+    return [Missing(f"telemetry and kernel lines before {since}", "healthd started then")]
 
 
 def _list_silent_sources(status: Status) -> list[Missing]:
@@ -174,7 +174,7 @@ def _collect_topology(status: Status) -> Iterator[TopologyFact]:
 def _describe_links(state: GpuState) -> Iterator[TopologyFact]:
     for link in state.latest.links or ():
         counts = {"CRC errors": link.crc_errors, "replays": link.replay_errors, "recoveries": link.recovery_errors}
-        words = [{True: "active", False: "inactive", None: "state not known"}[link.active]]
+        words = [{True: "active", False: "inactive", None: "state unknown"}[link.active]]
         words += [f"to {link.remote}"] if link.remote else []
         words += [f"{count} {name}" for name, count in counts.items() if count]
         yield TopologyFact(f"gpu:{state.gpu.uuid or state.gpu.pci}", f"NVLink {link.link}", ", ".join(words))

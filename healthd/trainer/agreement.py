@@ -48,10 +48,10 @@ def explain_vote_refusal(kind: str, *, can_go_back: bool, can_agree: bool) -> st
     Without its vote nothing is agreed.
     """
     if kind not in (GRACEFUL, STOP, REVERT):
-        return f"this rank knows no order {kind!r}"
+        return f"this rank does not know the order {kind!r}"
     if kind == REVERT and not can_go_back:
-        return "this job cannot go back by itself: guard.on_revert(...) is how"
-    return "" if can_agree else "no store: Guard.from_env(store=...) is how ranks agree"
+        return "this job cannot go back by itself: use guard.on_revert(...)"
+    return "" if can_agree else "no store: ranks need Guard.from_env(store=...) to agree"
 
 
 class LocalStore:

@@ -150,7 +150,7 @@ class Checkpoints:
             ):
                 shutil.rmtree(entry, ignore_errors=True)
         except OSError as error:
-            _log.warning("cannot look for checkpoints to delete: %s", error)
+            _log.warning("cannot list checkpoints to delete: %s", error)
 
     def discard(self, step: int) -> None:
         """Delete a failed save, as far as possible."""
@@ -180,9 +180,9 @@ class Checkpoints:
         """
         older = [path for path in self._complete_paths() if parse_checkpoint_step(path) < before_step]
         if not older:
-            raise CheckpointError(f"{self.root}: holds no checkpoint from before step {before_step}")
+            raise CheckpointError(f"{self.root}: holds no checkpoint before step {before_step}")
         mark_too_new(self.root, before_step)
-        _log.warning("the next run goes on from before step %d, with %s or an older one", before_step, older[-1].name)
+        _log.warning("the next run resumes before step %d, with %s or an older one", before_step, older[-1].name)
 
     @property
     def going_back(self) -> bool:
@@ -257,7 +257,7 @@ class Checkpoints:
 
     def explain(self, step: int, error: BaseException) -> str:
         """Return the message about a failed save."""
-        text = f"step {step} was not saved, the checkpoint before it stays: {error}"
+        text = f"step {step} was not saved, the previous checkpoint stays: {error}"
         if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
             with contextlib.suppress(OSError):
                 text += f" ({shutil.disk_usage(self.root).free / 1e6:.1f} MB are free)"
@@ -291,7 +291,7 @@ class Checkpoints:
         for path in self._complete_paths():
             if parse_checkpoint_step(path) > step:
                 name = set_aside(path).name
-                _log.warning("%s is of a run that went back to step %d: now %s, delete it", path, step, name)
+                _log.warning("%s belongs to a run that went back to step %d: now %s, delete it", path, step, name)
 
     def _retain(self) -> None:
         for path in self._complete_paths()[: -self.keep]:
@@ -301,12 +301,12 @@ class Checkpoints:
             try:
                 path.rename(doomed)
             except OSError:
-                _log.warning("cannot delete %s, of which no more is needed", path)
+                _log.warning("cannot delete %s, which is no longer needed", path)
 
 
 def log_skipped_checkpoint(why: str) -> None:
     """Log one line about a checkpoint that cannot be loaded."""
-    _log.warning("checkpoint not used: %s; looking for the one before", why)
+    _log.warning("checkpoint not used: %s; trying the previous one", why)
 
 
 def _format_step_name(step: int) -> str:

@@ -231,7 +231,7 @@ class Guard:
                 self._measures.use(device)
                 self._beacon.identify(device.gpu())
         except Exception as error:  # noqa: BLE001 - a GPU or torch of any make: training goes on
-            _log.warning("the GPU cannot be asked for its name: %s; training goes on", error)
+            _log.warning("the GPU's name cannot be read: %s; training continues", error)
         self._begin(step)
 
     def _boundary(self, step: int, order: MailboxOrder | None) -> None:
@@ -274,7 +274,7 @@ class Guard:
             self._answer(agreed, OrderOutcome.AGREED, agreed_step=step + number - self._boundaries, agreed_at=now)
         for dropped, outcome, why in ruling.dropped:
             if why:
-                log_without_blocking(logging.WARNING, "order %s: %s; training goes on", dropped.id, why)
+                log_without_blocking(logging.WARNING, "order %s: %s; training continues", dropped.id, why)
             self._answer(dropped, outcome, detail=why)
         if not ruling.due:
             self._heed_signal(ruling)

@@ -42,13 +42,13 @@ def run_within(seconds: float, name: str, deed: Callable[[], None]) -> bool:
             deed()
             finished.append(True)
         except Exception:  # noqa: BLE001 - the process is leaving: nothing that goes wrong may stop that
-            _log.warning("%s failed; leaving all the same", name, exc_info=True)
+            _log.warning("%s failed; exiting anyway", name, exc_info=True)
 
     thread = threading.Thread(target=run, name=f"healthd-{name}", daemon=True)
     thread.start()
     thread.join(seconds)
     if thread.is_alive():
-        log_without_blocking(logging.WARNING, "%s did not finish within %g s; leaving all the same", name, seconds)
+        log_without_blocking(logging.WARNING, "%s did not finish within %g s; exiting anyway", name, seconds)
     return bool(finished)
 
 

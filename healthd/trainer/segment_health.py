@@ -63,9 +63,9 @@ def condemn(directory: str | os.PathLike[str], segment: Segment, why: str) -> Pa
     """
     root = Path(directory)
     if not root.is_absolute():
-        raise ValueError(f"{root}: the launcher takes an absolute path only")
+        raise ValueError(f"{root}: the launcher accepts only an absolute path")
     if not why.strip():
-        raise ValueError("a unit is condemned for a reason")
+        raise ValueError("condemning a unit needs a reason")
     final = root / segment.file_name
     aside = root / f".{segment.file_name}.{os.uname().nodename}.{os.getpid()}.tmp"
     text = json.dumps({"why": why, "node": os.uname().nodename, "at": time.time(), "by": "gpu-healthd"})
@@ -119,13 +119,13 @@ def _mark_segment(directory: str | os.PathLike[str], environ: Mapping[str, str],
     if not directory or segment is None:
         return
     if not (segment.array or whole_job):
-        text = "job %s is no array: marking it would end all of it, so the launcher is not told that this node is condemned"
+        text = "job %s is no array: marking it would end all of it, so the launcher is not notified that this node is condemned"
         _log.warning(text, segment.job)
         return
     try:
         path = condemn(directory, segment, why)
     except (OSError, ValueError) as error:
-        _log.warning("segment health: %s; the launcher does not learn of it", error)
+        _log.warning("segment health: %s; the launcher is not notified", error)
     else:
         _log.warning("segment health: %s written", path)
 

@@ -205,7 +205,7 @@ class StepMeasurements:
             self._device = device_in_use()
         late = self._device.hand_over(value) if self._device is not None else None
         if late is None:
-            raise TypeError("it lies on a device from which it cannot be had without waiting")
+            raise TypeError("it is on a device that cannot return it without waiting")
         self._late[flag] = late
         self.touched |= AWAITED
 
@@ -240,7 +240,7 @@ class StepMeasurements:
         device.free(step.marks)
 
     def _give_up(self, error: Exception) -> None:
-        self._warn("device", f"the GPU cannot be asked for times and numbers any more: {error}")
+        self._warn("device", f"the GPU's times and values can no longer be read: {error}")
         self._device = None
         for step in self._waiting:
             self._beacon.complete(step.ended, step.told)
@@ -251,7 +251,7 @@ class StepMeasurements:
     def _warn(self, what: str, problem: str) -> None:
         if what not in self._warned:
             self._warned.add(what)
-            _log.warning("%s; training goes on", problem)
+            _log.warning("%s; training continues", problem)
 
 
 def _is_on_device(value: object) -> bool:
@@ -261,5 +261,5 @@ def _is_on_device(value: object) -> bool:
 def _validate_tokens(number: float) -> int:
     """Raise ValueError for an invalid token count."""
     if not 0 <= number < step_ring.NUMBER_MAX:
-        raise ValueError(f"{number} is no number of tokens")
+        raise ValueError(f"{number} is not a number of tokens")
     return int(number)

@@ -62,7 +62,7 @@ class StoreCaller:
                 return self.once(ask, max(ends - self._monotonic(), FIRST_PAUSE_SECONDS))
             except Exception as error:  # a store of any type
                 if self._monotonic() + pause >= ends:
-                    why = f"the ranks' store is out of reach ({seconds:g} s): {type(error).__name__}: {error}"
+                    why = f"the ranks' store is unreachable ({seconds:g} s): {type(error).__name__}: {error}"
                     raise StoreGoneError(why) from error
             self._pause(pause)
             pause = min(2 * pause, PAUSE_SECONDS_MAX)

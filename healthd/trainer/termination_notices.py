@@ -39,7 +39,7 @@ def read_notice_signals(environ: Mapping[str, str]) -> tuple[signal.Signals, ...
     for word in environ.get(SIGNALS_VARIABLE, "").replace(",", " ").split():
         number = _ALLOWED.get(word.upper().removeprefix("SIG"))
         if number is None:
-            _log.warning("%s: %r is none of %s; passed over", SIGNALS_VARIABLE, word, ", ".join(_ALLOWED))
+            _log.warning("%s: %r is none of %s; ignored", SIGNALS_VARIABLE, word, ", ".join(_ALLOWED))
         elif number not in found:
             found.append(number)
     return tuple(found)
@@ -54,7 +54,7 @@ def read_notice_seconds(environ: Mapping[str, str], default: float, variable: st
         seconds = -1.0
     if 0 <= seconds <= SECONDS_MAX:
         return seconds
-    _log.warning("%s: %r is no number of seconds up to a day; passed over", variable, text)
+    _log.warning("%s: %r is not a number of seconds up to a day; ignored", variable, text)
     return default
 
 

@@ -106,7 +106,7 @@ def test_one_hung_gpu_leaves_the_other_seven_visible_and_is_read_again_when_it_a
     eventually(lambda: temperatures(node) == 7, lambda: node.get("/metrics"))
     verdict = node.get("/v1/verdict")
     assert (verdict["health"], verdict["fit"]) == ("unhealthy", False)
-    assert "no word from NVML (GPU 3 does not answer)" in verdict["reasons"]
+    assert "no report from NVML (GPU 3 does not answer)" in verdict["reasons"]
     assert not [kind for kind in kinds(node) if kind.startswith(("gpu_presence/", "gpu_count/"))]
     node.gpus(*node.preset("h100x8"), "temperature.5 95", "margin.5 -3", "throttle.5 0x48")
     eventually(lambda: [kind for kind in kinds(node) if kind.startswith("throttle/")], "the others are still judged")

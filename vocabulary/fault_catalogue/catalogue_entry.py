@@ -180,7 +180,7 @@ def make_undescribed_sxid(code: int) -> SxidEntry:
     return SxidEntry(
         code=code,
         mnemonic="",
-        meaning="No source describes this number of a switch. The word in its head line says how bad it is.",
+        meaning="No source describes this SXid. The severity in its head line applies.",
         blame=Cause.NVSWITCH,
         severity=Severity.UNCLASSIFIED,
         action=Advice.TRIAGE,
@@ -193,7 +193,7 @@ def make_undescribed_xid(code: int) -> XidEntry:
     return XidEntry(
         code=code,
         mnemonic="",
-        meaning="No source describes this number. Keep the line, hold the GPU, let a person look.",
+        meaning="No source describes this Xid. Keep the line, hold the GPU, have a person check.",
         causes=(),
         blame=Cause.UNKNOWN,
         process_survives=None,

@@ -128,7 +128,7 @@ def load_catalogue(path: Path | None = None) -> Catalogue:
         return _build_catalogue(data, str(FOLDER))
     mine = _load_sections(path)
     if not isinstance(mine.get("version"), str):
-        raise CatalogueError(f"{path}: version: missing, or no text; name your changes, for instance site-1")
+        raise CatalogueError(f"{path}: version: missing, or not text; name your changes, for instance site-1")
     mine["version"] = f"{data['version']}, {mine['version']}"
     return _build_catalogue(_merge_sections(data, mine), str(path))
 

@@ -162,12 +162,16 @@ def _reading_from_printed_severity(
     if fits:
         why = f"Unit {unit} is known, but not with this status"
     else:
-        why = f"No row fits the words of unit {unit}" if "status" in found else f"The words of unit {unit} are missing"
+        why = (
+            f"No row matches the values of unit {unit}"
+            if "status" in found
+            else f"The values of unit {unit} are missing"
+        )
     return Reading(
         severity=bucket.severity,
         action=bucket.action,
         basis=Basis.LINE,
-        says=(f"{why}: the word in the line decides, {_normalize_fatality(word)}.",),
+        says=(f"{why}: the severity in the line decides, {_normalize_fatality(word)}.",),
         unit=unit,
         layout=_format_layouts(fits),
     )

@@ -20,7 +20,7 @@ def list_rule_parts(rule: ReadingRule) -> set[str]:
     """
     names = {name for _, name, _, _ in Formatter().parse(rule.says) if name is not None}
     if strange := {name for name in names if not name.isidentifier()}:
-        raise ValueError(f"braces hold {', '.join(sorted(map(repr, strange)))}, which names no part of a line")
+        raise ValueError(f"braces hold {', '.join(sorted(map(repr, strange)))}, which is not a part of a line")
     return names
 
 

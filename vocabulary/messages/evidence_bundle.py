@@ -170,5 +170,5 @@ _SHORTENINGS: tuple[tuple[str, Callable[[EvidenceBundle], EvidenceBundle]], ...]
     ("all kernel lines", lambda bundle: replace(bundle, kernel_lines=())),
     ("versions", lambda bundle: replace(bundle, versions={})),
     ("GPUs", lambda bundle: replace(bundle, gpus=())),
-    ("what else was missing", lambda bundle: replace(bundle, missing=bundle.missing[-len(_SHORTENINGS) :])),
+    ("other missing items", lambda bundle: replace(bundle, missing=bundle.missing[-len(_SHORTENINGS) :])),
 )

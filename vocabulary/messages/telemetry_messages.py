@@ -124,7 +124,7 @@ def bucket_of(monotonic: float) -> int:
 
 def _read_block(block: TelemetryBlock, newest: int) -> TelemetryBlock:
     if block.gpu != HOST and PCI.fullmatch(block.gpu) is None:
-        raise TelemetryError("names a GPU by what is no PCI address")
+        raise TelemetryError("names a GPU by an invalid PCI address")
     known = HOST_SERIES if block.gpu == HOST else GPU_SERIES
     columns: dict[str, tuple[float | None, ...]] = {}
     for name, values in block.columns.items():

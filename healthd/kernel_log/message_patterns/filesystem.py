@@ -36,7 +36,7 @@ FILESYSTEM = PatternFamily(
         make_pattern(
             "read_only",
             Severity.ERROR,
-            "a file system went read-only",
+            "a file system became read-only",
             rf"(?:EXT4-fs|BTRFS info|BTRFS:? error) \((?:device )?{_DEVICE}{_STATE}\): (?:Remounting filesystem read-only|forced readonly)",
         ),
         make_pattern(
@@ -61,13 +61,13 @@ FILESYSTEM = PatternFamily(
         make_pattern(
             "btrfs",
             Severity.WARNING,
-            "a file system met an error",
+            "a file system had an error",
             rf"BTRFS:? error \(device {_DEVICE}{_STATE}\)(?: in|:) (?P<error>[^\n]{{1,100}})",
         ),
         make_pattern(
             "journal",
             Severity.ERROR,
-            "a file system gave up its journal",
+            "a file system aborted its journal",
             r"Aborting journal on device (?P<place>[\w.:-]{1,60}?)(?:-\d{1,3})?\.",
         ),
         make_pattern(
@@ -77,12 +77,12 @@ FILESYSTEM = PatternFamily(
             rf"{_BLOCK}critical medium error, dev {_DEVICE},",
         ),
         make_pattern(
-            "io_error", Severity.WARNING, "a disk met an error", rf"{_BLOCK}I/O error, dev {_DEVICE}, sector \d"
+            "io_error", Severity.WARNING, "a disk had an error", rf"{_BLOCK}I/O error, dev {_DEVICE}, sector \d"
         ),
         make_pattern(
             "io_error",
             Severity.WARNING,
-            "a disk met an error",
+            "a disk had an error",
             rf"Buffer I/O error on dev(?:ice)? {_DEVICE}, (?:logical )?block",
         ),
         make_pattern(
@@ -125,7 +125,7 @@ FILESYSTEM = PatternFamily(
         make_pattern(
             "evicted",
             Severity.WARNING,
-            "a file server threw this node out",
+            "a file server evicted this node",
             r"LustreError: [0-9a-f]{1,4}-[0-9a-f]{1,3}: [\w.-]{1,160}: This client was evicted by (?P<place>[\w.-]{1,60})",
         ),
         make_pattern(

@@ -49,7 +49,7 @@ MEMORY = PatternFamily(
         make_pattern(
             "core_uncorrected",
             Severity.ERROR,
-            "a core met an error that could not be corrected",
+            "a core had an uncorrectable error",
             rf"{_HARDWARE}(?:System Fatal error|Uncorrected, software \w{{1,20}} error)\.",
         ),
         make_pattern(
@@ -61,7 +61,7 @@ MEMORY = PatternFamily(
         make_pattern(
             "core_corrected",
             Severity.INFO,
-            "a core met an error, corrected",
+            "a core had a corrected error",
             rf"{_HARDWARE}Corrected error, no action required",
         ),
         make_pattern(

@@ -54,7 +54,7 @@ MLX5 = PatternFamily(
         make_pattern(
             "health",
             Severity.WARNING,
-            "a network adapter's firmware met an error",
+            "a network adapter's firmware had an error",
             rf"{_DEVICE}.{{0,80}}?Health issue observed, (?P<error>[^\n]{{1,80}})",
         ),
         make_pattern(

@@ -42,25 +42,25 @@ NVIDIA = PatternFamily(
         make_pattern(
             "unreachable",
             Severity.WARNING,
-            "the driver reads nothing from a GPU",
+            "the driver cannot read from a GPU",
             rf"{_FUNCTION}.{{0,80}}?(?:GPU lost from the bus|Check whether GPU is present on the bus|GPU_ATTACHED_SANITY_CHECK failed)",
         ),
         make_pattern(
             "unmapped",
             Severity.ERROR,
-            "the firmware gave the GPU's memory no address",
+            "the firmware assigned no address to the GPU's memory",
             rf"NVRM: BAR(?P<bar>\d) is \d{{1,9}}M @ 0x0{{1,16}} \(PCI:{PCI}\)",
         ),
         make_pattern(
             "probe_failed",
             Severity.ERROR,
-            "the driver did not take the GPU",
+            "the driver did not bind to the GPU",
             rf"nvidia(?:: probe of)? {PCI}(?:: probe with driver nvidia)? failed with error (?P<error>-\d{{1,5}})",
         ),
         make_pattern(
             "probe_failed",
             Severity.ERROR,
-            "the driver took none of the GPUs, or not all",
+            "the driver bound to none of the GPUs, or not to all",
             r"NVRM: The NVIDIA probe routine failed for (?P<devices>\d{1,3}) device",
         ),
         make_pattern(  # information: any container with an old libcuda causes it
@@ -72,7 +72,7 @@ NVIDIA = PatternFamily(
         make_pattern(
             "gsp",
             Severity.WARNING,
-            "the GPU's own processor does not answer again and again",
+            "the GPU's own processor repeatedly does not answer",
             r"NVRM: Rate limiting GSP RPC error prints for GPU at PCI:(?P<pci>[0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2})",
         ),
         make_pattern(
@@ -104,13 +104,13 @@ NVIDIA = PatternFamily(
         make_pattern(  # information: a program that ends during transfers causes it
             "peermem",
             Severity.INFO,
-            "GPU memory could not be given to a network adapter",
+            "GPU memory could not be shared with a network adapter",
             r"(?:nvidia[-_]peermem|nv_peer_mem):? (?P<error>\w{1,60}:\d{1,5} ERROR .{0,120})",
         ),
         make_pattern(
             "crash_dump",
             Severity.INFO,
-            "the driver kept a dump of a crashed GPU",
+            "the driver stored a dump of a crashed GPU",
             r"NVRM: A GPU crash dump has been created",
         ),
     ),

@@ -27,7 +27,7 @@ AER = PatternFamily(
         make_pattern(
             "nonfatal",
             Severity.WARNING,
-            "PCIe error that could not be corrected",
+            "uncorrectable PCIe error",
             rf"{_DEVICE}(?:AER: )?PCIe Bus Error: severity=Uncorrect(?:ed|able) \(Non-Fatal\){_TYPE}",
         ),
         make_pattern(
@@ -39,11 +39,14 @@ AER = PatternFamily(
         make_pattern(
             "unrecovered",
             Severity.ERROR,
-            "a PCIe device did not come back",
+            "a PCIe device did not recover",
             rf"{_DEVICE}AER: [Dd]evice recovery failed",
         ),
         make_pattern(
-            "contained", Severity.ERROR, "a PCIe port was shut to contain an error", rf"{_DEVICE}DPC: containment event"
+            "contained",
+            Severity.ERROR,
+            "a PCIe port was disabled to contain an error",
+            rf"{_DEVICE}DPC: containment event",
         ),
         make_pattern(
             "link_down",
@@ -54,7 +57,7 @@ AER = PatternFamily(
         make_pattern(
             "removed",
             Severity.WARNING,
-            "a PCIe card is gone",
+            "a PCIe card is missing",
             rf"{_DEVICE}pciehp: Slot\((?P<slot>[\w-]{{1,20}})\): Card not present",
         ),
         make_pattern(

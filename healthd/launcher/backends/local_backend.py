@@ -109,9 +109,7 @@ class LocalRun:
         """End descendants that have outlived the ranks."""
         left = self._offspring.end(self._numbers())
         if left:
-            stderr_writer.write_launcher_line(
-                f"ended {format_count(left, 'process', 'processes')} that the ranks left behind"
-            )
+            stderr_writer.write_launcher_line(f"ended {format_count(left, 'process', 'processes')} left by the ranks")
 
     def _numbers(self) -> set[int]:
         return {child.pid for _, _, child in self._children}

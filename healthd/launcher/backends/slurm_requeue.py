@@ -96,7 +96,7 @@ def _update_job(ask: Ask, job_id: str, change: str) -> None:
         try:
             ask(command)
         except BackendError as error:
-            stderr_writer.write_launcher_line(f"{error}; once more")
+            stderr_writer.write_launcher_line(f"{error}; retrying")
         else:
             return
     ask(command)

@@ -44,7 +44,7 @@ def blame_user(result: AttemptResult, ends: Sequence[RankEnd]) -> AttemptResult:
     if code is None:
         return result
     same = sum(end.code == code for end in ends)
-    why = f"{same} of {format_count(len(ends), 'rank')} exited with {code} soon after their start, no node shows a fault: the command is wrong"
+    why = f"{same} of {format_count(len(ends), 'rank')} exited with {code} soon after their start, no node has a fault: the command is wrong"
     return result._replace(outcome=AttemptOutcome.USER_ERROR, code=code, why=why)
 
 

@@ -150,7 +150,7 @@ def judge_attempt(ends: Sequence[RankEnd]) -> AttemptResult:
             AttemptOutcome.NEVER_AGAIN,
             frozenset(),
             int(ExitCode.NEVER_AGAIN),
-            f"never again, says rank {_join_sorted(ranks)}",
+            f"not to be restarted, reports rank {_join_sorted(ranks)}",
         )
     if codes & set(ORDERED_CODES):
         condemned = {end.node for end in ends if end.code == ExitCode.CONDEMNED or end.killed}
@@ -224,7 +224,7 @@ def choose_nodes(  # a pure decision takes all its inputs
     nodes = tuple(node for node in allocation if node in chosen)
     silent = [node for node in nodes if fitness.get(node, Fitness.UNKNOWN) is not Fitness.FIT]
     fewer = f"{len(nodes)} instead of {wanted} nodes; " if len(nodes) < wanted else ""
-    return NodeChoice(nodes, fewer + (f"no word of {_join_sorted(silent)}" if silent else "all fit"))
+    return NodeChoice(nodes, fewer + (f"no report from {_join_sorted(silent)}" if silent else "all fit"))
 
 
 def decide_next_action(result: AttemptResult, history: AttemptHistory, limits: RetryLimits) -> tuple[LaunchAction, str]:
@@ -265,7 +265,7 @@ def _describe_exit_code(end: RankEnd) -> str:
     if end.killed:
         return "stayed after its peers and was killed"
     if end.code is not None and end.code < 0:
-        return f"was ended by signal {-end.code}"
+        return f"was killed by signal {-end.code}"
     return f"exited with {end.code}"
 
 

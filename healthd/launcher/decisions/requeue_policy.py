@@ -74,7 +74,7 @@ def explain_missing_exclusion(
         peers: the nodes of its partition.
         known: its existing exclusions.
     """
-    for field, what in (("ReqNodeList", "it asks for nodes by name"), ("Reservation", "it is in a reservation")):
+    for field, what in (("ReqNodeList", "it requests nodes by name"), ("Reservation", "it is in a reservation")):
         if field in job:
             return what
     kinds = {peer.kind for peer in peers if peer.name in allocation}

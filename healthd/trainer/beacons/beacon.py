@@ -219,7 +219,9 @@ class Beacon:
             try:
                 frame = beacon_page.pack_frame("acknowledgement", self._acknowledgements, document, room)
             except FieldError as error:
-                log_without_blocking(logging.WARNING, "beacon %s: %s; not answered, training goes on", self.path, error)
+                log_without_blocking(
+                    logging.WARNING, "beacon %s: %s; not answered, training continues", self.path, error
+                )
                 return
             self._view[beacon_page.ACKNOWLEDGEMENT_AT : beacon_page.ACKNOWLEDGEMENT_AT + len(frame)] = frame
 
@@ -301,7 +303,7 @@ def open_beacon(directory: str, place: RankPlacement, clock: Clock | None = None
     try:
         return Beacon.create(directory, place, clock)
     except BeaconError as error:
-        log_without_blocking(logging.WARNING, "%s; training goes on without the node daemon's protection", error)
+        log_without_blocking(logging.WARNING, "%s; training continues without the node daemon's protection", error)
         return NullBeacon()
 
 
@@ -322,7 +324,7 @@ def _refuse_living_owner(path: str) -> None:
         other = _held.get(path)
         if other is not None and other.is_ours:
             raise FieldError(
-                "identity", "another guard of this process has this page, and the orders in it; the outer one is enough"
+                "identity", "another guard of this process uses this page and its orders; use only the outer one"
             )
     elif process_alive(identity.pid, identity.process_start):
         todo = "give each job its own HEALTHD_JOB"

@@ -237,7 +237,7 @@ def unpack_state(block: bytes) -> RankState:
     if first != last or CRC.unpack_from(block, STATE.size)[0] != crc32(body):
         raise TornError("state")
     if not (abs(since) < NUMBER_MAX and abs(at) < NUMBER_MAX):
-        raise FieldError("state", "holds a time that is none")
+        raise FieldError("state", "holds an invalid time")
     try:
         return RankState(step, Phase(phase), since, at, completed, StepSection(section))
     except ValueError as error:
@@ -254,9 +254,9 @@ def take_member(document: dict[str, Any], field: str, name: str, kind: type | tu
     if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
         raise FieldError(f"{field}.{name}", "missing" if value is None else f"has the wrong type: {value!r}")
     if isinstance(value, str) and not _is_text(value):
-        raise FieldError(f"{field}.{name}", "is no text that a report could carry")
+        raise FieldError(f"{field}.{name}", "is a text that a report cannot carry")
     if isinstance(value, int | float) and not abs(value) < NUMBER_MAX:  # NaN too
-        raise FieldError(f"{field}.{name}", "is no number that a report could carry")
+        raise FieldError(f"{field}.{name}", "is a number that a report cannot carry")
     return value
 
 

@@ -45,8 +45,12 @@ class JobClaimants(NamedTuple):
         users = ", ".join(map(str, self.users))
         if self.strangers:
             strangers = ", ".join(map(str, self.strangers))
-            return f"user {strangers} claims the job too; it is user {users}'s: the scheduler runs it as that user"
-        return f"users {users} claim the job, and no scheduler says whose it is: each one's ranks are shown and ordered"
+            return (
+                f"user {strangers} claims the job too; it belongs to user {users}'s: the scheduler runs it as that user"
+            )
+        return (
+            f"users {users} claim the job, and no scheduler reports the owner: the ranks of all are shown and ordered"
+        )
 
 
 def read_job_claim(view: BeaconView) -> JobClaim:

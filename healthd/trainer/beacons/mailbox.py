@@ -48,9 +48,7 @@ class Mailbox:
     def _warn(self, problem: str) -> None:
         if not self._warned:
             self._warned = True
-            log_without_blocking(
-                logging.WARNING, "beacon %s: %s; not acted upon, training goes on", self._path, problem
-            )
+            log_without_blocking(logging.WARNING, "beacon %s: %s; ignored, training continues", self._path, problem)
 
     def close(self) -> None:
         """Unmap the page."""

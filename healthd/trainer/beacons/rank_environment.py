@@ -100,7 +100,7 @@ def _read_optional_number(environ: Mapping[str, str], default: int, *names: str)
             continue
         if (number := _parse_whole_number(text)) is not None:
             return number
-        _log.warning("%s=%.40r is not a whole number; passed over", name, text)
+        _log.warning("%s=%.40r is not a whole number; ignored", name, text)
     return default
 
 

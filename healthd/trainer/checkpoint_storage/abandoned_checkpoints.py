@@ -68,7 +68,7 @@ def go_back(root: Path, finished: Mapping[Path, int], before_step: int) -> Path:
     """
     good = [path for path in list_usable_checkpoints(root, finished) if finished[path] <= before_step]
     if not good:
-        raise CheckpointError(f"{root}: holds no checkpoint from before step {before_step}")
+        raise CheckpointError(f"{root}: holds no checkpoint before step {before_step}")
     mark_too_new(root, before_step)
     return good[-1]
 
@@ -135,11 +135,11 @@ def read_mark(root: Path) -> int | None:
         return None
     except (OSError, ValueError, TypeError, KeyError, RecursionError) as error:
         raise CheckpointError(
-            f"{root / MARK}: cannot be read ({error}); look which checkpoints are good, then delete it"
+            f"{root / MARK}: cannot be read ({error}); check which checkpoints are good, then delete it"
         ) from error
     if not isinstance(step, int):
         raise CheckpointError(
-            f"{root / MARK}: before_step: {step!r} is no step; look which checkpoints are good, then delete it"
+            f"{root / MARK}: before_step: {step!r} is no step; check which checkpoints are good, then delete it"
         )
     return step
 

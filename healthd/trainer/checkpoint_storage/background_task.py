@@ -20,7 +20,7 @@ class BackgroundTask(Generic[T]):
     def start(self, work: Callable[[], T]) -> None:
         """Start a task; the previous one must have been collected with `wait`."""
         if self._future is not None:
-            raise RuntimeError("wait() for the work before this one first")
+            raise RuntimeError("call wait() for the previous task first")
         self._future = self._executor.submit(work)
 
     def wait(self) -> T | None:

@@ -181,7 +181,7 @@ def _check_file_entry(file: Path, entry: FileEntry) -> None:
     if size != entry.bytes:
         raise CheckpointError(f"{file}: {size} bytes, the manifest says {entry.bytes}")
     if measure_file(file) != entry:
-        raise CheckpointError(f"{file}: its SHA-256 is not the manifest's")
+        raise CheckpointError(f"{file}: its SHA-256 does not match the manifest")
 
 
 def read_manifest(path: Path) -> Manifest:
@@ -205,9 +205,9 @@ def read_manifest(path: Path) -> Manifest:
         }
         manifest = Manifest(int(document["step"]), int(document["world"]), files)
     except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
-        raise CheckpointError(f"{file}: field missing or wrong: {error!r}") from error
+        raise CheckpointError(f"{file}: field missing or invalid: {error!r}") from error
     if (match := _NAMED_STEP.search(path.name)) and int(match[1]) != manifest.step:
-        raise CheckpointError(f"{file}: step: {manifest.step}, but the directory is called {path.name}")
+        raise CheckpointError(f"{file}: step: {manifest.step}, but the directory is named {path.name}")
     return manifest
 
 

@@ -87,11 +87,11 @@ class SaveRounds:
             this rank succeeded; the exchange continues as long as it works.
 
         Raises:
-            CheckpointError: a rank does not come, or a peer has given up this round.
+            CheckpointError: a rank does not arrive, or a peer has given up this round.
             StoreLostError: the store is unreachable, and the exchange must be set up again.
         """
         self._number += 1
-        before, late = self._number - 1, "a rank is not out of the save or load before"
+        before, late = self._number - 1, "a rank has not left the previous save or load"
         if before < 0:
             return True
         try:
@@ -107,7 +107,7 @@ class SaveRounds:
         """Wait until every rank has arrived here, in this round. Raises like `begin`."""
         key = f"{self._number}/met"
         self._asked(lambda: self._board.add(key, 1))
-        self._wait(lambda: self._board.add(key, 0) >= self._world, "a rank does not come")
+        self._wait(lambda: self._board.add(key, 0) >= self._world, "a rank does not arrive")
 
     def end(self, *, well: bool) -> None:
         """Leave the round. What cannot be written now is written before the next one."""
@@ -153,7 +153,7 @@ class SaveRounds:
             given_up = RoundOutcome(why=f"rank {self._rank} has waited {self._seconds:g} s for rank 0")
             if not last and (decided := self._first(json.dumps(given_up))) is not None:
                 return decided
-        raise OutcomeUnknownError(f"rank 0 has not told within {2 * self._seconds:g} s")
+        raise OutcomeUnknownError(f"rank 0 has not reported within {2 * self._seconds:g} s")
 
     @property
     def _outcome_key(self) -> str:
@@ -182,7 +182,7 @@ class SaveRounds:
         end, pause = time.monotonic() + self._seconds, _PAUSE_SECONDS
         while True:
             if self._asked(lambda: self._out_of(self._number)) >= _ILL:
-                raise CheckpointError("a rank has given it up")
+                raise CheckpointError("a rank has given up")
             if self._asked(come):
                 return
             if time.monotonic() > end:
@@ -199,7 +199,7 @@ class SaveRounds:
                 self._board = self._connect()
                 return question()
             except Exception as error:
-                raise StoreLostError(f"the job's store is out of reach: {error}") from error
+                raise StoreLostError(f"the job's store is unreachable: {error}") from error
 
 
 def _decode_outcome(content: bytes) -> RoundOutcome:

@@ -54,7 +54,7 @@ def prepare_private_directory(directory: Path) -> None:
     status = directory.lstat()
     if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.geteuid() or status.st_mode & 0o022:
         raise CheckpointError(
-            f"{directory}: is not a directory of this user alone, and so not used for copies of the state in memory:"
+            f"{directory}: is not private to this user, so it is not used for state copies in memory:"
             " delete it, or start without --swap"
         )
 
@@ -70,7 +70,7 @@ class StateCopies:
         """Return the finished copies; none if others may write to the directory, as copies are unpickled."""
         try:
             if foreign := self._foreign():
-                _log.warning("copies in memory not used: %s", foreign)
+                _log.warning("state copies in memory not used: %s", foreign)
                 return []
             names = sorted(path.name for path in self.directory.iterdir())
         except FileNotFoundError:
@@ -96,7 +96,7 @@ class StateCopies:
     def _foreign(self) -> str:
         status = self.directory.lstat()
         if not stat.S_ISDIR(status.st_mode):
-            return f"{self.directory}: no directory"
+            return f"{self.directory}: not a directory"
         ours = status.st_uid == os.geteuid() and not status.st_mode & 0o022
         return "" if ours else f"{self.directory}: belongs to another user, or others may write to it"
 
@@ -115,7 +115,7 @@ class StateCopies:
         except OSError as error:
             raise CheckpointError(f"{self.path(copy)}: {error.strerror}") from error
         if entry.sha256 != copy.sha256:
-            raise CheckpointError(f"{self.path(copy)}: its content is not what its name says")
+            raise CheckpointError(f"{self.path(copy)}: its content does not match its name")
         return entry
 
     def forget(self, *, but: int) -> None:

@@ -179,7 +179,7 @@ class CheckpointInterval:
             agreed = self._learn(self._reviews) if self._reviews else _KEEP
         except StoreGoneError as error:
             self._fixed = True
-            text = "%s; from now on %d steps lie between two saves, and training goes on"
+            text = "%s; saving every %d steps from now on, and training continues"
             _log.error(text, error, self.interval_steps)
             return
         if agreed > 0:
@@ -198,7 +198,7 @@ class CheckpointInterval:
         ends, pause = time.monotonic() + WAIT_SECONDS, FIRST_PAUSE_SECONDS
         while (found := self._patience.insist(self._looking(review), WORD_SECONDS)) == _NOTHING:
             if time.monotonic() >= ends:
-                text = "no plan of rank 0 within %g s, the last one goes on: do all ranks call due() in every step?"
+                text = "no plan from rank 0 within %g s, keeping the last one: do all ranks call due() in every step?"
                 _log.error(text, WAIT_SECONDS)
                 return self._patience.insist(self._deciding(review, _KEEP), WORD_SECONDS)
             time.sleep(pause)

@@ -15,7 +15,7 @@ class MedianCost:
 
     def __init__(self, prior_s: float) -> None:
         if not isfinite(prior_s) or prior_s < 0:
-            raise ValueError(f"a prior cost of {prior_s!r} s is none; it must be 0 or more")
+            raise ValueError(f"a prior cost of {prior_s!r} s is invalid; it must be 0 or more")
         self._prior_s = prior_s
         self._seen_s: deque[float] = deque(maxlen=SAVES_KEPT)
 

@@ -80,7 +80,7 @@ def test_versions_and_topology_come_from_what_was_sampled(tmp_path: Path) -> Non
     assert facts["pcie:0000:3b:00.0", "PCIe path"] == "0000:00:01.0 > 0000:3b:00.0"
     assert facts["nic_port:mlx5_0/1", "fabric port"].startswith("0000:3c:00.0 InfiniBand ACTIVE")
     assert facts["gpu:GPU-0", "NVLink 0"] == "active, to 0000:01:00.0, 3 CRC errors"
-    assert facts["gpu:GPU-0", "NVLink 1"] == "state not known"
+    assert facts["gpu:GPU-0", "NVLink 1"] == "state unknown"
 
 
 def test_what_could_not_be_had_is_named_with_its_reason(tmp_path: Path) -> None:
@@ -91,7 +91,7 @@ def test_what_could_not_be_had_is_named_with_its_reason(tmp_path: Path) -> None:
     assert missing["nvml"] == "hung: a call has not answered"
     assert missing["infiniband"] == "waiting"
     assert "kernel_log" not in missing
-    assert missing["telemetry and kernel lines before 2023-11-14T22:12:50Z"] == "healthd began to listen then"
+    assert missing["telemetry and kernel lines before 2023-11-14T22:12:50Z"] == "healthd started then"
     assert "training steps" in missing
 
 

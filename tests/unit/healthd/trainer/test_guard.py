@@ -330,7 +330,7 @@ def test_an_order_of_tomorrow_is_answered_and_training_goes_on(make: MakeGuard, 
 
     assert (answer_of(tmp_path).outcome, answer_of(tmp_path).detail) == (
         OrderOutcome.FAILED,
-        "this rank knows no order 'levitate'",
+        "this rank does not know the order 'levitate'",
     )
 
 
