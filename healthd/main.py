@@ -28,7 +28,7 @@ _log = logging.getLogger("healthd")
 @click.option("--node", envvar="HEALTHD_NODE", help="This node's name, instead of the file's.  [env: HEALTHD_NODE]")
 @click.option("--verbose", is_flag=True, help="Also log details.")
 def main(path: Path, node: str | None, verbose: bool) -> None:  # noqa: FBT001 - click passes flags so
-    """Watch this GPU node: find its faults, tell the remediator, carry out its orders."""
+    """Watch this GPU node: find its faults, report them to the remediator, perform its orders."""
     logging.basicConfig(
         level=logging.DEBUG if verbose else logging.INFO,
         format="%(asctime)s %(levelname)s %(name)s: %(message)s",

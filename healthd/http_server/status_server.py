@@ -1,7 +1,7 @@
 """Answers local queries over TCP and a UNIX socket: verdict, findings, sources, metrics, evidence.
 
-Read-only, except that root reports preflights here that no order started, over the UNIX socket. Evidence holds kernel lines and the pages of
-other users' trainers, so only root and healthd's user may read it, over the socket.
+Read-only, except that root reports preflights here that no order started, over the UNIX socket. Evidence holds kernel
+lines and the pages of other users' trainers, so only root and healthd's user may read it, over the socket.
 """
 
 from __future__ import annotations
@@ -134,7 +134,7 @@ class StatusServer:
     def _evidence_for(self, uid: int | None) -> Answer:
         if uid is not None and uid in (0, os.geteuid()):
             return 200, "application/json", encode_message(self._evidence())
-        return _make_problem_answer(403, "only root may read evidence", "use root, over healthd's UNIX socket")
+        return _make_problem_answer(403, "only root may read evidence", "connect as root, over healthd's UNIX socket")
 
     def _alive(self) -> Answer:
         """Return whether the main loop runs, for liveness probes."""

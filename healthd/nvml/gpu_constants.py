@@ -37,7 +37,7 @@ def read_driver_versions() -> dict[str, str]:
     """Of the driver, its library, and the newest CUDA it can run; the latter two where they are known.
 
     Raises:
-        NVMLError: the driver does not tell its version.
+        NVMLError: the driver does not report its version.
     """
     cuda = _call_or_none(pynvml.nvmlSystemGetCudaDriverVersion_v2)
     return {

@@ -1,13 +1,13 @@
 """Atomic checkpoints: written to a temporary directory, synced, listed in a manifest with checksums, then renamed.
 
-    ROOT/step-000000042/             complete, by the rename
+    ROOT/step-000000042/             complete, after the rename
         manifest.json                step, world, every file with its size and SHA-256
         ...                          the files of all ranks
     ROOT/.step-000000042.tmp/        being written, or left behind by a crash
-    ROOT/.step-000000042.old/        for an instant, where a run that went back saves a step again
+    ROOT/.step-000000042.old/        briefly, while a run that went back saves a step again
     ROOT/.step-000000042.gone/       being deleted
-    ROOT/going-back.json             from which step on nothing counts, until the relaunched job has loaded
-    ROOT/abandoned-step-000000042/   of a course that a run went back from; never used, nor deleted while it is whole
+    ROOT/going-back.json             the first excluded step, until the relaunched job has loaded
+    ROOT/abandoned-step-000000042/   abandoned by a run that went back; never used, nor deleted while complete
 
 Uses no framework. Writing the files and synchronising the ranks is the adapters' part.
 """

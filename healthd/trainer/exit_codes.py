@@ -1,10 +1,10 @@
-"""Exit codes: what a rank tells its launcher by how it ends.
+"""Exit codes: how a rank reports its result to the launcher.
 
     0   done
-    90  saved; the node I run on is condemned: relaunch the job without it
-    91  saved; a peer's node is condemned, or we were told to stop: relaunch me
-    92  aborted without a fresh checkpoint: relaunch me from the last one
-    93  never again: the job itself is wrong, relaunching would not help
+    90  saved; this rank's node is condemned: relaunch the job without it
+    91  saved; a peer's node is condemned, or the job was stopped: relaunch this rank
+    92  aborted without a fresh checkpoint: relaunch from the last one
+    93  do not relaunch: the job itself is wrong
 
 Any other code, or a signal, is a crash.
 """

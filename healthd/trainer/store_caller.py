@@ -1,4 +1,4 @@
-"""Calls a store that may answer late, lose answers, or be gone, always with a time limit."""
+"""Calls a store that may answer late, lose answers, or be unreachable, always with a time limit."""
 
 from __future__ import annotations
 

@@ -86,7 +86,7 @@ def test_an_xid_that_only_the_driver_tells_of_is_found_too(make_node: MakeNode, 
     node.gpus(*node.preset("h100x8"), "event 3 79")
     found = eventually(lambda: kinds(node).get("xid/79"), lambda: str(kinds(node)))
     assert found["component"]["index"] == 3
-    assert "told by the driver" in found["summary"]
+    assert "reported by the driver" in found["summary"]
 
 
 def temperatures(node: Node) -> int:

@@ -2,8 +2,8 @@
 # ruff: noqa: PTH118
 """Chooses which files of the beacon directory to read, and when: any user may put any number of files there.
 
-A pass lists and returns a limited number of files. Users take turns, so that nobody's files keep another's from being
-read; later passes read the rest.
+A pass lists and returns a limited number of files. Users take turns, so that one user's files do not block another's;
+later passes read the rest.
 """
 
 from __future__ import annotations

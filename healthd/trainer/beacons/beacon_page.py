@@ -136,7 +136,7 @@ class OrderOutcome(str, enum.Enum):
 class Acknowledgement(NamedTuple):
     """A rank's answer to an order. Times are UTC seconds, 0 if not reached yet.
 
-    `exit_code` is one of `exits`, set just before the rank ends with it, and -1 before. `order` may then be empty: a
+    `exit_code` is one of `exit_codes`, set just before the rank ends with it, and -1 before. `order` may then be empty: a
     job that must not restart needs no order.
     """
 

@@ -1,8 +1,8 @@
 """Checkpoints that must not be used again: renamed, and never deleted while they are complete.
 
-ROOT/abandoned-step-000000042/     a whole checkpoint of a course that was given up
-ROOT/abandoned-step-000000042.2/   the same step's, of a later one
-ROOT/going-back.json               from which step on nothing counts, until the relaunched job has seen to it
+ROOT/abandoned-step-000000042/     a complete checkpoint that was abandoned
+ROOT/abandoned-step-000000042.2/   of the same step, abandoned later
+ROOT/going-back.json               the first excluded step, until the relaunched job has set the rest aside
 """
 
 from __future__ import annotations

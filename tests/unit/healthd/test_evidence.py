@@ -163,8 +163,8 @@ def test_a_page_that_holds_no_number_and_no_text_still_makes_a_bundle(tmp_path: 
     rewrite(good, beacon_page.RING_AT, step_ring.pack_entry(0, 0, number, 1.0, step_ring.EntryMeasurements()))
     bundle = collect_evidence(status(), QUIET, tmp_path)
     assert [(rank.job, rank.steps) for rank in bundle.ranks] == [("good", ())]
-    assert "is no text" in said_missing(bundle)[f"page {text.name}"]
-    assert "a time that is none" in said_missing(bundle)[f"page {time.name}"]
+    assert "is a text that" in said_missing(bundle)[f"page {text.name}"]
+    assert "an invalid time" in said_missing(bundle)[f"page {time.name}"]
     assert decode_message(encode_message(bundle), EvidenceBundle) == bundle
 
 

@@ -24,7 +24,7 @@ from vocabulary.finding import Severity
         ("hopper: As Ampere", "hoppper: As Ampere", "xid 63: .*hoppper"),
         ("sources: [CAT, HDR]", "sources: [CAT, RUMOUR]", "sources: RUMOUR"),
         ("version: 2026-09", "version: [", "not YAML"),
-        ("version: 2026-09", "version: {}", "version: missing, or no text"),
+        ("version: 2026-09", "version: {}", "version: missing, or not text"),
         ("0: {meaning:", "0: {meannig:", "recovery action 0"),
         (
             "severity: error, action: triage, effect: port",

@@ -105,4 +105,4 @@ def test_slurm_refuses_to_requeue_and_the_launcher_says_so(start: Start) -> None
     assert launcher.returncode == 75
     assert PLAN in said
     assert "presently disabled" in said
-    assert said.endswith(f"healthctl launch: no attempt possible ({REASON[26:-1]}); exit 75: queue it again\n")
+    assert said.endswith(f"healthctl launch: no attempt possible ({REASON[26:-1]}); exit 75: requeue it\n")

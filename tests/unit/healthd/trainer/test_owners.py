@@ -262,7 +262,7 @@ def test_who_claims_a_job_is_reported_and_hides_nobody(users: Users) -> None:
         "job-7",
         Severity.WARNING,
     )
-    assert f"users {ALICE}, {BOB} claim the job, and no scheduler says whose it is" in fact.summary
+    assert f"users {ALICE}, {BOB} claim the job, and no scheduler reports the owner" in fact.summary
 
     users.end(forged)
     (over,) = check.judge(collector.read(NOW))
