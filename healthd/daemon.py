@@ -174,10 +174,7 @@ class Daemon:
         return self._status.aged(self._host.clock.monotonic())
 
     def run(self) -> bool:
-        """Run until `stop`; then write what is left, and end the children.
-
-        Return False if the disk hangs in a write.
-        """
+        """Run until `stop`, then write what is left and end the children. Return False if the disk hangs."""
         self._committer.start()
         self._services.start()
         _log.info("node %s, boot %s, listening on %s port %s", self._config.node, self._boot_id, *self._http.address)
@@ -213,10 +210,7 @@ class Daemon:
         self.wake()
 
     def rest_nvml(self, wanted: bool) -> bool:  # noqa: FBT001 - a switch
-        """Keep NVML unused; return whether it is.
-
-        Callable from any thread: the main loop, which owns the child, does it.
-        """
+        """Have the main loop keep NVML unused; return whether it is. Callable from any thread."""
         self._nvml_to_rest = wanted
         self._nvml_rests &= wanted
         self.wake()

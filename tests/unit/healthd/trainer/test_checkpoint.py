@@ -137,7 +137,7 @@ def test_after_going_back_the_new_course_is_the_latest_and_the_old_one_is_kept_a
     assert found is not None
     assert found.path == path
     assert names(tmp_path) == ["abandoned-step-000000100", "step-000000060"]
-    assert "of a run that went back to step 60" in caplog.text
+    assert "to a run that went back to step 60" in caplog.text
     save(checkpoints, 100)
     save(checkpoints, 70)
     assert names(tmp_path) == ["abandoned-step-000000100", "abandoned-step-000000100.2", "step-000000070"]
@@ -204,7 +204,7 @@ def test_a_mark_that_cannot_be_read_stops_everything(tmp_path: Path, content: by
     save(checkpoints, 7)
     (tmp_path / "going-back.json").write_bytes(content)
 
-    with pytest.raises(CheckpointError, match=r"going-back.json.*look which checkpoints are good"):
+    with pytest.raises(CheckpointError, match=r"going-back.json.*check which checkpoints are good"):
         checkpoints.newest_first()
     with pytest.raises(CheckpointError):
         checkpoints.go_back(9)

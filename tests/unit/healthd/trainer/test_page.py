@@ -130,7 +130,7 @@ def test_the_header_says_what_is_wrong() -> None:
         ({"job": None}, "identity.job: missing"),
         ({"pid": True}, "pid"),
         ({"pid": 10**30}, "identity.pid: is a number that a report cannot carry"),
-        ({"created_at": float("nan")}, "identity.created_at: is no number"),
+        ({"created_at": float("nan")}, "identity.created_at: is a number"),
         ({"job": "half \ud800"}, "identity.job: is a text that a report cannot carry"),
     ],
 )
