@@ -1,4 +1,7 @@
-"""The node's configuration: one YAML file, read once, checked whole. Every key and its meaning: `docs/reference/configuration.md`, made of this file."""
+"""The node's configuration: one YAML file, read once and validated as a whole.
+
+`docs/reference/configuration.md`, which describes every key, is generated from this file.
+"""
 
 from __future__ import annotations
 
@@ -16,14 +19,14 @@ from vocabulary.messages.message_bounds import TTL_S_MAX
 from vocabulary.order import OrderKind
 from vocabulary.text.yaml_text import YamlTextError, read_yaml
 
-TTL_INTERVALS = 3.0  # reports that may be missed before the node counts as unknown
+TTL_INTERVALS = 3.0  # missed reports before the node counts as unknown
 Positive = Annotated[float, msgspec.Meta(gt=0)]
 ReportInterval = Annotated[float, msgspec.Meta(ge=0.1, le=TTL_S_MAX / TTL_INTERVALS)]
 Argv = Annotated[tuple[str, ...], msgspec.Meta(min_length=1)]
 
 
 class ConfigError(ValueError):
-    """A configuration that cannot be used. The text names the file, the key, and the nearest valid word."""
+    """A configuration that cannot be used. The text names the file, the key, and the nearest valid spelling."""
 
 
 class _Section(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -31,30 +34,30 @@ class _Section(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
 
 class LogSource(str, enum.Enum):
-    """By what means the kernel log is read."""
+    """The transport that reads the kernel log."""
 
-    AUTO = "auto"  # `path`; if that is a device that cannot be opened, the journal
+    AUTO = "auto"  # `path`; the journal if `path` is a device that cannot be opened
     KMSG = "kmsg"
     JOURNAL = "journal"
     FILE = "file"
 
 
 class KernelLogConfig(_Section, frozen=True):
-    """Where the kernel log is, and by what means it is read."""
+    """Where the kernel log is, and how it is read."""
 
-    source: LogSource = LogSource.AUTO  # `auto`: `path` as what it is; the journal where it may not be opened
+    source: LogSource = LogSource.AUTO  # `auto`: `path` by its file type; the journal if it cannot be opened
 
     path: Path = Path("/dev/kmsg")  # a character device is read as kmsg, a plain file is followed
 
-    # Whether lines of a plain file may act without a second witness. True only if no user of the node can get a line into it;
-    # through a syslog daemon, users can.
+    # Whether lines of a plain file count without a second evidence source. True only if no user of the node can write
+    # to it; through a syslog daemon, users can.
     trust_file: bool = False
 
 
 class NvmlConfig(_Section, frozen=True):
-    """The driver's library, how often it is asked, and how long one round may take."""
+    """The driver's library, the sweep interval, and the limit for one sweep."""
 
-    library: Path | None = None  # of NVML; none: pynvml finds it
+    library: Path | None = None  # path of the NVML library; none: pynvml finds it
     interval_s: Positive = 1.0  # between two sweeps
     deadline_s: Positive = 5.0  # a sweep that takes longer is a hang
 
@@ -67,15 +70,15 @@ class GpusConfig(_Section, frozen=True):
 
 
 class RemediatorConfig(_Section, frozen=True):
-    """The centre. Without a URL the node works alone."""
+    """The controller. Without a URL the node works alone."""
 
     url: str = ""  # `http://` or `https://`; none: the node works alone
     token_file: Path | None = None  # read for each request
-    enrol_token_file: Path | None = None  # a join secret: where there is no `token_file` yet, it gets one
-    ca_file: Path | None = None  # who signed the centre's certificate; None: whom the system trusts
-    certificate: Path | None = None  # of this node, and its key
-    certificate_key: Path | None = None  # belongs to `certificate`
-    report_interval_s: ReportInterval = 10.0  # state is said again this often; a change is told at once
+    enrol_token_file: Path | None = None  # join secret, used once to obtain the missing `token_file`
+    ca_file: Path | None = None  # CA of the controller's certificate; None: the system's CAs
+    certificate: Path | None = None  # this node's client certificate
+    certificate_key: Path | None = None  # key of `certificate`
+    report_interval_s: ReportInterval = 10.0  # interval of full reports; a change is reported at once
 
     def __post_init__(self) -> None:
         if self.url and not self.url.startswith(("http://", "https://")):
@@ -89,11 +92,11 @@ class RemediatorConfig(_Section, frozen=True):
 
 
 class OrdersConfig(_Section, frozen=True):
-    """What this node lets itself be ordered to do, and the programs that do it."""
+    """The orders that this node accepts, and the programs that perform them."""
 
-    allow: frozenset[OrderKind] = frozenset(OrderKind)  # the node can say no to the rest
+    allow: frozenset[OrderKind] = frozenset(OrderKind)  # the node rejects all others
     reset_gpu_command: Argv = ("nvidia-smi", "--gpu-reset", "-i", "{gpu}")  # `{gpu}` becomes the index
-    reboot_command: Argv = ("systemctl", "reboot")  # done when the node runs under another boot
+    reboot_command: Argv = ("systemctl", "reboot")  # done when the node runs under another boot id
     # `{level}` becomes gate, standard or burn-in
     preflight_command: Argv = (sys.executable, "-m", "preflight", "run", "--level", "{level}", "-o", "json")
 
@@ -102,19 +105,20 @@ class SourceConfig(_Section, frozen=True):
     """One source of the source child: whether and how often it is read, and its own options."""
 
     enabled: bool = True  # whether it is read
-    every_s: Positive | None = None  # none: the source's own
-    # its own: `infiniband.expected`, `services.units`, `fabric_manager.path`, `dcgm.exporter`, `dcgm.profile`
+    every_s: Positive | None = None  # none: the source's default
+    # the source's options: `infiniband.expected`, `services.units`, `fabric_manager.path`, `dcgm.exporter`,
+    # `dcgm.profile`
     options: dict[str, tuple[str, ...]] = {}
 
 
 class ExporterConfig(_Section, frozen=True):
-    """What else the metrics page holds: the GPUs' values under dcgm-exporter's names."""
+    """Extra metrics: the GPUs' values under dcgm-exporter's names."""
 
-    dcgm_names: bool = False  # for dashboards that exist already
+    dcgm_names: bool = False  # for existing dashboards
 
 
 class Config(_Section, frozen=True):
-    """Everything healthd is told."""
+    """The whole configuration of healthd."""
 
     node: str = msgspec.field(default_factory=socket.gethostname)  # this node's name
     state_dir: Path = Path("/var/lib/gpu-healthd")  # outbox and orders
@@ -130,8 +134,8 @@ class Config(_Section, frozen=True):
     orders: OrdersConfig = OrdersConfig()
     exporter: ExporterConfig = ExporterConfig()
     sources: dict[str, SourceConfig] = {}  # by name; `healthctl doctor` lists them
-    source_deadline_s: Positive = 20.0  # one look at one source; one that takes longer hangs
-    thresholds: dict[str, Any] = {}  # what differs from healthd/thresholds.yaml, and `skus` for some products
+    source_deadline_s: Positive = 20.0  # limit for one reading of one source; longer is a hang
+    thresholds: dict[str, Any] = {}  # overrides of healthd/thresholds.yaml, and `skus` for some products
 
     def __post_init__(self) -> None:
         require_node_name(self.node)
@@ -141,16 +145,16 @@ class Config(_Section, frozen=True):
 
     @property
     def listen_address(self) -> tuple[str, int]:
-        """`listen` as a socket wants it. Port 0 lets the system choose."""
+        """`listen` as a socket address. Port 0 lets the system choose."""
         host, _, port = self.listen.rpartition(":")
         return host.strip("[]"), int(port) if port.isdecimal() else -1
 
 
 def load_node_config(path: Path, node: str | None = None) -> Config:
-    """Read and check a configuration file; `node` stands above the file's own.
+    """Read and validate a configuration file; `node` overrides the file's node name.
 
     Raises:
-        ConfigError: it cannot be read, is no YAML, or holds a key or value that is not valid.
+        ConfigError: it cannot be read, is not YAML, or holds an invalid key or value.
     """
     try:
         text = path.read_bytes()
@@ -164,10 +168,10 @@ def load_node_config(path: Path, node: str | None = None) -> Config:
 
 
 def parse_node_config(text: str | bytes, name: str) -> Config:
-    """Check the text of a configuration file; `name` is what messages call it.
+    """Validate the text of a configuration file; `name` is the file's name in messages.
 
     Raises:
-        ConfigError: it is no YAML, or holds a key or value that is not valid.
+        ConfigError: it is not YAML, or holds an invalid key or value.
     """
     try:
         document = read_yaml(text)
@@ -180,7 +184,7 @@ def parse_node_config(text: str | bytes, name: str) -> Config:
 
 
 def _decode_path(kind: type, value: Any) -> Any:
-    """What msgspec does not know: paths."""
+    """Decode paths, which msgspec does not know."""
     if kind is Path and isinstance(value, str) and value:
         return Path(value)
     raise ValueError(f"expected a path, got {value!r}")
@@ -191,7 +195,7 @@ _WORD = re.compile(r"unknown field `(?P<key>[^`]*)`|enum value '(?P<value>[^']*)
 
 
 def _explain_problem(problem: str) -> str:
-    """Turn msgspec's sentence into ours: the key first, the nearest valid word last."""
+    """Reword msgspec's message: the key first, the nearest valid spelling last."""
     where = _WHERE.search(problem)
     place = where["where"] if where else ""
     sentence = problem[: where.start()] if where else problem

@@ -1,8 +1,8 @@
-"""The main loop: owns every sample, judges it, and has findings made durable before anyone else sees them.
+"""The main loop: owns every sample, judges it, and makes findings durable before anything else sees them.
 
-Kernel log, NVML child and beacons are read here, in one thread, by readiness or once a second; no call here waits for
-the network, a driver or a disk that hangs. Beside it run the committer, which alone writes to the disk, and three
-services: uplink, orders (poll and performer), and http.
+One thread reads kernel log, NVML child and beacons, by readiness or once a second; no call here waits for the network,
+a driver or a hanging disk. Beside it run the database writer, the only thread that writes to the disk, and three
+services: uplink, orders (inbox and executor), and http.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ from vocabulary.text.plurals import format_count
 if TYPE_CHECKING:
     from healthd.service_threads import ServiceThreads
 
-TICK_S = 1.1  # at the latest. A sweep that comes shortly before brings the tick along: one wake-up a second, not two
+TICK_S = 1.1  # at the latest; a sweep that comes shortly before triggers the tick: one wake-up a second, not two
 TICK_EARLY_S = 0.3
 RECORDS_PER_LOOK = 1000
 LAST_WRITE_S = 2.0  # at the end; what is not written by then is read again from the kernel log
@@ -83,12 +83,12 @@ class HasFileno(Protocol):
     """What a selector can wait for."""
 
     def fileno(self) -> int:
-        """Its descriptor."""
+        """Return its descriptor."""
         ...
 
 
 class AlreadyRunning(Exception):
-    """Another healthd has this state directory."""
+    """Another healthd uses this state directory."""
 
 
 class Daemon:
@@ -134,7 +134,7 @@ class Daemon:
         self._nvml = NvmlCollector(host, config.nvml.interval_s, config.nvml.deadline_s)
         self._prober = SourceProber(host, make_source_schedules(config), config.source_deadline_s)
         self._beacons = BeaconCollector(config.beacon_dir, limits.report_window_s)
-        self._proofs: deque[HealthVerification] = deque()  # from the performer; at most one for each order under way
+        self._proofs: deque[HealthVerification] = deque()  # from the executor; at most one per order in progress
         self._told = PreflightReportQueue(self.wake)
         self.preflights = PreflightHistory()
         self._stopping = False
@@ -149,7 +149,7 @@ class Daemon:
         self._status = self._status_now()
         socket_path = config.run_dir / "healthd.sock"
         metrics = self._metrics(list_critical_xids(catalogue))
-        _prepare_beacon_directory(config.beacon_dir)  # before the first answer: who hears us may make a page
+        _prepare_beacon_directory(config.beacon_dir)  # before the first answer: a client may then make a page
         door = PreflightEndpoint(self._told.tell, accept_injected=config.accept_injected)
         self._http = StatusServer(
             config.listen_address, socket_path, lambda: self.status, metrics, host.clock, self.evidence, door
@@ -158,11 +158,11 @@ class Daemon:
 
     @property
     def status(self) -> Status:
-        """What others may see of this node now. One that is old says so, and that the main loop is silent."""
+        """Return this node's published state. A stale one says so, and that the main loop is silent."""
         return self._status.aged(self._host.clock.monotonic())
 
     def run(self) -> bool:
-        """Work until `stop`; then write what is left, and end the children. False if the disk hangs in a write."""
+        """Run until `stop`, then write what is left and end the children. Return False if the disk hangs."""
         self._committer.start()
         self._services.start()
         _log.info("node %s, boot %s, listening on %s port %s", self._config.node, self._boot_id, *self._http.address)
@@ -179,38 +179,38 @@ class Daemon:
             close_all_children([self._nvml, self._prober, self._kernel], self._host.clock)
             ended = self._committer.close(LAST_WRITE_S)
         if not written:
-            _log.error("not everything could be written; the kernel log is read again from where it was last written")
+            _log.error("not everything could be written; the kernel log is read again from the last stored position")
         return ended
 
     def stop(self) -> None:
-        """Let `run` return soon. Callable from a signal handler."""
+        """Make `run` return soon. Callable from a signal handler."""
         self._stopping = True
         self.wake()
 
     def wake(self) -> None:
-        """Look around now. Callable from any thread."""
-        with contextlib.suppress(BlockingIOError):  # it is awake already
+        """Wake the main loop. Callable from any thread."""
+        with contextlib.suppress(BlockingIOError):  # already awake
             os.write(self._wake_write, b"!")
 
     def take_proof(self, proof: HealthVerification) -> None:
-        """End the proof's order, and clear what it disproves, in one write. Callable from any thread."""
+        """End the order and clear what the verification disproves, in one write. Callable from any thread."""
         self._proofs.append(proof)
         self.wake()
 
     def rest_nvml(self, wanted: bool) -> bool:  # noqa: FBT001 - a switch
-        """Keep NVML unused; whether it is. Callable from any thread: the main loop, which owns the child, does it."""
+        """Have the main loop keep NVML unused; return whether it is. Callable from any thread."""
         self._nvml_to_rest = wanted
         self._nvml_rests &= wanted
         self.wake()
         return self._nvml_rests
 
     def evidence(self, order: Order | None = None) -> EvidenceBundle:
-        """What led up to now, for `order` or for a person on this node. Callable from any thread."""
+        """Return recent evidence, for `order` or for a person on this node. Callable from any thread."""
         now = Moment(self._host.clock.wall(), self._host.clock.monotonic())
         return collect_evidence(self.status, self._watch.telemetry.snapshot(now), self._config.beacon_dir, order)
 
     def telemetry(self, back_s: float) -> TelemetryPart:
-        """The curves of the last `back_s`, for a person who looks at this node now. Callable from any thread."""
+        """Return the telemetry of the last `back_s`, for a person viewing this node. Callable from any thread."""
         return self._watch.hour.part(self._host.clock.monotonic(), back_s)
 
     def _metrics(self, xids: Sequence[str]) -> Page:
@@ -232,11 +232,11 @@ class Daemon:
                 os.read(self._wake_read, 4096)
 
     def _work(self) -> None:
-        """One round: take what is there, write what is due, tell who should know."""
+        """Run one round: read what is there, write what is due, notify the services."""
         now = Moment(self._host.clock.wall(), self._host.clock.monotonic())
         read, evidence = self._take_kernel(now)
         if not read and not self._stirred and now.monotonic < self._tick_due:
-            return  # a look at a followed file that has not grown
+            return  # a followed file that has not grown
         swept = self._take_nvml(now)
         due = now.monotonic >= self._tick_due - (TICK_EARLY_S if swept else 0.0)
         news = self._tick(now) if due else False
@@ -263,9 +263,9 @@ class Daemon:
             self._nvml.look_now()
 
     def _tick(self, now: Moment) -> bool:
-        """What is done about once a second; whether ranks came or went."""
+        """Do what is due about once a second; return whether ranks came or went."""
         self._tick_due = now.monotonic + TICK_S
-        for reading in self._prober.poll():  # nobody is woken for these: they are read every ten seconds or more rarely
+        for reading in self._prober.poll():  # no wake-up for these: they are read every ten seconds or more rarely
             self._watch.take_source(reading, now)
         self._watch.take_late_events(now)
         self._services.look_after_urgent()
@@ -286,7 +286,7 @@ class Daemon:
             self._prober.pretend_hang(hang.source)
 
     def _take_nvml(self, now: Moment) -> bool:
-        """Judge what the NVML child said; whether it said anything."""
+        """Judge the NVML child's messages; return whether there were any."""
         if self._nvml_to_rest:
             self._nvml_rests = self._nvml.rest()
             return False
@@ -296,7 +296,7 @@ class Daemon:
         return bool(samples)
 
     def _take_kernel(self, now: Moment) -> tuple[bool, bool]:
-        """Judge new kernel records; whether there were any, and evidence about a GPU among them."""
+        """Judge new kernel records; return whether there were any, and evidence about a GPU among them."""
         batch = self._kernel.read(RECORDS_PER_LOOK)
         evidence = self._watch.take_kernel(batch.records, batch.gaps, now)
         if batch.garbage:
@@ -348,7 +348,7 @@ class Daemon:
         )
 
     def _keep_registered(self, name: str, source: HasFileno | None) -> None:
-        """Keep the selector in step with a source that may have been opened anew (perhaps under its old number)."""
+        """Keep the selector in step with a source that may have been reopened (perhaps under its old descriptor)."""
         known = self._registered.get(name)
         if known is source:
             return
@@ -365,7 +365,7 @@ def _make_services(
 ) -> ServiceThreads | StandaloneServices:
     if not config.remediator.url:
         return StandaloneServices()
-    from healthd.service_threads import ServiceThreads  # noqa: PLC0415 - TLS and HTTP: 5 MiB that a node without a centre saves
+    from healthd.service_threads import ServiceThreads  # noqa: PLC0415 - TLS and HTTP: 5 MiB that a standalone node saves
 
     return ServiceThreads(config, host, waiting, orders, loop)
 
@@ -393,5 +393,5 @@ def _make_log_reader(config: Config, boot_id: str, outbox: Outbox, host: Host) -
 def _prepare_beacon_directory(directory: os.PathLike[str]) -> None:
     try:
         prepare_directory(str(directory))
-    except (BeaconError, OSError) as error:  # trainers then run on without us; faults are still found
+    except (BeaconError, OSError) as error:  # trainers then run without orders; faults are still found
         _log.error("no beacons on this node: %s", error)

@@ -1,4 +1,4 @@
-"""What the rest of the process may see of the main loop: one frozen record, replaced whole in every round."""
+"""The main loop's state for the rest of the process: one frozen record, replaced as a whole in every round."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ REASONS_MAX = 20
 
 
 class Counters(msgspec.Struct, frozen=True):
-    """What has happened since this process started."""
+    """Counts since this process started."""
 
     kernel_records: int = 0
     sweeps: int = 0
@@ -38,10 +38,10 @@ class Counters(msgspec.Struct, frozen=True):
 
 
 class Status(msgspec.Struct, frozen=True, kw_only=True):
-    """One instant of this node, on both clocks. `silent` names the sources that should speak and do not.
+    """One instant of this node, on both clocks. `silent` names the sources that should report and do not.
 
-    `findings` are durable; while the disk fails or hangs, `unwritten` names those that are not. They know of every change
-    up to the number `newest_change`. `age_s` is how old all of this was when it was asked for.
+    `findings` are durable; while the disk fails or hangs, `unwritten` names those that are not. They include every
+    change up to the number `newest_change`. `age_s` is the age of this record when it was read.
     """
 
     node: str
@@ -69,21 +69,21 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
     age_s: float = 0.0
 
     def aged(self, monotonic: float) -> Status:
-        """The same as somebody sees it who asks at `monotonic`. What is too old to be believed is silence."""
+        """Return the record as seen at `monotonic`. A source that is too old counts as silent."""
         age_s = max(0.0, monotonic - self.monotonic)
         stale = (f"healthd's main loop for {age_s:.0f} s",) if age_s > STALE_S else ()
         return replace(self, age_s=age_s, silent=(*self.silent, *stale))
 
     @property
     def health(self) -> Health:
-        """The findings and the silence, in one word."""
+        """Return one health state from the findings and the silent sources."""
         return health_of(self.findings, sources_known=not self.silent)
 
     def verdict(self, only: Sequence[str] = (), ignore: Sequence[str] = ()) -> Verdict:
-        """The node's word on itself, with its reasons, the worst first.
+        """Return the node's self-reported verdict, with its reasons, the worst first.
 
-        Of the findings those count whose ``check/code`` matches one of the patterns `only` (without any: all), and none
-        of `ignore`.
+        Counts the findings whose ``check/code`` matches one of the patterns `only` (without any: all) and none of
+        `ignore`.
         """
         findings = [
             f for f in self.findings if (not only or _matches_pattern(f, only)) and not _matches_pattern(f, ignore)
@@ -95,7 +95,7 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
         ]
         if self.condemned is not None:
             reasons.insert(0, f"condemned by order {self.condemned.order}: {self.condemned.reason}")
-        reasons += [f"no word from {source}" for source in self.silent]
+        reasons += [f"no report from {source}" for source in self.silent]
         fit = health in (Health.HEALTHY, Health.DEGRADED) and self.condemned is None
         return Verdict(
             node=self.node,

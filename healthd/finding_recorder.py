@@ -1,8 +1,8 @@
-"""Decides when the ledger is written, and what is said while it cannot be. Owned by the main loop.
+"""Decides when the ledger is written, and what is published while it cannot be. Owned by the main loop.
 
-What is new is handed to the committer at once; mere repeats and a cursor that passed idle lines may wait, because a crash
-only means that those lines are read, and counted, once more. One batch is under way at a time; what comes meanwhile goes
-into the next. Others see a finding once it is durable. When the disk fails or hangs they see what is held in memory.
+News is written at once; repeats and a cursor that passed idle lines may wait, because a crash only means that those
+lines are read, and counted, again. One batch is in progress at a time; later changes go into the next. A finding is
+published once it is durable. When the disk fails or hangs, the state in memory is published.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ from vocabulary.messages.wire import Gpu
 
 REPEATS_WAIT_S = 1.0
 CURSOR_WAIT_S = 60.0
-PROVE_WRITABLE_S = 10.0  # a disk that died while nothing had to be written is noticed all the same
+PROVE_WRITABLE_S = 10.0  # so that a dead disk is noticed even if nothing had to be written
 RETRY_S = 1.0
 HUNG_S = 60.0
-GRACE_S = 0.05  # a good disk is quicker: waiting this long spares the main loop a second round
+GRACE_S = 0.05  # a good disk is faster: waiting this long saves the main loop a second round
 
 _AGENT = Component(ComponentKind.AGENT, name="healthd")
 _WRITTEN = "written again"
-# The first may be a busy disk: the node takes no new work while it lasts. The second is a fault: it is taken out of service.
+# The first may be a busy disk: the node takes no new work meanwhile. The second is a fault: it is taken out of service.
 _LATE = (("overdue", OVERDUE_S), ("hung", HUNG_S))
 _log = logging.getLogger("healthd")
 
@@ -45,7 +45,7 @@ _log = logging.getLogger("healthd")
 class CommitBatch(msgspec.Struct, frozen=True):
     """What goes to the disk in one transaction, and the findings that are active with it.
 
-    `urgent`: others should hear of it as soon as it is durable. `renews`: the database is replaced first.
+    `urgent`: must be published as soon as it is durable. `renews`: the database is replaced first.
     """
 
     active: tuple[Finding, ...]
@@ -59,7 +59,10 @@ class CommitBatch(msgspec.Struct, frozen=True):
 
 
 class FindingRecorder:
-    """Ledger, kernel cursor, expected GPUs and proofs, on their way to the disk. `wake` is called when a late write ends."""
+    """Carries ledger, kernel cursor, expected GPUs and verifications to the disk.
+
+    `wake` is called when a late write ends.
+    """
 
     def __init__(
         self,
@@ -78,20 +81,20 @@ class FindingRecorder:
         self._wake = wake
         self._stored_cursor = self._cursor = committer.outbox.cursor()
         self._stored_gpus = self._gpus = committer.outbox.gpus()
-        self._replaced: OutboxCorrupt | None = None  # a fresh database stands for it, which lacks the open orders still
+        self._replaced: OutboxCorrupt | None = None  # the fresh database in its place still lacks the open orders
         self._proofs: list[HealthVerification] = []
         self._when_written: list[Callable[[], None]] = []
         self._under_way: tuple[CommitBatch, Future[int]] | None = None
         self._waiting_since: float | None = None
         self._next_try = 0.0
-        self._lost: dict[str, int] = {}  # what was said of losses
+        self._lost: dict[str, int] = {}  # reported losses
         self._written_at = 0.0
         self._failing = self._overdue = False
-        self._ahead = False  # others have been shown what is in memory, and not all of it is durable yet
-        self._told: set[tuple[str, Severity]] = set()  # of that, while the disk hangs
+        self._ahead = False  # memory was published, and not all of it is durable yet
+        self._told: set[tuple[str, Severity]] = set()  # published so far while the disk hangs
         self._shown = ledger.active
-        self.newest = waiting.newest  # the number of the newest change that `shown` knows of
-        self._clear(["unwritable", *(code for code, _ in _LATE)], now)  # were it not so, this could not be written
+        self.newest = waiting.newest  # the number of the newest change in `shown`
+        self._clear(["unwritable", *(code for code, _ in _LATE)], now)  # a successful write proves this
         if committer.outbox.problem:
             self._say_corrupt(committer.outbox.problem, now)
 
@@ -102,27 +105,27 @@ class FindingRecorder:
 
     @property
     def unwritten(self) -> frozenset[str]:
-        """The ids of findings that are shown although what they say is not durable."""
+        """The ids of findings that are published although not durable."""
         if not self._ahead:
             return frozenset()
         under_way = self._under_way[0].findings if self._under_way is not None else ()
         return frozenset(self._ledger.changed) | {finding.id for finding in under_way}
 
     def shown(self) -> tuple[Finding, ...]:
-        """The active findings as others may see them: the durable ones, or all once the disk has failed or hung.
+        """The published findings: the durable ones, or all once the disk has failed or hung.
 
-        In the second case all are shown until they are durable: a finding that was left out meanwhile would be cleared.
+        In the second case all are published until they are durable: leaving a finding out meanwhile would clear it.
         """
         if self._ahead or not self._holds_news():
             self._shown = self._ledger.active
         return self._shown
 
     def read_up_to(self, cursor: Cursor | None) -> None:
-        """The kernel log has been judged up to here."""
+        """Record that the kernel log has been judged up to here."""
         self._cursor = cursor
 
     def expect(self, gpus: tuple[Gpu, ...]) -> None:
-        """These GPUs belong to the node."""
+        """Record that these GPUs belong to the node."""
         self._gpus = gpus
 
     def prove(self, proof: HealthVerification) -> None:
@@ -135,7 +138,7 @@ class FindingRecorder:
         self._when_written.append(call)
 
     def settle(self, now: float, monotonic: float) -> bool:
-        """Take in what was written, hand over what is due. True if others should hear of something now."""
+        """Process finished writes and start due ones. Return True if there is something to publish now."""
         news = self._take_in(now, monotonic) | self._judge_overdue(now, monotonic)
         if self._under_way is None and monotonic >= self._next_try and self._due(monotonic):
             self._hand_over(now)
@@ -148,7 +151,7 @@ class FindingRecorder:
         return news
 
     def finish(self, now: float, monotonic: float, within_s: float) -> bool:
-        """Write what is left, waiting at most twice `within_s`; whether all of it is durable."""
+        """Write what is left, waiting at most twice `within_s`; return whether all of it is durable."""
         self._wait_for_batch(within_s)
         self._take_in(now, monotonic)
         if self._under_way is None:
@@ -158,7 +161,7 @@ class FindingRecorder:
         return self._under_way is None and not self._failing
 
     def _holds_news(self) -> bool:
-        """Whether something that others should hear of is not durable yet."""
+        """Return whether something worth publishing is not durable yet."""
         return self._ledger.urgent or (self._under_way is not None and self._under_way[0].urgent)
 
     def _due(self, monotonic: float) -> bool:
@@ -197,7 +200,7 @@ class FindingRecorder:
         self._under_way = (batch, self._committer.submit(lambda outbox: self._write(outbox, batch, now)))
 
     def _wait_for_batch(self, within_s: float) -> None:
-        """Wait a moment. If that was not enough, `wake` is called at the end of the write."""
+        """Wait a moment for the batch. If that is not enough, `wake` is called at the end of the write."""
         if self._under_way is None:
             return
         future = self._under_way[1]
@@ -207,7 +210,7 @@ class FindingRecorder:
             future.add_done_callback(lambda _: self._wake())
 
     def _write(self, outbox: Outbox, batch: CommitBatch, now: float) -> int:
-        """In the committer's thread: all of the batch, or nothing. The number of the newest change."""
+        """Write all of the batch or nothing, in the writer's thread; return the number of the newest change."""
         if batch.renews and self._committer.corrupt is not None:
             self._replace(outbox, self._committer.corrupt, now)
         with outbox.transaction():
@@ -218,16 +221,16 @@ class FindingRecorder:
             for proof in batch.proofs:
                 self._orders.write_answer(outbox, proof.answer)
             if not batch.findings:
-                outbox.put("written_at", now)  # else SQLite might have nothing to write, and prove nothing
+                outbox.put("written_at", now)  # a write without content would verify nothing
         self._waiting.add(stored, outbox)
         if batch.proofs or batch.renews:
             self._orders.read(outbox, self._waiting.newest)
         return self._waiting.newest
 
     def _replace(self, outbox: Outbox, corrupt: OutboxCorrupt, now: float) -> None:
-        """Go on with a fresh database that holds the open orders. A later batch does what could not be done now.
+        """Continue with a fresh database that holds the open orders. A later batch does what could not be done now.
 
-        `corrupt` stands until the orders are in it: until then memory is the only place that has them.
+        `corrupt` stays set until the orders are in it: until then they exist only in memory.
         """
         if self._replaced is not corrupt:
             outbox.renew(now, str(corrupt))
@@ -238,7 +241,7 @@ class FindingRecorder:
         self._committer.corrupt = self._replaced = None
 
     def _take_in(self, now: float, monotonic: float) -> bool:
-        """How the batch ended, if it has; whether others should hear of it."""
+        """Process the end of the batch, if it has ended; return whether there is something to publish."""
         if self._under_way is None or not self._under_way[1].done():
             return False
         (batch, future), self._under_way = self._under_way, None
@@ -261,7 +264,7 @@ class FindingRecorder:
         self._when_written = [*batch.when_written, *self._when_written]
 
     def _judge_error(self, error: BaseException, batch: CommitBatch, now: float, monotonic: float) -> None:
-        """Keep everything in memory, say so, try again: the cursor has not moved, so a crash loses nothing either."""
+        """Keep everything in memory, report the error, and retry: the cursor has not moved, so a crash loses nothing."""
         if isinstance(error, OutboxCorrupt) and not batch.renews:
             self._wake()  # the next round replaces the database
             return
@@ -273,11 +276,11 @@ class FindingRecorder:
         self._say("unwritable", Severity.ERROR, f"findings are held in memory only: {error}", now)
 
     def _judge_overdue(self, now: float, monotonic: float) -> bool:
-        """A disk that hangs gives no error: only time tells. Whether others should hear of something."""
+        """Detect a hanging disk by time, as it gives no error. Return whether there is something to publish."""
         waited_s = self._committer.waited_s(monotonic)
         if waited_s < OVERDUE_S:
             if self._overdue:
-                _log.warning("the state disk has taken the write that was overdue")
+                _log.warning("the state disk has finished the overdue write")
                 self._clear([code for code, _ in _LATE], now)
             self._overdue = False
             return False
@@ -285,7 +288,7 @@ class FindingRecorder:
         for code, limit_s in _LATE:
             if waited_s >= limit_s:
                 words = f"a write to {path} has not ended within {limit_s:g} s; findings are held in memory only"
-                words += "; look for I/O errors and hung tasks in the kernel log, and at the disk"
+                words += "; check the kernel log for I/O errors and hung tasks, and the disk"
                 self._say(code, Severity.ERROR, words, now)
         if not self._overdue:
             _log.error("%s: a write has not ended within %g s; findings are held in memory only", path, OVERDUE_S)
@@ -305,17 +308,17 @@ class FindingRecorder:
         self._ledger.apply(Clear(check="outbox", code=code, component=_AGENT, at=now, by=_WRITTEN) for code in codes)
 
     def _say_dropped(self, now: float) -> None:
-        """That something was lost is itself a finding: nobody should take the history for whole."""
+        """Raise a finding that changes were lost, so that the history does not look complete."""
         for code, lost, words in (
-            ("dropped", self._committer.outbox.dropped, "changes of cleared findings were given up for lack of room"),
-            ("rejected", self._waiting.rejected, "changes were set aside, because the remediator does not want them"),
+            ("dropped", self._committer.outbox.dropped, "changes of cleared findings were dropped for lack of room"),
+            ("rejected", self._waiting.rejected, "changes were set aside, because the remediator rejects them"),
         ):
             if lost > self._lost.get(code, 0):
                 self._lost[code] = lost
                 self._say(code, Severity.WARNING, words, now, event=True, evidence={"changes": lost})
 
     def _say_corrupt(self, problem: str, now: float) -> None:
-        """Lost history may have held a fault, or the mark of a condemned node: only a preflight makes that good."""
+        """Report lost history: it may have held a fault, or the condemned mark, so only a preflight clears this."""
         _log.error("%s", problem)
         words = f"the stored history of this node was lost: {problem}"[:300]
         self._say("corrupt", Severity.ERROR, words, now, event=True)

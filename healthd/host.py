@@ -1,4 +1,4 @@
-"""The only door to this machine: where its files are, who it is, how a program is run. Tests give it another machine."""
+"""The only access to this machine: its files, its identity, running programs. Tests replace it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from typing import IO, Literal
 from healthd.samples.start_failure import StartFailure
 from vocabulary.clock import Clock, SystemClock
 
-# Errors that pass once somebody returns what is used up: descriptors, processes, memory. Trying again later is right.
+# Errors that pass once descriptors, processes or memory are free again. A later retry is right.
 SHORTAGES = frozenset({errno.EMFILE, errno.ENFILE, errno.EAGAIN, errno.ENOMEM, errno.ENOBUFS})
 OUTPUT_BYTES_MAX = 1 << 20
 _READ_BYTES = 1 << 16
@@ -24,18 +24,18 @@ _WAIT_S = 1.0  # for the kernel to end what was killed
 
 
 class StartFailures:
-    """Programs whose last start failed, and why. Every thread may call every method."""
+    """Programs whose last start failed, and why. Thread-safe."""
 
     def __init__(self) -> None:
         self._current: dict[str, StartFailure] = {}
 
     @property
     def current(self) -> Mapping[str, StartFailure]:
-        """The failures that still stand, by program."""
+        """Return the current failures by program."""
         return self._current
 
     def note(self, program: str, error: OSError) -> None:
-        """The start of `program` failed with `error`."""
+        """Record that the start of `program` failed with `error`."""
         limits = {errno.EMFILE: resource.RLIMIT_NOFILE, errno.EAGAIN: resource.RLIMIT_NPROC}
         number = error.errno or 0
         limit = resource.getrlimit(limits[number])[0] if number in limits else resource.RLIM_INFINITY
@@ -43,14 +43,14 @@ class StartFailures:
         self._current = {**self._current, program: failure}
 
     def clear(self, program: str) -> None:
-        """`program` was started, or is no longer wanted."""
+        """Record that `program` was started, or is no longer wanted."""
         if program in self._current:
             self._current = {name: failure for name, failure in self._current.items() if name != program}
 
 
 @dataclass(frozen=True)
 class Host:
-    """One machine. `root` is what the source child takes for /; `nvml_library` None means: as pynvml finds it."""
+    """One machine. `root` is the source child's root directory; `nvml_library` None: as pynvml finds it."""
 
     root: Path = Path("/")
     proc: Path = Path("/proc")
@@ -59,15 +59,15 @@ class Host:
     start_failures: StartFailures = field(default_factory=StartFailures, compare=False)
 
     def boot_id(self) -> str:
-        """The kernel's random name for this boot.
+        """Return the kernel's random id of this boot.
 
         Raises:
-            OSError: /proc is not there.
+            OSError: /proc is missing.
         """
         return (self.proc / "sys/kernel/random/boot_id").read_text().strip()
 
     def process_start(self, pid: int) -> int | None:
-        """When process `pid` began, in ticks since boot: tells a reused pid from the old one. None if it is gone."""
+        """Return a process's start in ticks since boot, which distinguishes reused pids; None if it has exited."""
         try:
             fields = (self.proc / str(pid) / "stat").read_bytes().rpartition(b")")[2].split()
         except OSError:
@@ -97,7 +97,7 @@ class Host:
 
 @dataclass(frozen=True)
 class CommandResult:
-    """A program's end. `returncode` is negative for a signal; `overdue` means we ended it at its deadline."""
+    """A program's end. `returncode` is negative for a signal; `overdue`: it was killed at its deadline."""
 
     returncode: int
     stdout: str
@@ -106,7 +106,7 @@ class CommandResult:
 
 
 class RunningCommand:
-    """A running program, looked at from time to time. Output beyond a megabyte is dropped from the front."""
+    """A running program, polled from time to time. Output beyond a megabyte is dropped from the front."""
 
     def __init__(self, process: subprocess.Popen[bytes], clock: Clock, deadline: float) -> None:
         self._process = process
@@ -126,7 +126,7 @@ class RunningCommand:
         return self._process.pid
 
     def poll(self) -> CommandResult | None:
-        """Drain its output; its end, once it has ended. Past the deadline the whole group is killed."""
+        """Read its output and return its end, once it has ended. Past the deadline the whole group is killed."""
         self._drain()
         if self._process.poll() is None:
             if self._clock.monotonic() >= self._deadline:
@@ -139,12 +139,12 @@ class RunningCommand:
         return CommandResult(self._process.returncode, stdout, stderr, self._overdue)
 
     def kill(self) -> None:
-        """End the program and all it started."""
+        """Kill the program and all it started."""
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self._process.pid, signal.SIGKILL)
 
     def close(self) -> None:
-        """End the program, if it has not ended, and let go of it."""
+        """Kill the program if it still runs, and close its pipes."""
         self.kill()
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._process.wait(_WAIT_S)
@@ -171,10 +171,10 @@ def start_program(
     env: Mapping[str, str] | None = None,
     new_session: bool = False,
 ) -> subprocess.Popen[bytes]:
-    """Start a program whose output, and on request input and errors, are unbuffered pipes of ours.
+    """Start a program with unbuffered pipes for output and, on request, input and errors.
 
-    A failed start leaves no descriptor open. Popen's own pipes and /dev/null may stay open then, so each further try
-    would make a shortage of descriptors worse.
+    A failed start leaves no descriptor open. Popen's own pipes and /dev/null may stay open then, so each retry would
+    worsen a shortage of descriptors.
 
     Raises:
         OSError: it cannot be started.

@@ -1,6 +1,6 @@
-"""The command ``healthd --config FILE``: reads the configuration, runs the daemon until it is told to stop.
+"""The command ``healthd --config FILE``: reads the configuration and runs the daemon until it is stopped.
 
-Exit codes: 0 stopped as told · 1 cannot run (state directory, port) · 2 wrong usage or configuration.
+Exit codes: 0 stopped on request · 1 cannot run (state directory, port) · 2 wrong usage or configuration.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _log = logging.getLogger("healthd")
 @click.option("--node", envvar="HEALTHD_NODE", help="This node's name, instead of the file's.  [env: HEALTHD_NODE]")
 @click.option("--verbose", is_flag=True, help="Also log details.")
 def main(path: Path, node: str | None, verbose: bool) -> None:  # noqa: FBT001 - click passes flags so
-    """Watch this GPU node: find its faults, tell the remediator, carry out its orders."""
+    """Watch this GPU node: find its faults, report them to the remediator, perform its orders."""
     logging.basicConfig(
         level=logging.DEBUG if verbose else logging.INFO,
         format="%(asctime)s %(levelname)s %(name)s: %(message)s",
@@ -41,7 +41,7 @@ def main(path: Path, node: str | None, verbose: bool) -> None:  # noqa: FBT001 -
         _log.error("%s", error)
         sys.exit(2)
     catalogue = load_catalogue()
-    # Reading YAML takes several MiB for a moment. The modules of the daemon come after it, and use that memory again.
+    # Reading YAML takes several MiB for a moment. Importing the daemon afterwards reuses that memory.
     from healthd.daemon import AlreadyRunning, Daemon
     from healthd.host import Host
     from healthd.storage.outbox import OutboxFull
@@ -58,7 +58,7 @@ def main(path: Path, node: str | None, verbose: bool) -> None:  # noqa: FBT001 -
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: daemon.stop())
     if not daemon.run():
-        # A thread is in a write that may never end. Closing the database would wait for it, so nothing is tidied up.
+        # A thread is in a write that may never return. Closing the database would wait for it, so skip the cleanup.
         logging.shutdown()
         os._exit(0)
 

@@ -1,4 +1,4 @@
-"""Samples in, findings out: every check of this node, wired by kind of sample. Pure but for the state it keeps."""
+"""Samples in, findings out: every check of this node, wired by kind of sample. Pure but for its own state."""
 
 from __future__ import annotations
 
@@ -35,11 +35,11 @@ from vocabulary.finding import Severity
 from vocabulary.identity import ComponentKind
 from vocabulary.messages.wire import RankStatus
 
-_NAME_A_GPU = ("xid", "sxid")  # checks whose lines act at once only if they name a device of this node
+_NAME_A_GPU = ("xid", "sxid")  # checks whose lines count at once only if they name a device of this node
 
 
 class NodeMonitor:
-    """This node as the samples so far show it."""
+    """The state of this node from the samples so far."""
 
     def __init__(
         self,
@@ -68,7 +68,7 @@ class NodeMonitor:
         self.hour = HourRing()
 
     def take_kernel(self, records: Iterable[KernelRecord], gaps: Iterable[KernelGap], now: Moment) -> bool:
-        """New kernel records. True if one of them was evidence about a GPU."""
+        """Judge new kernel records. Return True if one of them was evidence about a GPU."""
         evidence = False
         for record in records:
             self.kernel_records += 1
@@ -84,7 +84,7 @@ class NodeMonitor:
         return evidence
 
     def _weighed(self, fact: Fact, record: KernelRecord, now: Moment) -> list[Fact]:
-        """What a line says, as far as it may be believed without a second witness."""
+        """Return a line's fact as far as it is credible without a second evidence source."""
         if isinstance(fact, Clear):
             return [fact] if record.attested else []
         if fact.check in _NAME_A_GPU or (fact.check == NVIDIA.check and not record.attested):
@@ -103,11 +103,11 @@ class NodeMonitor:
         return NodeDevices(gpus.by_pci.keys() | self._on_bus, lost | vanished | left_out, silent)
 
     def take_garbage(self, problems: Iterable[str], at: float) -> None:
-        """Bytes from the kernel log that are no record."""
+        """Report bytes from the kernel log that are no record."""
         self.ledger.apply(kernel_log_checks.judge_unreadable_record(problem, at) for problem in problems)
 
     def take_nvml(self, sample: NvmlSample, now: Moment) -> None:
-        """A message of the NVML child, or word of its silence."""
+        """Process a message of the NVML child, or its absence."""
         if isinstance(sample, XidEvent):
             self.ledger.apply(self.second.heard_event(sample, self.gpus.by_index, self._devices(), now))
         else:
@@ -117,7 +117,7 @@ class NodeMonitor:
             self.hour.take_sweep(sample, self.gpus.by_index, now)
 
     def take_late_events(self, now: Moment) -> None:
-        """Xids of which only NVML has told, and lines that something has confirmed. Call about once a second."""
+        """Judge Xids that only NVML reported, and lines confirmed since. Call about once a second."""
         if self.second.wants_state:
             self.ledger.apply(self.second.confirm_by_state(self._devices(), now))
         for record in self.second.records_due(now):
@@ -125,8 +125,8 @@ class NodeMonitor:
             self.ledger.apply([fact] if fact is not None else [])
 
     def take_source(self, reading: SourceReading, now: Moment) -> None:
-        """One look at one source."""
-        if isinstance(reading.sample, PcieSample):  # a device that fell off the bus stays one of this node's
+        """Process one reading of one source."""
+        if isinstance(reading.sample, PcieSample):  # a device that fell off the bus still belongs to this node
             self._on_bus |= {hop.pci for hop in reading.sample.hops if hop.kind in ("gpu", "nvswitch")}
         self.telemetry.take_source(reading, now)
         self.hour.take_source(reading, now)
@@ -135,18 +135,18 @@ class NodeMonitor:
             self.gpus.take_bus(reading.sample, now)
 
     def take_start_failures(self, failures: Iterable[StartFailure], now: Moment) -> None:
-        """Programs of healthd's own that could not be started at the last try."""
+        """Report healthd programs whose last start failed."""
         facts = process_start_checks.judge_start_failures(failures, now.wall)
-        self.ledger.hold(process_start_checks.CHECK, facts, now.wall, "it was started, or is no longer wanted")
+        self.ledger.hold(process_start_checks.CHECK, facts, now.wall, "it was started, or is no longer needed")
 
     def take_preflight(self, sample: PreflightSample, now: Moment) -> None:
-        """A preflight that nobody ordered: root told of it."""
+        """Judge a preflight that root reported and no order started."""
         self.ledger.apply(
             preflight_result_checks.judge_preflight_sample(sample, self.gpus.gpus, self.ledger.active, now.wall)
         )
 
     def take_beacons(self, sample: Beacons, now: Moment) -> bool:
-        """The trainer ranks. True if ranks came or went."""
+        """Process the trainer ranks. Return True if ranks came or went."""
         changed = {_identify_rank(rank) for rank in self.ranks} != {_identify_rank(rank) for rank in sample.ranks}
         self.ranks = sample.ranks
         try:
@@ -155,14 +155,14 @@ class NodeMonitor:
             self.ledger.apply([make_check_failure(beacon_checks.CHECK, error, now.wall)])
         try:
             held = self._trainings.judge(sample.steps, now)
-            self.ledger.hold(training_checks.CHECK, held, now.wall, "training goes on as usual, or has ended")
+            self.ledger.hold(training_checks.CHECK, held, now.wall, "training continues as usual, or has ended")
         except Exception as error:  # noqa: BLE001 - same
             self.ledger.apply([make_check_failure(training_checks.CHECK, error, now.wall)])
         return changed
 
 
 def _concerns_gpu(fact: Fact) -> bool:
-    """Whether a line that is no Xid calls for a look at the GPUs: the driver's own often name none."""
+    """Return whether a line other than an Xid requires reading the GPUs: the driver's own lines often name none."""
     if not isinstance(fact, Raise) or fact.severity is Severity.INFO:
         return False
     return fact.check == NVIDIA.check or fact.component.kind is ComponentKind.GPU

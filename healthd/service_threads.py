@@ -1,4 +1,4 @@
-"""The threads beside the main loop: uplink, orders, hazards. Each is started again if it ever fails: none dies in silence."""
+"""The threads beside the main loop: uplink, orders, hazards. Each is restarted if it fails, and the failure logged."""
 
 from __future__ import annotations
 
@@ -35,38 +35,41 @@ _log = logging.getLogger("healthd")
 
 
 class MainLoopHandle(Protocol):
-    """What the services may ask of the thread that owns the samples. Callable from any thread."""
+    """What the services may request from the main loop, which owns the samples. Callable from any thread."""
 
     preflights: PreflightHistory
 
     @property
     def status(self) -> Status:
-        """What others may see of this node now."""
+        """Return this node's published state."""
         ...
 
     def wake(self) -> None:
-        """Look around now."""
+        """Wake the main loop."""
         ...
 
     def evidence(self, order: Order | None = None) -> EvidenceBundle:
-        """What led up to now, for `order` or for a person on this node."""
+        """Return recent evidence, for `order` or for a person on this node."""
         ...
 
     def telemetry(self, back_s: float) -> TelemetryPart:
-        """The curves of the last `back_s`, for a person who looks at this node now."""
+        """Return the telemetry of the last `back_s`, for a person viewing this node."""
         ...
 
     def take_proof(self, proof: HealthVerification) -> None:
-        """End the proof's order, and clear what it disproves, in one write."""
+        """End the order and clear what the verification disproves, in one write."""
         ...
 
     def rest_nvml(self, wanted: bool) -> bool:  # noqa: FBT001 - a switch
-        """Keep NVML unused; whether it is."""
+        """Keep NVML unused; return whether it is."""
         ...
 
 
 class ServiceThreads:
-    """What a node with a centre runs. Loads TLS and the HTTP client, so a node without a centre does not import this."""
+    """The services of a node with a controller.
+
+    Loads TLS and the HTTP client, so a standalone node does not import this.
+    """
 
     def __init__(
         self, config: Config, host: Host, waiting: PendingChanges, orders: OrderStore, loop: MainLoopHandle
@@ -104,15 +107,15 @@ class ServiceThreads:
 
     @property
     def heard_at(self) -> float | None:
-        """When the centre last took a report, in UTC seconds."""
+        """When the controller last accepted a report, in UTC seconds."""
         return self._uplink.heard_at
 
     def wake_uplink(self) -> None:
-        """Report now: something changed."""
+        """Report a change now."""
         self._uplink.wake()
 
     def look_after_urgent(self) -> None:
-        """Where a fatal finding waits for a silent centre, wait no longer. Call about once a second."""
+        """Cut the wait for a silent controller if a fatal finding is pending. Call about once a second."""
         self._uplink.look_after_urgent()
 
     def start(self) -> None:
@@ -129,7 +132,7 @@ class ServiceThreads:
             self._threads.append(thread)
 
     def stop(self) -> None:
-        """Ask them to end, and wait a little: a long poll under way may outlast us, and loses nothing by it."""
+        """Stop the threads, with a short wait: a long poll may outlast it, and loses nothing by it."""
         self._stop.set()
         self._inbox.stop()
         self._performer.stop()
@@ -144,7 +147,7 @@ class ServiceThreads:
         return EvidenceTask(order, self._evidence_files, self._loop.evidence, connect)
 
     def _written_late(self) -> None:
-        """A write that nobody waited for has ended: go on with its order, and send its answer if it is durable now."""
+        """Continue the order of a write that timed out and has now ended, and send its answer if it is durable."""
         self._performer.wake()
         if self._orders.unsent(self._loop.status.newest_change):
             self._uplink.wake()
@@ -158,5 +161,5 @@ class ServiceThreads:
             try:
                 run()
             except Exception:  # noqa: BLE001 - whatever it was, the thread must come back
-                _log.exception("the %s thread failed; please report this. It starts again in %g s", name, RESTART_S)
+                _log.exception("the %s thread failed; please report this. It restarts in %g s", name, RESTART_S)
                 self._stop.wait(RESTART_S)

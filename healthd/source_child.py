@@ -1,11 +1,11 @@
 """The source child: reads every source but the kernel log, NVML and the beacons, so that only it can hang on them.
 
-    python -m healthd.source_child SLATE_FD ROOT PLAN        PLAN: {"name": [every_s, {"option": ["word", …]}], …}
+    python -m healthd.source_child CALL_PAGE_FD ROOT PLAN        PLAN: {"name": [every_s, {"option": ["word", …]}], …}
 
-Writes one JSON line for each look at each source. Before a look it notes the source and the time on the slate; when
-the look never ends, the parent reads there which one hangs. A name on standard input is the source to hang on; the end of standard input
-means the parent is gone.
-Standard library only: all of it fits in a sixth of the node's memory budget.
+Writes one JSON line for each reading of each source. Before a reading it notes the source and the time on the call
+page; when the reading never ends, the parent sees there which one hangs. A name on standard input is the source to hang
+on; end of input means the parent has exited. Standard library only: all of it fits in a sixth of the node's memory
+budget.
 """
 
 from __future__ import annotations
@@ -25,17 +25,17 @@ from typing import Any
 from healthd.collectors.machine_access import MachineAccess, Options, SourceAbsent
 from healthd.supervision.child_call_page import ChildCallPage
 
-STAGGER_S = 0.05  # between sources that are due together, so that no trainer feels a burst
+STAGGER_S = 0.05  # between sources that are due together, to avoid load bursts on the trainer
 _PR_SET_PDEATHSIG = 1
 
 Read = Callable[[MachineAccess, Options], Any]
 
 
 def main(arguments: list[str]) -> int:
-    """Look until the parent goes."""
+    """Read sources until the parent exits."""
     parent = os.getppid()
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)  # a blocked read would never see the end of its input
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # a terminal's Ctrl-C is for the parent to act upon
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent handles a terminal's Ctrl-C
     if os.getppid() != parent:
         return 0
     slate, machine, plan = ChildCallPage(int(arguments[0])), MachineAccess(arguments[1]), json.loads(arguments[2])
@@ -58,7 +58,7 @@ def main(arguments: list[str]) -> int:
 
 
 def read_source(name: str, read: Read, machine: MachineAccess, options: Options) -> dict[str, Any]:
-    """One look at one source, whatever comes of it."""
+    """Read one source once; errors become part of the result."""
     began = time.monotonic()
     answer: dict[str, Any] = {"source": name, "at": time.time()}
     try:
@@ -71,14 +71,14 @@ def read_source(name: str, read: Read, machine: MachineAccess, options: Options)
 
 
 def _hang_forever(name: str, slate: ChildCallPage) -> None:
-    """Never come back from a look at this source: somebody wants to see what then happens."""
+    """Hang in a reading of this source, for a simulated fault."""
     slate.write(None, f"{name} {time.monotonic():.3f}")
     while True:
         signal.pause()
 
 
 def _load_collector(name: str) -> Read:
-    """The source's collector; one that cannot even be loaded fails at each look, and spares the others."""
+    """Load the source's collector; one that cannot be loaded fails at each reading and spares the others."""
     try:
         read: Read = getattr(importlib.import_module(f"healthd.collectors.{name}"), f"read_{name}")
     except Exception as error:  # noqa: BLE001 - same

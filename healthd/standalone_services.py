@@ -1,21 +1,21 @@
-"""A node without a centre: what the daemon calls in place of `ServiceThreads`. It starts no thread and reports to nobody."""
+"""A node without a controller: replaces `ServiceThreads`. Starts no thread and reports nothing."""
 
 from __future__ import annotations
 
 
 class StandaloneServices:
-    """The same calls as `healthd.service_threads.ServiceThreads`."""
+    """The same interface as `healthd.service_threads.ServiceThreads`."""
 
     heard_at: float | None = None
 
     def wake_uplink(self) -> None:
-        """There is nobody to report to."""
+        """Do nothing: there is no uplink."""
 
     def look_after_urgent(self) -> None:
-        """No report is under way."""
+        """Do nothing: no report is in progress."""
 
     def start(self) -> None:
-        """There is no thread to start."""
+        """Do nothing: there is no thread."""
 
     def stop(self) -> None:
-        """There is no thread to end."""
+        """Do nothing: there is no thread."""

@@ -1,4 +1,4 @@
-"""Reads the thresholds: the shipped file, the site's changes on top, for each GPU model its own.
+"""Reads the thresholds: the shipped file, the site's overrides on top, and overrides per GPU model.
 
 Every number has one place, `thresholds.yaml` beside this file, with its reason; checks declare only the types.
 """
@@ -24,14 +24,14 @@ class ThresholdsError(ValueError):
 
 
 class Thresholds:
-    """Sections of numbers, by check; `skus` maps a part of a product name to what differs for it."""
+    """Sections of numbers, by check; `skus` maps a part of a product name to its overrides."""
 
     def __init__(self, defaults: Sections, skus: Mapping[str, Sections]) -> None:
         self._defaults = defaults
         self._skus = dict(skus)
 
     def section(self, name: str, kind: type[L], product: str = "") -> L:
-        """The numbers of one check, for GPUs of that product name.
+        """Return the numbers of one check, for GPUs of that product name.
 
         Raises:
             ThresholdsError: a number is missing, unknown, or of the wrong type.
@@ -47,10 +47,10 @@ class Thresholds:
 
 
 def load_thresholds(site: Mapping[str, Any] | None = None, path: Path = SHIPPED) -> Thresholds:
-    """The shipped numbers, and `site` (the configuration's `thresholds` section) over them.
+    """Return the shipped numbers, overridden by `site` (the configuration's `thresholds` section).
 
     Raises:
-        ThresholdsError: a section or key that does not exist, or a value that is no number.
+        ThresholdsError: a section or key does not exist, or a value is not a number.
     """
     shipped = yaml.safe_load(path.read_text())
     defaults = {name: _parse_numbers(name, section) for name, section in shipped["defaults"].items()}
@@ -78,7 +78,7 @@ def _check_sections(where: str, sections: Mapping[str, Any], known: Sections) ->
 
 
 def _parse_numbers(where: str, section: Any) -> Numbers:
-    """`key: number`, or `key: {value: number, why: text}`."""
+    """Parse `key: number`, or `key: {value: number, why: text}`."""
     if not isinstance(section, Mapping):
         raise ThresholdsError(f"{where}: expected keys and numbers, got {section!r}")
     numbers = {}

@@ -1,4 +1,4 @@
-"""Time as an argument: the two clocks a process needs, and a hand-driven one for tests.
+"""Time as an argument: the two clocks a process needs, and a manual one for tests.
 
 Wall time (UTC seconds since 1970) goes into records; monotonic time measures durations and survives clock steps.
 """
@@ -10,7 +10,7 @@ from typing import Protocol
 
 
 class Clock(Protocol):
-    """What every shell takes instead of calling `time` itself."""
+    """The clock that every program takes instead of calling `time` itself."""
 
     def wall(self) -> float:
         """UTC, seconds since 1970."""
@@ -34,7 +34,7 @@ class SystemClock:
 
 
 class ManualClock:
-    """A clock that moves only when told to. Shipped, so that tests and replays need no patching."""
+    """A clock that moves only on request. Shipped, so that tests and replays need no patching."""
 
     def __init__(self, now: float = 1_700_000_000.0) -> None:
         self._now = now

@@ -1,17 +1,17 @@
-"""Where a node's healthd answers who is on the node, and how old an answer may be: preflight, the launcher and people's commands ask there."""
+"""Where a node's healthd answers local clients (preflight, the launcher, commands), and when an answer is stale."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
-SOCKET = "/run/gpu-healthd/healthd.sock"  # unless HEALTHD_SOCKET or --socket says otherwise
-STALE_S = 5.0  # healthd renews its verdict every second: an older one says nothing of now
+SOCKET = "/run/gpu-healthd/healthd.sock"  # unless HEALTHD_SOCKET or --socket overrides it
+STALE_S = 5.0  # healthd renews its verdict every second: an older one is stale
 
 
 def verdict_age_s(document: Mapping[str, object], wall: float) -> float:
-    """How old a verdict is that was answered just now, on this very machine, where it is `wall`. Infinite if it does not say.
+    """Return the age of a verdict just received on this machine, at wall time `wall`; infinite if it states none.
 
-    healthd says it itself, by a clock that nobody sets. An older healthd says only when the verdict was made.
+    healthd states the age itself, by a monotonic clock. An older healthd states only when the verdict was made.
     """
     age_s, at = document.get("age_s"), document.get("at")
     if isinstance(age_s, int | float):

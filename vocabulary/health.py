@@ -11,18 +11,18 @@ from vocabulary.finding import Finding, Severity
 
 
 class Health(str, enum.Enum):
-    """What a node says of itself."""
+    """A node's self-reported health."""
 
     UNKNOWN = "unknown"  # nothing is known, or a needed source is silent
     HEALTHY = "healthy"
-    DEGRADED = "degraded"  # works; something wants watching
+    DEGRADED = "degraded"  # works; needs watching
     UNHEALTHY = "unhealthy"  # takes no new work
 
 
 class Verdict(msgspec.Struct, frozen=True):
-    """What a node answers at `GET /v1/verdict`: may work be placed here? `fit` only for a node known to work that no order condemned.
+    """The answer to `GET /v1/verdict`: may work be placed here? `fit` only if known to work and not condemned.
 
-    `at` is UTC seconds. `age_s` is how old the verdict was when it was answered, by a clock that nobody sets.
+    `at` is UTC seconds. `age_s` is the verdict's age when it was answered, by a monotonic clock.
     """
 
     node: str
@@ -46,8 +46,8 @@ _FROM_SEVERITY = {
 def health_of(findings: Iterable[Finding], *, sources_known: bool) -> Health:
     """Combine active findings into one value.
 
-    A bad finding outweighs silence (we know it is bad); silence outweighs the absence of findings (we do not know
-    that it is good).
+    A bad finding outweighs silence (the node is known to be bad); silence outweighs the absence of findings (it is not
+    known to be good).
     """
     worst = max((f.severity for f in findings if f.active), key=lambda s: s.rank, default=Severity.INFO)
     health = _FROM_SEVERITY[worst]

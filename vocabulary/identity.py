@@ -1,7 +1,7 @@
-"""Who and what a finding is about.
+"""The subject of a finding: nodes and components.
 
-A GPU has three names: UUID (stable, the key), PCI address (what the kernel log prints), index (what people say; it
-may change over a reboot). PCI addresses are written in one canonical form everywhere: ``dddd:bb:dd.f``, lower case.
+A GPU has three names: UUID (stable, the key), PCI address (what the kernel log prints), index (what people use; it may
+change over a reboot). PCI addresses have one canonical form everywhere: ``dddd:bb:dd.f``, lower case.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ NODE_NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,251}[A-Za-z0-9])?")
 
 
 class ComponentKind(str, enum.Enum):
-    """The kinds of thing a finding can be about."""
+    """The kinds of component a finding can be about."""
 
     GPU = "gpu"
     NVLINK = "nvlink"
@@ -31,7 +31,7 @@ class ComponentKind(str, enum.Enum):
 
 
 class Component(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The thing a finding is about. `name` is its stable key within the node (a GPU's UUID when known)."""
+    """The subject of a finding. `name` is its stable key within the node (a GPU's UUID when known)."""
 
     kind: ComponentKind
     name: str = ""
@@ -50,7 +50,7 @@ class Component(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 def canonical_pci(text: str) -> str:
-    """Bring any printed PCI address to ``dddd:bb:dd.f`` (function 0 where none is printed).
+    """Convert any printed PCI address to ``dddd:bb:dd.f`` (function 0 if none is printed).
 
     >>> canonical_pci("PCI:0000:3B:00")
     '0000:3b:00.0'
@@ -68,7 +68,7 @@ def canonical_pci(text: str) -> str:
 
 
 def require_node_name(text: str) -> str:
-    """Return `text` if it is a usable node name.
+    """Return `text` if it is a valid node name.
 
     Raises:
         ValueError: empty, over 253 characters, or with anything but letters, digits, '.', '_' and '-'.

@@ -1,6 +1,6 @@
-"""Orders: what the centre may ask of a node or of the ranks on it.
+"""Orders: what the controller may request of a node or of its ranks.
 
-An order is idempotent by its id. A node answers with the state it reached; it may refuse, and says why.
+An order is idempotent by its id. A node answers with the state it reached; it may refuse, with the reason.
 """
 
 from __future__ import annotations
@@ -11,12 +11,12 @@ import msgspec
 
 
 class OrderKind(str, enum.Enum):
-    """The verbs a node knows. Each must also be allowed by the node's own configuration."""
+    """The kinds of order a node knows. Each must also be allowed by the node's own configuration."""
 
     CHECKPOINT_THEN_EJECT = "checkpoint_then_eject"  # graceful: all ranks save at one agreed step, then leave
     CHECKPOINT_THEN_STOP = "checkpoint_then_stop"  # the same, and the job is not started again
     REVERT = (
-        "revert"  # all ranks leave at one agreed step and save nothing; what is newer than `before_step` is set aside
+        "revert"  # all ranks leave at one agreed step without saving; what is newer than `before_step` is set aside
     )
     ABORT = "abort"  # survivors leave their collective now
     RUN_PREFLIGHT = "run_preflight"
@@ -38,12 +38,12 @@ class OrderState(str, enum.Enum):
     RUNNING = "running"
     SUCCEEDED = "succeeded"
     FAILED = "failed"
-    REFUSED = "refused"  # the node said no
+    REFUSED = "refused"  # the node rejects it
     EXPIRED = "expired"
 
     @property
     def final(self) -> bool:
-        """Nothing more will be heard of it."""
+        """Whether no further update follows."""
         return self in _FINAL
 
 
@@ -53,7 +53,7 @@ _FINAL = frozenset({OrderState.SUCCEEDED, OrderState.FAILED, OrderState.REFUSED,
 class Order(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One instruction for one node. `condemned` names the nodes that must leave the job; the others come back.
 
-    `before_step` is for revert: checkpoints that hold this step or a later one are not to be gone on from.
+    `before_step` is for revert: checkpoints of this step and later ones must not be used again.
     """
 
     id: str
@@ -74,12 +74,12 @@ class Order(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     @property
     def mailbox_id(self) -> str:
-        """What the ranks know the order by: they agree on one id, whichever node's order brought it to them."""
+        """The order's id for the ranks: they agree on one id, whichever node's order delivered it."""
         return self.joint or self.id
 
 
 class OrderUpdate(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What became of an order. `data` carries figures: the agreed step, the checkpoint's path, timings."""
+    """The progress or result of an order. `data` carries figures: the agreed step, the checkpoint's path, timings."""
 
     id: str
     state: OrderState

@@ -1,1 +1,5 @@
-"""Pure: samples in, raised and cleared facts out; one file per concern. No clock, no files, no logging."""
+"""Checks, one file per concern: samples in, raised and cleared facts out.
+
+Called by `gpu_monitoring`, `source_monitoring` and `node_monitor`. May import `findings`, `samples`, `kernel_log`,
+`training` and `vocabulary`. Pure: no clock, no files, no logging.
+"""

@@ -1,4 +1,4 @@
-"""Trainer pages that no order can reach: those that cannot be read, and those that claim another user's job."""
+"""Beacon pages that no order can reach: unreadable ones, and those that claim another user's job."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from vocabulary.identity import Component, ComponentKind
 
 CHECK = "beacon"
 CORRUPT, OWNERS = "corrupt", "owners"
-PAGES_MAX = 64  # reported at once; a directory full of rubbish is one problem, not thousands
+PAGES_MAX = 64  # reported at once; a directory full of invalid files is one problem, not thousands
 
-_OVER = {CORRUPT: "readable again, or gone", OWNERS: "all living pages of the job are one user's"}
+_OVER = {CORRUPT: "readable again, or removed", OWNERS: "all living pages of the job belong to one user"}
 
 
 @dataclass
 class BeaconCheck:
-    """Remembers which pages were broken and which jobs disputed, so that what is over clears its finding."""
+    """Remembers broken pages and disputed jobs, so that their findings clear."""
 
     broken: set[str] = field(default_factory=set)
     disputed: set[str] = field(default_factory=set)
 
     def judge(self, sample: Beacons) -> list[Fact]:
-        """One finding for each broken page, and one for each job that several users claim."""
+        """Return one finding per broken page, and one per job that several users claim."""
         broken, disputed = _limit_problems(sample.broken), _limit_problems(sample.disputed)
         facts = [
             *_compare_problems(CORRUPT, self.broken, broken, sample.at),

@@ -1,4 +1,4 @@
-"""A clock that nobody keeps: times of findings, of logs and of certificates drift apart from the other nodes'."""
+"""An unsynchronised clock: times of findings, logs and certificates drift from the other nodes'."""
 
 from __future__ import annotations
 
@@ -22,20 +22,22 @@ class Limits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class ClockCheck:
-    """Remembers how long the clock has been free."""
+    """Remembers how long the clock has been unsynchronised."""
 
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
         self._dwell = Dwell(limits.raise_after_s, limits.clear_after_s)
 
     def judge(self, sample: ClockSample, now: Moment) -> list[Held]:
-        """Unkept, or kept too loosely."""
+        """Return a fact if the clock is not synchronised, or not closely enough."""
         error_s = sample.error_max_us * 1e-6
         return [
-            *self._level("unsynchronized", "no time service keeps the clock", not sample.synchronized, error_s, now),
+            *self._level(
+                "unsynchronized", "no time service synchronises the clock", not sample.synchronized, error_s, now
+            ),
             *self._level(
                 "inaccurate",
-                f"the clock may be wrong by more than {self._limits.error_max_s:g} s",
+                f"the clock may be off by more than {self._limits.error_max_s:g} s",
                 sample.synchronized and error_s > self._limits.error_max_s,
                 error_s,
                 now,

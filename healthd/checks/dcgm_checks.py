@@ -1,4 +1,4 @@
-"""DCGM's own judgement, where it watches: restated with its words, for what our own checks do not see."""
+"""DCGM's own incidents, where it watches, in its own words, for what healthd's checks do not cover."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ class Limits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class DcgmCheck:
-    """Holds no state: DCGM keeps an incident until it is over."""
+    """Stateless: DCGM keeps an incident until it ends."""
 
     def __init__(self, limits: Limits) -> None:
         self._failure = Severity.ERROR if limits.failure_is_error else Severity.WARNING
 
     def judge(self, sample: DcgmSample, now: Moment) -> list[Held]:
-        """A level for each incident. Without watches nothing is known, but nothing was said either."""
+        """Return a fact per incident. Without DCGM watches the state is unknown."""
         return [self._fact(incident, now) for incident in sample.incidents if incident.health in ("Warning", "Failure")]
 
     def _fact(self, incident: DcgmIncident, now: Moment) -> Raise:

@@ -1,4 +1,4 @@
-"""File systems that are full, or that the kernel has stopped writing to."""
+"""File systems that are full or have become read-only."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Limits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class DisksCheck:
-    """Remembers which file systems could be written: one that is read-only by design never could."""
+    """Remembers which file systems were writable: one that is read-only by design never was."""
 
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
@@ -32,7 +32,7 @@ class DisksCheck:
         self._written: set[str] = set()
 
     def judge(self, sample: DisksSample, now: Moment) -> list[Held]:
-        """A level for each full file system, and each that turned read-only."""
+        """Return a fact per full file system, and per file system that became read-only."""
         facts: list[Held] = []
         for disk in sample.disks:
             facts += self._space(disk, now)
@@ -59,7 +59,7 @@ class DisksCheck:
             code="files",
             component=_make_disk_component(disk),
             severity=Severity.WARNING,
-            summary=f"{disk.mount} ({disk.device}) can hardly take another file",
+            summary=f"{disk.mount} ({disk.device}) has hardly any free inodes",
             at=now.wall,
             evidence={"inodes_free_percent": round(inodes or 0.0, 2)},
         )
@@ -76,11 +76,11 @@ class DisksCheck:
             code="read_only",
             component=_make_disk_component(disk),
             severity=Severity.ERROR,
-            summary=f"{disk.mount} ({disk.device}) turned read-only: the kernel met errors on it",
+            summary=f"{disk.mount} ({disk.device}) became read-only after errors",
             at=now.wall,
         )
         if disk.read_only and disk.mount not in self._written:
-            return judge_level(None, fact)  # so since before we looked: by design, unless it was said before
+            return judge_level(None, fact)  # read-only from the first sample on: by design, unless a finding exists
         return judge_level(disk.read_only, fact)
 
 

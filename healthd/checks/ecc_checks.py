@@ -1,6 +1,6 @@
-"""Errors in a GPU's memories: those that cost data, those that were corrected but come fast, and worn-out SRAM.
+"""GPU memory errors: uncorrectable errors, frequent corrected errors, and worn-out SRAM.
 
-Which error killed what is the kernel log's to say, once (Xids 48, 94, 95); here is said what is so now.
+The kernel log reports each error's effect once (Xids 48, 94, 95); these facts describe the current state.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class Limits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class EccCheck:
-    """Remembers how fast each GPU's count of corrected errors grows."""
+    """Remembers the rate of corrected errors of each GPU."""
 
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
@@ -35,7 +35,7 @@ class EccCheck:
         self._storm = Dwell(0.0, limits.window_s)
 
     def judge(self, gpus: Sequence[GpuState], now: Moment) -> list[Held]:
-        """Four levels for each GPU."""
+        """Return four facts per GPU."""
         return [fact for state in gpus for fact in (*self._counted(state, now), *self._storming(state, now))]
 
     def _counted(self, state: GpuState, now: Moment) -> list[Held]:
@@ -47,7 +47,7 @@ class EccCheck:
                 state,
                 now,
                 (CHECK, "uncorrected"),
-                f"the memory of GPU {index} has lost data since the GPU was last reset: uncorrectable errors",
+                f"the memory of GPU {index} has had uncorrectable errors since the last GPU reset: data was lost",
                 evidence={"errors": now_count},
             ),
             *judge_gpu_level(
@@ -63,7 +63,7 @@ class EccCheck:
                 state,
                 now,
                 (CHECK, "sram_threshold"),
-                f"GPU {index} has had more uncorrectable errors in one place of its SRAM than NVIDIA tolerates",
+                f"GPU {index} has exceeded NVIDIA's threshold of uncorrectable SRAM errors",
                 severity=Severity.ERROR,
             ),
         ]

@@ -1,4 +1,4 @@
-"""Host memory that returned wrong data, or is about to: the module is named."""
+"""Host memory that returned wrong data or soon may: the module is named."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Limits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class EdacCheck:
-    """Remembers how fast each module's count of corrected errors grows."""
+    """Remembers the rate of corrected errors of each module."""
 
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
@@ -30,7 +30,7 @@ class EdacCheck:
         self._storm = Dwell(0.0, limits.clear_after_s)
 
     def judge(self, sample: EdacSample, now: Moment) -> list[Held]:
-        """Uncorrected errors since boot; a storm of corrected ones."""
+        """Return facts for uncorrected errors since boot and for a storm of corrected ones."""
         return [fact for dimm in sample.dimms for fact in (*self._uncorrected(dimm, now), *self._storming(dimm, now))]
 
     def _uncorrected(self, dimm: Dimm, now: Moment) -> list[Held]:
@@ -40,7 +40,7 @@ class EdacCheck:
             code="uncorrected",
             component=_make_dimm_component(dimm),
             severity=Severity.ERROR,
-            summary=f"{_describe_dimm(dimm)} has returned wrong data since boot: uncorrected memory errors",
+            summary=f"{_describe_dimm(dimm)} has had uncorrected memory errors since boot: data was lost",
             at=now.wall,
             evidence={"errors": count or 0},
         )
@@ -55,7 +55,7 @@ class EdacCheck:
             code="corrected",
             component=_make_dimm_component(dimm),
             severity=Severity.WARNING,
-            summary=f"{_describe_dimm(dimm)}: corrected memory errors come fast; it may fail soon, and each one costs time",
+            summary=f"{_describe_dimm(dimm)}: many corrected memory errors; it may fail soon, and each one costs time",
             at=now.wall,
             evidence={"errors": growth or 0, "window_s": self._limits.window_s},
         )

@@ -1,4 +1,4 @@
-"""Ethernet links that are gone, flap, got slower, or make errors."""
+"""Ethernet links that are down, flap, have become slower, or have errors."""
 
 from __future__ import annotations
 
@@ -25,17 +25,17 @@ class Limits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class EthernetCheck:
-    """Remembers how fast each interface has been, and how its counters grew."""
+    """Remembers each interface's highest speed and the growth of its counters."""
 
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
         self._dwell = Dwell(limits.raise_after_s, limits.clear_after_s)
         self._changes = Growth(limits.changes_window_s)
         self._errors = Growth(limits.errors_window_s)
-        self._fastest: dict[str, int] = {}  # of those that were up since we look
+        self._fastest: dict[str, int] = {}  # of those that were up since the first sample
 
     def judge(self, sample: EthernetSample, now: Moment) -> list[Held]:
-        """All levels of all interfaces."""
+        """Return all facts of all interfaces."""
         return [fact for interface in sample.interfaces for fact in self._judge(interface, now)]
 
     def _judge(self, interface: EthernetInterface, now: Moment) -> list[Held]:
@@ -63,11 +63,11 @@ class EthernetCheck:
             ),
             *judge_level(
                 None if changes is None else changes >= limits.changes_in_window,
-                _raise_interface_fact(interface, "flapping", "its link goes and comes", now, {"changes": changes or 0}),
+                _raise_interface_fact(interface, "flapping", "its link flaps", now, {"changes": changes or 0}),
             ),
             *judge_level(
                 None if errors is None else errors >= limits.errors_in_window,
-                _raise_interface_fact(interface, "errors", "its link makes errors", now, {"errors": errors or 0}),
+                _raise_interface_fact(interface, "errors", "its link has errors", now, {"errors": errors or 0}),
             ),
         ]
 

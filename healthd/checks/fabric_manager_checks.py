@@ -1,4 +1,4 @@
-"""NVSwitch errors that the fabric manager met: on systems whose switches write no SXids, the only word of them."""
+"""NVSwitch errors in the fabric manager's log: the only source on systems whose switches write no SXids."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ class Limits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class FabricManagerCheck:
-    """Remembers the errors of the last look: what stood there at the first one is of the past."""
+    """Remembers the errors of the last sample; those in the first one are old."""
 
     def __init__(self, limits: Limits) -> None:
         self._fatal = Severity.ERROR if limits.fatal_is_error else Severity.WARNING
         self._seen: frozenset[SwitchError] | None = None
 
     def judge(self, sample: FabricManagerSample, now: Moment) -> list[Held]:
-        """An event for each error that is new."""
+        """Return an event per new error."""
         before, self._seen = self._seen, frozenset(sample.errors)
         return [] if before is None else [self._fact(e, now) for e in sample.errors if e not in before]
 

@@ -1,7 +1,7 @@
-"""Busy GPUs whose clock is low although nothing is said to hold it down: a throttle nobody admits.
+"""Busy GPUs with a low clock and no reported throttle reason.
 
-A GPU held down for a known reason is not judged here: heat and power brakes are the throttle check's, a power cap or a
-clock that was set is somebody's intention.
+A GPU with a known reason is not judged here: heat and power brakes belong to the throttle check, a power cap or a set
+clock is intended.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ CHECK = "clocks"
 
 
 class Limits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Section `clocks` of the thresholds. The shares are of the greatest clock, and of the siblings' median."""
+    """Section `clocks` of the thresholds. Shares are of the maximum clock, and of the siblings' median."""
 
     busy_percent: float
     max_percent: float
@@ -35,7 +35,7 @@ class ClocksCheck:
         self._dwell = Dwell(limits.raise_after_s, limits.clear_after_s)
 
     def judge(self, gpus: Sequence[GpuState], now: Moment) -> list[Held]:
-        """A level for each busy GPU far below what it can do, and for each far below what its siblings do."""
+        """Return a fact per busy GPU far below its maximum, and per GPU far below its siblings."""
         facts: list[Held] = []
         for state in gpus:
             siblings = [clock for other in gpus if other is not state and (clock := self._clock(other)) is not None]
@@ -50,17 +50,17 @@ class ClocksCheck:
         slow = None if not clock or not whole_mhz else clock < whole_mhz * percent / 100
         if slow and state.latest.throttle_mask:
             slow = None
-        whole = "of its siblings' clocks" if code == "below_siblings" else "of its greatest clock"
+        whole = "of its siblings' clocks" if code == "below_siblings" else "of its maximum clock"
         said = self._dwell.judge((state.gpu.uuid, code), slow, now.monotonic)
         return judge_gpu_level(
             said,
             state,
             now,
             (CHECK, code),
-            f"GPU {state.gpu.index} is busy and runs below {percent:g} % {whole}, without a reason the driver knows",
+            f"GPU {state.gpu.index} is busy but runs below {percent:g} % {whole}, without a known reason",
             evidence={"sm_clock_mhz": clock, "expected_mhz": whole_mhz},
         )
 
     def _clock(self, state: GpuState) -> int | None:
-        """MHz, of a GPU that is busy: an idle one says nothing about any."""
+        """Return the clock of a busy GPU in MHz; an idle GPU's clock means nothing."""
         return state.latest.sm_clock_mhz if is_gpu_busy(state, self._limits.busy_percent) else None

@@ -1,7 +1,7 @@
-"""Does this node have all its GPUs? What NVML lists, against the configured count and against the devices on the PCI bus.
+"""Missing GPUs: what NVML lists against the configured count and the devices on the PCI bus.
 
-A GPU that is bound to a driver for virtual machines was given away on purpose and is no fault. Where a configured count
-is met, the configuration has said what is intended, and the bus is not compared.
+A GPU bound to a driver for virtual machines was passed through on purpose and is no fault. If a configured count is
+met, the bus is not compared.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from vocabulary.identity import Component, ComponentKind
 CHECK = "gpu_count"
 BELOW_CONFIGURED, NOT_ENUMERATED, NOT_BOUND = "below_configured", "not_enumerated", "not_bound"
 _HOST = Component(ComponentKind.HOST)
-_PASSTHROUGH = ("vfio", "pci-stub", "pciback")  # parts of the names of drivers that give a device to a virtual machine
+_PASSTHROUGH = ("vfio", "pci-stub", "pciback")  # parts of names of drivers that pass a device to a virtual machine
 
 
 class Limits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Section `gpu_count` of the thresholds: how many GPUs of one product a node that has any should have; 0: any number."""
+    """Section `gpu_count` of the thresholds: GPUs of one product that a node with any should have; 0: any number."""
 
     expected: float
 
@@ -37,30 +37,30 @@ class _GpuShortage(NamedTuple):
 
 
 class BusComparison(NamedTuple):
-    """`renew`: the driver should enumerate its GPUs anew before anything is said."""
+    """`renew`: the driver must enumerate its GPUs again before the result counts."""
 
     facts: tuple[Fact, ...]
     renew: bool
 
 
 class GpuCountCheck:
-    """`configured` is the node's own count, if it has one; `limits_of` gives the numbers of a product.
+    """`configured` is the node's own count, if it has one; `limits_of` returns a product's limits.
 
-    Remembers for which difference between bus and NVML a new inventory was asked for, so that each is asked for once.
+    Remembers for which difference between bus and NVML it requested a new inventory, to request it only once.
     """
 
     def __init__(self, configured: int | None, limits_of: Callable[[str], Limits]) -> None:
         self._configured = configured
         self._limits_of = limits_of
-        limits_of("")  # a mistake in the numbers shows now, not with the first GPU
+        limits_of("")  # an invalid section fails now, not with the first GPU
         self._asked: tuple[Inventory | None, frozenset[str]] = (None, frozenset())
 
     def falls_short(self, inventory: Inventory) -> bool:
-        """Whether NVML has fewer GPUs than are configured."""
+        """Return whether NVML has fewer GPUs than are configured."""
         return bool(self._shortages(inventory))
 
     def judge_inventory(self, inventory: Inventory, at: float) -> list[Fact]:
-        """The configured count. GPUs that do not answer are enumerated, and so not missing."""
+        """Compare with the configured count. GPUs that do not answer are enumerated, and so not missing."""
         shortages = self._shortages(inventory)
         if not shortages:
             return [_clear_code(BELOW_CONFIGURED, at, "NVML: as many GPUs as configured")]
@@ -69,7 +69,7 @@ class GpuCountCheck:
             "expected": sum(each.expected for each in shortages),
             "found": sum(each.found for each in shortages),
         }
-        summary = f"NVML lists {words}: look for the missing ones with lspci -d 10de: and in the kernel log"
+        summary = f"NVML lists {words}: find the missing ones with lspci -d 10de: and in the kernel log"
         return [_raise_error(BELOW_CONFIGURED, summary, at, evidence)]
 
     def judge_bus(
@@ -78,15 +78,15 @@ class GpuCountCheck:
         """Compare the bus with the inventory.
 
         Args:
-            hops: what is on the bus.
-            inventory: what NVML enumerated; None: it cannot be used, and another finding says so.
+            hops: devices on the bus.
+            inventory: what NVML enumerated; None: NVML is unavailable, which is another finding.
             unread: addresses of GPUs that are left out of the sweeps: enumerated, though not listed.
             at: UTC seconds.
         """
         on_bus = {hop.pci: hop.driver for hop in hops if hop.kind == "gpu"}
         listed = {gpu.pci for gpu in inventory.gpus} if inventory else set[str]()
         if inventory is None or (listed and not listed & on_bus.keys()):
-            return BusComparison((), renew=False)  # the second: this /sys belongs to another machine than the driver
+            return BusComparison((), renew=False)  # this /sys belongs to another machine than the driver
         differs = frozenset(listed.symmetric_difference(on_bus) - set(unread) - set(_list_passthrough_gpus(on_bus)))
         asked_of, asked = self._asked
         if differs and differs != asked:
@@ -95,7 +95,7 @@ class GpuCountCheck:
         if not differs:
             self._asked = None, differs
         elif inventory is asked_of:
-            return BusComparison((), renew=False)  # the new inventory is not here yet
+            return BusComparison((), renew=False)  # the new inventory has not arrived yet
         return BusComparison(tuple(self._compare(on_bus, differs - listed, inventory, len(unread), at)), renew=False)
 
     def _compare(
@@ -103,11 +103,9 @@ class GpuCountCheck:
     ) -> list[Fact]:
         held = sorted(pci for pci in missing if on_bus[pci] == "nvidia")
         loose = sorted(missing.difference(held))
-        nameless = max(
-            0, inventory.count - len(inventory.gpus) - unread
-        )  # enumerated, but they do not say who they are
+        nameless = max(0, inventory.count - len(inventory.gpus) - unread)  # enumerated but not identified
         intended = self._configured is not None and inventory.count >= self._configured
-        aside = f" ({len(away)} more given to virtual machines)" if (away := _list_passthrough_gpus(on_bus)) else ""
+        aside = f" ({len(away)} more passed to virtual machines)" if (away := _list_passthrough_gpus(on_bus)) else ""
         facts: list[Fact] = []
         if len(held) > nameless and not intended:
             summary = f"the NVIDIA driver holds {', '.join(held)}, but NVML does not list it{aside}: see the kernel log"
@@ -115,16 +113,20 @@ class GpuCountCheck:
                 _raise_error(NOT_ENUMERATED, summary, at, {"gpus": ", ".join(held), "listed": len(inventory.gpus)})
             )
         else:
-            facts.append(_clear_code(NOT_ENUMERATED, at, "NVML lists every GPU that the NVIDIA driver holds"))
+            facts.append(_clear_code(NOT_ENUMERATED, at, "NVML lists every GPU that the NVIDIA driver is bound to"))
         if loose and not intended:
             drivers = ", ".join(f"{pci} ({on_bus[pci] or 'no driver'})" for pci in loose)
             summary = (
-                f"the NVIDIA driver does not hold {drivers}{aside}: it failed there, or somebody unbound it. If that is"
+                f"the NVIDIA driver does not hold {drivers}{aside}: it failed, or it was unbound. If that is"
                 " intended, bind it to vfio-pci or set gpus.expected"
             )
             facts.append(_raise_error(NOT_BOUND, summary, at, {"gpus": drivers, "listed": len(inventory.gpus)}))
         else:
-            facts.append(_clear_code(NOT_BOUND, at, "the NVIDIA driver holds every GPU that is not given away"))
+            facts.append(
+                _clear_code(
+                    NOT_BOUND, at, "the NVIDIA driver is bound to every GPU that is not passed to virtual machines"
+                )
+            )
         return facts
 
     def _shortages(self, inventory: Inventory) -> list[_GpuShortage]:

@@ -1,4 +1,4 @@
-"""GPUs of one kind that are not alike, or not set up for a data centre: what somebody forgot when a part was replaced."""
+"""GPUs of one kind that differ or are not set up for a data centre, as after a careless replacement."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ class Limits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class GpuIdentityCheck:
-    """Holds no state."""
+    """Stateless."""
 
     def __init__(self, limits: Limits) -> None:
         self._ecc_expected = limits.ecc_expected > 0
         self._persistence_expected = limits.persistence_expected > 0
 
     def judge(self, gpus: Sequence[GpuState], now: Moment) -> list[Held]:
-        """A level for each GPU that differs from what nearly all its siblings have, or lacks ECC or persistence mode."""
+        """Return a fact per GPU that differs from nearly all siblings, or lacks ECC or persistence mode."""
         facts: list[Held] = []
         for state in gpus:
             for field, words in _ALIKE.items():
@@ -54,13 +54,13 @@ def _judge_odd_field(state: GpuState, siblings: Sequence[GpuState], field: str, 
         evidence={field: own[:100], "siblings": usual[:100]},
     )
     if known and own != usual and 2 * count <= others.total():
-        return judge_level(None, fact)  # no two alike: nobody knows which is right
+        return judge_level(None, fact)  # all differ, so none is the reference
     return judge_level(own != usual if known else None, fact)
 
 
 def _judge_missing_ecc(state: GpuState, now: Moment) -> list[Held]:
     enabled = state.constants.ecc_enabled
-    summary = f"ECC is off on GPU {state.gpu.index}: wrong data in its memory goes unnoticed"
+    summary = f"ECC is off on GPU {state.gpu.index}: memory errors go undetected"
     return judge_level(None if enabled is None else not enabled, make_gpu_fact(state, now, (CHECK, "ecc_off"), summary))
 
 

@@ -1,7 +1,6 @@
-"""GPUs that do not answer any more, are not there any more, or are there although they were not.
+"""GPUs that stopped answering, are missing, or are new.
 
-A GPU that is new or another is no fault: somebody repaired the node. It is recorded, so that what happens next can be
-read in its light.
+A new or exchanged GPU is no fault but a repair. It is recorded as context for later findings.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ CHECK = "gpu_presence"
 
 
 def judge_lost_gpus(sweep: Sweep, gpus: Mapping[int, Gpu]) -> list[Fact]:
-    """A GPU that the driver calls lost, and one that answers again."""
+    """Report a GPU that the driver calls lost, and clear it when it answers again."""
     facts: list[Fact] = []
     for reading in sweep.readings:
         gpu = gpus.get(reading.index)
@@ -36,18 +35,18 @@ def judge_gpu_inventory(inventory: Inventory, expected: Iterable[Gpu], at: float
     known = {gpu.pci: gpu for gpu in expected}
     facts: list[Fact] = [note for gpu in inventory.gpus for note in _judge_new_gpu(gpu, known, at)]
     places = {gpu.pci for gpu in inventory.gpus}
-    silent = inventory.count - len(inventory.gpus)  # enumerated, but would not say who they are: lost, not vanished
+    silent = inventory.count - len(inventory.gpus)  # enumerated but not identified: lost, not missing
     for gpu in known.values():
         if gpu.pci in places:
             facts.append(_clear_gpu_code("vanished", gpu, at, "NVML: it is enumerated again"))
         elif silent == 0:
-            summary = f"GPU {gpu.index} has vanished: NVML no longer enumerates {gpu.pci} ({gpu.uuid})"
+            summary = f"GPU {gpu.index} is missing: NVML no longer enumerates {gpu.pci} ({gpu.uuid})"
             facts.append(_raise_fatal("vanished", gpu, summary, at, provable=True))
     return facts
 
 
 def _judge_new_gpu(gpu: Gpu, known: Mapping[str, Gpu], at: float) -> list[Fact]:
-    """What is new about a GPU that is there. Nothing is, before anything was known."""
+    """Describe what is new about a present GPU; nothing, if none was known before."""
     before = known.get(gpu.pci)
     if before is None:
         return [_raise_info("appeared", gpu, f"GPU {gpu.index} ({gpu.uuid}) is new at {gpu.pci}", at)] if known else []
@@ -59,7 +58,7 @@ def _judge_new_gpu(gpu: Gpu, known: Mapping[str, Gpu], at: float) -> list[Fact]:
     if not changes:
         return []
     said = ", ".join(f"{name} {change}" for name, change in changes.items())
-    return [_raise_info("changed", gpu, f"GPU {gpu.index} at {gpu.pci} is another than before: {said}", at)]
+    return [_raise_info("changed", gpu, f"GPU {gpu.index} at {gpu.pci} is another one than before: {said}", at)]
 
 
 def _raise_info(code: str, gpu: Gpu, summary: str, at: float) -> Raise:

@@ -1,4 +1,4 @@
-"""Network ports that are down, too slow, flapping, or full of errors: each rail of a job waits for the worst."""
+"""Network ports that are down, too slow, flapping, or have errors: each rail of a job waits for its slowest port."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Limits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class InfinibandCheck:
-    """Remembers which ports were up, and how their counters grew."""
+    """Remembers which ports were up, and the growth of their counters."""
 
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
@@ -42,7 +42,7 @@ class InfinibandCheck:
         self._were_up: set[tuple[str, str]] = set()
 
     def judge(self, sample: InfinibandSample, now: Moment) -> list[Held]:
-        """All levels of all ports."""
+        """Return all facts of all ports."""
         facts: list[Held] = []
         for port in sample.ports:
             usual = sample.expected.get(port.device) or _find_usual_rate(port, sample.ports)
@@ -60,14 +60,14 @@ class InfinibandCheck:
             port, "down", f"is {port.state or 'unknown'} ({port.physical or 'unknown'})", now, Severity.ERROR
         )
         if not port.state or (not up and not expected and key not in self._were_up):
-            return judge_level(None, down)  # nobody knows whether it should be up; what was said before a restart stays
+            return judge_level(None, down)  # its expected state is unknown; a finding from before a restart stays
         return judge_level(self._dwell.judge(("down", *key), not up, now.monotonic), down)
 
     def _slow(self, port: IbPort, usual: float | None, now: Moment) -> list[Held]:
         known = port.rate_gbps is not None and usual is not None and port.state == "ACTIVE"
         slow = (port.rate_gbps or 0.0) < (usual or 0.0) if known else None
         evidence: Evidence = {"rate_gbps": port.rate_gbps or 0.0, "expected_gbps": usual or 0.0}
-        fact = _raise_port_fact(port, "slow", "runs at a lower rate than it should", now, Severity.WARNING, evidence)
+        fact = _raise_port_fact(port, "slow", "runs at a lower rate than expected", now, Severity.WARNING, evidence)
         return judge_level(self._dwell.judge(("slow", port.device, port.port), slow, now.monotonic), fact)
 
     def _counters(self, port: IbPort, now: Moment) -> list[Held]:
@@ -81,14 +81,14 @@ class InfinibandCheck:
                 port, "flapping", "its link went down and came back", flaps, limits.flaps_in_window, now
             ),
             *_judge_counter_growth(
-                port, "symbol_errors", "its link makes errors", symbols, limits.symbol_errors_in_window, now
+                port, "symbol_errors", "its link has errors", symbols, limits.symbol_errors_in_window, now
             ),
             *_judge_counter_growth(port, "congested", "waits to send most of the time", waits, ticks, now),
         ]
 
 
 def _find_usual_rate(port: IbPort, ports: Sequence[IbPort]) -> float | None:
-    """What most of its siblings run at; None if there are too few to tell, or no most."""
+    """Return the rate of most siblings; None if there are too few, or no majority."""
     rates = [p.rate_gbps for p in ports if p is not port and p.link_layer == port.link_layer and p.state == "ACTIVE"]
     known = [rate for rate in rates if rate is not None]
     if len(known) < SIBLINGS_MIN - 1:

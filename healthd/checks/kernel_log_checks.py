@@ -1,4 +1,4 @@
-"""The kernel log as a witness: what it lost, and what could not be read."""
+"""The kernel log as an evidence source: lost and unreadable records."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _HOST = Component(ComponentKind.HOST)
 
 
 def judge_gap(gap: KernelGap) -> Raise:
-    """Records were overwritten unread: a fault among them would be unknown to us, so the node is not simply healthy."""
+    """Report overwritten, unread records: a fault among them would be unknown, so the node is not simply healthy."""
     return Raise(
         check="kernel_log",
         code="overrun",
@@ -26,7 +26,7 @@ def judge_gap(gap: KernelGap) -> Raise:
 
 
 def judge_unreadable_record(problem: str, at: float) -> Raise:
-    """Bytes that are no record: noted, counted, passed over."""
+    """Report bytes that are no record: logged, counted, skipped."""
     return Raise(
         check="kernel_log",
         code="garbage",

@@ -1,4 +1,4 @@
-"""Kernel records → facts: everything but the driver's Xids. Most records have none of the families' words, and end there."""
+"""Kernel records → facts: everything but the driver's Xids. Most records match no family's keywords and end there."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ VALUE_CHARS_MAX = 120
 
 
 class KernelMessageCheck:
-    """Holds no state."""
+    """Stateless."""
 
     def __init__(self, witness: RecordAuthenticator, families: Sequence[PatternFamily]) -> None:
         self._witness = witness
@@ -25,7 +25,7 @@ class KernelMessageCheck:
         self._words = tuple((word, family) for family in families for word in family.words)
 
     def judge(self, record: KernelRecord, gpus: Mapping[str, Gpu]) -> Fact | None:
-        """What one record says; None if it is no evidence. `gpus` maps PCI addresses to the GPUs that are known."""
+        """Return the fact from one record; None if it is no evidence. `gpus` maps PCI addresses to the known GPUs."""
         text = record.text
         for word, family in self._words:
             if word in text and (fact := self._read(family, record, gpus)) is not None:
@@ -51,7 +51,7 @@ def _make_message_fact(
     gpus: Mapping[str, Gpu],
 ) -> Fact:
     component = _make_message_component(family, found, gpus)
-    if form.clears and not heard.injected:  # a test must not end what is real
+    if form.clears and not heard.injected:  # a test must not clear a real finding
         return Clear(check=family.check, code=form.code, component=component, at=record.at, by=form.summary)
     evidence: Evidence = {"line": heard.text[:LINE_CHARS_MAX]}
     evidence |= {
@@ -73,7 +73,7 @@ def _make_message_fact(
 
 
 def _is_on_user_device(family: PatternFamily, found: Mapping[str, str | None]) -> bool:
-    """Whether the line is about a device such as a loop device, behind which stands a file of any user's."""
+    """Return whether the line is about a device backed by a user's file, such as a loop device."""
     names = (found.get("place"), found.get("disk"))
     return family.users_devices is not None and any(name and family.users_devices.match(name) for name in names)
 

@@ -1,4 +1,4 @@
-"""A file system over the network that does not answer: jobs that use it stand still, and new ones cannot start."""
+"""A network file system that does not answer: jobs that use it block, and new ones cannot start."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class NetworkMountsCheck:
         self._dwell = Dwell(limits.raise_after_s, limits.clear_after_s)
 
     def judge(self, sample: NetworkMountsSample, now: Moment) -> list[Held]:
-        """A level for each that gives no answer, or answers with an error."""
+        """Return a fact per mount that does not answer, or answers with an error."""
         facts: list[Held] = []
         for mount in sample.mounts:
             fact = Raise(

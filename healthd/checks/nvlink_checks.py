@@ -1,6 +1,6 @@
-"""NVLinks that are down although they should be up, that carry no traffic, or that have errors.
+"""NVLinks that should be up and are down, carry no traffic, or have errors.
 
-How many should be up is what the GPU's model has where that is sure, what its siblings have, and what it had before.
+The expected number is the GPU model's if that is certain, else that of its siblings, else the GPU's earlier number.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from healthd.samples.nvml import Link
 CHECK = "nvlink"
 _ERRORS = {
     "crc_errors": "has many transfer errors",
-    "replay_errors": "often has to send again",
-    "recovery_errors": "had to recover again and again",
+    "replay_errors": "often retransmits",
+    "recovery_errors": "had to recover repeatedly",
 }
 
 
 class Limits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Section `nvlink` of the thresholds. `links` is how many are up on a GPU of this model; 0: it depends."""
+    """Section `nvlink` of the thresholds. `links` is the number of active links for this model; 0: it varies."""
 
     links: float
     raise_after_s: float
@@ -36,7 +36,7 @@ class Limits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class NvlinkCheck:
-    """Remembers the most links each GPU had up, and how fast each link's errors grow."""
+    """Remembers the most active links of each GPU, and the error rate of each link."""
 
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
@@ -47,7 +47,7 @@ class NvlinkCheck:
         self._most: dict[str, int] = {}
 
     def judge(self, gpus: Sequence[GpuState], now: Moment) -> list[Held]:
-        """One level for links that are down, one for those without traffic, and one for each kind of frequent error."""
+        """Return a fact for links that are down, one for links without traffic, and one per kind of frequent error."""
         up = {state.gpu.uuid: count for state in gpus if (count := _count_active_links(state)) is not None}
         self._most |= {uuid: max(count, self._most.get(uuid, 0)) for uuid, count in up.items()}
         facts: list[Held] = []
@@ -62,12 +62,12 @@ class NvlinkCheck:
         expected = max(self._most.get(state.gpu.uuid, 0), _find_usual_count(siblings), int(self._limits.links))
         down = None if up is None else up < expected
         if up == 0 and not any(siblings) and not self._most.get(state.gpu.uuid):
-            down = None  # nobody's are up and none ever was: a virtual machine that was given none
+            down = None  # no GPU ever had links: a virtual machine without NVLink
         fact = make_gpu_fact(
             state,
             now,
             (CHECK, "inactive"),
-            f"GPU {state.gpu.index} has fewer NVLinks up than it should have",
+            f"GPU {state.gpu.index} has fewer NVLinks up than expected",
             evidence={"links_up": up, "links_expected": expected},
         )
         return judge_level(self._down.judge(state.gpu.uuid, down, now.monotonic), fact)
@@ -111,7 +111,7 @@ class NvlinkCheck:
 
 
 def _count_active_links(state: GpuState) -> int | None:
-    """How many are up; None if that is not known, or if the GPU is split into MIG devices, which have none."""
+    """Return how many links are up; None if unknown, or if the GPU is split into MIG devices, which have none."""
     links = state.latest.links
     if not links or state.constants.mig_enabled or any(link.active is None for link in links):
         return None
@@ -119,7 +119,7 @@ def _count_active_links(state: GpuState) -> int | None:
 
 
 def _find_usual_count(siblings: list[int]) -> int:
-    """What most of them have; 0 if there are too few to tell, or they differ."""
+    """Return the number that most siblings have; 0 if there are too few, or they differ."""
     if len(siblings) < SIBLINGS_MIN:
         return 0
     counts = Counter(siblings)

@@ -1,7 +1,7 @@
-"""GPUs that have not joined the NVLink fabric of an NVSwitch system, or not in full.
+"""GPUs that have not joined the NVLink fabric of an NVSwitch system, or not completely.
 
-Until a GPU has joined, CUDA does not start on it (fabric manager user guide). The health mask's layout is that of
-nvml.h, NVML_GPU_FABRIC_HEALTH_MASK_*: fields of bits, 0 where a driver does not support one.
+CUDA does not start on a GPU that has not joined (fabric manager user guide). The health mask's layout is that of
+nvml.h, NVML_GPU_FABRIC_HEALTH_MASK_*: bit fields, 0 where a driver does not support one.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _STATES = {1: "not started", 2: "in progress"}
 
 
 class _HealthField(NamedTuple):
-    """A part of the health mask: where it begins, how many values it can have, which of them are bad."""
+    """A field of the health mask: its offset, its number of values, and which of them are bad."""
 
     code: str
     shift: int
@@ -31,13 +31,13 @@ class _HealthField(NamedTuple):
     words: str
 
 
-_TRUE, _FALSE = range(1, 2), range(2, 3)  # what these bits say for yes and for no
+_TRUE, _FALSE = range(1, 2), range(2, 3)  # values of these fields for yes and no
 _FIELDS = (
     _HealthField("degraded_bandwidth", 0, 4, _TRUE, "has less bandwidth than it should have"),
     _HealthField("route_recovery", 2, 4, _TRUE, "recovers a route"),
-    _HealthField("route_unhealthy", 4, 4, _TRUE, "has a route that does not work well"),
-    _HealthField("access_timeout", 6, 4, _TRUE, "recovers from accesses that timed out"),
-    _HealthField("misconfigured", 8, 16, range(2, 9), "is not set up as the fabric needs it"),
+    _HealthField("route_unhealthy", 4, 4, _TRUE, "has an unhealthy route"),
+    _HealthField("access_timeout", 6, 4, _TRUE, "recovers from access timeouts"),
+    _HealthField("misconfigured", 8, 16, range(2, 9), "is not configured for the fabric"),
     _HealthField("manager", 14, 4, _FALSE, "has lost the fabric manager"),
 )
 
@@ -51,14 +51,14 @@ class Limits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class FabricCheck:
-    """Remembers how long each GPU has been outside the fabric, and in bad health inside it."""
+    """Remembers how long each GPU has been outside the fabric, or unhealthy inside it."""
 
     def __init__(self, limits: Limits) -> None:
         self._outside = Dwell(limits.join_s, 0.0)
         self._health = Dwell(limits.raise_after_s, limits.clear_after_s)
 
     def judge(self, gpus: Sequence[GpuState], now: Moment) -> list[Held]:
-        """Levels for each GPU that knows of a fabric. A GPU that is alone needs none, as in many virtual machines."""
+        """Return facts for each GPU that has a fabric. A single GPU needs none, as in many virtual machines."""
         return [
             fact
             for state in gpus

@@ -1,4 +1,4 @@
-"""NVMe disks that fail, or say that they soon will."""
+"""NVMe disks that fail, or report that they soon will."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from vocabulary.identity import Component, ComponentKind
 
 CHECK = "nvme"
 WARNINGS = {1: "spare blocks run out", 2: "too hot or too cold", 4: "unreliable", 8: "read-only", 16: "no backup power"}
-GRAVE = 4 | 8  # its data is no longer safe with it, or it takes none
+GRAVE = 4 | 8  # data on it is no longer safe, or it is read-only
 
 
 class Limits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -26,7 +26,7 @@ class Limits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class NvmeCheck:
-    """Remembers how long a controller has been gone, and how fast media errors come."""
+    """Remembers how long a controller has been missing, and the rate of media errors."""
 
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
@@ -34,7 +34,7 @@ class NvmeCheck:
         self._errors = Growth(limits.window_s)
 
     def judge(self, sample: NvmeSample, now: Moment) -> list[Held]:
-        """Controllers that do not work; warnings of their own; wear; data they could not give back."""
+        """Return facts for failed controllers, their own warnings, wear, and media errors."""
         return [fact for disk in sample.disks for fact in self._judge(disk, now)]
 
     def _judge(self, disk: NvmeDisk, now: Moment) -> list[Held]:
@@ -62,16 +62,14 @@ class NvmeCheck:
                 _raise_disk_fact(
                     disk,
                     "worn",
-                    "it has lived as long as it is rated for",
+                    "it has reached its rated life",
                     now,
                     evidence={"used_percent": disk.used_percent or 0},
                 ),
             ),
             *judge_level(
                 losing,
-                _raise_disk_fact(
-                    disk, "media_errors", "it cannot give data back", now, evidence={"errors": growth or 0}
-                ),
+                _raise_disk_fact(disk, "media_errors", "it has lost data", now, evidence={"errors": growth or 0}),
             ),
         ]
 

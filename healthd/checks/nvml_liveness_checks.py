@@ -1,4 +1,4 @@
-"""Does the driver answer at all? A call that never returns is a fault of its own."""
+"""Whether the driver answers. A call that never returns is a fault of its own."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ _HOST = Component(ComponentKind.HOST)
 
 
 def judge_hang(hang: NvmlHang, gpus: Mapping[int, Gpu], first: NvmlHang) -> Raise:
-    """The GPU it hung on, if one is known: watched at first, and said not to work when the next attempt hangs too.
+    """Report the GPU whose call hung, if known: a warning first, critical when the next attempt hangs too.
 
-    A driver that is busy, as with another GPU's reset, may keep one caller waiting. `first` is the first hang of the same
-    trouble, or this one; it tells where the trouble began. A pretended hang happens once, and is meant.
+    A driver that is busy, such as with another GPU's reset, may block one caller for a while. `first` is the first hang
+    of the same problem, or this one; it carries the start time. A simulated hang happens once and is critical at once.
     """
     place = "" if first.index is None else f" on GPU {first.index}"
     lasting = hang.injected or hang is not first
@@ -37,7 +37,7 @@ def judge_hang(hang: NvmlHang, gpus: Mapping[int, Gpu], first: NvmlHang) -> Rais
 
 
 def judge_unavailable(sample: NvmlUnavailable) -> Raise:
-    """Without NVML nothing is known of the GPUs; `health_of` makes that unknown, which is not good."""
+    """Report that NVML is unavailable, so that nothing is known of the GPUs; `health_of` makes that unknown."""
     return Raise(
         check=CHECK,
         code="unavailable",
@@ -49,8 +49,8 @@ def judge_unavailable(sample: NvmlUnavailable) -> Raise:
 
 
 def judge_completed_sweep(sweep: Sweep, gpus: Mapping[int, Gpu]) -> list[Fact]:
-    """A whole sweep is proof that nothing hangs, for every GPU it covered; it says nothing about those left out."""
-    by = "a whole NVML sweep"
+    """Clear hangs after a complete sweep, for every GPU it covered, but not for those left out."""
+    by = "a complete NVML sweep"
     facts: list[Fact] = [Clear(check=CHECK, code=code, component=_HOST, at=sweep.at, by=by) for code in _CODES]
     for reading in sweep.readings:
         gpu = gpus.get(reading.index)
@@ -61,14 +61,14 @@ def judge_completed_sweep(sweep: Sweep, gpus: Mapping[int, Gpu]) -> list[Fact]:
 
 
 def judge_renamed_gpus(inventory: Inventory, at: float) -> list[Fact]:
-    """A GPU that hung before it said who it is has a name now: from here on it is judged under that name."""
+    """Move findings to a GPU's name once it is known, if it hung before it was identified."""
     nameless = [_make_gpu_component(gpu.index, {}) for gpu in inventory.gpus]
-    by = "NVML: it says who it is"
+    by = "NVML: it is identified"
     return [Clear(check=CHECK, code=code, component=gpu, at=at, by=by) for gpu in nameless for code in _HANGS]
 
 
 def _make_gpu_component(index: int, gpus: Mapping[int, Gpu]) -> Component:
-    """The GPU at an index, also one that hung before it ever said who it is."""
+    """Return the component for a GPU index, also before the GPU is identified."""
     gpu = gpus.get(index)
     return Component(ComponentKind.GPU, name=f"index {index}", index=index) if gpu is None else make_gpu_component(gpu)
 

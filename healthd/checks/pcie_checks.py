@@ -1,6 +1,6 @@
-"""PCIe links that lost lanes, and hops that make errors: a bridge is named with the devices that are reached through it.
+"""PCIe links that lost lanes, and hops with errors: a bridge is named with the devices behind it.
 
-The speed of a link is not judged: it falls when a device idles, and the GPU's own check knows when it does not.
+Link speed is not judged: it falls when a device idles, and the GPU's own check knows when it does not.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Limits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class PcieCheck:
-    """Remembers how each hop's counters grew."""
+    """Remembers the growth of each hop's counters."""
 
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
@@ -37,7 +37,7 @@ class PcieCheck:
         self._errors = Growth(limits.window_s)
 
     def judge(self, sample: PcieSample, now: Moment) -> list[Held]:
-        """All levels of all hops."""
+        """Return all facts of all hops."""
         below = _map_end_points(sample)
         return [fact for hop in sample.hops for fact in (*self._width(hop, below, now), *self._counts(hop, below, now))]
 
@@ -45,10 +45,10 @@ class PcieCheck:
         known = hop.width is not None and hop.width_max is not None
         narrow = (hop.width or 0) < (hop.width_max or 0) if known else None
         if hop.kind == "bridge":
-            return []  # a switch's port may be built for more lanes than the device below it has
+            return []  # a switch's port may have more lanes than the device below it
         evidence: Evidence = {"width": hop.width or 0, "width_max": hop.width_max or 0}
         fact = _raise_hop_fact(
-            hop, below, "narrow", "runs with fewer lanes than it has", now, Severity.WARNING, evidence
+            hop, below, "narrow", "runs with fewer lanes than it supports", now, Severity.WARNING, evidence
         )
         return judge_level(self._narrow.judge(hop.pci, narrow, now.monotonic), fact)
 
@@ -68,7 +68,7 @@ class PcieCheck:
 
 
 def _map_end_points(sample: PcieSample) -> dict[str, str]:
-    """For each hop, the devices that are reached through it."""
+    """Return, for each hop, the devices behind it."""
     below: dict[str, list[str]] = {}
     for path in sample.paths:
         for address in path[:-1]:

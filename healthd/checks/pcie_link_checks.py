@@ -1,4 +1,4 @@
-"""GPUs whose PCIe link is narrower or slower than it can be, or has to send again and again.
+"""GPUs whose PCIe link is narrower or slower than it can be, or replays often.
 
 An idle GPU lowers its link's generation to save power, so that is judged only while it is busy.
 """
@@ -27,7 +27,7 @@ class Limits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class PcieLinkCheck:
-    """Remembers how long each link has been slow, and how fast its replays grow."""
+    """Remembers how long each link has been slow, and its replay rate."""
 
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
@@ -36,7 +36,7 @@ class PcieLinkCheck:
         self._storm = Dwell(0.0, limits.window_s)
 
     def judge(self, gpus: Sequence[GpuState], now: Moment) -> list[Held]:
-        """Three levels for each GPU."""
+        """Return three facts per GPU."""
         return [
             fact
             for state in gpus
@@ -69,11 +69,11 @@ class PcieLinkCheck:
             state,
             now,
             (CHECK, "replays"),
-            f"the PCIe link of GPU {state.gpu.index} often has to send again",
+            f"the PCIe link of GPU {state.gpu.index} often retransmits",
             evidence={"replays": growth, "window_s": limits.window_s},
         )
 
 
 def _is_less(value: int | None, most: int | None) -> bool | None:
-    """Some drivers say 0 for what they do not know."""
+    """Return whether the value is too low. Some drivers report 0 for unknown."""
     return value < most if value and most else None

@@ -1,4 +1,4 @@
-"""GPUs that draw more than they may, far less than siblings that do the same work, or do not tell what they draw."""
+"""GPUs that exceed their power limit, draw far less than siblings with the same work, or do not report power."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ class Limits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class PowerCheck:
-    """Remembers how long each GPU's power has been strange."""
+    """Remembers how long each GPU's power has been abnormal."""
 
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
         self._dwell = Dwell(limits.raise_after_s, limits.clear_after_s)
 
     def judge(self, gpus: Sequence[GpuState], now: Moment) -> list[Held]:
-        """Three levels for each GPU."""
+        """Return three facts per GPU."""
         facts: list[Held] = []
         for state in gpus:
             siblings = [other.latest for other in gpus if other is not state]
@@ -56,7 +56,7 @@ class PowerCheck:
         )
 
     def _below(self, state: GpuState, now: Moment, usual_mw: float | None, usual_tensor: float | None) -> list[Held]:
-        """Only against siblings that compute as much: the one GPU that waits for the others draws less, and is well."""
+        """Compare only with siblings that compute as much: a healthy GPU that waits for the others draws less."""
         limits, drawn, tensor = self._limits, state.latest.power_mw, state.latest.tensor_active_percent
         below = None
         if drawn is not None and tensor is not None and usual_mw is not None and usual_tensor is not None:
@@ -68,13 +68,13 @@ class PowerCheck:
             state,
             now,
             (CHECK, "below_siblings"),
-            f"GPU {state.gpu.index} computes as much as its siblings and draws less than "
+            f"GPU {state.gpu.index} computes as much as its siblings but draws less than "
             f"{limits.siblings_percent:g} % of their power",
             evidence={"power_mw": drawn, "siblings_power_mw": usual_mw, "tensor_active_percent": tensor},
         )
 
     def _unreadable(self, state: GpuState, now: Moment) -> list[Held]:
-        """A GPU that does not have the reading is no such case: its driver says "not supported", which is no error."""
+        """Judge missing power readings; a GPU without the sensor reports "not supported", which is no error."""
         problem = state.read.errors.get("power_mw")
         bad = True if problem is not None else False if state.read.power_mw is not None else None
         said = self._dwell.judge((state.gpu.uuid, "unreadable"), bad, now.monotonic)

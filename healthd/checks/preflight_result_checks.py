@@ -1,8 +1,8 @@
-"""What a preflight found that nobody ordered: in a prolog, in a group, or by hand. Pure.
+"""Findings from preflights that no order started: in a prolog, in a group, or run manually. Pure.
 
-A failure happened; it is no level. What clears it is proof: an ordered preflight, or a whole pass of the same level or a deeper one. A part
-that fails at several levels is one finding, which keeps the level that says most: a shallower pass does not end it.
-An inconclusive run is recorded and accuses nobody.
+A failure is an event, not a level. A verification clears it: an ordered preflight, or a complete pass of the same or a
+deeper level. A part that fails at several levels is one finding, which keeps the deepest level: a shallower pass does
+not clear it. An inconclusive run is recorded and raises nothing.
 """
 
 from __future__ import annotations
@@ -18,7 +18,8 @@ from vocabulary.messages.wire import Gpu
 CHECK = "preflight"
 FAILED = "failed"
 COMPONENTS_MAX = 64  # more at once, and it is the host
-# What a told pass disproves. Of a group's failure no level tests the same: here as when it is ordered, a standard one is taken for proof.
+# What a reported pass disproves. No level repeats a group test: as with orders, a standard pass clears a group's
+# failure.
 DISPROVES = {"gate": ("gate",), "standard": ("gate", "standard", "group"), "burn-in": LEVELS}
 HOST = Component(ComponentKind.HOST, name="preflight")
 
@@ -30,7 +31,7 @@ _BAD = ("fail", "hang")
 def judge_preflight_sample(
     sample: PreflightSample, gpus: Iterable[Gpu], active: Iterable[Finding], at: float
 ) -> list[Fact]:
-    """One fact for each component that failed; clears, for a pass. `active` are the findings of now, `at` UTC seconds."""
+    """Return a fact per failed component, or clears for a pass. `active` are the current findings, `at` UTC seconds."""
     if sample.verdict == "pass":
         return _clear_disproved_failures(sample, active, at)
     if sample.verdict != "fail":
@@ -53,7 +54,7 @@ def judge_preflight_sample(
 
 
 def _outweighs_known_failure(sample: PreflightSample, component: Component, active: Iterable[Finding]) -> bool:
-    """Whether this failure says more than the one that is known of the component."""
+    """Return whether this failure is from a deeper level than the component's known failure."""
     return any(
         finding.kind == f"{CHECK}/{FAILED}"
         and finding.component.key == component.key

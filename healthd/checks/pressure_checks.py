@@ -1,4 +1,4 @@
-"""A host whose tasks mostly wait for memory is about to fail its job, or to slow every rank of it."""
+"""A host whose tasks mostly wait for memory, CPU or I/O: it soon fails its job or slows down every rank."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class PressureCheck:
         self._dwell = Dwell(limits.raise_after_s, limits.clear_after_s)
 
     def judge(self, sample: PressureSample, now: Moment) -> list[Held]:
-        """A level for each resource that all tasks wait for."""
+        """Return a fact per resource that all tasks wait for."""
         return [fact for stall in sample.stalls if stall.resource in self._percent for fact in self._judge(stall, now)]
 
     def _judge(self, stall: PressureStall, now: Moment) -> list[Held]:

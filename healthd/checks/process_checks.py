@@ -1,4 +1,4 @@
-"""Processes that wait in the kernel without end, and dead ones that pile up: signs of a dead device or file system."""
+"""Processes stuck in the kernel, and zombies that pile up: signs of a dead device or file system."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Limits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class ProcessesCheck:
-    """Remembers since when each process has waited, look after look."""
+    """Remembers since which sample each process has been waiting."""
 
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
@@ -33,7 +33,7 @@ class ProcessesCheck:
         self._waiting: dict[tuple[int, int], float] = {}
 
     def judge(self, sample: ProcessesSample, now: Moment) -> list[Held]:
-        """One level for all that are stuck, one for the dead."""
+        """Return one fact for all stuck processes, one for the zombies."""
         return [*self._stuck(sample, now), *self._dead(sample, now)]
 
     def _stuck(self, sample: ProcessesSample, now: Moment) -> list[Held]:
@@ -46,7 +46,7 @@ class ProcessesCheck:
             code="stuck",
             component=_HOST,
             severity=Severity.WARNING,
-            summary=f"processes wait in the kernel for over {limit:.0f} s, and cannot be ended",
+            summary=f"processes have been stuck in the kernel for over {limit:.0f} s, and cannot be ended",
             at=now.wall,
             evidence={
                 "count": len(stuck),
@@ -61,7 +61,7 @@ class ProcessesCheck:
             code="zombies",
             component=_HOST,
             severity=Severity.WARNING,
-            summary=f"at least {self._limits.zombies:.0f} dead processes that nobody collects",
+            summary=f"at least {self._limits.zombies:.0f} zombie processes",
             at=now.wall,
             evidence={"count": sample.zombies},
         )

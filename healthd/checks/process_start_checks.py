@@ -1,4 +1,4 @@
-"""Can healthd start its own programs? A node that lacks descriptors, processes or memory leaves healthd half blind."""
+"""Whether healthd can start its programs. A node short of descriptors, processes or memory limits monitoring."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ CHECK = "process_start"
 
 _TODO = {
     errno.EMFILE: "All of healthd's file descriptors are in use{limit}: raise LimitNOFILE= in its unit, or restart it",
-    errno.ENFILE: "The machine has as many files open as it may: raise the sysctl fs.file-max",
+    errno.ENFILE: "The machine has reached its limit of open files: raise the sysctl fs.file-max",
     errno.EAGAIN: (
         "The limit on processes is reached{limit}: raise TasksMax= and LimitNPROC= in healthd's unit, "
         "or the sysctls kernel.pid_max and kernel.threads-max"
@@ -25,7 +25,7 @@ _TODO_ELSE = "Check that it is installed, and that healthd may run it"
 
 
 def judge_start_failures(failures: Iterable[StartFailure], at: float) -> list[Held]:
-    """One finding for each program that could not be started; healthd tries again by itself."""
+    """Return one finding per program that could not be started; healthd retries by itself."""
     return [
         Raise(
             check=CHECK,

@@ -1,6 +1,6 @@
-"""What the driver itself asks for before a GPU may be trusted again (NVML field 230, the subject of Xid 154).
+"""The recovery that the driver requests for a GPU (NVML field 230, the subject of Xid 154).
 
-The driver may leave out the kernel line, so this reading is the surer witness.
+The driver may leave out the kernel line, so this reading is more reliable.
 """
 
 from __future__ import annotations
@@ -15,21 +15,21 @@ from vocabulary.finding import Severity
 from vocabulary.hardware.recovery_requests import NONE, RECOVERY_REQUESTS
 
 CHECK = "recovery_action"
-_OTHER = "other"  # an action newer than this list: shown, for a person to judge
+_OTHER = "other"  # an action newer than this list: shown for a person to judge
 
 
 class Limits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Section `recovery_action` of the thresholds: there is nothing to set, the driver decides."""
+    """Section `recovery_action` of the thresholds: nothing to set, the driver decides."""
 
 
 class RecoveryActionCheck:
-    """Holds no state."""
+    """Stateless."""
 
     def __init__(self, limits: Limits) -> None:
         del limits
 
     def judge(self, gpus: Sequence[GpuState], now: Moment) -> list[Held]:
-        """A level named after the action, as long as the driver asks for it."""
+        """Return a fact named after the action while the driver requests it."""
         return [fact for state in gpus for fact in _judge_recovery_request(state, now)]
 
 

@@ -1,4 +1,4 @@
-"""Memory pages taken out of use: what GPUs before Ampere do instead of replacing rows."""
+"""Memory pages taken out of use: what GPUs before Ampere do instead of remapping rows."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ class Limits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class RetiredPagesCheck:
-    """Holds no state: the driver's counts never fall."""
+    """Stateless: the driver's counts never fall."""
 
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
 
     def judge(self, gpus: Sequence[GpuState], now: Moment) -> list[Held]:
-        """A level while a page waits to be retired, and one when nearly all that can be are."""
+        """Return facts for pages pending retirement, and for a nearly full retirement table."""
         return [fact for state in gpus for fact in self._judge(state, now)]
 
     def _judge(self, state: GpuState, now: Moment) -> list[Held]:
@@ -38,14 +38,14 @@ class RetiredPagesCheck:
             state,
             now,
             (CHECK, "pending"),
-            f"GPU {state.gpu.index} has a faulty memory page that is retired with the next reset",
+            f"GPU {state.gpu.index} has a faulty memory page that the next reset retires",
             evidence=evidence,
         )
         full = make_gpu_fact(
             state,
             now,
             (CHECK, "many"),
-            f"GPU {state.gpu.index} has at least {limit:g} retired memory pages, and room for 64: have it replaced",
+            f"GPU {state.gpu.index} has at least {limit:g} retired memory pages of at most 64: replace it",
             evidence=evidence,
         )
         return judge_level(latest.retirement_pending, pending) + judge_level(many, full)

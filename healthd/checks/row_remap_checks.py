@@ -1,4 +1,4 @@
-"""Memory rows of a GPU that are to be replaced, could not be, or will soon find no replacement (Ampere and later)."""
+"""GPU memory rows that are to be remapped, could not be, or will soon lack spares (Ampere and later)."""
 
 from __future__ import annotations
 
@@ -35,13 +35,13 @@ class Limits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class RowRemapCheck:
-    """Pending: works, but wants a reset before new work. Failure: does not get better. Worn: on the way there."""
+    """Pending: works, but needs a reset before new work. Failure: does not recover. Worn: close to failure."""
 
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
 
     def judge(self, gpus: Sequence[GpuState], now: Moment) -> list[Held]:
-        """A level for each flag of the driver that is set, and for what is nearly used up."""
+        """Return a fact per driver flag that is set, and for nearly used-up spares."""
         return [fact for state in gpus for fact in (*_judge_remap_flags(state, now), *self._worn(state, now))]
 
     def _worn(self, state: GpuState, now: Moment) -> list[Held]:
@@ -51,14 +51,14 @@ class RowRemapCheck:
             state,
             now,
             (CHECK, "spares"),
-            f"GPU {state.gpu.index} has memory banks with hardly a spare row left: its next worn row may be its last",
+            f"GPU {state.gpu.index} has memory banks with hardly any spare rows left: the next worn row may be the last it can replace",
             evidence={"banks_low": low, "banks_none": none},
         )
         many = make_gpu_fact(
             state,
             now,
             (CHECK, "many"),
-            f"GPU {state.gpu.index} has had many memory rows replaced for uncorrectable errors",
+            f"GPU {state.gpu.index} has many memory rows remapped for uncorrectable errors",
             evidence={"rows_remapped_uncorrected": rows},
         )
         worn = None if low is None or none is None else low + none >= self._limits.worn_banks

@@ -1,4 +1,4 @@
-"""A service that should run and does not."""
+"""A required service that does not run."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ class Limits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class ServicesCheck:
-    """Remembers how long each has been down."""
+    """Remembers how long each service has been down."""
 
     def __init__(self, limits: Limits) -> None:
         self._dwell = Dwell(limits.raise_after_s, limits.clear_after_s)
 
     def judge(self, sample: ServicesSample, now: Moment) -> list[Held]:
-        """A level for each wanted service that is not active."""
+        """Return a fact per required service that is not active."""
         return [fact for service in sample.services if service.wanted for fact in self._judge(service, now)]
 
     def _judge(self, service: Service, now: Moment) -> list[Held]:
@@ -38,7 +38,7 @@ class ServicesCheck:
             code="down",
             component=Component(ComponentKind.HOST, name=f"service {service.name}"),
             severity=Severity.ERROR if service.name in VITAL else Severity.WARNING,
-            summary=f"{service.name} should run, and is {service.state}",
+            summary=f"{service.name} should run, but is {service.state}",
             at=now.wall,
             evidence={"state": service.state},
         )

@@ -1,4 +1,4 @@
-"""GPUs, and their memory, so hot that the driver slows them down or is about to."""
+"""GPUs, and their memory, so hot that the driver slows them down or soon will."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ CHECK = "temperature"
 
 
 class Limits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Section `temperature` of the thresholds. Margins are what is left until the GPU slows down, or to the maximum."""
+    """Section `temperature` of the thresholds. Margins are degrees below the slowdown limit or the maximum."""
 
     core_margin_c: float
     core_margin_clear_c: float
@@ -32,7 +32,7 @@ class TemperatureCheck:
         self._dwell = Dwell(limits.raise_after_s, limits.clear_after_s)
 
     def judge(self, gpus: Sequence[GpuState], now: Moment) -> list[Held]:
-        """A level for each core and each memory without margin."""
+        """Return a fact per core and per memory without margin."""
         return [fact for state in gpus for fact in (*self._core(state, now), *self._memory(state, now))]
 
     def _core(self, state: GpuState, now: Moment) -> list[Held]:
@@ -47,7 +47,7 @@ class TemperatureCheck:
             state,
             now,
             (CHECK, "core"),
-            f"GPU {state.gpu.index} is so hot that it is about to slow down",
+            f"GPU {state.gpu.index} is close to its slowdown temperature",
             evidence={"temperature_c": latest.temperature_c, "margin_c": margin},
         )
 
@@ -61,11 +61,11 @@ class TemperatureCheck:
             state,
             now,
             (CHECK, "memory"),
-            f"the memory of GPU {state.gpu.index} is about as hot as it may be",
+            f"the memory of GPU {state.gpu.index} is close to its maximum temperature",
             evidence={"memory_temperature_c": celsius, "memory_max_c": maximum},
         )
 
 
 def _compute_margin(celsius: int | None, limit_c: int | None) -> int | None:
-    """What is left; None if either is unknown. Some drivers say 0 for a sensor or a limit that is not there."""
+    """Return the margin; None if unknown. Some drivers report 0 for a missing sensor or limit."""
     return limit_c - celsius if celsius and limit_c else None

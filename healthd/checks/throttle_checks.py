@@ -1,4 +1,4 @@
-"""GPUs slowed down by heat or by their power supply. A power cap or an idle GPU is no fault, nor is a clock that was set."""
+"""GPUs throttled by heat or by their power supply. A power cap, an idle GPU or a set clock is no fault."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _FAULTS = {
     "sw_thermal": "GPU {} is slowed down by the driver: it, or its memory, is too hot",
     "hw_thermal": "GPU {} is slowed down by its hardware: it is too hot",
     "hw_power_brake": "GPU {} is slowed down by the power supply's brake signal",
-    "hw_slowdown": "GPU {} is slowed down by its hardware, which does not say why",
+    "hw_slowdown": "GPU {} is slowed down by its hardware for an unknown reason",
 }
 _BITS = {name: bit for bit, name in THROTTLE_REASONS.items() if name in _FAULTS}
 _CAUSES = _BITS["hw_thermal"] | _BITS["hw_power_brake"]  # with one of these, hw_slowdown is set as well
@@ -32,7 +32,7 @@ class Limits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class ThrottleCheck:
-    """Remembers how long each reason has stood, and how much time was lost to heat."""
+    """Remembers how long each reason has been active, and the time lost to heat."""
 
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
@@ -41,7 +41,7 @@ class ThrottleCheck:
         self._often = Dwell(0.0, limits.window_s)
 
     def judge(self, gpus: Sequence[GpuState], now: Moment) -> list[Held]:
-        """A level for each reason that lasts, and one for heat that comes and goes too fast to be seen standing."""
+        """Return a fact per lasting reason, and one for heat that comes and goes between samples."""
         return [fact for state in gpus for fact in (*self._standing(state, now), *self._thermal(state, now))]
 
     def _standing(self, state: GpuState, now: Moment) -> list[Held]:

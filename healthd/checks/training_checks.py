@@ -1,6 +1,6 @@
-"""Training that stands still, goes astray or slows down, from the steps that the ranks of this node report.
+"""Training that stalls, diverges or slows down, from the steps that this node's ranks report.
 
-All are warnings: a job's trouble says nothing about its node, which must not be refused to others for it.
+All are warnings: a job's problem says nothing about its node, which stays available to other jobs.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ CHECK = "training"
 CODES = ("stalled", "loss_not_finite", "loss_spike", "gradient_spike", "throughput_low", "communication_share")
 SPIKES = ("loss_spike", "gradient_spike")
 RANKS_NAMED = 16
-JOBS_MAX = 64  # any user may write pages, and so invent jobs; a ledger full of them would hide real faults
+JOBS_MAX = 64  # any user may write pages and so invent jobs; a ledger full of them would hide real faults
 NAME_MAX = 200
 
 _WORDS = {
@@ -34,13 +34,13 @@ _WORDS = {
     "throughput_low": "{job} has slowed down to {value:.4g} a second (tokens, or steps if it counts none), usual is {usual:.4g}",
     "communication_share": "{job} spends {value:.0%} of its steps in communication, usual is {usual:.0%}",
 }
-_WORDS_NOT_FINITE = "the gradient norm of {job} is {value}, for longer than a loss scale needs to come down"
+_WORDS_NOT_FINITE = "the gradient norm of {job} is {value}, for longer than a loss scale needs to adapt"
 
 
 class _Job(NamedTuple):
-    """A name is one job for each user that uses it: what one lets his ranks say must not spoil the other's judgement.
+    """A job name per user, so that one user's ranks do not affect the judgement of another's.
 
-    In what is told, `user` is -1 where only one does.
+    In findings `user` is -1 if only one user has a job of that name.
     """
 
     name: str
@@ -52,7 +52,7 @@ _Rank = tuple[str, int, int, int, int]
 
 
 class TrainingCheck:
-    """Remembers each job's pace and each rank's numbers. A job has one finding of a kind, whichever ranks show it."""
+    """Remembers each job's pace and each rank's values. A job has one finding of a kind, whichever ranks show it."""
 
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
@@ -60,7 +60,7 @@ class TrainingCheck:
         self._numbers: dict[_Rank, RankNumbers] = {}
 
     def judge(self, ranks: Sequence[RankSteps], now: Moment) -> list[Held]:
-        """Everything that holds now, for every job with living ranks here. What a job's end leaves is cleared."""
+        """Return all current facts of jobs with living local ranks. Findings of ended jobs are cleared."""
         facts: list[Held] = []
         living = _limit_jobs(_identify_job(rank) for rank in ranks if rank.alive)
         shown = sorted(
@@ -101,7 +101,7 @@ def _identify_rank(rank: RankSteps) -> _Rank:
 
 
 def _limit_jobs(jobs: Iterable[_Job]) -> set[_Job]:
-    """As many as are watched, users in turn."""
+    """Return the jobs to watch, up to the limit, alternating between users."""
     by_user: dict[int, list[_Job]] = {}
     for job in sorted(set(jobs)):
         by_user.setdefault(job.user, []).append(job)
@@ -138,9 +138,9 @@ def _judge_stall(job: _Job, holds: bool | None, stall: JobStall | None, now: Mom
     elif stall.behind:
         who = f"rank {_format_ranks(stall.behind)} has not arrived"
     elif stall.done:
-        who = f"rank {_format_ranks(stall.done)} is done with training, the others are not"
+        who = f"rank {_format_ranks(stall.done)} has finished training, the others have not"
     else:
-        who = "all ranks of this node wait alike: look for the missing one elsewhere"
+        who = "all ranks of this node wait: the missing one is elsewhere"
     evidence: Evidence = {
         "rank": slowest.rank,
         "phase": slowest.phase,
@@ -154,7 +154,7 @@ def _judge_stall(job: _Job, holds: bool | None, stall: JobStall | None, now: Mom
         "done": _format_ranks(stall.done),
         "missing": "here" if stall.behind or stall.dead else "done" if stall.done else "elsewhere",
     }
-    summary = f"{job.name} stands still for {stall.waited_s:.0f} s in step {slowest.step} ({where}, rank {slowest.rank}): {who}"
+    summary = f"{job.name} has stalled for {stall.waited_s:.0f} s in step {slowest.step} ({where}, rank {slowest.rank}): {who}"
     return [_raise_job_fact(job, "stalled", summary, now, evidence)]
 
 
@@ -162,7 +162,7 @@ def _judge_non_finite_values(job: _Job, numbers: dict[int, RankNumbers], now: Mo
     bad = [rank for rank, known in numbers.items() if known.not_finite.holds]
     if not bad:
         return []
-    summary = f"the loss of {job.name} is no finite number, on rank {_format_ranks(bad)}"
+    summary = f"the loss of {job.name} is not finite, on rank {_format_ranks(bad)}"
     loss = _encode_number(numbers[bad[0]].last_loss or 0.0)
     evidence: Evidence = {
         "ranks": _format_ranks(bad),
@@ -173,7 +173,7 @@ def _judge_non_finite_values(job: _Job, numbers: dict[int, RankNumbers], now: Mo
 
 
 def _find_last_good_step(code: str, numbers: dict[int, RankNumbers], bad: list[int]) -> Evidence:
-    """The last step at which all these ranks were well: what the model was before it, may be gone on from."""
+    """Return the last step at which all these ranks were good: training may resume from before it."""
     steps = [numbers[rank].good_steps.get(code) for rank in bad]
     known = [step for step in steps if step is not None]
     return {"last_good_step": min(known)} if known and len(known) == len(steps) else {}
@@ -199,7 +199,7 @@ def _judge_series(job: _Job, code: str, numbers: dict[int, RankNumbers], now: Mo
 
 
 def _encode_number(value: float) -> float | str:
-    """As JSON can carry it."""
+    """Return the value as JSON can carry it."""
     return value if isfinite(value) else str(value)
 
 

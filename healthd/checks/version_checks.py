@@ -1,6 +1,6 @@
-"""What one node can say of its versions alone: whether its cores run the same microcode.
+"""Version mismatches within one node: whether its cores run the same microcode.
 
-Whether the nodes of a fleet agree is the centre's question; the versions themselves are exported for it.
+Versions are exported so that the controller can compare nodes.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ class Limits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class VersionsCheck:
-    """Holds no state."""
+    """Stateless."""
 
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
 
     def judge(self, sample: VersionsSample, now: Moment) -> list[Held]:
-        """A level while the cores differ."""
+        """Return a fact while the cores differ."""
         evidence: Evidence = {"microcode": sample.microcode}
         fact = Raise(
             check=CHECK,

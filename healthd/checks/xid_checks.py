@@ -1,4 +1,4 @@
-"""Kernel records → facts: what the driver says of its GPUs."""
+"""Kernel records → facts: the driver's Xids."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SUMMARY_CHARS_MAX = 300
 
 
 class XidCheck:
-    """Knows who may speak and what the catalogue says; remembers only which Xid came first."""
+    """Checks the record's authenticity and consults the catalogue; remembers only which Xid came first."""
 
     def __init__(self, witness: RecordAuthenticator, catalogue: Catalogue) -> None:
         self._witness = witness
@@ -30,7 +30,7 @@ class XidCheck:
         self._switch_words = SwitchSeverityTracker()
 
     def judge(self, record: KernelRecord, gpus: Mapping[str, Gpu]) -> Raise | None:
-        """What one record says; None if it is no evidence. `gpus` maps PCI addresses to the GPUs that are known."""
+        """Return the fact from one record; None if it is no evidence. `gpus` maps PCI addresses to the known GPUs."""
         text = record.text
         if "Xid" not in text and "NVRM" not in text:  # SXid lines hold "Xid" too
             return None
@@ -66,7 +66,7 @@ class XidCheck:
         return said or self._catalogue.severity_of(event)
 
     def _reading(self, event: KernelEvent) -> Evidence:
-        """What the catalogue makes of this very line."""
+        """Return the catalogue's reading of this line."""
         reading = self._catalogue.reading(event)
         evidence: Evidence = {"advice": reading.action.value}
         if reading.says:

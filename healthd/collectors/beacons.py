@@ -20,14 +20,14 @@ from vocabulary.messages.wire import RankStatus, StepWindow
 from vocabulary.text.surrogate_escapes import escape_surrogates
 
 DEAD_SHOWN_S = 600.0  # how long a dead rank is still reported
-KEPT_S = 24 * 3600.0  # how long a dead page lies there
+KEPT_S = 24 * 3600.0  # how long a dead page is kept
 NEVER, AT_ONCE = float("inf"), 0.0
-BROKEN_AGAIN_S = 60.0  # when one that could not be read is tried again, though its file looks the same
+BROKEN_AGAIN_S = 60.0  # when an unreadable page is retried, though its file looks unchanged
 SHOWN_PER_USER, BROKEN_PER_USER = 256, 16
-LATE_LOOKS = 60  # dead pages of a busy day are read within so many; what is late then stays so
+LATE_LOOKS = 60  # passes within which dead pages of a busy day are read; what is late then stays late
 STEPS_SUMMARISED = 64
 WINDOW_S = 4.0  # as `report_window_s` of the thresholds
-SUMMARY_S = 5.0  # how old a summary of a rank's steps may be: parsing 64 of them costs more than reading the page
+SUMMARY_S = 5.0  # maximum age of a rank's step summary: parsing 64 steps costs more than reading the page
 
 
 class _PageRead(NamedTuple):
@@ -37,7 +37,7 @@ class _PageRead(NamedTuple):
 
 
 class _CachedPage(NamedTuple):
-    """What the last reading of a file brought: a rank, a problem, or both. `again_at`: when to read it anew."""
+    """The result of the last read of a file: a rank, a problem, or both. `again_at`: when to read it again."""
 
     file: PageFile
     read: _PageRead | None
@@ -47,7 +47,7 @@ class _CachedPage(NamedTuple):
 
 
 class _CachedPages:
-    """The files that need no reading at this look."""
+    """The files that need no reading in this pass."""
 
     def __init__(self, known: Mapping[str, _CachedPage], now: float) -> None:
         self._known = known
@@ -57,24 +57,24 @@ class _CachedPages:
         known = self._known.get(file.path) if isinstance(file, PageFile) else None
         if known is None or known.file != file:
             return False
-        return known.again_at == NEVER or 0 <= known.again_at - self._now <= BROKEN_AGAIN_S  # a clock may be set back
+        return known.again_at == NEVER or 0 <= known.again_at - self._now <= BROKEN_AGAIN_S  # the clock may be set back
 
 
 class BeaconCollector:
-    """Remembers pages that cannot change any more, so that old jobs, and rubbish, cost next to nothing."""
+    """Remembers pages that cannot change any more, so that old jobs and invalid files cost next to nothing."""
 
     def __init__(self, directory: Path, window_s: float = WINDOW_S) -> None:
-        """Args: `directory`: of the pages; `window_s`: least seconds of a window of steps that the centre is told."""
+        """Args: `directory`: of the pages; `window_s`: minimum seconds of a reported window of steps."""
         self._directory = BeaconDirectory(str(directory))
         self._known: dict[str, _CachedPage] = {}
         self._reader = StepReader()
         self._windows = StepWindows(window_s)
-        self._late: dict[int, int] = {}  # by user: for how many looks
+        self._late: dict[int, int] = {}  # passes by user
 
     def read(self, now: float) -> Beacons:
-        """All ranks as they stand; never raises for what is wrong with a page.
+        """Return all ranks as they are; never raises for a faulty page.
 
-        What cannot be read for want of descriptors or memory stays as it was last read, and is named among the broken.
+        What cannot be read for lack of descriptors or memory stays as last read, and is listed among the broken.
         """
         try:
             look = self._directory.look(_CachedPages(self._known, now))
@@ -136,7 +136,7 @@ class BeaconCollector:
         return now, summarize_durations(view.steps(STEPS_SUMMARISED))
 
     def _broken(self, look: DirectorySweep) -> dict[str, str]:
-        """By file name, of each user the first; one with more files than are looked at is told of under his number."""
+        """Return broken pages by file name, alternating users; a user with too many files is listed by user id."""
         wrong = sorted((known.file.uid, path, known.problem) for path, known in self._known.items() if known.problem)
         broken: dict[str, str] = {}
         for _, of_user in groupby(wrong, key=lambda each: each[0]):
@@ -145,9 +145,7 @@ class BeaconCollector:
         self._late = {uid: self._late.get(uid, 0) + 1 for uid in look.late}
         for uid, looks in self._late.items():
             if looks >= LATE_LOOKS:
-                broken[f"user {uid}"] = (
-                    f"{look.late[uid]} of this user's files here are not looked at: there are too many"
-                )
+                broken[f"user {uid}"] = f"{look.late[uid]} of this user's files here are not read: there are too many"
         return broken
 
     def _clean(self, look: DirectorySweep, now: float) -> None:
@@ -167,14 +165,14 @@ def _modification_time(file: PageFile) -> float:
 
 
 def _drop_reported_steps(known: _CachedPage) -> _CachedPage:
-    """Its steps have been told."""
+    """Drop steps that have been reported."""
     if known.read is None or not known.read.steps.new:
         return known
     return known._replace(read=known.read._replace(steps=known.read.steps._replace(new=())))
 
 
 def _is_relevant_page(read: _PageRead, claimants: Mapping[str, JobClaimants], now: float) -> bool:
-    """Whether a page is no old one, nor one that claims another user's job, as far as the scheduler tells."""
+    """Return whether a page is current and does not claim another user's job, as far as the scheduler tells."""
     claimed = claimants.get(read.claim.job)
     if claimed is not None and claimed.strangers and read.claim.uid not in claimed.users:
         return False
@@ -182,7 +180,7 @@ def _is_relevant_page(read: _PageRead, claimants: Mapping[str, JobClaimants], no
 
 
 def _limit_pages_by_user(found: list[_PageRead]) -> list[_PageRead]:
-    """In their order; of a user with more than any has, those that live, then the newest."""
+    """Keep the order; of a user beyond the limit, keep live pages, then the newest."""
     by_user: dict[int, list[_PageRead]] = {}
     for each in found:
         by_user.setdefault(each.claim.uid, []).append(each)

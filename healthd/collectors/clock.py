@@ -1,6 +1,6 @@
-"""Asks the kernel how good its time is: adjtimex(2) without changing anything, 1 µs.
+"""Reads the kernel's clock state: adjtimex(2) without changing anything, 1 µs.
 
-chrony, ntpd and systemd-timesyncd all tell the kernel; so this needs to know none of them.
+chrony, ntpd and systemd-timesyncd all inform the kernel, so none of them needs to be known here.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ CLOCK_ERROR = 5  # TIME_ERROR, the call's result
 
 
 def read_clock(machine: MachineAccess, options: Options) -> ClockSample:  # noqa: ARG001 - every collector takes options
-    """The kernel's own judgement.
+    """Return the kernel's own state of the clock.
 
     Raises:
-        Absent: another machine's clock cannot be asked.
+        SourceAbsent: another machine's clock cannot be asked.
     """
     timex = machine.timex()
     unsynchronized = timex.result == CLOCK_ERROR or bool(timex.status & UNSYNCHRONIZED)

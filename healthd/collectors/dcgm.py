@@ -1,6 +1,6 @@
-"""Asks DCGM's host engine through `dcgmi` (0.1 s a look), or else a dcgm-exporter on this machine. Never required.
+"""Queries DCGM's host engine through `dcgmi` (0.1 s), or else a dcgm-exporter on this machine. Never required.
 
-Profiling fields are read only if option `profile` says "yes": reading them occupies counters that profilers need.
+Profiling fields are read only if option `profile` is "yes": reading them occupies counters that profilers need.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ _NOT_WATCHED = "watches not enabled"
 
 
 def read_dcgm(machine: MachineAccess, options: Options) -> DcgmSample:
-    """The host engine's word; without one, the exporter's (option `exporter`, HOST:PORT).
+    """Return the host engine's values; without one, the exporter's (option `exporter`, HOST:PORT).
 
     Raises:
-        Absent: neither is here.
+        SourceAbsent: neither is here.
     """
     try:
         return _read_host_engine(machine, profile="yes" in options.get("profile", ()))
@@ -57,7 +57,7 @@ def _read_host_engine(machine: MachineAccess, *, profile: bool) -> DcgmSample:
 
 
 def parse_dcgm_health(text: str) -> tuple[DcgmIncident, ...]:
-    """The JSON of `dcgmi health --check` (DCGM, dcgmi/Health.cpp): group → entity → Errors → system → value and words.
+    """Parse `dcgmi health --check` (DCGM, dcgmi/Health.cpp): group → entity → Errors → system → value and text.
 
     Raises:
         ValueError: it is no JSON.
@@ -78,7 +78,7 @@ def parse_dcgm_health(text: str) -> tuple[DcgmIncident, ...]:
 
 
 def parse_dmon_table(text: str) -> tuple[DcgmProfile, ...]:
-    """The rows of `dcgmi dmon`: ``GPU 0  0.93  0.41 …``, one column a field in the order asked for; N/A is unknown."""
+    """Parse `dcgmi dmon` rows: ``GPU 0 0.93 0.41 …``, one column per field in the requested order; N/A is unknown."""
     rows = [
         words for line in text.splitlines() if (words := line.split())[:1] == ["GPU"] and len(words) == 2 + len(FIELDS)
     ]
@@ -86,7 +86,7 @@ def parse_dmon_table(text: str) -> tuple[DcgmProfile, ...]:
 
 
 def parse_exporter_page(text: str) -> tuple[DcgmProfile, ...]:
-    """A dcgm-exporter's page: ``NAME{gpu="0",…} value``."""
+    """Parse a dcgm-exporter's page: ``NAME{gpu="0",…} value``."""
     values: dict[int, dict[str, float | None]] = {}
     for line in text.splitlines():
         name, brace, rest = line.partition("{")
@@ -117,4 +117,4 @@ def _parse_number(word: str) -> float | None:
         value = float(word)
     except ValueError:
         return None
-    return value if 0 <= value < 1e15 else None  # DCGM writes unknown as a huge number; NaN fails both
+    return value if 0 <= value < 1e15 else None  # DCGM reports unknown as a huge number; NaN fails both

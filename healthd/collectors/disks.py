@@ -1,6 +1,6 @@
-"""Reads the table of mounts, and asks each local file system for its room: 20 µs each.
+"""Reads the mount table, and each local file system's room: 20 µs each.
 
-File systems over the network are a source of their own, since those may hang.
+Network file systems are a separate source, since those may hang.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ MOUNTS_MAX = 64
 
 
 def read_disks(machine: MachineAccess, options: Options) -> DisksSample:  # noqa: ARG001 - every collector takes options
-    """Every local file system that holds data, each device once: bind mounts show the same one again.
+    """Return every local file system that holds data, each device once: bind mounts repeat it.
 
     Raises:
-        Absent: there is no table of mounts.
+        SourceAbsent: there is no table of mounts.
     """
     found: dict[str, Disk] = {}
     for mount in read_mounts(machine):
@@ -42,6 +42,6 @@ def _read_disk(machine: MachineAccess, mount: Mount) -> Disk:
         read_only="ro" in mount.options,
         size_bytes=space and space.f_blocks * space.f_frsize,
         free_bytes=space and space.f_bavail * space.f_frsize,
-        inodes=(space and space.f_files) or None,  # some file systems make them as needed, and say 0
+        inodes=(space and space.f_files) or None,  # some file systems create inodes as needed and report 0
         inodes_free=space.f_favail if space and space.f_files else None,
     )

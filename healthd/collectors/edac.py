@@ -9,10 +9,10 @@ _WHERE = "/sys/devices/system/edac/mc"
 
 
 def read_edac(machine: MachineAccess, options: Options) -> EdacSample:  # noqa: ARG001 - every collector takes options
-    """Every module, and what no module could be named for (kernel Documentation/driver-api/edac.rst).
+    """Return every module, and errors without a module (kernel Documentation/driver-api/edac.rst).
 
     Raises:
-        Absent: no memory controller is watched.
+        SourceAbsent: no memory controller is watched.
     """
     controllers = [name for name in machine.names(_WHERE) if name.startswith("mc") and name[2:].isdecimal()]
     if not controllers:

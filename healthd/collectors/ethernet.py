@@ -10,10 +10,10 @@ _ETHERNET = 1  # ARPHRD_ETHER; InfiniBand's interfaces have 32
 
 
 def read_ethernet(machine: MachineAccess, options: Options) -> EthernetSample:  # noqa: ARG001 - every collector takes options
-    """Every Ethernet interface (kernel Documentation/ABI/testing/sysfs-class-net).
+    """Return every Ethernet interface (kernel Documentation/ABI/testing/sysfs-class-net).
 
     Raises:
-        Absent: there is none.
+        SourceAbsent: there is none.
     """
     names = [
         name

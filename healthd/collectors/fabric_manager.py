@@ -16,10 +16,10 @@ _ERROR = re.compile(r"\[(?P<stamp>[^\]]{8,40})\]\s{1,4}\[(?:ERROR|CRITICAL|FATAL
 
 
 def read_fabric_manager(machine: MachineAccess, options: Options) -> FabricManagerSample:
-    """The errors among its last lines.
+    """Return the errors among its last lines.
 
     Raises:
-        Absent: there is no such log.
+        SourceAbsent: there is no such log.
     """
     path = (*options.get("path", ()), LOG)[0]
     text = machine.tail(path, TAIL_BYTES)
@@ -29,7 +29,7 @@ def read_fabric_manager(machine: MachineAccess, options: Options) -> FabricManag
 
 
 def parse_fabric_manager_log(text: str) -> FabricManagerSample:
-    """Lines ``[Mar 04 2025 12:00:00] [ERROR] [tid 7] detected NVSwitch fatal error 20034 on fid 0 on NVSwitch pci …``."""
+    """Parse ``[Mar 04 2025 12:00:00] [ERROR] [tid 7] detected NVSwitch fatal error 20034 on fid 0 on …``."""
     errors = []
     lines = 0
     for line in text.splitlines():

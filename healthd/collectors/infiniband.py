@@ -9,10 +9,10 @@ _WHERE = "/sys/class/infiniband"
 
 
 def read_infiniband(machine: MachineAccess, options: Options) -> InfinibandSample:
-    """Every port of every adapter (kernel Documentation/ABI/stable/sysfs-class-infiniband).
+    """Return every port of every adapter (kernel Documentation/ABI/stable/sysfs-class-infiniband).
 
     Raises:
-        Absent: there is none.
+        SourceAbsent: there is none.
     """
     devices = machine.names(_WHERE)
     if not devices:
@@ -24,10 +24,10 @@ def read_infiniband(machine: MachineAccess, options: Options) -> InfinibandSampl
 
 
 def parse_expected_rates(words: object) -> dict[str, float]:
-    """``mlx5_0:400`` → 400 Gb/s on that device.
+    """Parse ``mlx5_0:400`` as 400 Gb/s on that device.
 
     Raises:
-        ValueError: a word of another form.
+        ValueError: an option of another form.
     """
     found = {}
     for word in words if isinstance(words, (list, tuple)) else ():
@@ -39,7 +39,7 @@ def parse_expected_rates(words: object) -> dict[str, float]:
 
 
 def parse_rate_gbps(text: str) -> float | None:
-    """``400 Gb/sec (4X NDR)`` → 400."""
+    """Parse ``400 Gb/sec (4X NDR)`` as 400."""
     try:
         return float(text.split(" ", 1)[0])
     except ValueError:
@@ -50,7 +50,7 @@ def _read_port(machine: MachineAccess, device: str, port: str) -> IbPort:
     where = f"{_WHERE}/{device}/ports/{port}"
 
     def word(name: str) -> str:
-        """``4: ACTIVE`` → ACTIVE."""
+        """Parse ``4: ACTIVE`` as ACTIVE."""
         return (machine.text(f"{where}/{name}") or "").partition(": ")[2]
 
     def count(name: str) -> int | None:

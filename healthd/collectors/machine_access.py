@@ -1,7 +1,7 @@
-"""What the source child may do on this machine: read small files, list folders, ask a file system, run a program.
+"""The source child's access to the machine: read small files, list folders, query a file system, run a program.
 
-Every path is below `root`, so that tests give it another machine: a folder that stands for /. Light imports only: this
-is loaded by the child, whose whole memory is a sixth of the node's budget.
+Every path is below `root`, so that tests can use a folder instead of /. Light imports only: the child loads this, and
+its whole memory is a sixth of the node's budget.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ FILE_BYTES_MAX = 1 << 20
 OUTPUT_BYTES_MAX = 4 << 20
 SILENCED_MAX = 10_000
 
-# What the configuration says to one source: option name → its words.
+# One source's options in the configuration: option name → its values.
 Options = Mapping[str, Sequence[str]]
 
 
 class SourceAbsent(Exception):
-    """This machine has no such thing: a state that is shown, not a fault. The text says what was looked for."""
+    """The machine has no such source: a state that is shown, not a fault. The text says what was searched."""
 
 
 class ClockState(NamedTuple):
@@ -40,16 +40,16 @@ class MachineAccess:
     def __init__(self, root: str = "/") -> None:
         self._root = root.rstrip("/")
         self._silenced: set[str] = set()
-        self._asking: dict[str, int] = {}  # path → the process that asks
+        self._asking: dict[str, int] = {}  # path → the process that queries it
 
     def path(self, path: str) -> str:
-        """Where an absolute path of the machine really is."""
+        """Return where an absolute path of the machine really is."""
         return self._root + path
 
     def text(self, path: str) -> str | None:
-        """A small file, stripped; None if it is not there or cannot be read.
+        """Return a small file's text, stripped; None if it is missing or unreadable.
 
-        A file that answers "invalid" or "not supported" is not asked again: some drivers note every refusal in the
+        A file that fails with "invalid" or "not supported" is not read again: some drivers log every refusal in the
         kernel log, and would flood it.
         """
         if path in self._silenced:
@@ -68,7 +68,7 @@ class MachineAccess:
             os.close(descriptor)
 
     def tail(self, path: str, limit: int) -> str | None:
-        """The last `limit` bytes of a file, from a line's beginning on; None if it cannot be read."""
+        """Return the last `limit` bytes of a file, starting at a line; None if it cannot be read."""
         try:
             descriptor = os.open(self._root + path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
         except OSError:
@@ -83,7 +83,7 @@ class MachineAccess:
         return (data if size <= limit else data.partition(b"\n")[2]).decode(errors="replace")
 
     def number(self, path: str) -> int | None:
-        """A file that holds one integer, decimal or 0x…; None if it does not."""
+        """Return the integer in a file, decimal or 0x…; None if there is none."""
         text = self.text(path)
         try:
             return None if text is None else int(text, 0)
@@ -91,34 +91,37 @@ class MachineAccess:
             return None
 
     def names(self, directory: str) -> list[str]:
-        """What a folder holds, sorted; empty if it is not there."""
+        """Return a folder's entries, sorted; empty if it is missing."""
         try:
             return sorted(os.listdir(self._root + directory))  # noqa: PTH208 - pathlib costs the child half a MiB
         except OSError:
             return []
 
     def exists(self, path: str) -> bool:
-        """Whether something is there."""
+        """Return whether the path exists."""
         return os.path.exists(self._root + path)  # noqa: PTH110 - same
 
     def target(self, path: str) -> str | None:
-        """The real path behind a symbolic link, as the machine names it; None if there is none."""
+        """Return a symbolic link's target, as the machine names it; None if there is none."""
         real = os.path.realpath(self._root + path)
         if not real.startswith(self._root) or not os.path.exists(real):  # noqa: PTH110 - same
             return None
         return real[len(self._root) :]
 
     def space(self, path: str) -> os.statvfs_result | None:
-        """A file system's size and room. May block for as long as the file system does (the child has a deadline)."""
+        """Return a file system's size and room.
+
+        May block as long as the file system does (the child has a deadline).
+        """
         try:
             return os.statvfs(self._root + path)
         except OSError:
             return None
 
     def answers(self, paths: Sequence[str], deadline_s: float) -> dict[str, str]:
-        """Which file systems answer: path → "" if it does, else the error's name, or "no answer" after the deadline.
+        """Return each file system's state: path → "" if it answers, the error's name, or "no answer" after the deadline.
 
-        Each is asked by a process of its own, which may be lost: one at most for each path is ever left behind.
+        A separate process queries each and may hang: at most one per path is left behind.
         """
         for path in paths:
             if path not in self._asking and (process := os.fork()):
@@ -145,22 +148,22 @@ class MachineAccess:
         return errno.errorcode.get(code, f"error {code}") if code else ""
 
     def timex(self) -> ClockState:
-        """How good the kernel's time is. Changes nothing.
+        """Return how good the kernel's time is. Changes nothing.
 
         Raises:
-            Absent: this is a folder, and has no clock of its own.
+            SourceAbsent: this is a folder, and has no clock of its own.
         """
         if self._root:
             raise SourceAbsent("no clock below a folder")
-        words = (ctypes.c_long * 26)()  # struct timex is 208 bytes where long has eight; word 0, modes = 0, only reads
+        words = (ctypes.c_long * 26)()  # struct timex has 208 bytes where long has eight; word 0, modes = 0, only reads
         result = ctypes.CDLL(None).adjtimex(words)
         # modes, offset, freq, maxerror, esterror, status (an int, padded) …
         return ClockState(result, words[5] & 0xFFFFFFFF, words[3], words[4])
 
     def http_page(self, address: str, path: str, deadline_s: float) -> str | None:
-        """A page of a program on this machine, HOST:PORT; None if nobody answers with one.
+        """Return a page of a local program at HOST:PORT; None if there is no valid answer.
 
-        By hand and in HTTP/1.0, whose answer simply ends: the library's client would cost the child 3 MiB.
+        Uses HTTP/1.0 directly, whose answer simply ends: the library's client would cost the child 3 MiB.
         """
         import socket  # noqa: PLC0415 - half a megabyte that most machines never need
 
@@ -177,10 +180,10 @@ class MachineAccess:
         return body.decode(errors="replace") if head.split()[1:2] == [b"200"] else None
 
     def run(self, command: Sequence[str], deadline_s: float) -> tuple[int, str]:
-        """Run a program to its end: exit code (-1 if it was ended at the deadline) and standard output.
+        """Run a program to its end; return exit code (-1 if killed at the deadline) and standard output.
 
         Raises:
-            Absent: there is no such program.
+            SourceAbsent: there is no such program.
         """
         import subprocess  # noqa: PLC0415 - a megabyte that most machines never need
 
@@ -196,12 +199,12 @@ class MachineAccess:
             output, _ = program.communicate(timeout=deadline_s)
         except subprocess.TimeoutExpired:
             program.kill()
-            return -1, ""  # not waited for: what blocks in the kernel cannot be ended, and would take us along
+            return -1, ""  # not waited for: a process blocked in the kernel cannot be ended, and would block this one
         return program.returncode, output[:OUTPUT_BYTES_MAX].decode(errors="replace")
 
 
 def _stat_and_exit(path: str) -> NoReturn:
-    """End this process with the errno as its exit code, 0 for none; whatever happens, it must not go on as another."""
+    """End this process with the errno as its exit code, 0 for none; it must not continue as a second child."""
     code = 255
     try:
         os.statvfs(path)

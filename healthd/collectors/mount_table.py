@@ -1,4 +1,4 @@
-"""The table of mounted file systems, as process 1 sees it: our own view may be narrowed by systemd or a container."""
+"""The mount table of process 1: systemd or a container may restrict this process's own view."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ class Mount(NamedTuple):
 
 
 def read_mounts(machine: MachineAccess) -> list[Mount]:
-    """All mounts, in the order they were made.
+    """Return all mounts, in the order they were made.
 
     Raises:
-        Absent: there is no table of mounts.
+        SourceAbsent: there is no table of mounts.
     """
     text = next((text for table in TABLES if (text := machine.text(table))), None)
     if text is None:
@@ -32,7 +32,7 @@ def read_mounts(machine: MachineAccess) -> list[Mount]:
 
 
 def parse_mount_table(text: str) -> list[Mount]:
-    """Device, mount point, type and options of each line (fstab(5); blanks are written in octal)."""
+    """Return device, mount point, type and options of each line (fstab(5); blanks are octal escapes)."""
     lines = (line.split() for line in text.splitlines())
     return [
         Mount(_unescape_octal(words[0]), _unescape_octal(words[1]), words[2], frozenset(words[3].split(",")))

@@ -1,6 +1,6 @@
-"""Asks every file system over the network whether it answers, each in a process of its own: 2 ms each.
+"""Checks whether each network file system answers, each in a process of its own: 2 ms each.
 
-A server that is gone blocks whoever asks, beyond the reach of SIGKILL: such a process is left behind, one for a mount.
+A dead server blocks the caller beyond the reach of SIGKILL: such a process is left behind, one per mount.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ DEADLINE_S = 8.0  # for all of them together, so that several dead ones do not l
 
 
 def read_network_mounts(machine: MachineAccess, options: Options) -> NetworkMountsSample:  # noqa: ARG001 - every collector takes options
-    """Every mount over the network.
+    """Return every network mount.
 
     Raises:
-        Absent: there is none, or no table of mounts.
+        SourceAbsent: there is none, or no table of mounts.
     """
     mounts = {mount.point: mount for mount in read_mounts(machine) if mount.type in TYPES}
     if not mounts:
-        raise SourceAbsent("nothing is mounted over the network")
+        raise SourceAbsent("no network file system is mounted")
     asked = list(mounts.values())[:MOUNTS_MAX]
     troubles = machine.answers([mount.point for mount in asked], DEADLINE_S)
     return NetworkMountsSample(

@@ -1,6 +1,6 @@
-"""Reads /sys/class/nvme and asks each controller for its health log: 0.2 ms each. Needs CAP_SYS_ADMIN for the log.
+"""Reads /sys/class/nvme and each controller's health log: 0.2 ms each. Needs CAP_SYS_ADMIN for the log.
 
-Asked by the kernel's own call, since nvme-cli is not on every node.
+Uses the kernel's own call, since nvme-cli is not on every node.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ _KELVIN = 273
 
 
 def read_nvme(machine: MachineAccess, options: Options) -> NvmeSample:  # noqa: ARG001 - every collector takes options
-    """Every controller; its health where it may be asked.
+    """Return every controller, with its health where permitted.
 
     Raises:
-        Absent: there is none.
+        SourceAbsent: there is none.
     """
     names = [name for name in machine.names(_WHERE) if machine.exists(f"{_WHERE}/{name}/state")]
     if not names:
@@ -45,7 +45,7 @@ def _read_nvme_disk(machine: MachineAccess, name: str) -> NvmeDisk:
 
 
 def parse_health_log(log: bytes) -> NvmeHealth:
-    """The first bytes of the log page; all numbers little-endian.
+    """Parse the first bytes of the log page; all numbers are little-endian.
 
     Raises:
         ValueError: it is too short.
@@ -64,12 +64,12 @@ def parse_health_log(log: bytes) -> NvmeHealth:
 
 
 def _decode_counter(octets: bytes) -> int:
-    """Sixteen bytes hold more than anybody counts; a message holds eight."""
+    """Decode a 16-byte counter, limited to the 8 bytes of a message."""
     return min(int.from_bytes(octets, "little"), (1 << 63) - 1)
 
 
 def _read_health_log(device: str) -> bytes | None:
-    """None if the controller cannot be asked."""
+    """Return the log; None if it cannot be read."""
     buffer = ctypes.create_string_buffer(LOG_BYTES)
     words = (LOG_BYTES // 4 - 1) << 16 | _HEALTH
     command = _COMMAND.pack(

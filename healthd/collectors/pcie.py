@@ -1,4 +1,4 @@
-"""Reads /sys/bus/pci/devices: 7 small files a hop, 5 ms for eight GPUs and their way up. Absent without such devices."""
+"""Reads /sys/bus/pci/devices: 7 small files a hop, 5 ms for eight GPUs and their path. Absent without such devices."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ _ERRORS = (("correctable", "COR"), ("nonfatal", "NONFATAL"), ("fatal", "FATAL"))
 
 
 def read_pcie(machine: MachineAccess, options: Options) -> PcieSample:  # noqa: ARG001 - every collector takes options
-    """GPUs, NVSwitches, network adapters, NVMe disks, and every bridge above them.
+    """Return GPUs, NVSwitches, network adapters, NVMe disks, and every bridge above them.
 
     Raises:
-        Absent: there is none of them.
+        SourceAbsent: there is none of them.
     """
     paths: list[tuple[str, ...]] = []
     kinds: dict[str, str] = {}
@@ -41,7 +41,7 @@ def read_pcie(machine: MachineAccess, options: Options) -> PcieSample:  # noqa: 
 
 
 def parse_aer_total(text: str, name: str) -> int | None:
-    """The line ``TOTAL_ERR_NAME 7`` of an aer_dev_* file (kernel Documentation/ABI/testing/sysfs-bus-pci-devices-aer)."""
+    """Parse ``TOTAL_ERR_NAME 7`` of an aer_dev_* file (kernel ABI/testing/sysfs-bus-pci-devices-aer)."""
     for line in text.splitlines():
         word, _, value = line.partition(" ")
         if word == f"TOTAL_ERR_{name}":
@@ -50,7 +50,7 @@ def parse_aer_total(text: str, name: str) -> int | None:
 
 
 def parse_link_speed(text: str) -> float | None:
-    """``32.0 GT/s PCIe`` → 32.0; "Unknown" is unknown."""
+    """Parse ``32.0 GT/s PCIe`` as 32.0; "Unknown" is unknown."""
     try:
         return float(text.split(" ", 1)[0])
     except ValueError:
@@ -72,7 +72,7 @@ def _read_driver(machine: MachineAccess, address: str) -> str:
 
 
 def _read_bus_path(machine: MachineAccess, address: str) -> tuple[str, ...]:
-    """``/sys/devices/pci0000:00/0000:00:01.0/0000:01:00.0`` → both addresses."""
+    """Split ``/sys/devices/pci0000:00/0000:00:01.0/0000:01:00.0`` into both addresses."""
     real = machine.target(f"{_WHERE}/{address}") or ""
     return tuple(part for part in real.split("/") if part.count(":") == 2)
 

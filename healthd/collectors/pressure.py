@@ -10,10 +10,10 @@ _WHERE = "/proc/pressure"
 
 
 def read_pressure(machine: MachineAccess, options: Options) -> PressureSample:  # noqa: ARG001 - every collector takes options
-    """All resources.
+    """Return all resources.
 
     Raises:
-        Absent: this kernel accounts for none.
+        SourceAbsent: this kernel accounts for none.
     """
     texts = {resource: machine.text(f"{_WHERE}/{resource}") for resource in RESOURCES}
     stalls = tuple(parse_pressure_file(resource, text) for resource, text in texts.items() if text is not None)
@@ -23,7 +23,7 @@ def read_pressure(machine: MachineAccess, options: Options) -> PressureSample:  
 
 
 def parse_pressure_file(resource: str, text: str) -> PressureStall:
-    """One file: lines of `some|full avg10=… avg60=… avg300=… total=…` (kernel Documentation/accounting/psi.rst)."""
+    """Parse lines of `some|full avg10=… avg60=… avg300=… total=…` (kernel Documentation/accounting/psi.rst)."""
     found: dict[str, dict[str, str]] = {}
     for line in text.splitlines():
         kind, _, pairs = line.partition(" ")

@@ -1,4 +1,4 @@
-"""Reads /proc/*/stat: 8 µs a process, 40 ms for five thousand, so once a minute. There is always a /proc."""
+"""Reads /proc/*/stat: 8 µs a process, 40 ms for five thousand, so once a minute. Always present."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ STUCK_MAX = 100
 
 
 def read_processes(machine: MachineAccess, options: Options) -> ProcessesSample:  # noqa: ARG001 - every collector takes options
-    """All processes.
+    """Return all processes.
 
     Raises:
-        Absent: there is no /proc.
+        SourceAbsent: there is no /proc.
     """
     pids = [name for name in machine.names("/proc") if name.isdecimal()]
     if not pids:
@@ -32,7 +32,7 @@ def read_processes(machine: MachineAccess, options: Options) -> ProcessesSample:
 
 
 def parse_stat_line(line: str) -> StuckProcess | None:
-    """``pid (name) state …``, where the name may hold anything (proc_pid_stat(5)); None if it is not whole."""
+    """Parse ``pid (name) state …``, where the name may hold anything (proc_pid_stat(5)); None if incomplete."""
     head, closed, rest = line.rpartition(")")
     pid, _, name = head.partition(" (")
     fields = rest.split()

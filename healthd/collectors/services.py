@@ -1,4 +1,4 @@
-"""Asks systemd for the state of some units: one `systemctl show`, 10 ms. Absent where systemd does not run."""
+"""Queries systemd for the state of some units: one `systemctl show`, 10 ms. Absent where systemd does not run."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ _ENABLED = ("enabled", "enabled-runtime")
 
 
 def read_services(machine: MachineAccess, options: Options) -> ServicesSample:
-    """The units that are installed here; option `units` names others, which are then wanted.
+    """Return the installed units; option `units` names others, which are then required.
 
     Raises:
-        Absent: systemd does not run, or knows none of them.
+        SourceAbsent: systemd does not run, or knows none of them.
     """
     named = tuple(unit if "." in unit else f"{unit}.service" for unit in options.get("units", ()))
     units = named or UNITS
@@ -40,7 +40,7 @@ def read_services(machine: MachineAccess, options: Options) -> ServicesSample:
 
 
 def parse_systemctl_output(text: str, wanted: frozenset[str]) -> tuple[Service, ...]:
-    """One block a unit, of `Key=value` lines; blocks are parted by blank lines (systemctl(1))."""
+    """Parse one block per unit, of `Key=value` lines, separated by blank lines (systemctl(1))."""
     services = []
     for block in text.split("\n\n"):
         keys = dict(line.partition("=")[::2] for line in block.splitlines() if "=" in line)

@@ -1,4 +1,4 @@
-"""Reads a dozen small files of /proc and /sys, 1 ms (the list of cores is the long one). There is always a kernel."""
+"""Reads a dozen small files of /proc and /sys, 1 ms (the list of cores is the long one). Always present."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ _DMI = "/sys/class/dmi/id"
 
 
 def read_versions(machine: MachineAccess, options: Options) -> VersionsSample:  # noqa: ARG001 - every collector takes options
-    """All of them.
+    """Return all of them.
 
     Raises:
-        Absent: there is no /proc.
+        SourceAbsent: there is no /proc.
     """
     kernel = machine.text("/proc/sys/kernel/osrelease")
     if kernel is None:
@@ -36,12 +36,12 @@ def read_versions(machine: MachineAccess, options: Options) -> VersionsSample:  
 
 
 def parse_os_release(text: str) -> dict[str, str]:
-    """What os-release(5) says, by its keys."""
+    """Parse os-release(5) by its keys."""
     lines = (line.partition("=") for line in text.splitlines())
     return {key: value.strip("\"'") for key, _, value in lines}
 
 
 def parse_microcode_revisions(cpuinfo: str) -> str:
-    """Each revision once; one is as it should be."""
+    """Return each revision once; a healthy node has one."""
     lines = (line.partition(":") for line in cpuinfo.splitlines() if line.startswith("microcode"))
     return " ".join(sorted({value.strip() for _, _, value in lines}))

@@ -1,4 +1,4 @@
-"""The node's side of the centre's HTTP interface: five calls, and the ways they fail."""
+"""The node's client of the controller's HTTP API: five calls, and their errors."""
 
 from __future__ import annotations
 
@@ -35,17 +35,17 @@ from vocabulary.order import OrderUpdate
 TIMEOUT_S = 30.0
 BACKOFF_S_MIN, BACKOFF_S_MAX = 0.5, 30.0
 DENIED_S = 60.0
-RETRY_AFTER_S_MAX = 300.0  # what a centre may ask for; more would be silence, and silence is an unknown node
+RETRY_AFTER_S_MAX = 300.0  # limit for the controller's value; after more the node would count as unknown
 
 T = TypeVar("T")
 
 
 class ControllerError(Exception):
-    """The centre did not take or give what was asked."""
+    """The controller did not accept or return what was requested."""
 
 
 class ControllerUnreachable(ControllerError):
-    """No answer, or one that says: later. Trying again is right, after `retry_after_s` if the centre named it."""
+    """No answer, or a temporary error. Retry, after `retry_after_s` if the controller set it."""
 
     def __init__(self, message: str, retry_after_s: float = 0.0) -> None:
         super().__init__(message)
@@ -57,9 +57,9 @@ class ControllerDenied(ControllerError):
 
 
 class RequestRejected(ControllerError):
-    """The centre understood, and says this very message is wrong or unwanted. Sending it again will not help.
+    """The controller rejects this message as invalid or unwanted. Sending it again does not help.
 
-    `finding` is the id of the one finding that it does not want, if it named one.
+    `finding` is the id of the rejected finding, if it named one.
     """
 
     def __init__(self, message: str, finding: str = "") -> None:
@@ -72,21 +72,21 @@ _OWN = re.compile(r"ghd_[\w-]{43}", re.ASCII)
 
 
 def jitter_delay(seconds: float, *, together: bool) -> float:
-    """About so many, up to a tenth less or more; less, by any part, for who came `together` with a whole fleet, after an outage.
+    """Return the delay with up to a tenth of jitter; any fraction of it after an outage, when a fleet comes back `together`.
 
-    So nodes that came back in one moment do not report in one moment the next time, nor drift there later.
+    So nodes that reconnected at the same moment do not report at the same moment from then on.
     """
     return seconds * random.uniform(0.0 if together else 0.9, 1.0 if together else 1.1)  # noqa: S311 - jitter, no secret
 
 
 class RetryBackoff:
-    """How long to wait after a failure: doubling, with jitter so that a fleet does not return as one."""
+    """The wait after a failure: doubling, with jitter so that a fleet does not return as one."""
 
     def __init__(self) -> None:
         self._next_s = BACKOFF_S_MIN
 
     def after(self, error: ControllerError) -> float:
-        """Seconds until the next try."""
+        """Return the seconds until the next try."""
         if isinstance(error, (ControllerDenied, RequestRejected)):
             return DENIED_S
         pause_s = self._next_s * random.uniform(0.5, 1.0)  # noqa: S311 - jitter, no secret
@@ -95,12 +95,12 @@ class RetryBackoff:
         return asked_s + pause_s if asked_s else pause_s
 
     def reset(self) -> None:
-        """It worked."""
+        """Reset after a success."""
         self._next_s = BACKOFF_S_MIN
 
 
 class ControllerClient:
-    """One connection to the centre, kept open. For one thread."""
+    """One connection to the controller, kept open. For one thread."""
 
     def __init__(self, config: RemediatorConfig, node: str) -> None:
         self._config, self._node = config, node
@@ -113,18 +113,18 @@ class ControllerClient:
         self._token_file = config.token_file
 
     def report(self, report: Report) -> ReportReply:
-        """Assert this node's state; the answer says which changes are durable there.
+        """Report this node's state; the answer says which changes are durable there.
 
         Raises:
-            Unreachable, Denied, Rejected: it was not taken.
+            ControllerUnreachable, ControllerDenied, RequestRejected: it was not taken.
         """
         return self._decoded(self._call("POST", "/report", encode_message(report)), ReportReply)
 
     def orders(self, known: Sequence[str], wait_s: float) -> ReceivedOrders:
-        """The open orders; waits up to `wait_s` for one that is not `known`.
+        """Return the open orders; waits up to `wait_s` for one that is not `known`.
 
         Raises:
-            Unreachable, Denied, Rejected: they could not be had.
+            ControllerUnreachable, ControllerDenied, RequestRejected: they could not be had.
         """
         query = "".join(f"&known={quote(order)}" for order in known)
         content = self._call("GET", f"/orders?wait_s={wait_s:g}{query}", b"", wait_s)
@@ -134,31 +134,34 @@ class ControllerClient:
             raise self._unreadable(error) from error
 
     def answer(self, update: OrderUpdate) -> None:
-        """Say how far an order got.
+        """Report an order's progress.
 
         Raises:
-            Unreachable, Denied, Rejected: it was not taken.
+            ControllerUnreachable, ControllerDenied, RequestRejected: it was not taken.
         """
         self._call("POST", f"/orders/{quote(update.id, safe='')}", encode_message(update))
 
     def evidence(self, order: str, content: bytes) -> None:
-        """Hand over the gzipped bundle that answers `order`; it is durable there when this returns.
+        """Send the gzipped bundle that answers `order`; it is durable there on return.
 
         Raises:
-            Unreachable, Denied, Rejected: it was not taken.
+            ControllerUnreachable, ControllerDenied, RequestRejected: it was not taken.
         """
         self._call("POST", f"/evidence/{quote(order, safe='')}", content, headers={"Content-Encoding": "gzip"})
 
     def hazard(self, job: str) -> JobHazard:
-        """How likely the nodes of a job with ranks here are to fail now.
+        """Return the current failure rate of a local job's nodes.
 
         Raises:
-            Unreachable, Denied, Rejected: it could not be had.
+            ControllerUnreachable, ControllerDenied, RequestRejected: it could not be had.
         """
         return self._decoded(self._call("GET", f"/v1/hazard/{quote(job, safe='')}", b"", of_node=False), JobHazard)
 
     def cut_if_silent(self, patience_s: float) -> bool:
-        """End a call whose answer has not begun within `patience_s`; whether there was one. Callable from any thread."""
+        """Abort a call whose answer has not begun within `patience_s`; return whether there was one.
+
+        Callable from any thread.
+        """
         return self._client.cut_if_silent(patience_s)
 
     def close(self) -> None:
@@ -191,14 +194,14 @@ class ControllerClient:
         raise _make_controller_error(url, answer)
 
     def _token(self) -> str:
-        """Read each time: a new token takes effect without a restart."""
+        """Read the token each time: a new one takes effect without a restart."""
         if self._token_file is None:
             raise ControllerDenied("no token_file is configured; add remediator.token_file")
         self._enrol()
         try:
             token = self._token_file.read_text().strip()
         except OSError as error:
-            if error.errno in SHORTAGES:  # it passes
+            if error.errno in SHORTAGES:  # temporary
                 raise ControllerUnreachable(f"token_file {self._token_file}: {error.strerror}") from error
             raise ControllerDenied(f"token_file {self._token_file}: {error.strerror}") from error
         if not token.isascii() or not token.isprintable() or not token:
@@ -206,11 +209,11 @@ class ControllerClient:
         return token
 
     def _enrol(self) -> None:
-        """Where there is no token yet and a join secret is, get one, for good."""
+        """Obtain a permanent token with the join secret, if there is no token yet."""
         file, secret = self._config.token_file, self._config.enrol_token_file
         if file is None or secret is None or file.exists():
             return
-        with _ENROLLING:  # both threads of the uplink begin without a token
+        with _ENROLLING:  # both uplink threads start without a token
             if file.exists():
                 return
             enrol_node(self._client, self._url, self._node, secret, file)
@@ -226,12 +229,14 @@ class ControllerClient:
 
 
 def enrol_node(client: HttpClient, url: str, node: str, secret_file: Path, token_file: Path) -> None:
-    """Have a token of our own making accepted for a join secret.
+    """Register a token made by this node, with a join secret.
 
-    It is readable by us alone, and on the disk before it is told of: if the answer is lost, the same is asked again.
+    It is readable only by healthd's user, and on the disk before the request: if the answer is lost, the same request
+    is repeated.
 
     Raises:
-        Unreachable, Denied, Rejected: it was not accepted. Denied, too, where a file cannot be read or written.
+        ControllerUnreachable, ControllerDenied, RequestRejected: it was not accepted.
+        ControllerDenied: also if a file cannot be read or written.
     """
     try:
         secret = secret_file.read_text("ascii").strip()
@@ -244,7 +249,7 @@ def enrol_node(client: HttpClient, url: str, node: str, secret_file: Path, token
         answer = client.request("POST", "/v1/enrol", encode_message(wish), headers, TIMEOUT_S)
         if answer.status != 200:
             raise _make_controller_error(f"{url}/v1/enrol", answer)
-        if told := decode_message(answer.body, NewToken).token:  # a centre of before, which makes tokens itself
+        if told := decode_message(answer.body, NewToken).token:  # an older controller, which makes tokens itself
             _write_token(aside, told)
         aside.replace(token_file)
     except HttpError as error:
@@ -253,12 +258,12 @@ def enrol_node(client: HttpClient, url: str, node: str, secret_file: Path, token
         raise ControllerUnreachable(f"{url}/v1/enrol: unreadable answer: {error}; is this a remediator?") from error
     except OSError as error:
         raise ControllerDenied(
-            f"token_file {token_file}: a new token cannot be kept beside it: {error.strerror}"
+            f"token_file {token_file}: a new token cannot be stored beside it: {error.strerror}"
         ) from error
 
 
 def _read_or_create_token(file: Path) -> str:
-    """The token that this node made for itself and that was not accepted yet, or a new one."""
+    """Return the token that this node made and that was not accepted yet, or a new one."""
     with contextlib.suppress(FileNotFoundError):
         kept = file.read_text(errors="replace").strip()
         if _OWN.fullmatch(kept):

@@ -1,6 +1,6 @@
 """One kept connection to one HTTP server. For one thread.
 
-The standard library's client instead of `requests`: a node pays 7 MiB of memory for that one, and uses nothing of it
+Uses the standard library's client instead of `requests`, which would cost a node 7 MiB of memory for unused features
 (docs/decisions/0005-http-client-of-the-node.md). Proxies of the environment are not used, redirects are not followed.
 """
 
@@ -21,7 +21,7 @@ ANSWER_BYTES_MAX = 16 << 20
 
 
 class HttpResponse(NamedTuple):
-    """What came back. Header names are in lower case."""
+    """An HTTP response. Header names are lower case."""
 
     status: int
     headers: Mapping[str, str]
@@ -29,14 +29,14 @@ class HttpResponse(NamedTuple):
 
 
 class TlsCredentials(NamedTuple):
-    """Whose certificates are believed, and what this node shows of its own. None: the system's, and none."""
+    """The trusted CAs, and this node's client certificate. None: the system's, and none."""
 
     ca_file: Path | None = None
     certificate: Path | None = None
     key: Path | None = None
 
     def context(self) -> ssl.SSLContext:
-        """For one connection. Raises OSError where a file cannot be read or is none."""
+        """Return a context for one connection. Raises OSError if a file cannot be read or is invalid."""
         context = ssl.create_default_context(cafile=None if self.ca_file is None else str(self.ca_file))
         if self.certificate is not None:
             context.load_cert_chain(self.certificate, self.key)
@@ -44,13 +44,13 @@ class TlsCredentials(NamedTuple):
 
 
 class HttpError(Exception):
-    """No whole answer came."""
+    """No complete answer arrived."""
 
 
 class HttpClient:
-    """Requests to `url`'s server; `base` is the path that stands before every request's own.
+    """Requests to `url`'s server; `base` is the path prefix of every request.
 
-    A server that was silent is asked at the next of its name's addresses, if it has several.
+    After silence, the next of the server name's addresses is used, if it has several.
     """
 
     def __init__(self, url: str, trust: TlsCredentials = TlsCredentials()) -> None:  # noqa: B008 - immutable
@@ -60,32 +60,32 @@ class HttpClient:
         self._base = parts.path.rstrip("/")
         self._trust = trust
         self._connection: http.client.HTTPConnection | None = None
-        self._address = 0  # which of the name's addresses is tried first
-        self._awaiting: tuple[socket.socket, float] | None = None  # whose first byte, since when
+        self._address = 0  # index of the name's address that is tried first
+        self._awaiting: tuple[socket.socket, float] | None = None  # waits for its first byte, since when
         self._cut = False
 
     def cut_if_silent(self, patience_s: float) -> bool:
-        """End a request whose answer has not begun within `patience_s`; whether there was one. Callable from any thread.
+        """Abort a request without an answer within `patience_s`; return whether there was one. Thread-safe.
 
-        On a kept connection, which may have died unnoticed, the request is then made anew on a fresh one.
+        On a kept connection, which may have died unnoticed, the request is then repeated on a fresh one.
         """
         awaiting = self._awaiting
         if awaiting is None or time.monotonic() - awaiting[1] < patience_s:
             return False
         self._cut = True
-        with contextlib.suppress(OSError):  # the plain socket's: TLS would want to say goodbye
+        with contextlib.suppress(OSError):  # the plain socket's: TLS would send a close notification
             socket.socket.shutdown(awaiting[0], socket.SHUT_RDWR)
         return True
 
     def request(
         self, method: str, path: str, body: bytes, headers: Mapping[str, str], timeout_s: float
     ) -> HttpResponse:
-        """One request and its whole answer.
+        """Send one request and return its whole answer.
 
-        A kept connection that the server has closed meanwhile is opened anew, once: it may have been idle too long.
+        A kept connection that the server has closed meanwhile is reopened, once: it may have been idle too long.
 
         Raises:
-            HttpError: the server cannot be reached, does not answer in time, or says what is no HTTP.
+            HttpError: the server is unreachable, does not answer in time, or answers with invalid HTTP.
         """
         kept = self._connection is not None
         try:
@@ -118,7 +118,7 @@ class HttpClient:
             answer = connection.getresponse()
         finally:
             self._awaiting = None
-        with answer:  # else one that is not read to its end keeps its socket
+        with answer:  # an answer that is not read to its end would keep its socket
             content = answer.read(ANSWER_BYTES_MAX + 1)
             if len(content) > ANSWER_BYTES_MAX:
                 raise http.client.HTTPException(f"an answer of more than {ANSWER_BYTES_MAX >> 20} MiB")
@@ -144,7 +144,7 @@ class HttpClient:
         return connection
 
     def _reach(self, port: int) -> socket.socket:
-        """A connection to the first of the server's addresses that takes one, beginning with the one whose turn it is."""
+        """Connect to the first server address that accepts, starting with the one whose turn it is."""
         found = socket.getaddrinfo(self._host, port, type=socket.SOCK_STREAM)
         first = self._address % len(found)
         problem = OSError("the name has no address")
@@ -162,7 +162,7 @@ class HttpClient:
         raise problem
 
     def _failed(self, error: Exception) -> HttpError:
-        """Let go of a connection that failed; after silence, the next one is to another address."""
+        """Close a failed connection; after silence, the next one is to another address."""
         cut, self._cut = self._cut, False
         if cut or isinstance(error, TimeoutError):
             self._address += 1

@@ -1,1 +1,5 @@
-"""The Prometheus page: the last status, restated. A scrape reads memory only; it never touches a driver or a disk."""
+"""The Prometheus page, made from the daemon's last status.
+
+Called by `http_server`. May import `daemon_status`, `findings`, `samples` and `source_monitoring`. A scrape reads
+memory only; it never touches a driver or a disk.
+"""

@@ -1,4 +1,4 @@
-"""The same values once more, under dcgm-exporter's names and labels, for dashboards and alerts that exist already."""
+"""The GPU values again, under dcgm-exporter's names and labels, for existing dashboards and alerts."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _MIB = 1 << 20
 
 
 def export_dcgm_metrics(status: Status) -> Iterator[Metric]:
-    """One family a value. Counters have no `_total` there, so they stand as untyped: `rate()` does not mind."""
+    """Return one family per value. Counters lack `_total` there, so they are untyped, which `rate()` accepts."""
     rows = [(_make_dcgm_labels(status, state), state) for state in status.states]
     for name, group in groupby(DCGM, lambda metric: metric.name):
         declared = next(iter(group))
@@ -41,7 +41,7 @@ def _make_dcgm_labels(status: Status, state: GpuState) -> dict[str, str]:
     return {
         "gpu": str(gpu.index),
         "UUID": gpu.uuid,
-        "pci_bus_id": f"0000{gpu.pci.upper()}",  # with NVML's eight digits of domain
+        "pci_bus_id": f"0000{gpu.pci.upper()}",  # with NVML's eight-digit domain
         "device": f"nvidia{minor}",
         "modelName": gpu.name,
         "Hostname": status.node,

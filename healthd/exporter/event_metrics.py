@@ -1,7 +1,8 @@
-"""What happened on this node, counted since the daemon was started.
+"""Events on this node, counted since the daemon started.
 
 A counter that began at 1 would hide its first event from `increase()`, which compares two samples. So each GPU has its
-total, and a counter for each grave Xid, at 0 before anything happens. A counter for every code there is would be 176 a GPU.
+total, and a counter for each critical Xid, at 0 before anything happens. A counter for every existing code would be 176
+per GPU.
 """
 
 from __future__ import annotations
@@ -20,15 +21,15 @@ _LABELS = ("check", "code", "component", "injected")
 
 
 def list_critical_xids(catalogue: Catalogue) -> tuple[str, ...]:
-    """The codes that the catalogue calls an error or fatal."""
+    """Return the codes that the catalogue calls an error or fatal."""
     grave = (Severity.ERROR, Severity.FATAL)
     return tuple(str(code) for code, entry in sorted(catalogue.xids.items()) if entry.severity in grave)
 
 
 def export_events(status: Status, grave_xids: Sequence[str] = ()) -> Iterator[Metric]:
-    """Xids by GPU and code, everything else by component; each with the time it was last seen.
+    """Return Xids by GPU and code, everything else by component; each with the time it was last seen.
 
-    Of `list_critical_xids` each GPU has a counter from the beginning.
+    Each GPU has a counter for `list_critical_xids` from the beginning.
     """
     by_pci = {gpu.pci: gpu for gpu in status.gpus}
 

@@ -1,4 +1,4 @@
-"""The GPUs on the page: who they are, their values, their links."""
+"""Metrics of the GPUs: identity, values, links."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _KIB = 1024
 
 
 def export_gpus(status: Status) -> Iterator[Metric]:
-    """Everything about every GPU that was read since NVML was started."""
+    """Return everything that was read of every GPU since NVML was started."""
     states = status.states
     yield _make_gpu_info(states)
     if status.inventory is not None:
@@ -43,7 +43,7 @@ def _list_gpu_labels(state: GpuState) -> list[str]:
 
 
 def _make_gpu_info(states: Sequence[GpuState]) -> Metric:
-    family = InfoMetricFamily("healthd_gpu", "Who the GPU is.", labels=LABELS)
+    family = InfoMetricFamily("healthd_gpu", "The GPU's identity.", labels=LABELS)
     for state in states:
         gpu, constants = state.gpu, state.constants
         words = {
@@ -61,7 +61,9 @@ def _make_gpu_info(states: Sequence[GpuState]) -> Metric:
 
 
 def _make_throttle_family(states: Sequence[GpuState]) -> Metric:
-    family = GaugeMetricFamily("healthd_gpu_throttled", "1 if the clock is lowered for it.", labels=[*LABELS, "reason"])
+    family = GaugeMetricFamily(
+        "healthd_gpu_throttled", "1 if the clock is lowered for this reason.", labels=[*LABELS, "reason"]
+    )
     for state in states:
         mask = state.read.throttle_mask
         if mask is not None:
@@ -72,7 +74,7 @@ def _make_throttle_family(states: Sequence[GpuState]) -> Metric:
 
 def _make_spare_row_family(states: Sequence[GpuState]) -> Metric:
     family = GaugeMetricFamily(
-        "healthd_gpu_memory_banks", "Memory banks by how many spare rows they have.", labels=[*LABELS, "spare_rows"]
+        "healthd_gpu_memory_banks", "Memory banks by number of spare rows.", labels=[*LABELS, "spare_rows"]
     )
     for state in states:
         for level, banks in zip(SPARE_ROWS, state.latest.remap_histogram or (), strict=False):

@@ -1,4 +1,4 @@
-"""Which job uses what, apart from the numbers: join on `gpu` in a query, and no series ends when a job does."""
+"""Which job uses what, apart from the GPU values: join on `gpu` in a query, so that no series ends when a job does."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from vocabulary.messages.wire import RankStatus
 
 
 def export_jobs(status: Status) -> Iterator[Metric]:
-    """The jobs on this node, the GPU of each rank that NVML knows as its holder, and how far each job is."""
+    """Return this node's jobs, each rank's GPU as NVML knows its holder, and each job's progress."""
     alive = [rank for rank in status.ranks if rank.alive]
     yield GaugeMetricFamily("healthd_trainer_ranks", "Living trainer ranks on this node.", value=len(alive))
     job = InfoMetricFamily("healthd_job", "A job with ranks on this node.", labels=["job"])
-    step = GaugeMetricFamily("healthd_job_step", "The step its slowest rank here is at.", labels=["job"])
+    step = GaugeMetricFamily("healthd_job_step", "Current step of its slowest rank here.", labels=["job"])
     for name in sorted({rank.job for rank in alive}):
         ranks = [rank for rank in alive if rank.job == name]
         job.add_metric([name], {"attempt": str(max(r.attempt for r in ranks)), "world": str(ranks[0].world)})
@@ -31,7 +31,7 @@ def export_jobs(status: Status) -> Iterator[Metric]:
 
 
 def _make_step_time_families(ranks: list[RankStatus]) -> Iterator[Metric]:
-    """Medians of the last steps, so that a slow rank is seen beside its peers on other nodes."""
+    """Return medians of the last steps, to compare a slow rank with its peers on other nodes."""
     labels = ["job", "rank", "stage", "gpu_uuid"]
     step = GaugeMetricFamily("healthd_rank_step_seconds", "Median of the rank's last 64 steps.", labels=labels)
     section = GaugeMetricFamily(

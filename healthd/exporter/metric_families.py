@@ -13,7 +13,7 @@ from typing import NamedTuple
 TEXT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 OPENMETRICS_TYPE = "application/openmetrics-text; version=1.0.0; charset=utf-8"
 _SUFFIX = {"counter": "_total", "info": "_info"}
-_TEXT_TYPES = {"info": "gauge", "unknown": "untyped"}  # what the older format calls them
+_TEXT_TYPES = {"info": "gauge", "unknown": "untyped"}  # their names in the older format
 _NO_NUMBER = {math.inf: "+Inf", -math.inf: "-Inf"}
 
 
@@ -36,7 +36,7 @@ class Metric:
         self._labels = tuple(labels)
 
     def add_sample(self, name: str, labels: Mapping[str, str], value: float) -> None:
-        """A line with a name of its own."""
+        """Add a line with its own name."""
         self.samples.append(Sample(name, labels, value))
 
 
@@ -49,7 +49,7 @@ class GaugeMetricFamily(Metric):
             self.add_metric((), value)
 
     def add_metric(self, labels: Sequence[str], value: float) -> None:
-        """One sample; `labels` are the values of the family's labels."""
+        """Add one sample; `labels` are the values of the family's labels."""
         self.add_sample(self.name, dict(zip(self._labels, labels, strict=True)), value)
 
 
@@ -62,12 +62,12 @@ class CounterMetricFamily(Metric):
             self.add_metric((), value)
 
     def add_metric(self, labels: Sequence[str], value: float) -> None:
-        """One sample; `labels` are the values of the family's labels."""
+        """Add one sample; `labels` are the values of the family's labels."""
         self.add_sample(f"{self.name}_total", dict(zip(self._labels, labels, strict=True)), value)
 
 
 class InfoMetricFamily(Metric):
-    """Words, as labels of a sample that is always 1 and ends in `_info`."""
+    """Text values, as labels of a sample that is always 1 and ends in `_info`."""
 
     def __init__(
         self, name: str, documentation: str, value: Mapping[str, str] | None = None, labels: Sequence[str] = ()
@@ -77,12 +77,12 @@ class InfoMetricFamily(Metric):
             self.add_metric((), value)
 
     def add_metric(self, labels: Sequence[str], value: Mapping[str, str]) -> None:
-        """One sample; `labels` are the values of the family's labels, `value` are further labels."""
+        """Add one sample; `labels` are the values of the family's labels, `value` are further labels."""
         self.add_sample(f"{self.name}_info", {**dict(zip(self._labels, labels, strict=True)), **value}, 1)
 
 
 def wants_openmetrics(accept: str) -> bool:
-    """Whether a client with this Accept header prefers OpenMetrics 1.0 to the text that everybody reads."""
+    """Return whether a client with this Accept header prefers OpenMetrics 1.0 to the Prometheus text format."""
     best = {True: 0.0, False: 0.0}
     for offer in accept.split(","):
         kind, *words = (word.strip() for word in offer.split(";"))
@@ -94,7 +94,7 @@ def wants_openmetrics(accept: str) -> bool:
 
 
 def write_page(families: Iterable[Metric], *, openmetrics: bool) -> bytes:
-    """All families, in UTF-8."""
+    """Return all families, in UTF-8."""
     lines: list[str] = []
     for family in families:
         name = family.name if openmetrics else family.name + _SUFFIX.get(family.type, "")

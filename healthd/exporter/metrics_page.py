@@ -1,4 +1,4 @@
-"""The whole page, in the format that is asked for: Prometheus text, or OpenMetrics."""
+"""The whole page, in the requested format: Prometheus text, or OpenMetrics."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from healthd.exporter.preflight_metrics import export_preflights
 from healthd.exporter.process_metrics import export_process
 from healthd.exporter.source_metrics import export_sources
 
-# What the client accepts → content type and body.
+# The client's Accept header → content type and body.
 Page = Callable[[str], tuple[str, bytes]]
 
 
@@ -26,7 +26,7 @@ def make_page_renderer(
     with_dcgm_names: bool = False,
     grave_xids: Sequence[str] = (),
 ) -> Page:
-    """Something that renders the page as it stands, for an Accept header.
+    """Return a function that renders the current page, for an Accept header.
 
     `grave_xids` are codes that have a counter at 0 before they were ever seen.
     """

@@ -1,4 +1,4 @@
-"""The node on the page: its health, its findings, and how this agent does."""
+"""Metrics of the node: its health, its findings, and this agent's own state."""
 
 from __future__ import annotations
 
@@ -15,26 +15,26 @@ _COUNTERS = (
     ("healthd_nvml_sweeps_total", "NVML sweeps completed.", "sweeps"),
     ("healthd_nvml_errors_total", "NVML calls that failed within a sweep.", "sweep_errors"),
     ("healthd_nvml_starts_total", "NVML children started.", "nvml_starts"),
-    ("healthd_nvml_xid_events_total", "Xids the driver told of through NVML.", "xid_events"),
-    ("healthd_nvml_xid_events_alone_total", "Those of them the kernel log had no line of.", "xid_events_alone"),
+    ("healthd_nvml_xid_events_total", "Xids the driver reported through NVML.", "xid_events"),
+    ("healthd_nvml_xid_events_alone_total", "Those of them without a line in the kernel log.", "xid_events_alone"),
     ("healthd_nvml_hangs_total", "Sweeps that did not end.", "nvml_hangs"),
     (
         "healthd_outbox_changes_dropped_total",
-        "Changes given up because the outbox was at its limit.",
+        "Changes dropped because the outbox was at its limit.",
         "changes_dropped",
     ),
     (
         "healthd_outbox_changes_rejected_total",
-        "Changes set aside because the remediator does not want them.",
+        "Changes set aside because the remediator rejects them.",
         "changes_rejected",
     ),
 )
 
 
 def export_node(status: Status, waiting: int) -> Iterator[Metric]:
-    """`waiting` is how many changes the remediator has not acknowledged."""
+    """Return the node's metrics; `waiting` is how many changes the remediator has not acknowledged."""
     yield InfoMetricFamily("healthd_build", "This agent.", value={"version": VERSION})
-    health = GaugeMetricFamily("healthd_node_health", "1 for the present health, 0 for the others.", labels=["health"])
+    health = GaugeMetricFamily("healthd_node_health", "1 for the current health, 0 for the others.", labels=["health"])
     for value in Health:
         health.add_metric([value.value], float(status.health is value))
     yield health
@@ -69,7 +69,7 @@ def export_node(status: Status, waiting: int) -> Iterator[Metric]:
             value=status.reported_at,
         )
     yield GaugeMetricFamily(
-        "healthd_abandoned_children", "Killed children that are still there.", value=status.abandoned
+        "healthd_abandoned_children", "Killed children that have not exited.", value=status.abandoned
     )
     if status.sweep_seconds is not None:
         yield GaugeMetricFamily("healthd_nvml_sweep_seconds", "Duration of the last sweep.", value=status.sweep_seconds)

@@ -1,4 +1,4 @@
-"""Preflights on the page: how the last of each level ended, when, and what it measured."""
+"""Metrics of preflights: result, time and figures of the last one of each level."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from healthd.samples.preflight import LEVELS, VERDICTS
 
 
 def export_preflights(status: Status) -> Iterator[Metric]:
-    """Of this agent's life: an agent that was started anew knows none."""
+    """Return the preflights since this agent started."""
     seen = status.preflights
     ended = CounterMetricFamily(
-        "healthd_preflights", "Preflights that ended, ordered or told of.", labels=["level", "verdict", "by"]
+        "healthd_preflights", "Preflights that ended, ordered or reported.", labels=["level", "verdict", "by"]
     )
-    # at 0 before the first one, which increase() would not see otherwise
+    # At 0 before the first one, which increase() would miss otherwise.
     counts = {(level, verdict, by): 0 for level in LEVELS for verdict in VERDICTS for by in ("order", "told")}
     for labels, count in (counts | {each[:3]: each[3] for each in seen.ended}).items():
         ended.add_metric(labels, count)
@@ -28,7 +28,7 @@ def export_preflights(status: Status) -> Iterator[Metric]:
     took = GaugeMetricFamily("healthd_preflight_seconds", "How long it took.", labels=["level"])
     figures = GaugeMetricFamily(
         "healthd_preflight_figure",
-        "What it measured, of the worst device.",
+        "Measured value of the worst device.",
         labels=["level", "figure", "unit", "setting"],
     )
     for last in seen.last:

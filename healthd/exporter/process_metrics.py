@@ -1,4 +1,4 @@
-"""What this process itself costs, under the names that all of Prometheus' clients use. Its children are not counted."""
+"""This process's own cost, under the names of all Prometheus clients. Its children are not counted."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 
 
 def export_process() -> Iterator[Metric]:
-    """Six numbers of /proc/self. What cannot be read now is left out: without a free descriptor the page still comes."""
+    """Return six numbers of /proc/self. Unreadable ones are left out: the page works without a free descriptor."""
     for read in (_read_stat, _read_descriptors):
         with contextlib.suppress(OSError):
             yield from read()
     limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
-    yield GaugeMetricFamily("process_max_fds", "How many it may open.", value=limit)
+    yield GaugeMetricFamily("process_max_fds", "Maximum number of open file descriptors.", value=limit)
 
 
 def _read_stat() -> list[Metric]:

@@ -1,4 +1,4 @@
-"""Rows of numbers → metric families, as their `Metric`s declare. A value that is not known is left out, never 0."""
+"""Turns rows of numbers into metric families, as their `Metric`s declare. An unknown value is left out, never 0."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Row = tuple[Sequence[str], Any]
 
 
 def restate_sample(families: Iterable[Family], sample: Any) -> Iterator[PrometheusMetric]:
-    """A source's sample, by its own declaration."""
+    """Export a source's sample, as it declares."""
     for family in families:
         rows = getattr(sample, family.rows) if family.rows else (sample,)
         named = [([format_label(getattr(row, label)) for label in family.labels], row) for row in rows]
@@ -23,7 +23,7 @@ def restate_sample(families: Iterable[Family], sample: Any) -> Iterator[Promethe
 
 
 def restate_rows(metrics: Iterable[Metric], labels: Sequence[str], rows: Sequence[Row]) -> Iterator[PrometheusMetric]:
-    """These metrics of these rows. Metrics of one name stand together and have the same constant labels."""
+    """Export these metrics of these rows. Metrics of one name are adjacent and have the same constant labels."""
     for (name, kind), group in groupby(metrics, lambda metric: (metric.name, metric.kind)):
         same = tuple(group)
         yield (
@@ -34,7 +34,7 @@ def restate_rows(metrics: Iterable[Metric], labels: Sequence[str], rows: Sequenc
 
 
 def format_label(value: Any) -> str:
-    """A field as a label's value; empty if it is not known."""
+    """Return a field as a label's value; empty if unknown."""
     return "" if value is None else str(value)
 
 

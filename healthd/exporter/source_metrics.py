@@ -1,4 +1,4 @@
-"""The sources on the page: whether each speaks, and what the present ones say."""
+"""Metrics of the sources: whether each is present, and its values."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from healthd.source_monitoring.source_registry import SOURCES
 
 
 def export_sources(status: Status) -> Iterator[Metric]:
-    """`healthd_source_up` is 1 while a source says something, 0 while it should and does not; absent ones have none."""
+    """`healthd_source_up` is 1 while a source reports, 0 while it should and does not; absent ones have none."""
     up = GaugeMetricFamily("healthd_source_up", "1 if the source is read, 0 if it should be.", labels=["source"])
-    state = GaugeMetricFamily("healthd_source_state", "1 for its present state.", labels=["source", "state"])
+    state = GaugeMetricFamily("healthd_source_state", "1 for its current state.", labels=["source", "state"])
     read = GaugeMetricFamily(
-        "healthd_source_read_timestamp_seconds", "When the source was last looked at.", labels=["source"]
+        "healthd_source_read_timestamp_seconds", "When the source was last read.", labels=["source"]
     )
-    seconds = GaugeMetricFamily("healthd_source_look_seconds", "What that look took.", labels=["source"])
+    seconds = GaugeMetricFamily("healthd_source_look_seconds", "How long that took.", labels=["source"])
     for name, reading in sorted(status.sources.items()):
         state.add_metric([name, reading.state.value], 1.0)
         if reading.state not in (SourceState.ABSENT, SourceState.OFF):

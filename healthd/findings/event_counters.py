@@ -1,4 +1,4 @@
-"""How often each event happened since this process started: for counters, which must outlive the findings. Pure."""
+"""Counts each event since this process started: for metrics, which must outlive the findings. Pure."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import msgspec
 from healthd.findings.facts import Raise
 from vocabulary.identity import Component, ComponentKind
 
-COUNTED_MAX = 4096  # 16 GPUs with every known code, thrice
+COUNTED_MAX = 4096  # 16 GPUs with every known code, three times
 
 
 class EventCount(msgspec.Struct, frozen=True):
@@ -22,7 +22,7 @@ class EventCount(msgspec.Struct, frozen=True):
 
 
 class EventCounters:
-    """Bounded: what comes beyond the limit is counted under one name, so that the sum stays right."""
+    """Bounded: what exceeds the limit is counted under one name, so that the sum stays right."""
 
     def __init__(self) -> None:
         self._counts: dict[tuple[str, str, str, bool], EventCount] = {}
@@ -30,13 +30,13 @@ class EventCounters:
 
     @property
     def rows(self) -> tuple[EventCount, ...]:
-        """All counts; the same tuple until something is counted."""
+        """Return all counts; the same tuple until something is counted."""
         if self._rows is None:
             self._rows = tuple(self._counts.values())
         return self._rows
 
     def add(self, fact: Raise) -> None:
-        """An event happened."""
+        """Count an event."""
         check, code, component = fact.check, fact.code, fact.component
         key = (check, code, component.pci or component.key, fact.injected)
         if key not in self._counts and len(self._counts) >= COUNTED_MAX:

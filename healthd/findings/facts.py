@@ -1,4 +1,4 @@
-"""What a check says about one component: a fact is raised, or an earlier one is cleared."""
+"""A check's statement about one component: a fact is raised, or an earlier one is cleared."""
 
 from __future__ import annotations
 
@@ -20,12 +20,11 @@ class Moment(NamedTuple):
 
 
 class Raise(msgspec.Struct, frozen=True, kw_only=True):
-    """The fact holds, or happened. An `event` happened (again): repeats are counted, and only proof clears it.
+    """The fact holds, or happened. An `event` happened (again): repeats are counted, and only a verification clears it.
 
-    Otherwise it is a level: saying it again changes nothing, and the check itself clears it; if `provable`, proof does
-    so as well. Levels are warnings or worse. An event that `outweighs` says more than what is known of it, and its words take the
-    place of the known ones, until it is cleared. `origin` names the evidence, for events; a level gets one from the time at
-    which it was first seen.
+    Otherwise it is a level: repeating it changes nothing, and the check itself clears it; if `provable`, a verification
+    does so too. Levels are warnings or worse. An event that `outweighs` replaces the text of the known one, until it is
+    cleared. `origin` names the evidence, for events; a level gets one from the time at which it was first seen.
     """
 
     check: str
@@ -43,7 +42,7 @@ class Raise(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Clear(msgspec.Struct, frozen=True, kw_only=True):
-    """The level no longer holds; `by` says what showed it."""
+    """The level no longer holds; `by` names the evidence."""
 
     check: str
     code: str
@@ -53,7 +52,7 @@ class Clear(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Unknown(msgspec.Struct, frozen=True):
-    """Whether this level holds is not known now: it stays as it was."""
+    """Whether this level holds is unknown now: it stays as it was."""
 
     check: str
     code: str
@@ -67,11 +66,11 @@ _Struct = TypeVar("_Struct", bound=msgspec.Struct)
 
 
 def make_writable(fact: _AnyFact) -> _AnyFact:
-    """The fact, with every text in it such that it can be written as UTF-8.
+    """Return the fact with all text encodable as UTF-8.
 
-    A text may quote a name that a user chose, as of a file, and such a name may hold any bytes.
+    A text may quote a user-chosen name, such as a file's, which may hold any bytes.
     """
-    if not isinstance(fact, Raise):  # a sweep brings dozens of these: no look at every field
+    if not isinstance(fact, Raise):  # a sweep brings dozens of these: skip checking every field
         words = fact.by if isinstance(fact, Clear) else ""
         if fact.component.name.isascii() and words.isascii():
             return fact
@@ -95,19 +94,19 @@ def _escape_value(value: Any) -> Any:
 
 
 def judge_level(holds: bool | None, fact: Raise) -> list[Held]:  # noqa: FBT001 - the answer itself
-    """What to say of a level that holds, does not hold, or of which neither is known."""
+    """Return the fact for a level that holds, does not hold, or is unknown."""
     if holds is None:
         return [Unknown(fact.check, fact.code, fact.component)]
     return [fact] if holds else []
 
 
 def make_gpu_component(gpu: Gpu) -> Component:
-    """The component that a GPU is."""
+    """Return a GPU's component."""
     return Component(ComponentKind.GPU, name=gpu.uuid, pci=gpu.pci, index=gpu.index)
 
 
 def make_check_failure(name: str, error: Exception, at: float) -> Raise:
-    """A check that failed is a mistake of ours, and shown: what it should have judged is unknown."""
+    """Return the finding for a check that raised an exception, a bug in healthd: what it judges is unknown."""
     return Raise(
         check="check",
         code="failed",

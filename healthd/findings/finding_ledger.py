@@ -1,8 +1,8 @@
 """The findings of this node: which are active, and what has changed since the last durable write. Pure.
 
-Checks speak in facts (`Raise`, `Clear`); the ledger turns them into findings. It keeps three promises: one fault is
-one finding however often it repeats, an event is cleared only by proof, and its memory is bounded. Every finding can be
-written: what is no text in a name that a user chose is escaped here, for all checks.
+Checks return facts (`Raise`, `Clear`); the ledger turns them into findings. It guarantees three things: one fault is
+one finding however often it repeats, an event is cleared only by a verification, and its memory is bounded. Every
+finding can be stored: invalid text in user-chosen names is escaped here, for all checks.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ ACTIVE_MAX = 4000  # sixteen GPUs with 187 kinds of Xid each, and more; a report
 NOTES_MAX = 500  # remembered info findings, to count their repeats
 NOTE_REPEATS_S = 300.0
 OUTLIVES_BOOT = ("preflight",)
-CHANGED_MAX = 10_000  # while nothing can be written; notes go first
+CHANGED_MAX = 10_000  # while nothing can be written; info findings go first
 
 Key = tuple[str, str, str, bool]
 
 
 class FindingLedger:
-    """Takes facts, holds findings. `changed` is what the outbox does not know yet; `urgent` that it must know at once.
+    """Turns facts into findings. `changed` is what the outbox lacks; `urgent` what it must get at once.
 
     `events` counts what happened since this process started, also what is no finding any more.
     """
@@ -43,11 +43,11 @@ class FindingLedger:
 
     @property
     def active(self) -> tuple[Finding, ...]:
-        """All active findings, oldest first."""
+        """Return all active findings, oldest first."""
         return tuple(self._active.values())
 
     def apply(self, facts: Iterable[Fact]) -> None:
-        """Take what a check said."""
+        """Apply a check's facts."""
         for fact in map(make_writable, facts):
             if isinstance(fact, Clear):
                 self._clear(fact)
@@ -64,9 +64,9 @@ class FindingLedger:
         about: Component | None = None,
         injected: bool = False,
     ) -> None:
-        """Take everything that `check` says now (`about` one component, if given).
+        """Apply all current facts of `check` (`about` one component, if given).
 
-        A level of its that it neither says nor calls unknown has ended, as `by` showed.
+        A level of its that is neither in `facts` nor unknown has ended, as `by` showed.
         """
         held = set()
         for fact in map(make_writable, facts):
@@ -80,9 +80,9 @@ class FindingLedger:
                 self._end(key, finding.cleared(at, by))
 
     def prove(self, at: float, by: str, gpu: str = "", until: float | None = None) -> None:
-        """Something proved the node, or the GPU of that UUID or PCI address, to be good: its events are cleared.
+        """Clear the events of the node, or of the GPU of that UUID or PCI address, after a verification.
 
-        Not those last seen after `until`, when the proof had begun.
+        Events last seen after `until`, when the verification began, stay.
         """
         for key, finding in list(self._active.items()):
             if finding.level or (until is not None and finding.last_seen > until):
@@ -91,9 +91,9 @@ class FindingLedger:
                 self._end(key, finding.cleared(at, by))
 
     def begin_boot(self, at: float) -> None:
-        """A new boot clears what happened in an earlier one; the hardware has been initialised anew since.
+        """Clear events of earlier boots, as the hardware has been reinitialised since.
 
-        What a test measured stays: starting anew is no measurement.
+        Test results stay: a restart is no measurement.
         """
         for key, finding in list(self._active.items()):
             if (
@@ -105,7 +105,7 @@ class FindingLedger:
                 self._end(key, finding.cleared(at, f"boot {self._boot_id}"))
 
     def name_gpus(self, gpus: Iterable[Gpu]) -> None:
-        """Now that the inventory is known, give GPUs known only by address their UUID and index."""
+        """Add UUID and index to GPUs known only by address, once the inventory is known."""
         by_pci = {gpu.pci: gpu for gpu in gpus}
         for key, finding in list(self._active.items()):
             gpu = by_pci.get(finding.component.pci)
@@ -114,17 +114,17 @@ class FindingLedger:
                 self.urgent = True
 
     def settle(self) -> None:
-        """Everything changed was handed over to be written."""
+        """Record that all changes were handed over to be written."""
         self.changed = {}
         self.urgent = False
 
     def take_back(self, findings: Iterable[Finding], *, urgent: bool) -> None:
-        """These were handed over and not written; what has changed since is newer."""
+        """Take back changes that were not written; newer changes win."""
         self.changed = {finding.id: finding for finding in findings} | self.changed
         self.urgent = self.urgent or urgent
 
     def forget_written(self) -> None:
-        """The outbox was lost: every active finding is to be written again."""
+        """Mark every active finding to be written again, because the outbox was lost."""
         self.changed = {finding.id: finding for finding in self._active.values()} | self.changed
         self.urgent = True
 
@@ -134,7 +134,7 @@ class FindingLedger:
         key = _make_finding_key(fact.check, fact.code, fact.component, fact.injected)
         known = self._active.get(key)
         if known is not None and fact.severity is Severity.INFO and not fact.event:
-            self._end(key, known.cleared(fact.at, fact.summary))  # a level that fell to where it is no fault
+            self._end(key, known.cleared(fact.at, fact.summary))  # a level that fell to info
         elif known is not None:
             self._raise_again(key, known, fact)
         elif fact.severity is Severity.INFO:
@@ -165,7 +165,7 @@ class FindingLedger:
         self._store(key, known)
 
     def _note(self, key: Key, fact: Raise) -> None:
-        """An info finding: recorded, never active. A repeat within minutes counts; a later one is a new finding."""
+        """Record an info finding, never active. A repeat within minutes counts; a later one is a new finding."""
         known = self._notes.pop(key, None)
         if known is not None and fact.at - known.last_seen <= NOTE_REPEATS_S:
             note = known.seen_again(fact.at)
@@ -218,7 +218,7 @@ class FindingLedger:
 
 
 def _make_finding_key(check: str, code: str, component: Component, injected: bool) -> Key:  # noqa: FBT001 - part of the key
-    """A GPU is keyed by its address, which the kernel and NVML both know, also before its UUID is."""
+    """Return a finding's key. A GPU's is its address, which kernel and NVML both know, even before its UUID."""
     place = component.pci if component.kind is ComponentKind.GPU and component.pci else component.key
     return check, code, place, injected
 
@@ -228,7 +228,7 @@ def _update_severity(finding: Finding, fact: Raise) -> Finding:
 
 
 def _make_overflow_fact(fact: Raise) -> Raise:
-    """Stands for every new fact beyond the limit: counted in one finding, not dropped in silence."""
+    """Return the fact that counts all new facts beyond the limit, so that none is dropped silently."""
     return Raise(
         check="ledger",
         code="overflow",

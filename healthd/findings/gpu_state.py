@@ -1,4 +1,4 @@
-"""The GPUs of this node as the samples so far show them: each one's names, constants and last known values."""
+"""The state of this node's GPUs from the samples so far: names, constants and last known values."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from healthd.samples.nvml import GpuConstants, GpuReading
 from vocabulary.finding import Severity
 from vocabulary.messages.wire import Gpu
 
-SIBLINGS_MIN = 4  # fewer others prove nothing: two faulty ones would outvote a good one
+SIBLINGS_MIN = 4  # with fewer, two faulty ones would outvote a good one
 
 
 class GpuState(msgspec.Struct, frozen=True):
@@ -24,7 +24,7 @@ class GpuState(msgspec.Struct, frozen=True):
 
 
 def merge_reading(latest: GpuReading | None, read: GpuReading) -> GpuReading:
-    """The last known values, with what `read` adds. A GPU that is lost has no values."""
+    """Return the last known values with what `read` adds. A lost GPU has no values."""
     if latest is None or read.lost or latest.lost:
         return read
     known = {name: value for name, value in msgspec.structs.asdict(read).items() if value is not None}
@@ -40,7 +40,7 @@ def make_gpu_fact(
     severity: Severity = Severity.WARNING,
     evidence: Mapping[str, str | float | bool | None] | None = None,
 ) -> Raise:
-    """The fact that something holds of this GPU; `kind` is check and code. What is unknown is no evidence."""
+    """Return the fact that something holds of this GPU; `kind` is check and code. Unknown values are left out."""
     known = {name: value for name, value in (evidence or {}).items() if value is not None}
     check, code = kind
     component = make_gpu_component(state.gpu)
@@ -59,22 +59,22 @@ def judge_gpu_level(
     severity: Severity = Severity.WARNING,
     evidence: Mapping[str, str | float | bool | None] | None = None,
 ) -> list[Held]:
-    """What to say of a level that holds, does not hold, or of which neither is known. Nearly all of them do not hold."""
+    """Return the fact for a level that holds, does not hold, or is unknown. Nearly all do not hold."""
     if holds is None:
         return [Unknown(*kind, make_gpu_component(state.gpu))]
     return [make_gpu_fact(state, now, kind, summary, severity=severity, evidence=evidence)] if holds else []
 
 
 def median_of_siblings(values: Sequence[float]) -> float | None:
-    """What is usual among the other GPUs of the node; None if there are too few of them to tell."""
+    """Return the median of the node's other GPUs; None if there are too few."""
     if len(values) < SIBLINGS_MIN:
         return None
-    ordered, half = sorted(values), len(values) // 2  # `statistics` would cost the node half a MiB
+    ordered, half = sorted(values), len(values) // 2  # importing `statistics` would cost the node half a MiB
     return ordered[half] if len(values) % 2 else (ordered[half - 1] + ordered[half]) / 2
 
 
 def is_gpu_busy(state: GpuState, percent: float) -> bool | None:
-    """Whether the GPU ran kernels for at least that share of the time. One that only waits for others does so, too."""
+    """Return whether the GPU ran kernels for at least that share of the time. Waiting for other GPUs counts as busy."""
     used, mask = state.latest.gpu_percent, state.latest.throttle_mask
     if used is None or mask is None:
         return None

@@ -1,4 +1,4 @@
-"""Small means that keep findings from flapping. Pure; times are monotonic seconds, so a clock step moves nothing."""
+"""Hysteresis and debounce for findings. Pure; times are monotonic seconds, so a clock step has no effect."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ import math
 from collections import deque
 from collections.abc import Hashable
 
-KEYS_MAX = 10_000  # things remembered at once; a machine has far fewer
+KEYS_MAX = 10_000  # keys remembered at once; a machine has far fewer
 POINTS = 30  # of each counter within its window; those that come faster replace one another
 
 
 def judge_band(value: float | None, *, bad: float, good: float) -> bool | None:
-    """Whether a value is bad: from `bad` on; not so: from `good` on, on the other side; in between what was said stays."""
+    """Return whether a value is bad: yes from `bad` on, no from `good` on, and None in between."""
     if value is None:
         return None
     if (value >= bad) if bad > good else (value <= bad):
@@ -20,24 +20,24 @@ def judge_band(value: float | None, *, bad: float, good: float) -> bool | None:
 
 
 class Dwell:
-    """A condition counts once it has held for `raise_after_s`, and ends once it has been gone for `clear_after_s`."""
+    """A condition starts once it has held for `raise_after_s`, and ends once it has been absent for `clear_after_s`."""
 
     def __init__(self, raise_after_s: float, clear_after_s: float) -> None:
         self._wait_s = {True: raise_after_s, False: clear_after_s}
         self._decided: dict[Hashable, bool] = {}
         self._differs_since: dict[Hashable, float] = {}
-        self._due_at: dict[Hashable, float] = {}  # when a change that lasts will have lasted long enough
+        self._due_at: dict[Hashable, float] = {}  # when a pending change takes effect
 
     @property
     def due_at(self) -> float:
-        """From when on the same readings may be judged otherwise; infinite while no change is waited for."""
+        """Return when the same readings may be judged differently; infinite while no change is pending."""
         return min(self._due_at.values(), default=math.inf)
 
     def judge(self, key: Hashable, bad: bool | None, at: float) -> bool | None:  # noqa: FBT001 - the reading itself
-        """Whether the condition counts for `key`; None while that is not known: what was said before stays said.
+        """Return whether the condition counts for `key`; None while unknown, so that an earlier finding stays.
 
-        It is not known without a reading, nor while a change has not lasted, nor at first (an agent that starts anew
-        must not clear what it found before it has looked for as long).
+        It is unknown without a reading, while a change is pending, and at first (a restarted agent must not clear
+        earlier findings before it has watched for as long).
         """
         if bad is None or bad == self._decided.get(key):
             self._differs_since.pop(key, None)
@@ -54,14 +54,14 @@ class Dwell:
 
 
 class Growth:
-    """How much a counter has grown within the last `window_s`. A counter that falls was reset, and begins anew."""
+    """How much a counter has grown within the last `window_s`. A counter that falls was reset, and starts over."""
 
     def __init__(self, window_s: float) -> None:
         self._window_s = window_s
         self._points: dict[Hashable, deque[tuple[float, int]]] = {}
 
     def add(self, key: Hashable, value: int | None, at: float) -> int | None:
-        """The growth up to this reading; None if it is unknown: no reading, or none before it."""
+        """Return the growth up to this reading; None if unknown: no reading, or none before it."""
         if value is None:
             return None
         points = self._points.get(key)

@@ -1,7 +1,7 @@
-"""The explicit list of checks over the GPUs of the node. Each is told the last known values of all of them at once.
+"""The explicit list of checks over the node's GPUs. Each gets the last known values of all GPUs.
 
-Most sweeps change little, and judging everything anew cost most of the daemon's time. So a check names the values that it
-reads, and is asked only when one of them has changed, or while it waits for a change to last.
+Most sweeps change little, and rejudging everything cost most of the daemon's time. So a check names the values that it
+reads, and runs only when one of them changed, or while it waits for a change to last.
 """
 
 from __future__ import annotations
@@ -30,30 +30,30 @@ from healthd.findings.gpu_state import GpuState
 from healthd.findings.hysteresis import Dwell
 from healthd.thresholds import Thresholds
 
-ASKED_ANYWAY_S = 60.0  # bounds how long a value that is missing from a check's `reads` could go unseen
+ASKED_ANYWAY_S = 60.0  # limits how long a value missing from a check's `reads` stays unseen
 
 
 class GpuCheck(Protocol):
-    """Pure but for what it remembers."""
+    """A check, stateless but for its history."""
 
     def judge(self, gpus: Sequence[GpuState], now: Moment) -> list[Held]:
-        """Everything that holds now. A level that is neither said again nor called unknown has ended."""
+        """Return all facts that hold now. A fact that is neither repeated nor marked unknown has ended."""
         ...
 
 
 class GpuCheckByProduct(GpuCheck, Protocol):
-    """A check as it is wired: it also knows when it need not be asked."""
+    """A wired check, which also knows when it need not run."""
 
     def may_differ(self, gpus: Sequence[GpuState], now: Moment) -> bool:
-        """Whether `judge` could answer anything else than the last time."""
+        """Return whether `judge` could return something new."""
         ...
 
 
 class GpuCheckSpec(NamedTuple):
-    """A check, by the name it speaks as. It is made from the section of that name, read as `limits`.
+    """A check and its reporting name, which is also its section of the thresholds, read as `limits`.
 
-    `reads` are the attributes of a `GpuState` that it compares, beside `gpu` and `constants`. Without any it is asked in
-    every sweep. `counters` are those of which each reading counts, also when the value is the same.
+    `reads` are the attributes of a `GpuState` that it compares, besides `gpu` and `constants`. Without any it runs in
+    every sweep. `counters` are those of which each reading counts, even if the value is the same.
     """
 
     name: str
@@ -139,7 +139,7 @@ GPU_CHECKS: tuple[GpuCheckSpec, ...] = (
 
 
 def make_gpu_checks(thresholds: Thresholds) -> dict[str, GpuCheckByProduct]:
-    """All checks, by name.
+    """Return all checks by name.
 
     Raises:
         ThresholdsError: the numbers of a section do not fit.
@@ -148,7 +148,7 @@ def make_gpu_checks(thresholds: Thresholds) -> dict[str, GpuCheckByProduct]:
 
 
 class PerProductCheck:
-    """One check for each product name, with that product's numbers: only GPUs of one kind are siblings.
+    """One check per product name, with that product's limits: only GPUs of one kind are siblings.
 
     Raises:
         ThresholdsError: the numbers of a section do not fit.
@@ -158,13 +158,13 @@ class PerProductCheck:
         self._spec, self._thresholds = spec, thresholds
         self._inputs = attrgetter("gpu", "constants", *spec.reads)
         self._counters = tuple(attrgetter(name) for name in spec.counters)
-        self._judged: list[Any] | None = None  # the inputs of the last answer; None: ask
-        self._due_at = 0.0  # monotonic; when to ask although no input has changed
+        self._judged: list[Any] | None = None  # the inputs of the last answer; None: run
+        self._due_at = 0.0  # monotonic; when to run although no input has changed
         self._dwells: list[Dwell] = []
-        self._checks = {"": self._make("")}  # a mistake in the numbers shows now, not with the first GPU
+        self._checks = {"": self._make("")}  # an invalid section fails now, not with the first GPU
 
     def may_differ(self, gpus: Sequence[GpuState], now: Moment) -> bool:
-        """Whether `judge` could answer anything else than the last time."""
+        """Return whether `judge` could return something new."""
         return (
             not self._spec.reads
             or self._judged is None
@@ -174,7 +174,7 @@ class PerProductCheck:
         )
 
     def judge(self, gpus: Sequence[GpuState], now: Moment) -> list[Held]:
-        """Everything that holds now. A level that is neither said again nor called unknown has ended."""
+        """Return all facts that hold now. A fact that is neither repeated nor marked unknown has ended."""
         self._judged = None
         facts: list[Held] = []
         for product in sorted({state.gpu.name for state in gpus}):
@@ -186,5 +186,5 @@ class PerProductCheck:
 
     def _make(self, product: str) -> GpuCheck:
         check = self._spec.make(self._thresholds.section(self._spec.name, self._spec.limits, product))
-        self._dwells += [each for each in vars(check).values() if isinstance(each, Dwell)]  # wherever it keeps them
+        self._dwells += [each for each in vars(check).values() if isinstance(each, Dwell)]  # in any attribute
         return check

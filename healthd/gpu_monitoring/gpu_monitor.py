@@ -1,4 +1,4 @@
-"""What NVML says in, findings out: presence, liveness, and every check over the GPUs' values."""
+"""Turns NVML samples into findings: presence, liveness, and every check over the GPUs' values."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ _UNTIL_READ = frozenset({"nvml/slow", "nvml/hang", "gpu_presence/lost"})  # leve
 class GpuMonitor:
     """`expected` are the GPUs this node should have, `present` those enumerated; `states` is by index.
 
-    `trouble` is why nothing is read at present, and `hanging` whether because the driver does not answer. `pretences`
-    are the faults that somebody wants to see.
+    `trouble` is why nothing is read now; `hanging`: because the driver does not answer. `pretences` are the simulated
+    faults.
     """
 
     def __init__(
@@ -49,14 +49,14 @@ class GpuMonitor:
         self.swept_at: float | None = None  # monotonic
         self.sweep_seconds: float | None = None
         self.sweeps = self.errors = self.hangs = 0
-        self._first_hang: NvmlHang | None = None  # since the last whole sweep
+        self._first_hang: NvmlHang | None = None  # since the last complete sweep
         self._hung: dict[int, NvmlHang] = {}  # the first hang on each GPU that no sweep has covered since
         self.trouble, self.hanging = "", False
         self._name(self.expected)
 
     @property
     def gpus(self) -> tuple[Gpu, ...]:
-        """The GPUs of this node, by index: those present, and those that should be."""
+        """The GPUs of this node, by index: present ones, and those that should be."""
         return tuple(gpu for _, gpu in sorted(self._by_index.items()))
 
     @property
@@ -70,7 +70,7 @@ class GpuMonitor:
         return self._by_index
 
     def take(self, sample: Inventory | Sweep | NvmlHang | NvmlUnavailable, now: Moment) -> None:
-        """A message of the NVML child, or word of its silence."""
+        """Process a message of the NVML child, or its absence."""
         if isinstance(sample, Sweep):
             self._take_sweep(sample, now)
         elif isinstance(sample, Inventory):
@@ -82,11 +82,10 @@ class GpuMonitor:
             self._ledger.apply([nvml_liveness_checks.judge_unavailable(sample)])
 
     def accept_present(self, at: float) -> None:
-        """A preflight passed with the GPUs that are there now: these are expected from now on.
+        """Expect the present GPUs from now on, because a preflight passed with them.
 
-        What only a reading of an absent GPU could clear is cleared at `at` (UTC seconds): nobody reads that GPU again.
-        While one of them has not said who it is, nobody knows which GPUs those are; and fewer than are configured are
-        never right.
+        Findings that only a reading of an absent GPU could clear are cleared at `at` (UTC seconds): it is not read
+        again. Does nothing while a present GPU is unidentified, or while fewer are present than configured.
         """
         inventory = self.inventory
         if inventory is None or (self._counts and self._counts.falls_short(inventory)):
@@ -98,7 +97,7 @@ class GpuMonitor:
             self._ledger.apply(list(self._clear_absent(at)))
 
     def _clear_absent(self, at: float) -> Iterator[Clear]:
-        """Also of GPUs that never told their address, as all that are there have."""
+        """Clear absent GPUs, also those without a known address, as all present ones have theirs."""
         places, by = {gpu.pci for gpu in self.present}, "a preflight passed without this GPU"
         for finding in self._ledger.active:
             component = finding.component
@@ -106,7 +105,7 @@ class GpuMonitor:
                 yield Clear(check=finding.check, code=finding.code, component=component, at=at, by=by)
 
     def take_bus(self, bus: PcieSample, now: Moment) -> None:
-        """The devices on the PCI bus, to be compared with the GPUs that NVML enumerated."""
+        """Compare the devices on the PCI bus with the GPUs that NVML enumerated."""
         if self._counts is None:
             return
         unread = [gpu.pci for index in self.left_out if (gpu := self._by_index.get(index))]
@@ -115,13 +114,13 @@ class GpuMonitor:
         self._renewal_wanted |= judged.renew
 
     def take_renewal(self) -> bool:
-        """Whether the driver should enumerate its GPUs anew, since this was last asked."""
+        """Return whether the driver must enumerate its GPUs again, since the last call."""
         wanted, self._renewal_wanted = self._renewal_wanted, False
         return wanted
 
     @property
     def left_out(self) -> tuple[int, ...]:
-        """Indices of the GPUs that are not read, because the driver hangs on them: nothing is known about them."""
+        """Indices of the GPUs that are not read because the driver hangs on them: their state is unknown."""
         return self.inventory.left_out if self.inventory else ()
 
     def _take_hang(self, hang: NvmlHang) -> None:
@@ -138,7 +137,7 @@ class GpuMonitor:
         self._ledger.apply([nvml_liveness_checks.judge_hang(hang, self._by_index, first)])
 
     def _forget(self, trouble: str, *, hanging: bool = False) -> None:
-        """What was read no longer says anything about now."""
+        """Discard readings that no longer describe the present."""
         self.swept_at, self.states = None, {}
         self.trouble, self.hanging = trouble, hanging
 
@@ -174,7 +173,7 @@ class GpuMonitor:
         self._pretended.judge(states, self.pretences, now)
 
     def _unread(self) -> dict[int, GpuState]:
-        """The GPUs that are left out: what was found about them before neither holds nor has ended."""
+        """Return the left-out GPUs: their earlier findings neither hold nor have ended."""
         unread = {}
         for index in self.left_out:
             if gpu := self._by_index.get(index):
@@ -199,6 +198,6 @@ class GpuMonitor:
         self._ledger.name_gpus(inventory.gpus)
 
     def _name(self, gpus: tuple[Gpu, ...]) -> None:
-        """Indices shift when a GPU is missing: the present ones, which come last, win."""
+        """Name GPUs by index; after a shift the present ones, which come last, win."""
         self._by_index = {gpu.index: gpu for gpu in gpus}
         self._by_pci = {gpu.pci: gpu for gpu in gpus}

@@ -1,7 +1,7 @@
-"""Keeps an NVML child at work, and makes samples of what it says, and of its silence.
+"""Supervises the NVML child, and makes samples from its messages and its silence.
 
-A driver that lost a GPU may block its caller for ever. So the child has a deadline for each sweep; an overdue one is a
-sample of its own (`NvmlHang`), with the GPU and the call it hangs in. The next child leaves that GPU out.
+A driver that lost a GPU may block its caller forever. So each sweep has a deadline; an overdue one becomes a sample
+(`NvmlHang`), with the GPU and the call it hangs in. The next child leaves that GPU out.
 """
 
 from __future__ import annotations
@@ -18,22 +18,22 @@ from healthd.host import Host
 from healthd.samples.nvml import GpusChanged, Inventory, NvmlHang, NvmlSample, NvmlUnavailable, Sweep, XidEvent
 from healthd.supervision.child_supervisor import ABANDONED_MAX, END_S, ChildSupervisor, close_all_children
 
-START_DEADLINE_S = 30.0  # initialising a driver without persistence takes seconds on eight GPUs
-RESTART_DEADLINE_S = 10.0  # after a hang: the driver is loaded, and what hangs once more is a GPU
-RENEW_S_MIN, RENEW_S_MAX = 60.0, 600.0  # between two attempts to reach a lost GPU through a newly initialised driver
+START_DEADLINE_S = 30.0  # initialising a driver without persistence mode takes seconds on eight GPUs
+RESTART_DEADLINE_S = 10.0  # after a hang: the driver is loaded, so another hang is a GPU's
+RENEW_S_MIN, RENEW_S_MAX = 60.0, 600.0  # between two attempts to reach a lost GPU by reinitialising NVML
 
 _Message = Inventory | Sweep | XidEvent | GpusChanged | NvmlUnavailable
 _log = logging.getLogger(__name__)
 
 
 class SimulatedNvmlHang(NamedTuple):
-    """A hang that somebody wanted to see, of this GPU."""
+    """A simulated hang of this GPU."""
 
     gpu: int | None
 
 
 class NvmlReinitPolicy:
-    """When to initialise NVML anew, because a GPU is lost or was never named: it may have been reset or replaced since.
+    """When to reinitialise NVML, because a GPU is lost or unidentified: it may have been reset or replaced since.
 
     A driver keeps calling a GPU lost in the process that saw it lost. The pause grows up to `RENEW_S_MAX`, and is short
     again once all GPUs answer.
@@ -41,10 +41,10 @@ class NvmlReinitPolicy:
 
     def __init__(self, pause_s: float) -> None:
         self._pause_s_min = self._pause_s = pause_s
-        self._since: float | None = None  # when one was first found lost, or NVML was last initialised anew
+        self._since: float | None = None  # when one was first found lost, or NVML was last reinitialised
 
     def due(self, sweep: Sweep, now: float) -> bool:
-        """Whether it is time, by this sweep; `now` is in monotonic seconds."""
+        """Return whether to reinitialise after this sweep; `now` is in monotonic seconds."""
         if not any(reading.lost or "handle" in reading.errors for reading in sweep.readings):
             self._since, self._pause_s = None, self._pause_s_min
             return False
@@ -78,10 +78,10 @@ class NvmlCollector:
         self._renewals = NvmlReinitPolicy(renew_s)
         self._decoder = msgspec.json.Decoder(_Message)
         self._inventory_seen = False
-        self._gave_up = False  # the child said why it will end
-        self._hung = False  # the last child did
+        self._gave_up = False  # the child reported why it will end
+        self._hung = False  # of the last child
         self._pretended: SimulatedNvmlHang | None = None
-        self._swept_at = 0.0  # or the child was started, or said what there is
+        self._swept_at = 0.0  # or since the child's start or inventory
 
     @property
     def starts(self) -> int:
@@ -90,44 +90,44 @@ class NvmlCollector:
 
     @property
     def abandoned(self) -> int:
-        """Killed children that are still there."""
+        """The number of killed children that have not exited."""
         return self._keeper.abandoned + self._unresponsive.abandoned
 
     @property
     def pipe(self) -> IO[bytes] | None:
-        """What to wait for; another object with every child, None while there is none."""
+        """The pipe to poll; another object with every child, None while there is none."""
         return self._keeper.pipe
 
     def pids(self) -> list[int]:
-        """The living child, if any."""
+        """The live child's pid, if any."""
         return self._keeper.pids()
 
     def rest(self) -> bool:
-        """Let no child run, because a GPU is to be reset; whether none is left."""
+        """Run no child, because a GPU is to be reset; return whether none is left."""
         self._keeper.end()
         self._unresponsive.end_trial()
         self._unresponsive.try_now()
         return self.abandoned == 0
 
     def look_now(self) -> None:
-        """Ask for a full sweep at once, because something happened to a GPU."""
+        """Request a full sweep at once, because something happened to a GPU."""
         self._keeper.tell(b"!")
 
     def retry_left_out(self) -> None:
-        """Try the GPUs that are left out at once, because something may have repaired them."""
+        """Try the left-out GPUs at once, because they may have been repaired."""
         self._unresponsive.try_now()
 
     def enumerate_anew(self) -> None:
-        """Start another child, because the GPUs on the bus are no longer those that the driver enumerated."""
+        """Start another child, because the GPUs on the bus no longer match the driver's enumeration."""
         self._keeper.end()
 
     def poll(self) -> list[NvmlSample]:
-        """Whatever is new: call when the pipe is readable, and about once per interval."""
+        """Return new samples: call when the pipe is readable, and about once per interval."""
         trial = self._unresponsive.poll()
         samples = [] if trial is None else self._take_trial(trial)
         if self._keeper.alive:
             return samples + self._hear()
-        # Each GPU may take one child with it that cannot be killed; the rest still need one.
+        # Each GPU may block one unkillable child; the remaining GPUs still need one.
         self._keeper.abandoned_max = ABANDONED_MAX + len(self._unresponsive.left_out)
         if self._keeper.start_if_due():
             self._inventory_seen = self._gave_up = False
@@ -141,19 +141,19 @@ class NvmlCollector:
         for line in lines:
             if (sample := self._sample(line)) is not None:
                 samples.append(sample)
-            if not self._keeper.alive:  # what it said has ended it: the indices in its next lines may mean other GPUs
+            if not self._keeper.alive:  # a message has ended it: later lines may refer to other GPUs by index
                 return samples
         if ended:
             self._keeper.replace()
             if not self._gave_up:
-                reason = "the NVML child ended unexpectedly; it will be started again"
+                reason = "the NVML child ended unexpectedly; it will be restarted"
                 samples.append(NvmlUnavailable(self._host.clock.wall(), reason))
         elif self._overdue_s() > self._deadline_s():
             samples.append(self._hang())
         return samples
 
     def pretend_hang(self, gpu: int | None) -> None:
-        """Stop the child, as a driver would that never answers: what follows is real, and marked as injected."""
+        """Stop the child, like a driver that never answers: what follows is real, and marked as injected."""
         for pid in self._keeper.pids():
             os.kill(pid, signal.SIGSTOP)
             self._pretended = SimulatedNvmlHang(gpu)
@@ -168,37 +168,37 @@ class NvmlCollector:
 
     def _take_trial(self, trial: TrialResult) -> list[NvmlSample]:
         if trial.answered:
-            _log.warning("GPU %d answers again; NVML is initialised anew to read it with the others", trial.gpu)
+            _log.warning("GPU %d answers again; reinitialising NVML to read it with the others", trial.gpu)
             self._keeper.end()
             return []
         wall = self._host.clock.wall()
-        return [NvmlHang(wall, trial.gpu, trial.call or "no call of its own", trial.seconds, trial=True)]
+        return [NvmlHang(wall, trial.gpu, trial.call or "no particular call", trial.seconds, trial=True)]
 
     def _sample(self, line: bytes) -> NvmlSample | None:
         try:
             sample: _Message = self._decoder.decode(line)
-        # Something else in the child's process wrote to its standard output; that may be no UTF-8.
+        # A library in the child's process wrote to its standard output; that may not be UTF-8.
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
-            return NvmlUnavailable(self._host.clock.wall(), f"unreadable message of the child: {error}")
+            return NvmlUnavailable(self._host.clock.wall(), f"invalid message from the child: {error}")
         self._inventory_seen |= isinstance(sample, Inventory)
         self._gave_up |= isinstance(sample, (NvmlUnavailable, GpusChanged))
-        if not isinstance(sample, XidEvent):  # these come from a thread of their own, also while a sweep hangs
+        if not isinstance(sample, XidEvent):  # these come from a separate thread, also while a sweep hangs
             self._swept_at = self._host.clock.monotonic()
         if isinstance(sample, Sweep):
             self._keeper.worked()
             self._hung = False
             if self._renewals.due(sample, self._swept_at):
-                _log.warning("NVML is initialised anew: a GPU that was reset or replaced is only found so")
+                _log.warning("reinitialising NVML: only this finds a reset or replaced GPU")
                 self._keeper.end()
         if isinstance(sample, Inventory) and self._renumbered(sample):
             return None
         if isinstance(sample, GpusChanged):
-            _log.warning("%s; NVML is initialised anew", sample.reason)
+            _log.warning("%s; reinitialising NVML", sample.reason)
             return None
         return sample
 
     def _renumbered(self, inventory: Inventory) -> bool:
-        """Whether indices may mean other GPUs than when some were left out: then a new child asks all of them."""
+        """Return whether indices may refer to other GPUs than before: then a new child reads all of them."""
         before, self._count = self._count, inventory.count
         if not inventory.left_out or before in (None, inventory.count):
             return False
@@ -224,7 +224,7 @@ class NvmlCollector:
             self._keeper.replace()
         else:
             self._unresponsive.leave_out(index)
-            self._keeper.end()  # the others need not wait: this happens once for each GPU
+            self._keeper.end()  # the other GPUs need not wait: this happens once per GPU
         if pretended is not None:
-            return NvmlHang(self._host.clock.wall(), pretended.gpu, "a pretended call", seconds, injected=True)
-        return NvmlHang(self._host.clock.wall(), index, call or "no call of its own", seconds)
+            return NvmlHang(self._host.clock.wall(), pretended.gpu, "a simulated call", seconds, injected=True)
+        return NvmlHang(self._host.clock.wall(), index, call or "no particular call", seconds)

@@ -1,6 +1,6 @@
-"""Reads what faults are to be pretended: one small file each, once a second, only where the configuration allows it.
+"""Reads simulated faults: one small file each, once a second, only if the configuration allows it.
 
-Without the folder there is nothing to pretend. A file that cannot be understood is removed, and said in the log.
+Without the folder nothing is simulated. An invalid file is removed, and logged.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ _decode = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 
 
 class SimulatedFaultFolder:
-    """The folder. Hangs are handed out once; the other faults until their time is over."""
+    """The folder. Hangs are returned once; other faults until they expire."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
 
     def read(self, now: float) -> tuple[list[SimulatedFault], list[SimulatedHang]]:
-        """What is to be pretended at `now` (UTC seconds)."""
+        """Return the faults to simulate at `now` (UTC seconds)."""
         pretences: list[SimulatedFault] = []
         hangs: list[SimulatedHang] = []
         try:
@@ -53,5 +53,5 @@ class SimulatedFaultFolder:
                 return msgspec.json.decode(text, type=SimulatedHang)
             return msgspec.json.decode(text, type=SimulatedFault)
         except (OSError, msgspec.DecodeError, UnicodeDecodeError) as error:
-            _log.warning("%s: no fault that can be pretended: %s; removed", file, error)
+            _log.warning("%s: not a valid simulated fault: %s; removed", file, error)
             return None

@@ -1,7 +1,7 @@
-"""Faults that somebody wants to see without having them: what a GPU would read if it were so. Pure.
+"""Simulated faults: what a faulty GPU would report. Pure.
 
-Each is a file in `STATE_DIR/pretended/`, written by `healthctl inject`. The checks then judge the pretended readings
-beside the real ones, and whatever they say of them is marked as injected, all the way to the audit log.
+Each is a file in `STATE_DIR/pretended/`, written by `healthctl inject`. The checks then judge the simulated readings
+beside the real ones, and their findings are marked as injected, up to the audit log.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ FOLDER = "pretended"
 class SimulatedFault(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One fault of one GPU, until `until` (UTC seconds).
 
-    `values` stand in the place of the reading's, `added` come on top of its counters, `bits` on top of its masks, and
-    `links_down` are NVLinks that are not active.
+    `values` replace the reading's, `added` is added to its counters, `bits` to its masks, and `links_down` are inactive
+    NVLinks.
     """
 
     gpu: int
@@ -45,7 +45,7 @@ class SimulatedHang(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
 
 
 def simulate_faults(states: Sequence[GpuState], pretences: Iterable[SimulatedFault]) -> list[GpuState]:
-    """All GPUs, those with a pretended fault as they would read with it."""
+    """Return all GPUs, with simulated readings where there is a fault."""
     by_index = {state.gpu.index: state for state in states}
     for pretence in pretences:
         state = by_index.get(pretence.gpu)

@@ -1,4 +1,4 @@
-"""The GPUs as somebody wants them to be seen: judged by checks of their own, and all that these say is marked."""
+"""Judges GPUs with simulated faults by separate checks, whose findings are all marked."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from healthd.gpu_monitoring.simulated_faults import SimulatedFault, simulate_fau
 
 
 class SimulatedGpus:
-    """The real checks never see a pretended reading, nor do these see to it that a real fault is cleared."""
+    """The real checks never see a simulated reading, and these never clear a real fault."""
 
     def __init__(self, ledger: FindingLedger, checks: Mapping[str, GpuCheck]) -> None:
         self._ledger = ledger
         self._checks = dict(checks)
-        self._taken_back = False  # whatever an earlier process was told to pretend
+        self._taken_back = False  # covers what an earlier process simulated
 
     def judge(self, states: Sequence[GpuState], pretences: Sequence[SimulatedFault], now: Moment) -> None:
-        """Say what holds of the GPUs that have a pretended fault; without any, take back what was said."""
+        """Return facts for GPUs with simulated faults; without any, clear the earlier ones."""
         if not pretences and self._taken_back:
             return
         self._taken_back = not pretences
@@ -36,7 +36,7 @@ class SimulatedGpus:
                 self._ledger.apply([make_check_failure(name, error, now.wall)])
                 continue
             own = [_mark_injected(fact) for fact in facts if fact.component.pci in places]
-            self._ledger.hold(name, own, now.wall, "no longer pretended", injected=True)
+            self._ledger.hold(name, own, now.wall, "no longer simulated", injected=True)
 
 
 def _mark_injected(fact: Held) -> Held:

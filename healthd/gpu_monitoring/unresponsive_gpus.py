@@ -1,7 +1,7 @@
-"""GPUs on which the NVML child hung: the next child leaves them out, and a short-lived child of its own tries each again.
+"""GPUs on which the NVML child hung: the next child leaves them out, and a short-lived trial process tests each again.
 
-The other GPUs stay visible meanwhile. A GPU comes back as soon as a trial reads it in full, whatever the driver says of it.
-Trials become rare, and a GPU whose last trial cannot be killed is not tried at all, so nothing piles up.
+The other GPUs stay visible meanwhile. A GPU is readmitted as soon as a trial reads it completely, whatever the driver
+reports. Trials become rare, and a GPU whose last trial cannot be killed is not tried again, so nothing piles up.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ from healthd.host import Host
 from healthd.supervision.child_supervisor import ChildSupervisor
 
 PAUSE_S_MIN, PAUSE_S_MAX = 15.0, 300.0  # between two trials of one GPU
-SETTLED_S = 600.0  # a GPU that hangs again within this time after its return waits for longer
+SETTLED_S = 600.0  # a GPU that hangs again within this time after its return waits longer
 _TRIAL = "healthd.nvml.trial"
-_ANSWER = b"answered"  # its last line; whatever else it prints is the driver library's
+_ANSWER = b"answered"  # its last line; other output comes from the driver's library
 
 
 class TrialResult(NamedTuple):
-    """One trial that ended: the GPU answered, or `call` did not return for `seconds`."""
+    """An ended trial: the GPU answered, or `call` did not return for `seconds`."""
 
     gpu: int
     answered: bool
@@ -27,7 +27,7 @@ class TrialResult(NamedTuple):
 
 
 class UnresponsiveGpus:
-    """Decides which GPUs are left out, and tries one of them at a time. `deadline_s` is how long a trial may take."""
+    """Decides which GPUs are left out, and tries one of them at a time. `deadline_s` limits a trial."""
 
     def __init__(self, host: Host, deadline_s: float) -> None:
         self._host = host
@@ -43,16 +43,16 @@ class UnresponsiveGpus:
 
     @property
     def keepers(self) -> list[ChildSupervisor]:
-        """Those of all trials, to be waited for."""
+        """The supervisors of all trials, to be waited for."""
         return [gpu.keeper for gpu in self._gpus.values()]
 
     @property
     def abandoned(self) -> int:
-        """Killed trials that are still there."""
+        """The number of killed trials that have not exited."""
         return sum(gpu.keeper.abandoned for gpu in self._gpus.values())
 
     def leave_out(self, index: int) -> None:
-        """The NVML child hung on this GPU."""
+        """Leave out a GPU on which the NVML child hung."""
         now = self._host.clock.monotonic()
         gpu = self._gpus.setdefault(index, _LeftOutGpu(index, self._host))
         settled = now - gpu.returned_at > SETTLED_S
@@ -60,19 +60,19 @@ class UnresponsiveGpus:
         gpu.out, gpu.due = True, now if settled else now + gpu.pause_s
 
     def try_now(self) -> None:
-        """Something may have repaired them: the next trial does not wait."""
+        """Start the next trial without a pause, because the GPUs may have been repaired."""
         for gpu in self._gpus.values():
             gpu.due = self._host.clock.monotonic()
 
     def readmit_all(self) -> None:
-        """The driver has renumbered its GPUs: the indices no longer say which ones hung."""
+        """Readmit all: the driver has renumbered its GPUs, so the indices are invalid."""
         self.end_trial()
         for gpu in self._gpus.values():
             gpu.out = False
-        self._host.start_failures.clear(_TRIAL)  # no trial is wanted any more
+        self._host.start_failures.clear(_TRIAL)  # no trial is due any more
 
     def poll(self) -> TrialResult | None:
-        """Start the next trial, or look how the present one fares; its outcome, once there is one."""
+        """Start or check a trial; return its result, once there is one."""
         now = self._host.clock.monotonic()
         if self._tried is None:
             self._tried = next((gpu for gpu in self._due(now) if gpu.keeper.start_if_due()), None)
@@ -92,7 +92,7 @@ class UnresponsiveGpus:
         return None if ended else TrialResult(gpu.index, answered=False, call=call, seconds=seconds)
 
     def end_trial(self) -> None:
-        """End the present trial, if there is one."""
+        """End the current trial, if any."""
         gpu, self._tried = self._tried, None
         if gpu is not None:
             gpu.keeper.end()

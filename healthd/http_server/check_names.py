@@ -1,4 +1,4 @@
-"""The names that checks speak as: what a filter may name."""
+"""The check names that a filter may use."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from healthd.gpu_monitoring.gpu_check_registry import GPU_CHECKS
 from healthd.kernel_log.message_patterns.pattern_families import FAMILIES
 from healthd.source_monitoring.source_registry import SOURCES
 
-# Those that are wired by hand, because they watch the watching itself, or judge events.
+# Checks that are wired explicitly, because they watch the monitoring itself or judge events.
 OWN = (
     "xid",
     "sxid",
@@ -35,6 +35,6 @@ CHECK_NAMES = tuple(
 
 
 def matches_some(pattern: str) -> bool:
-    """Whether a pattern over ``check/code`` names a check that exists; its code may be any."""
+    """Return whether a pattern over ``check/code`` names an existing check; its code may be any."""
     check = pattern.partition("/")[0]
     return any(fnmatchcase(name, check) for name in CHECK_NAMES)

@@ -1,6 +1,6 @@
 """HTTP/1 messages: the head of a request, and a whole reply. Pure.
 
-A request is read strictly: what two readers could understand in two ways is refused.
+Parsing is strict: a request that two parsers could read differently is rejected.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _REASONS = {
 
 
 class Request(NamedTuple):
-    """One request without its body. Header names are in lower case; `length` is None where none is announced."""
+    """One request without its body. Header names are lower case; `length` is None if not announced."""
 
     method: str
     target: str
@@ -52,12 +52,12 @@ class Request(NamedTuple):
 
     @property
     def path(self) -> str:
-        """The target without its query."""
+        """Return the target without its query."""
         return self.target.partition("?")[0]
 
 
 class BadRequest(Exception):
-    """The request cannot be answered: the status says how it fails, the text what is wrong, `todo` what to send."""
+    """The request cannot be answered. Carries the status, the error text, and in `todo` what to send instead."""
 
     def __init__(self, status: int, error: str, todo: str) -> None:
         super().__init__(error)
@@ -65,7 +65,7 @@ class BadRequest(Exception):
 
 
 class Reply(NamedTuple):
-    """An answer; the header lines that every answer has are added to it."""
+    """A reply; the headers common to all replies are added to it."""
 
     status: int
     kind: str
@@ -74,10 +74,10 @@ class Reply(NamedTuple):
 
 
 def read_head(data: bytes | bytearray) -> tuple[Request, int] | None:
-    """The request that `data` begins with, and how many bytes its head has; None while the head is not whole.
+    """Return the request at the start of `data` and the size of its head; None while the head is incomplete.
 
     Raises:
-        BadRequest: it is no request, or one that is not served here.
+        BadRequest: it is not a request, or not one that is served here.
     """
     end = data.find(_END)
     head = bytes(data[: HEAD_BYTES_MAX + 1] if end < 0 else data[:end])
@@ -96,19 +96,19 @@ def _parse_request(head: bytes) -> Request:
     first, *lines = head.split(b"\r\n")
     line = _REQUEST_LINE.fullmatch(first)
     if line is None:
-        raise BadRequest(400, "this is no HTTP request", "send for example: GET /v1/verdict HTTP/1.1")
+        raise BadRequest(400, "this is not an HTTP request", "send for example: GET /v1/verdict HTTP/1.1")
     if line[3] != b"1":
-        raise BadRequest(505, "only HTTP/1.0 and HTTP/1.1 are spoken here", "ask by HTTP/1.1")
+        raise BadRequest(505, "only HTTP/1.0 and HTTP/1.1 are supported", "ask by HTTP/1.1")
     headers = _parse_headers(lines)
     newer = line[4] != b"0"
     if newer and "host" not in headers:
-        raise BadRequest(400, "a request by HTTP/1.1 must name its host", "send a Host header")
+        raise BadRequest(400, "an HTTP/1.1 request needs a Host header", "send a Host header")
     target = _ABSOLUTE.sub("", line[2].decode(), count=1)
     if not target.startswith("/"):
-        raise BadRequest(400, "the path does not begin with /", "ask for example for /v1/verdict")
+        raise BadRequest(400, "the path does not begin with /", "use for example /v1/verdict")
     expected = headers.get("expect", "").lower()
     if expected not in ("", "100-continue"):
-        raise BadRequest(417, "only 100-continue may be expected here", "leave the Expect header out")
+        raise BadRequest(417, "only Expect: 100-continue is supported", "leave the Expect header out")
     return Request(line[1].decode(), target, headers, _parse_length(headers), newer and expected != "")
 
 
@@ -130,28 +130,28 @@ def _parse_headers(lines: list[bytes]) -> dict[str, str]:
 
 
 def _parse_length(headers: Mapping[str, str]) -> int | None:
-    """The announced size of the body. Chunked bodies have none, and are not read here."""
+    """Return the announced body size. Chunked bodies are not supported."""
     length = headers.get("content-length")
     if "transfer-encoding" in headers:
         if length is not None:
             raise BadRequest(400, "the body has two lengths", "send Content-Length alone")
-        raise BadRequest(411, "bodies in chunks are not read here", "send Content-Length in place of Transfer-Encoding")
+        raise BadRequest(411, "chunked bodies are not supported", "send Content-Length in place of Transfer-Encoding")
     if length is None:
         return None
     if not (length.isascii() and length.isdecimal()):
-        raise BadRequest(400, "Content-Length is no number", "send the number of bytes of the body")
+        raise BadRequest(400, "Content-Length is not a number", "send the number of bytes of the body")
     if len(length) > LENGTH_DIGITS_MAX:
         raise BadRequest(413, "the body is too large", "send a smaller one")
     return int(length)
 
 
 def problem_reply(status: int, error: str, todo: str, headers: tuple[tuple[str, str], ...] = ()) -> Reply:
-    """An answer that says what is wrong, and what to do."""
+    """Build a reply that says what is wrong and what to do."""
     return Reply(status, "application/json", encode_message(Problem(error=error, todo=todo)), headers)
 
 
 def render_reply(reply: Reply, at: float, *, with_body: bool) -> bytes:
-    """The bytes of a reply sent `at` (UTC seconds), after which the connection is closed."""
+    """Return the bytes of a reply sent `at` (UTC seconds); the connection is closed after it."""
     lines = [
         f"HTTP/1.1 {reply.status} {_REASONS[reply.status]}",
         "Server: healthd",

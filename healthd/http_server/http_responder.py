@@ -1,8 +1,9 @@
-"""Answers short HTTP requests over several doors in one thread, whoever else drips, stalls or floods. One request a connection.
+"""Answers short HTTP requests on several listeners in one thread, even under slow or flooding clients.
 
-Everybody's time, size and number of connections are bounded. At a bound, the newest gets in and the oldest of whoever
-holds most is cut: an honest request is sent, and its answer taken, within milliseconds. Root and our own user have
-places of their own. An answer that takes long is made by one short-lived thread, and only trusted peers may ask for one.
+Serves one request per connection. Time, size and number of connections are bounded for every client. At a bound, the
+newest connection is accepted and the oldest of the client with the most connections is closed: a well-behaved request
+completes within milliseconds. Root and healthd's user have reserved places. One short-lived thread makes slow answers,
+for trusted peers only.
 """
 
 from __future__ import annotations
@@ -37,40 +38,40 @@ _log = logging.getLogger("healthd.http")
 
 
 class HttpPeer(NamedTuple):
-    """Who asks: a user of this machine by a UNIX socket, or an address by TCP."""
+    """The client: a local user over a UNIX socket, or an address over TCP."""
 
     uid: int | None
     address: str = ""
 
     @property
     def trusted(self) -> bool:
-        """Root, or the user that healthd runs as, by a UNIX socket."""
+        """Return whether the peer is root or healthd's user, over a UNIX socket."""
         return self.uid is not None and self.uid in (0, os.geteuid())
 
 
 class ConnectionLimits(NamedTuple):
-    """What strangers may take of each door, what trusted peers may take, and for how long anybody may."""
+    """Connection limits per listener for untrusted and trusted peers, and time limits for all."""
 
     per_door: int = 64
     per_peer: int = 16
     trusted: int = 32
-    request_s: float = 5.0  # for the whole request to come
-    answer_s: float = 10.0  # for the whole answer to be taken
-    drain_s: float = 1.0  # for the rest of a request that was answered before it was read
+    request_s: float = 5.0  # to receive the whole request
+    answer_s: float = 10.0  # to send the whole answer
+    drain_s: float = 1.0  # to drain a request that was answered before it was read
 
 
 _DEFAULT_LIMITS = ConnectionLimits()
 
 
 class RequestHandler(Protocol):
-    """What is answered."""
+    """Produces the answers."""
 
     def body_bytes_max(self, request: Request, peer: HttpPeer) -> int:
-        """How large the request's body may be; 0 where none is read."""
+        """Return the request body's size limit; 0 if no body is read."""
         ...
 
     def respond(self, request: Request, peer: HttpPeer, body: bytes | None) -> Reply | Callable[[], Reply]:
-        """The answer, or where that takes long, what makes it. `body` is None where none was read."""
+        """Return the answer, or a function that makes it if that is slow. `body` is None if none was read."""
         ...
 
 
@@ -91,12 +92,12 @@ class _Connection:
     request: Request | None = None
     unread: bytearray = field(default_factory=bytearray)
     unsent: bytearray = field(default_factory=bytearray)
-    whole: bool = False  # nothing of the request is left to come
+    whole: bool = False  # the request has been received completely
     drained: int = 0
 
 
 class HttpResponder:
-    """Takes over `listeners`, which listen already, and answers in a thread of its own until `close`."""
+    """Takes over bound `listeners` and answers in its own thread until `close`."""
 
     def __init__(
         self, listeners: Sequence[socket.socket], pages: RequestHandler, limits: ConnectionLimits = _DEFAULT_LIMITS
@@ -105,9 +106,9 @@ class HttpResponder:
         self._pages = pages
         self._limits = limits
         self._selector = selectors.DefaultSelector()
-        self._connections: dict[_Connection, None] = {}  # the oldest first
+        self._connections: dict[_Connection, None] = {}  # oldest first
         self._spare: int | None = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
-        self._accept_at = 0.0  # while descriptors are short
+        self._accept_at = 0.0  # while descriptors are exhausted
         self._accepting = False
         self._worker = Worker()
         self._made: deque[tuple[_Connection, Reply]] = deque()
@@ -122,7 +123,7 @@ class HttpResponder:
         self._thread.start()
 
     def close(self) -> None:
-        """Cut everybody off, and stop listening."""
+        """Close all connections and stop listening."""
         self._closing.set()
         self._wake()
         self._thread.join(JOIN_S)
@@ -141,7 +142,7 @@ class HttpResponder:
             try:
                 self._turn()
             except Exception:  # noqa: BLE001 - the next turn must come, or nobody is answered any more
-                _log.exception("a mistake of ours; please report this")
+                _log.exception("internal error; please report this")
                 self._closing.wait(ACCEPT_PAUSE_S)
 
     def _turn(self) -> None:
@@ -150,7 +151,7 @@ class HttpResponder:
         self._keep_spare()
         ends = [connection.deadline for connection in self._connections]
         ends += [] if self._accepting else [self._accept_at]
-        ends += [] if self._spare is not None else [now + ACCEPT_PAUSE_S]  # nobody tells us when a descriptor is free
+        ends += [] if self._spare is not None else [now + ACCEPT_PAUSE_S]  # nothing signals that a descriptor is free
         due = min(ends, default=float("inf"))
         ready = self._selector.select(None if due == float("inf") else max(0.0, due - now))
         for key, _ in ready:
@@ -186,10 +187,10 @@ class HttpResponder:
             except BlockingIOError:
                 return
             except OSError as error:
-                if error.errno in SHORTAGES:  # the listener stays ready: to ask it again at once would be to spin
+                if error.errno in SHORTAGES:  # the listener stays ready; retrying at once would spin
                     self._accept_at = time.monotonic() + ACCEPT_PAUSE_S
                     return
-                continue  # whoever it was has gone already
+                continue  # the client has disconnected already
             self._make_room(door, peer)
             accepted.setblocking(False)
             connection = _Connection(accepted, door, peer, time.monotonic() + self._limits.request_s)
@@ -197,10 +198,10 @@ class HttpResponder:
             self._selector.register(accepted, selectors.EVENT_READ, connection)
 
     def _accept_one(self, listener: socket.socket) -> tuple[socket.socket, HttpPeer]:
-        """The next connection; where descriptors are short, in the place of the one that is kept for that.
+        """Accept the next connection; if descriptors are exhausted, use the reserved one.
 
         Raises:
-            OSError: there is none, or nowhere to put it.
+            OSError: there is no connection, or no descriptor for it.
         """
         try:
             accepted, address = listener.accept()
@@ -216,7 +217,7 @@ class HttpResponder:
         return accepted, HttpPeer(int(uid))
 
     def _make_room(self, door: int, peer: HttpPeer) -> None:
-        """Cut somebody's oldest connection where a bound is reached."""
+        """Close a client's oldest connection if a limit is reached."""
         if peer.trusted:
             trusted = [each for each in self._connections if each.peer.trusted]
             if len(trusted) >= self._limits.trusted:
@@ -231,14 +232,12 @@ class HttpResponder:
             self._cut_oldest([each for each in strangers if each.peer == most])
 
     def _cut_oldest(self, connections: list[_Connection]) -> None:
-        """Rather one that has not asked yet than one that does not take its answer; one that waits for us never."""
+        """Close the oldest connection without a request, else one being sent; never one that waits for its answer."""
         for phase in (_Phase.DRAINING, _Phase.READING, _Phase.WRITING):
             for connection in connections:
                 if connection.phase is phase:
                     if phase is _Phase.READING:
-                        reply = problem_reply(
-                            503, "too many connections of yours are open", "close some, and ask again"
-                        )
+                        reply = problem_reply(503, "you have too many open connections", "close some, and retry")
                         with contextlib.suppress(OSError):
                             connection.socket.send(render_reply(reply, time.time(), with_body=True))
                     self._drop(connection)
@@ -254,12 +253,12 @@ class HttpResponder:
                 self._drain(connection)
         except BlockingIOError:
             pass
-        except OSError:  # it has gone
+        except OSError:  # it has disconnected
             self._drop(connection)
 
     def _read(self, connection: _Connection) -> None:
         data = connection.socket.recv(_READ_BYTES)
-        if not data:  # it will send nothing more, so no request
+        if not data:  # it will send nothing more, so there is no request
             self._drop(connection)
             return
         connection.unread += data
@@ -300,14 +299,14 @@ class HttpResponder:
             answer = self._pages.respond(request, connection.peer, body)
         except Exception:  # noqa: BLE001 - a page's mistake must not keep the others from being answered
             _log.exception("%s %s", request.method, request.path)
-            answer = problem_reply(500, "a mistake of healthd's", "look at its log, and report it")
+            answer = problem_reply(500, "internal error of healthd", "check its log, and report it")
         if isinstance(answer, Reply):
             self._send(connection, answer)
             return
         connection.phase, connection.deadline = _Phase.WORKING, float("inf")
         self._selector.unregister(connection.socket)
         if not self._worker.submit(self._job(connection, request, answer)):
-            self._send(connection, problem_reply(503, "too many long answers are being made", "ask again in a minute"))
+            self._send(connection, problem_reply(503, "too many slow requests are in progress", "retry in a minute"))
 
     def _job(self, connection: _Connection, request: Request, make: Callable[[], Reply]) -> Callable[[], None]:
         def job() -> None:
@@ -315,7 +314,7 @@ class HttpResponder:
                 reply = make()
             except Exception:  # noqa: BLE001 - same
                 _log.exception("%s %s", request.method, request.path)
-                reply = problem_reply(500, "a mistake of healthd's", "look at its log, and report it")
+                reply = problem_reply(500, "internal error of healthd", "check its log, and report it")
             self._made.append((connection, reply))
             self._wake()
 
@@ -325,7 +324,7 @@ class HttpResponder:
         with_body = connection.request is None or connection.request.method != "HEAD"
         connection.unsent += render_reply(reply, time.time(), with_body=with_body)
         self._enter(connection, _Phase.WRITING, selectors.EVENT_WRITE, self._limits.answer_s)
-        self._advance(connection)  # most answers fit into the socket's buffer
+        self._advance(connection)  # most answers fit into the socket buffer
 
     def _write(self, connection: _Connection) -> None:
         sent = connection.socket.send(connection.unsent)
@@ -335,7 +334,7 @@ class HttpResponder:
         if connection.whole:
             self._drop(connection)
             return
-        # closed with something unread, the kernel would take the answer back
+        # Closing with unread data would make the kernel discard the answer.
         connection.socket.shutdown(socket.SHUT_WR)
         self._enter(connection, _Phase.DRAINING, selectors.EVENT_READ, self._limits.drain_s)
 
@@ -354,7 +353,7 @@ class HttpResponder:
 
     def _end_overdue(self, connection: _Connection) -> None:
         if connection.phase is _Phase.READING and (connection.unread or connection.request):
-            words = f"the request was not whole within {self._limits.request_s:g} s"
+            words = f"the request was incomplete after {self._limits.request_s:g} s"
             self._send(connection, problem_reply(408, words, "send it at once"))
         else:
             self._drop(connection)
@@ -367,11 +366,11 @@ class HttpResponder:
         self._keep_spare()
 
     def _keep_spare(self) -> None:
-        """Keep one descriptor for a caller who comes while there are none."""
+        """Keep one spare descriptor for a client that arrives when none is free."""
         if self._spare is None:
             with contextlib.suppress(OSError):
                 self._spare = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
 
     def _wake(self) -> None:
-        with contextlib.suppress(OSError):  # it is awake already, or closed
+        with contextlib.suppress(OSError):  # already awake, or closed
             self._wake_write.send(b"!")

@@ -1,4 +1,4 @@
-"""Makes the answers that take long, beside the thread that talks to the callers."""
+"""Makes slow answers outside the thread that serves the connections."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ LONG_ANSWERS_WAITING_MAX = 8
 
 
 class Worker:
-    """One thread at most, which ends when nothing is left to do."""
+    """At most one thread, which ends when the queue is empty."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -18,7 +18,7 @@ class Worker:
         self._running = False
 
     def submit(self, job: Callable[[], None]) -> bool:
-        """Have it done; False where too many wait, or no thread can be started."""
+        """Queue a job; return False if too many wait or no thread can be started."""
         with self._lock:
             if len(self._jobs) >= LONG_ANSWERS_WAITING_MAX:
                 return False

@@ -1,7 +1,7 @@
-"""Answers local questions over TCP and a UNIX socket: verdict, findings, sources, metrics, evidence. Read-only, but for one page.
+"""Answers local queries over TCP and a UNIX socket: verdict, findings, sources, metrics, evidence.
 
-A preflight that no order asked for is reported here, by root and by the UNIX socket alone.
-Evidence holds kernel lines and the pages of other users' trainers: it is for root and for our own user, by the socket.
+Read-only, except that root reports preflights here that no order started, over the UNIX socket. Evidence holds kernel
+lines and the pages of other users' trainers, so only root and healthd's user may read it, over the socket.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ from vocabulary.clock import Clock
 from vocabulary.messages.evidence_bundle import EvidenceBundle
 from vocabulary.messages.wire import encode_message
 
-SOCKET_MODE = 0o666  # prologs and users may ask; who may tell is looked at anew with each word
-PATTERNS_MAX = 50  # of one question, as each is compared with every finding
+SOCKET_MODE = 0o666  # prologs and users may query; the right to report is checked on each request
+PATTERNS_MAX = 50  # per request, as each pattern is compared with every finding
 
 EVIDENCE = "/v1/evidence"
 PAGES = ("/v1/verdict", "/v1/findings", "/v1/sources", EVIDENCE, "/metrics", "/livez")
@@ -37,7 +37,7 @@ Answer = tuple[int, str, bytes]
 
 
 class StatusServer:
-    """Both doors, answered in one thread. The address that was bound is `address`.
+    """Both listeners, served by one thread. `address` is the bound address.
 
     Raises:
         OSError: an address cannot be bound.
@@ -69,12 +69,12 @@ class StatusServer:
             opened.pop_all()
 
     def body_bytes_max(self, request: Request, peer: HttpPeer) -> int:
-        """Only a preflight has a body, and only one that will be heard is read."""
+        """Return the body size limit: only a preflight report by an authorised user has a body."""
         wanted = request.method == "POST" and request.path == TOLD and may_report_preflight(peer.uid)
         return BODY_BYTES_MAX if wanted else 0
 
     def respond(self, request: Request, peer: HttpPeer, body: bytes | None) -> Reply | Callable[[], Reply]:
-        """The answer; evidence is put together, and a preflight waited for until it is durable, beside the other answers."""
+        """Return the answer. Evidence and preflight reports are slow, so a separate thread makes their answers."""
         if request.path == TOLD:
             return self._take_preflight(request, peer, body)
         accept = request.headers.get("accept", "")
@@ -96,9 +96,9 @@ class StatusServer:
         return lambda: Reply(*self._door.answer(body, peer.uid))
 
     def answer(self, path: str, accept: str = "", uid: int | None = None) -> Answer:
-        """Status code, content type and body for a GET of `path`; `accept` is the header of that name.
+        """Return status code, content type and body for a GET of `path`; `accept` is the request's Accept header.
 
-        `uid` is whose process asks, known of those who ask by the socket.
+        `uid` is the user of the calling process, known only over the socket.
         """
         path, _, query = path.partition("?")
         if path == "/metrics":
@@ -119,12 +119,12 @@ class StatusServer:
         return _make_problem_answer(404, f"no such page: {path}", f"there are {', '.join(PAGES)}")
 
     def _verdict(self, query: str) -> Answer:
-        """Over all findings, or with `only` and `ignore`: patterns over ``check/code``, each as often as wanted."""
+        """Return the verdict over all findings, or those that repeatable `only` and `ignore` patterns select."""
         filters = parse_qs(query)
         only, ignore = filters.get("only", []), filters.get("ignore", [])
         if len(only) + len(ignore) > PATTERNS_MAX:
             return _make_problem_answer(
-                400, f"more than {PATTERNS_MAX} patterns", "use * to name several checks by one pattern"
+                400, f"more than {PATTERNS_MAX} patterns", "use * to match several checks with one pattern"
             )
         for pattern in (*only, *ignore):
             if not matches_some(pattern):
@@ -134,14 +134,14 @@ class StatusServer:
     def _evidence_for(self, uid: int | None) -> Answer:
         if uid is not None and uid in (0, os.geteuid()):
             return 200, "application/json", encode_message(self._evidence())
-        return _make_problem_answer(403, "evidence is not for everybody", "ask as root, by healthd's UNIX socket")
+        return _make_problem_answer(403, "only root may read evidence", "connect as root, over healthd's UNIX socket")
 
     def _alive(self) -> Answer:
-        """Whether the main loop goes round: the question of those who would restart us."""
+        """Return whether the main loop runs, for liveness probes."""
         age_s = self._clock.monotonic() - self._status().monotonic
         if age_s <= STUCK_S:
             return 200, "text/plain", b"the main loop goes round\n"
-        return 503, "text/plain", f"the main loop has not come round for {age_s:.0f} s\n".encode()
+        return 503, "text/plain", f"the main loop has not run for {age_s:.0f} s\n".encode()
 
     def close(self) -> None:
         """Stop listening."""
@@ -163,7 +163,7 @@ def _tcp_listener(address: tuple[str, int]) -> socket.socket:
 
 
 def _unix_listener(path: Path) -> socket.socket:
-    """In the place of a socket that an earlier process left behind."""
+    """Bind the socket, replacing one that an earlier process left."""
     with contextlib.suppress(FileNotFoundError):
         path.unlink()
     listener = socket.socket(socket.AF_UNIX)

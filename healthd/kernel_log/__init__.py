@@ -1,6 +1,6 @@
-"""Reading the kernel log, and deciding what a line is worth.
+"""Reads the kernel log, and decides how far a line is credible.
 
-Holds the transports (/dev/kmsg, journal, file), line parsers, authenticity of records, Xid bursts and corroboration by NVML.
-Called by the daemon, `node_monitor` and the Xid and kernel-message checks.
-May import `config`, `host`, `supervision`, `findings.facts` and `samples`; never a check.
+Holds the transports (/dev/kmsg, journal, file), line parsers, authenticity of records, Xid bursts and corroboration by
+NVML. Called by the daemon, `node_monitor` and the Xid and kernel-message checks. May import `config`, `host`,
+`supervision`, `findings.facts` and `samples`; never a check.
 """

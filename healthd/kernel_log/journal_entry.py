@@ -1,7 +1,7 @@
 """The grammar of one entry of `journalctl -o json` (systemd's "Journal JSON Format"). Pure.
 
-A message is a string, an array of byte values where it is no text, or null where it is too long. Whatever a process
-writes to /dev/kmsg is marked as the kernel's transport too, so the facility counts, as in /dev/kmsg itself.
+A message is a string, an array of byte values if it is not text, or null if it is too long. What a process writes to
+/dev/kmsg also has the kernel's transport, so the facility counts, as in /dev/kmsg itself.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import msgspec
 
 _SEQNUM = re.compile(r"s=(?P<source>[0-9a-f]{1,64});i=(?P<position>[0-9a-f]{1,16});")
 USER_FACILITY = 1
-FACILITY_DIGITS_MAX = 9  # any process may say any
+FACILITY_DIGITS_MAX = 9  # any process may write any value
 
 
 class JournalError(ValueError):
@@ -21,7 +21,7 @@ class JournalError(ValueError):
 
 
 class JournalEntry(msgspec.Struct, frozen=True):
-    """One entry. `source` and `position` name it within this machine's journal; `at` is UTC seconds."""
+    """One entry. `source` and `position` identify it within this machine's journal; `at` is UTC seconds."""
 
     source: str
     position: int
@@ -43,7 +43,7 @@ _decoder = msgspec.json.Decoder(_Fields)
 
 
 def parse_entry(line: bytes) -> JournalEntry:
-    """Take one line apart.
+    """Parse one line.
 
     Raises:
         JournalError: it is no entry, or has no cursor.

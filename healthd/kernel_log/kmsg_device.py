@@ -15,7 +15,7 @@ from healthd.kernel_log.record_batch import KernelBatch, SpoofableRecordDetector
 from healthd.samples.kernel_record import Cursor, KernelGap, KernelRecord
 from vocabulary.clock import Clock
 
-RECORD_BYTES_MAX = 8192  # what the kernel itself allots for one record
+RECORD_BYTES_MAX = 8192  # the kernel's own limit for one record
 
 
 class KmsgDevice:
@@ -36,11 +36,11 @@ class KmsgDevice:
         self._doubtful = SpoofableRecordDetector()
 
     def fileno(self) -> int:
-        """For a selector: readable when there is a record."""
+        """Return the descriptor for a selector: readable when there is a record."""
         return self._descriptor
 
     def read(self, limit: int) -> KernelBatch:
-        """Up to `limit` records; never blocks.
+        """Return up to `limit` records; never blocks.
 
         Raises:
             OSError: the device fails in a way the kernel does not document.
@@ -52,7 +52,7 @@ class KmsgDevice:
             except BlockingIOError:
                 return batch
             except OSError as error:
-                if error.errno == errno.EPIPE:  # the ring overwrote what we had not read yet
+                if error.errno == errno.EPIPE:  # the ring overwrote unread records
                     self._overrun = True
                     continue
                 if error.errno == errno.EINVAL:  # longer than any record may be: the kernel skipped it
@@ -67,7 +67,7 @@ class KmsgDevice:
         return batch
 
     def close(self) -> None:
-        """Let go of the device."""
+        """Close the device."""
         os.close(self._descriptor)
 
     def _take(self, record: KmsgRecord, batch: KernelBatch) -> None:
@@ -89,6 +89,6 @@ class KmsgDevice:
         )
 
     def _written_at(self, record: KmsgRecord) -> float:
-        """Wall time of a record: the kernel stamps since boot, on a clock that monotonic time follows closely."""
+        """Return a record's wall time: the kernel's stamps count from boot, close to monotonic time."""
         age = max(0.0, self._clock.monotonic() - record.usec / 1e6)
         return self._clock.wall() - age

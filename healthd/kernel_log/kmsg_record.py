@@ -35,10 +35,10 @@ class KmsgError(ValueError):
 
 
 def parse_record(data: bytes) -> KmsgRecord:
-    """Take one record apart.
+    """Parse one record.
 
     Raises:
-        KmsgError: it does not begin as a record does.
+        KmsgError: it does not begin like a record.
     """
     header = _HEADER.match(data)
     if header is None:

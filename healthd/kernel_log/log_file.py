@@ -1,7 +1,7 @@
 """Follows a plain file that carries the kernel log, through rotation and truncation.
 
 The cursor is (device and inode, offset behind the last whole line). After a rotation the old file is read to its end
-before the new one is begun, also when the rotation happened while nobody was looking (the file is then ``NAME.1``).
+before the new one, even if the rotation happened while healthd was down (the file is then ``NAME.1``).
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ _READ_BYTES = 1 << 18
 
 
 class LogFile:
-    """A followed file. It need not exist yet. It cannot be waited for: look every `POLL_S`.
+    """A followed file. It need not exist yet. It cannot be polled by a selector: read every `POLL_S`.
 
-    Lines that name a host count only if it is one of `hosts` (without any: all do), since syslog may gather many.
-    Records are attested only if the file is `trusted`: whoever reaches the syslog daemon may get a line into it, and a
-    daemon that reads /proc/kmsg begins a new line where a file name that the kernel prints holds a line break.
+    Lines that name a host count only if it is one of `hosts` (empty: all count), since syslog may gather several.
+    Records are attested only if the file is `trusted`: any client of the syslog daemon may get a line into it, and a
+    daemon that reads /proc/kmsg starts a new line where a file name printed by the kernel holds a line break.
     """
 
     def __init__(
@@ -44,7 +44,7 @@ class LogFile:
         self._begin_anew()
 
     def read(self, limit: int) -> KernelBatch:
-        """Up to `limit` whole lines.
+        """Return up to `limit` whole lines.
 
         Raises:
             OSError: the file cannot be read.
@@ -85,7 +85,7 @@ class LogFile:
         return batch
 
     def _record(self, text: str, at: Cursor) -> KernelRecord | None:
-        """One line as a record; None if it is another host's."""
+        """Return one line as a record; None if it is another host's."""
         line = parse_log_line(text)
         if line.host and self._hosts and _shorten_host(line.host) not in self._hosts:
             return None
@@ -94,7 +94,7 @@ class LogFile:
         )
 
     def _is_rotated(self, source: str) -> bool:
-        """Whether the path names another file by now; ours is read to its end."""
+        """Return whether the path names another file by now; the open one is read to its end."""
         try:
             return _name_file_source(self._path.stat()) != source
         except FileNotFoundError:
@@ -105,7 +105,7 @@ class LogFile:
         self._cursor = Cursor(source, 0) if source else None
 
     def _open(self, path: str) -> str:
-        """Open `path` instead of what is open; its name, empty if there is no such file."""
+        """Open `path` in place of the open file; return its name, empty if there is no such file."""
         self.close()
         try:
             self._descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)

@@ -1,7 +1,7 @@
-"""The grammar of one line of a plain file that carries the kernel log. Pure, and strict: healthd acts on what it reads.
+"""The grammar of one line of a plain file that carries the kernel log. Pure, and strict: healthd acts on the result.
 
-A line is bare, bears dmesg's stamp, or is syslog's: a date (RFC 3164 or ISO 8601), a host, and ``kernel:``. Other
-dresses are for people, who read them with `healthctl xid parse`.
+A line is bare, has dmesg's stamp, or is syslog's: a date (RFC 3164 or ISO 8601), a host, and ``kernel:``. Other formats
+are for people, who parse them with `healthctl xid parse`.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _DATED = re.compile(
 
 
 class LogLine(NamedTuple):
-    """A line taken apart. `facility` is 0 if no other author than the kernel is named; `host` is empty if none is."""
+    """A parsed line. `facility` is 0 if no author other than the kernel is named; `host` is empty if none is."""
 
     text: str
     facility: int
@@ -28,7 +28,7 @@ class LogLine(NamedTuple):
 
 
 def parse_log_line(line: str) -> LogLine:
-    """Take one line apart.
+    """Parse one line.
 
     >>> parse_log_line("Mar  4 12:00:00 n1 kernel: [  117.984502] NVRM: loading")
     LogLine(text='NVRM: loading', facility=0, host='n1')

@@ -1,4 +1,4 @@
-"""The kernel log of this machine, by whichever means it can be read; opened again when it fails."""
+"""The kernel log of this machine, through any readable transport; reopened when it fails."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ Transport = KmsgDevice | SystemdJournal | LogFile
 
 
 class KernelLogReader:
-    """Follows the log at `path`. `trouble` says why it cannot be read at present; empty if it can.
+    """Follows the log at `path`. `trouble` says why it cannot be read now; empty if it can.
 
-    `using` is the means by which it is read. `hosts` are this machine's names, for files that gather several.
+    `using` is the current transport. `hosts` are this machine's names, for files that gather several.
     """
 
     def __init__(
@@ -51,7 +51,7 @@ class KernelLogReader:
 
     @property
     def source(self) -> KmsgDevice | SystemdJournal | None:
-        """What to wait for; None while there is nothing that can be waited for, and one must look."""
+        """What to poll; None if nothing can be polled, so that the caller must read periodically."""
         return None if isinstance(self._transport, LogFile) else self._transport
 
     @property
@@ -61,7 +61,7 @@ class KernelLogReader:
         return "" if self._transport is None else names[type(self._transport)]
 
     def read(self, limit: int) -> KernelBatch:
-        """What is new, up to `limit` records; empty while the log is in trouble."""
+        """Return up to `limit` new records; empty while the log cannot be read."""
         try:
             transport = self._transport or self._open()
             batch = KernelBatch(self._cursor) if transport is None else transport.read(limit)
@@ -72,7 +72,7 @@ class KernelLogReader:
         return batch
 
     def close(self, within_s: float = END_S) -> None:
-        """Let go of the log; wait at most `within_s` for the end of a child that reads it."""
+        """Close the log; wait at most `within_s` for the end of a child that reads it."""
         transport, self._transport = self._transport, None
         if isinstance(transport, SystemdJournal):
             transport.close(within_s)
@@ -99,7 +99,7 @@ class KernelLogReader:
         except OSError as error:
             import shutil  # noqa: PLC0415 - half a megabyte that most machines never need
 
-            # A shortage passes, and the device is then readable again: the journal is for where it is forbidden.
+            # A shortage passes, and the device is then readable again: the journal is for missing permission.
             if self._means is LogSource.KMSG or error.errno in SHORTAGES or shutil.which(COMMAND[0]) is None:
                 raise
             return SystemdJournal(self._cursor)

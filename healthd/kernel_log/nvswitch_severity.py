@@ -1,4 +1,4 @@
-"""An NVSwitch says in the head line of an SXid how bad it is; the data lines behind it carry no word. Pure."""
+"""Severity of NVSwitch errors: the head line of an SXid states it, the data lines behind it do not. Pure."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ KEPT_MAX = 64
 
 
 class SwitchSeverityTracker:
-    """Remembers the last word of each switch and code, for the lines that follow it."""
+    """Remembers the last severity of each switch and code, for the lines that follow it."""
 
     def __init__(self) -> None:
         self._said: dict[tuple[str, int | None], tuple[float, Severity]] = {}
 
     def severity(self, switch: str, code: int | None, said: Severity | None, at: float) -> Severity | None:
-        """How bad the switch called it: in this line, or in the head line just before; None if in neither."""
+        """Return the severity from this line or the head line just before; None if neither has one."""
         if said is None:
             before = self._said.get((switch, code))
             return before[1] if before is not None and abs(at - before[0]) <= SAME_EVENT_S else None

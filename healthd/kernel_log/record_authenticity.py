@@ -1,4 +1,4 @@
-"""Who may say what of this node in the kernel log. Pure."""
+"""Which records of the kernel log count as evidence about this node. Pure."""
 
 from __future__ import annotations
 
@@ -9,17 +9,16 @@ from vocabulary.driver_log.injected_line import MARK, parse_injected_line
 
 
 class RecordAttribution(NamedTuple):
-    """What was said, and whether as a test."""
+    """The text of a record, and whether it is a test."""
 
     text: str
     injected: bool
 
 
 class RecordAuthenticator:
-    """Only the kernel (facility 0) is a witness.
+    """Only the kernel (facility 0) is an evidence source.
 
-    A process may inject a fault by marking it as such, where the configuration allows it, and only for the node it
-    names.
+    A process may inject a fault by marking it as such, if the configuration allows it, and only for the node it names.
     """
 
     def __init__(self, node: str, *, accept_injected: bool) -> None:
@@ -27,7 +26,7 @@ class RecordAuthenticator:
         self._accept_injected = accept_injected
 
     def hear(self, record: KernelRecord) -> RecordAttribution | None:
-        """The record's words; None if they count for nothing here."""
+        """Return the record's text; None if it does not count here."""
         text = record.text
         # The kernel repeats names that users choose: a mark inside its own record must not hide that record.
         may_be_marked = text.startswith(MARK) if record.facility == 0 else MARK in text

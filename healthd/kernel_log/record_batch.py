@@ -1,4 +1,4 @@
-"""What one look at a kernel log yielded, whichever transport it came by."""
+"""The result of one read of a kernel log, from any transport."""
 
 from __future__ import annotations
 
@@ -7,20 +7,21 @@ from dataclasses import dataclass, field
 
 from healthd.samples.kernel_record import Cursor, KernelGap, KernelRecord
 
-DOUBT_S = 3600.0  # a preempted task or a slow console may hold the second piece up; nothing tells that it has come
+DOUBT_S = 3600.0  # a preempted task or a slow console may delay the second piece; nothing shows that it has come
 
-# The records that may end before a name: of the OOM killer, and of a failed allocation, which begins with a task's name.
+# Records that may end before a name: of the OOM killer, and of a failed allocation, which begins with a task's name.
 _BEFORE_A_NAME = re.compile(
     r"(?:oom-kill:constraint=|.{1,15}?: (?:page allocation failure: order:|vmalloc error: |page allocation stalls for )).*,cpuset=$",
     re.DOTALL,
 )
-# A packet log of netfilter: its rule's prefix, which the rule's author chose, stands first (net/netfilter/nf_log_syslog.c).
+# A netfilter packet log: it begins with its rule's prefix, which the rule's author chose
+# (net/netfilter/nf_log_syslog.c).
 _PACKET_LOG = re.compile(r"\bIN=\S{0,15} OUT=\S{0,15} (?:PHYSIN=|PHYSOUT=|MAC|SRC=|ARP|$)")
 
 
 @dataclass
 class KernelBatch:
-    """`more` means: look again at once."""
+    """`more` means: read again at once."""
 
     cursor: Cursor | None
     records: list[KernelRecord] = field(default_factory=list)
@@ -30,7 +31,7 @@ class KernelBatch:
 
 
 class SpoofableRecordDetector:
-    """Knows when a record of facility 0 may begin with text that a user chose.
+    """Detects records of facility 0 that may begin with text that a user chose.
 
     - The kernel prints ``,cpuset=`` and the name of a control group in two pieces (cpuset_print_current_mems_allowed).
       If another CPU prints between them, the name begins a record of its own, as a continuation. A delegated control
@@ -44,7 +45,7 @@ class SpoofableRecordDetector:
         self._until = 0.0
 
     def may_begin_with_a_name(self, text: str, facility: int, at: float, *, continuation: bool) -> bool:
-        """Whether this record, written at `at` (seconds of one clock), may. Call for every record, in order."""
+        """Return whether this record, written at `at` (seconds of one clock), may. Call for every record, in order."""
         doubtful = (continuation and at < self._until) or _PACKET_LOG.search(text) is not None
         if facility == 0 and text.endswith("cpuset=") and _BEFORE_A_NAME.match(text):
             self._until = at + DOUBT_S

@@ -1,6 +1,6 @@
-"""Follows the kernel's messages in systemd's journal, where /dev/kmsg may not be opened. Costs a child and 5 MiB.
+"""Follows the kernel's messages in systemd's journal, where /dev/kmsg cannot be opened. Costs a child and 5 MiB.
 
-The cursor is (the journal's sequence, number within it). A restart reads this boot's messages anew and skips what the
+The cursor is (the journal's sequence, number within it). A restart reads this boot's messages again and skips what the
 cursor has passed, as with /dev/kmsg.
 """
 
@@ -28,12 +28,12 @@ COMMAND = (
     "--no-pager",
     "--quiet",
 )
-LINE_BYTES_MAX = 1 << 16  # as JSON, an array of bytes takes five letters a byte
+LINE_BYTES_MAX = 1 << 16  # as JSON, an array of bytes takes five characters a byte
 _READ_BYTES = 1 << 18
 
 
 class SystemdJournal:
-    """The child `journalctl`, read without ever waiting.
+    """The child `journalctl`, read without blocking.
 
     Raises:
         OSError: it cannot be started.
@@ -48,11 +48,11 @@ class SystemdJournal:
         self._skipping = False  # the rest of a line that was too long
 
     def fileno(self) -> int:
-        """For a selector: readable when there is something new, or the child has ended."""
+        """Return the descriptor for a selector: readable when there is something new, or the child has ended."""
         return self._output.fileno()
 
     def read(self, limit: int) -> KernelBatch:
-        """Up to `limit` records.
+        """Return up to `limit` records.
 
         Raises:
             OSError: the child has ended.

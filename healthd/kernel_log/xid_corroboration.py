@@ -1,14 +1,14 @@
-"""Two witnesses of a GPU's faults: the kernel's lines, and the driver's own word through NVML. Pure.
+"""Corroborates GPU faults from two evidence sources: kernel lines, and the driver's events through NVML. Pure.
 
-The same fault seen twice is one finding. NVML's event comes milliseconds after the line, tells the code only, and
-cannot be read again after a crash. So it waits a little for the line, and speaks only if none comes: because the log
+The same fault from both is one finding. NVML's event comes milliseconds after the line, carries only the code, and
+cannot be read again after a crash. So it waits a little for the line, and counts only if none comes: because the log
 cannot be read, or was overrun.
 
-A line that does not prove itself needs the second witness before it may act: one that names none of this node's
-devices, or one that its transport does not attest. Until then it is recorded and counted as information. The state of
-the GPU confirms it: lost, vanished, or a driver that hangs or does not answer. NVML's event of the same Xid confirms an
-attested line. An unattested line stays information, because the event proves its code and not its text: the event then
-speaks for itself.
+A line that is not conclusive needs the second source before it counts: one that names none of this node's devices, or
+one that its transport does not attest. Until then it is recorded and counted as information. The state of the GPU
+confirms it: lost, missing, or a driver that hangs or does not answer. NVML's event of the same Xid confirms an attested
+line. An unattested line stays information, because the event proves its code and not its text: the event then becomes a
+finding itself.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ from vocabulary.driver_log.xid import format_xid
 from vocabulary.finding import Severity
 from vocabulary.messages.wire import Gpu
 
-WAIT_S = 2.0  # the line is there first (18 ms on an H200), unless we are behind in reading
-MEMORY_S = 10.0  # a line so old belongs to an earlier event
+WAIT_S = 2.0  # the line comes first (18 ms on an H200), unless reading lags
+MEMORY_S = 10.0  # an older line belongs to an earlier event
 WAITING_MAX = 1000
-CONFIRM_WITHIN_S = 120.0  # a hanging driver is known to hang after two deadlines and a pause
+CONFIRM_WITHIN_S = 120.0  # a hanging driver is detected after two deadlines and a pause
 UNCONFIRMED_MAX = 256
-DETAIL = "told by the driver through NVML; the kernel log has no line of it"
+DETAIL = "reported by the driver through NVML; the kernel log has no line of it"
 SUMMARY_CHARS_MAX = 200
 
 NOT_OURS = "the line names no GPU or NVSwitch of this node"
@@ -39,10 +39,10 @@ NOT_ATTESTED = "its source does not prove that the kernel wrote it"
 
 
 class NodeDevices(NamedTuple):
-    """What is known of this node's devices besides the kernel's lines.
+    """What is known of this node's devices besides kernel lines.
 
     `known` are the PCI addresses of its GPUs and NVSwitches: on the bus, enumerated or expected. `troubled` are those
-    of GPUs that NVML calls lost, or no longer enumerates; `driver_silent`: NVML hangs, or answers nothing.
+    of GPUs that NVML calls lost, or no longer enumerates; `driver_silent`: NVML hangs, or does not answer.
     """
 
     known: Collection[str] = ()
@@ -50,7 +50,7 @@ class NodeDevices(NamedTuple):
     driver_silent: bool = False
 
     def confirms(self, pci: str) -> str:
-        """Why a fault of the device at `pci` is credible; of any GPU, if `pci` is none of ours. Empty if it is not."""
+        """Return why a fault at `pci` (of any GPU, if `pci` is not this node's) is credible; empty if it is not."""
         if not self.known:
             return ""
         if self.driver_silent:
@@ -67,7 +67,7 @@ class _UnconfirmedEvent(NamedTuple):
 
 
 class XidCorroborator:
-    """Remembers lines and events for some seconds. `heard` counts the events, `alone` those that had no line."""
+    """Remembers lines and events for some seconds. `heard` counts the events, `alone` those without a line."""
 
     def __init__(self, boot_id: str) -> None:
         self._source = f"{boot_id}:nvml"
@@ -83,13 +83,13 @@ class XidCorroborator:
         return bool(self._unconfirmed)
 
     def weigh_line(self, fact: Raise, devices: NodeDevices, now: Moment, *, attested: bool) -> Raise:
-        """The fact as it may be believed now: as it is, or as information until something confirms it."""
+        """Return the fact as credible now: as it is, or as information until something confirms it."""
         ours = fact.component.pci in devices.known
         if fact.injected or (attested and (ours or fact.severity is Severity.INFO)):
             return self._acts(fact, now)
         if fact.severity is Severity.INFO:
             return fact
-        if attested and (gpu := self._event_of(fact, now)) is not None:  # so the line names none of ours
+        if attested and (gpu := self._event_of(fact, now)) is not None:  # so the line names none of this node's devices
             return self._acts(_apply_event_gpu(fact, gpu, ours=False), now)
         if why := devices.confirms(fact.component.pci):
             return self._acts(replace(fact, evidence=fact.evidence | {"second_witness": why}), now)
@@ -97,7 +97,7 @@ class XidCorroborator:
         return downgrade_to_info(fact, NOT_ATTESTED if ours else NOT_OURS)
 
     def heard_event(self, event: XidEvent, gpus: Mapping[int, Gpu], devices: NodeDevices, now: Moment) -> list[Raise]:
-        """The driver told of this Xid: the lines that it confirms."""
+        """Process the driver's event for an Xid; return the lines that it confirms."""
         self.heard += 1
         gpu = None if event.index is None else gpus.get(event.index)
         self._waiting.append((now.monotonic, gpu.pci if gpu else "", event))
@@ -117,7 +117,7 @@ class XidCorroborator:
         return confirmed
 
     def confirm_by_state(self, devices: NodeDevices, now: Moment) -> list[Raise]:
-        """The waiting lines that what is known of the GPUs confirms now. Call about once a second."""
+        """Return the waiting lines that the GPUs' state confirms now. Call about once a second."""
         confirmed: list[Raise] = []
         for line in list(self._unconfirmed):
             pci = line.fact.component.pci
@@ -132,7 +132,7 @@ class XidCorroborator:
         return confirmed
 
     def records_due(self, now: Moment) -> list[KernelRecord]:
-        """For each event whose time is up without a line: the line as it would have been."""
+        """Return, for each event that got no line in time, the line as it would have been."""
         records = []
         while self._waiting and self._waiting[0][0] + WAIT_S <= now.monotonic:
             heard_at, pci, event = self._waiting.popleft()
@@ -144,7 +144,10 @@ class XidCorroborator:
         return records
 
     def _acts(self, fact: Raise, now: Moment) -> Raise:
-        """The same fact, remembered: an event that tells it again adds nothing. A line that is only recorded silences none."""
+        """Return the fact, remembered so that its event adds nothing.
+
+        A line that is only recorded suppresses no event.
+        """
         if not fact.injected:
             self._lines[fact.component.pci, _find_xid_code(fact) or fact.code] = now.monotonic
             if len(self._lines) > WAITING_MAX:
@@ -152,7 +155,7 @@ class XidCorroborator:
         return fact
 
     def _event_of(self, fact: Raise, now: Moment) -> Gpu | None:
-        """The GPU of which NVML told this very Xid a moment ago."""
+        """Return the GPU for which NVML reported this Xid a moment ago."""
         for (_, code), (at, gpu) in self._events.items():
             if code == _find_xid_code(fact) and now.monotonic - at <= MEMORY_S:
                 return gpu
@@ -160,24 +163,24 @@ class XidCorroborator:
 
 
 def downgrade_to_info(fact: Raise, reason: str) -> Raise:
-    """The fact as information, which nothing acts on: it is recorded, counted and shown."""
+    """Return the fact as information, which triggers no action: it is recorded, counted and shown."""
     summary = f"{fact.summary[:SUMMARY_CHARS_MAX]} (recorded only: {reason})"
     return replace(fact, severity=Severity.INFO, summary=summary, evidence=fact.evidence | {"unconfirmed": reason})
 
 
 def _find_xid_code(fact: Raise) -> str:
-    """The code under which NVML tells of this fault; empty if it has none."""
+    """Return the code under which NVML reports this fault; empty if it has none."""
     if fact.check != "xid":
         return ""
     return "79" if fact.code == "fallen_off_bus" else fact.code
 
 
 def _apply_event_gpu(fact: Raise, gpu: Gpu, *, ours: bool) -> Raise:
-    """The fact, about the GPU of which NVML told it if the line names none of ours."""
+    """Return the fact, for the event's GPU if the line names none of this node's."""
     component = fact.component if ours else make_gpu_component(gpu)
-    return replace(fact, component=component, evidence=fact.evidence | {"second_witness": "NVML told the same Xid"})
+    return replace(fact, component=component, evidence=fact.evidence | {"second_witness": "NVML reported the same Xid"})
 
 
 def _confirm_fact(fact: Raise) -> Raise:
-    """It was counted when its line came, as information; now it holds, until proof clears it."""
+    """Return the confirmed fact: already counted as information, it now holds until a verification clears it."""
     return replace(fact, event=False, provable=True, origin=f"{fact.origin}:confirmed")

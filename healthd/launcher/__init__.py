@@ -1,5 +1,6 @@
-"""`healthctl launch`: start the ranks on fit nodes, and bring the job back without the node that had to go.
+"""`healthctl launch`: starts the ranks on fit nodes, and restarts the job without a failed node.
 
-May live here: the plan (pure), the loop, one backend per scheduler. Knows the trainer only by its exit codes, and healthd
-only by its verdict.
+Holds the loop, one backend per scheduler (`backends`), the pure `decisions`, and `process_groups`. Called by `healthctl
+launch`. May import `trainer` and `vocabulary`: it knows the trainer only by exit codes and pages, and healthd only by
+its verdict.
 """

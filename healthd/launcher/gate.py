@@ -1,8 +1,9 @@
-"""The gate: ask this node's healthd, through its UNIX socket, whether the node may take ranks.
+"""The gate: queries this node's healthd, through its UNIX socket, whether the node may take ranks.
 
-A verdict that is older than a few seconds says nothing of now.
+A verdict older than a few seconds is stale.
 
-Runs on every candidate node before an attempt (`python -m healthd.launcher.gate SOCKET`), so it imports next to nothing.
+Runs on every candidate node before an attempt (`python -m healthd.launcher.gate SOCKET`), so it imports next to
+nothing.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ ANSWER_BYTES_MAX = 1 << 20
 
 
 def query_node_health(template: str, node: str, timeout_seconds: float = TIMEOUT_SECONDS) -> NodeVerdict:
-    """The verdict of a node's own daemon; whatever prevents one is 'unknown', with the reason.
+    """Return the verdict of a node's own daemon; any failure is 'unknown', with the reason.
 
     Args:
         template: path of healthd's socket; `{node}` stands for the node's name.
@@ -39,14 +40,14 @@ def query_node_health(template: str, node: str, timeout_seconds: float = TIMEOUT
 
 
 def parse_node_verdict(node: str, answer: bytes) -> NodeVerdict:
-    """Read what `GET /v1/verdict` answers: condemned or unhealthy is unfit, only a plain and fresh yes is fit.
+    """Parse the answer of `GET /v1/verdict`: condemned or unhealthy is unfit, only a fresh healthy is fit.
 
     Raises:
-        ValueError: it is no verdict.
+        ValueError: it is not a verdict.
     """
     document: Any = json.loads(answer)
     if not isinstance(document, dict) or document.get("fit") not in (True, False):
-        raise ValueError("the answer is no verdict: 'fit' is missing")
+        raise ValueError("the answer is not a verdict: 'fit' is missing")
     reasons = document.get("reasons")
     reason = "; ".join(map(str, reasons)) if isinstance(reasons, list) else ""
     if document.get("condemned") or document.get("health") == "unhealthy":
@@ -77,7 +78,7 @@ def _fetch_verdict(path: str, timeout_seconds: float) -> bytes:
 
 
 def answer_health_question(node: str, arguments: Sequence[str], _stopped: Callable[[], bool]) -> dict[str, Any]:
-    """The verdict as a node sends it; `arguments` may hold the socket's path."""
+    """Return the verdict as a node sends it; `arguments` may hold the socket's path."""
     return query_node_health(arguments[0] if arguments else SOCKET, node)._asdict()
 
 

@@ -1,6 +1,6 @@
 """The launcher's own record: one JSON object per line, appended.
 
-A timeline can be drawn from it, and a requeued launcher learns from it how many attempts there were.
+Timelines are drawn from it, and a requeued launcher reads from it how many attempts there were.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from vocabulary.clock import Clock
 
 
 class LaunchJournal:
-    """Appends events to a file, if there is one, and says them on standard error."""
+    """Appends events to a file, if configured, and prints them on standard error."""
 
     def __init__(self, path: Path | None, job: str, clock: Clock) -> None:
         self._path = path
@@ -28,7 +28,7 @@ class LaunchJournal:
         return self._path is not None
 
     def events(self) -> list[dict[str, Any]]:
-        """This job's events, oldest first. Lines that are no events are passed over."""
+        """Return this job's events, oldest first. Invalid lines are skipped."""
         found = []
         try:
             text = self._path.read_text(encoding="utf-8", errors="replace") if self._path else ""
@@ -44,12 +44,12 @@ class LaunchJournal:
         return found
 
     def last_attempt(self) -> int:
-        """The number of this job's last attempt; 0 for none."""
+        """Return the number of this job's last attempt; 0 for none."""
         numbers = [event.get("attempt") for event in self.events() if event["event"] == "attempt_started"]
         return max((number for number in numbers if isinstance(number, int)), default=0)
 
     def write(self, event: str, text: str, **facts: object) -> None:
-        """One event: `text` for people, `facts` for programs. A file that cannot be written stops no training."""
+        """Write one event: `text` for people, `facts` for programs. A write error does not stop training."""
         stderr_writer.write_launcher_line(text)
         if self._path is None:
             return
@@ -61,4 +61,4 @@ class LaunchJournal:
             finally:
                 os.close(descriptor)
         except OSError as error:
-            stderr_writer.write_launcher_line(f"{self._path}: {error.strerror}; this event is not in it")
+            stderr_writer.write_launcher_line(f"{self._path}: {error.strerror}; this event is not recorded")

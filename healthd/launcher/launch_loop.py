@@ -1,4 +1,4 @@
-"""The launcher's loop: gate, start, watch, judge, and again. The decisions are `plan`'s and `blame`'s."""
+"""The launcher's loop: gate, start, watch, judge, repeat. `decisions` makes the decisions."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ from vocabulary.clock import Clock
 from vocabulary.messages import message_decoders
 from vocabulary.text.plurals import format_count
 
-SETTLE_SECONDS = 3.0  # a daemon's time to see a fault that ended the ranks, before its node is asked again
+SETTLE_SECONDS = 3.0  # time for a daemon to detect the fault that ended the ranks, before its node is queried again
 
 
 class Launcher:
@@ -56,15 +56,15 @@ class Launcher:
         self._watch = RankMonitor(job, journal, clock, self._stop)
 
     def run(self) -> int:
-        """Attempt after attempt.
+        """Run attempt after attempt.
 
         Returns:
-            The exit code: 0 done, 75 to be queued again, 128 + signal when told to stop, else the ranks' own.
+            The exit code: 0 done, 75 to be requeued, 128 + signal when stopped, else the ranks' own.
         """
         message_decoders.build_decoders()
         with self._stop:
             code = self._attempts()
-            stderr_writer.drain_stderr()  # while signals are noted: one that comes later ends this process at once
+            stderr_writer.drain_stderr()  # while signals are recorded: a later one ends this process at once
             return code
 
     def _attempts(self) -> int:
@@ -86,9 +86,7 @@ class Launcher:
                 if not self._may_requeue(history, choice.why):
                     return 1
                 unfit = {verdict.node for verdict in verdicts if verdict.fitness is Fitness.UNFIT}
-                refused = (history.excluded | unfit).intersection(
-                    self._backend.nodes()
-                )  # a lost one is Slurm's to know
+                refused = (history.excluded | unfit).intersection(self._backend.nodes())  # Slurm finds lost nodes
                 return self._requeue(choice.why, refused, self._in_vain(history))
             number += 1
             attempt = self._job.attempt(number, name, choice.nodes, self._spares(choice.nodes, history, verdicts))
@@ -106,7 +104,7 @@ class Launcher:
     def _spares(
         self, nodes: Sequence[str], history: AttemptHistory, verdicts: Sequence[NodeVerdict]
     ) -> tuple[str, ...]:
-        """The nodes on which processes wait for a rank to be lost."""
+        """Return the nodes on which spares wait."""
         left = [node for node in self._backend.nodes() if node not in nodes]
         wanted = min(self._job.warm_spares, len(left))
         for count in range(wanted, 0, -1):
@@ -171,7 +169,7 @@ class Launcher:
             result = verify_ordered_leave(judge_attempt(ends), ends, pages, asked=self._stop.asked())
             trained = history.step >= 0 or AttemptHistory().advanced(
                 progress
-            )  # this command has, so it is not plainly wrong
+            )  # the command made progress, so it is not plainly wrong
             early = may_be_user_error(result, ends, seconds, self._job.limits) and not trained
             if early and not self._stop.asked():
                 result = self._blamed(result, ends, attempt, verdicts)
@@ -180,7 +178,7 @@ class Launcher:
                 AttemptOutcome.LOST,
                 frozenset(),
                 REQUEUE_EXIT,
-                f"{_describe_unfit_nodes(look.found)}; nothing was trained yet",
+                f"{_describe_unfit_nodes(look.found)}; nothing has been trained yet",
             )
         result = result._replace(condemned=result.condemned.union(run.condemned if run else ()))
         self._journal.write(
@@ -209,7 +207,7 @@ class Launcher:
     def _blamed(
         self, result: AttemptResult, ends: Sequence[RankEnd], attempt: Attempt, before: Sequence[NodeVerdict]
     ) -> AttemptResult:
-        """The user's error, unless a node's daemon, asked once more, now says less good of it than before."""
+        """Return a user error, unless a node's daemon, queried again, now reports worse health than before."""
         if any(verdict.fitness is not Fitness.UNKNOWN for verdict in before):
             self._watch.pause(SETTLE_SECONDS)
             if list_doubtful_nodes(before, self._inquiry.gate(attempt.nodes), attempt.nodes):
@@ -228,25 +226,25 @@ class Launcher:
         return self._stop.code
 
     def _may_requeue(self, history: AttemptHistory, why: str) -> bool:
-        """Not when this job only crashes, and each time on other nodes; where no journal tells of it, its queue's count does."""
+        """Return whether to requeue: not if the job crashes on ever new nodes; without a journal the queue's count decides."""
         known = history.crashes + (0 if self._journal.keeps else self._backend.requeues_before)
         if history.crashes == 0 or known < self._job.limits.crashes:
             return True
-        text = f"crashed without progress, queued again {self._backend.requeues_before} times already; {why}"
+        text = f"crashed without progress, requeued {self._backend.requeues_before} times already; {why}"
         self._journal.write(
             "stopped", f"{AttemptOutcome.CRASHED.value}: {text}", outcome=AttemptOutcome.CRASHED.value, code=1
         )
         return False
 
     def _in_vain(self, history: AttemptHistory) -> int:
-        """How often in a row nothing came of being queued; where no journal tells, the queue's own count is the most it can be."""
+        """Return the consecutive requeues without an attempt; without a journal at most the queue's count."""
         if self._journal.keeps:
             return count_failed_requeues(self._journal.events())
         return 0 if history.restarts else self._backend.requeues_before
 
     def _requeue(self, why: str, refused: Collection[str] = (), in_vain: int = 0) -> int:
         def announce(plan: RequeueDecision) -> None:
-            text = f"no attempt possible here ({why}): asking Slurm to queue the job again{plan.text}"
+            text = f"no attempt possible here ({why}): requesting Slurm to requeue the job{plan.text}"
             self._journal.write("requeuing", text, without=plan.without, wait_seconds=plan.wait_seconds)
             stderr_writer.drain_stderr()
 
@@ -257,7 +255,7 @@ class Launcher:
             self._journal.write("requeued", text, code=REQUEUE_EXIT, **facts)
         else:
             self._journal.write(
-                "stopped", f"no attempt possible ({why}); exit {REQUEUE_EXIT}: queue it again", code=REQUEUE_EXIT
+                "stopped", f"no attempt possible ({why}); exit {REQUEUE_EXIT}: requeue it", code=REQUEUE_EXIT
             )
         return REQUEUE_EXIT
 
@@ -267,7 +265,7 @@ def _describe_unfit_nodes(unfit: Sequence[NodeVerdict]) -> str:
 
 
 def _read_modification_time(path: Path | None) -> int:
-    """When a file was changed last, in nanoseconds; 0 where there is none."""
+    """Return a file's modification time in nanoseconds; 0 if there is none."""
     try:
         return path.stat().st_mtime_ns if path else 0
     except OSError:

@@ -1,4 +1,4 @@
-"""Asks nodes, and tells people what they said: whether they are fit, and what an attempt's ranks left there."""
+"""Queries nodes and reports their answers: whether they are fit, and what an attempt's ranks left there."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from healthd.launcher.scheduler_backend import Answers, Attempt, Backend, NodeQu
 GATE_SECONDS = 20.0
 PAGES_SECONDS = 20.0
 SILENT = "no answer from the node"
-START_SECONDS = 30.0  # for a preflight to be started on every node, besides its own deadline
+START_SECONDS = 30.0  # to start a preflight on every node, besides its own deadline
 
 
 class NodeQueries:
-    """One job's questions."""
+    """One job's queries."""
 
     def __init__(
         self, job: JobDefinition, backend: Backend, journal: LaunchJournal, stopped: Callable[[], bool]
@@ -29,16 +29,16 @@ class NodeQueries:
         self._proven: dict[str, NodeVerdict] = {}
 
     def gate(self, nodes: Sequence[str]) -> list[NodeVerdict]:
-        """What each node's own daemon says of it; nobody is asked where the gate is off."""
+        """Return each node's verdict from its own daemon; empty if the gate is off."""
         if self._job.gate is GateMode.OFF or not nodes:
             if self._job.gate is not GateMode.OFF:
-                self._journal.write("gate", "gate: no node left to ask", verdicts={}, reasons={})
+                self._journal.write("gate", "gate: no node left to query", verdicts={}, reasons={})
             return []
         question = NodeQuestion("gate", (self._job.socket_template,), GATE_SECONDS)
         return self._ask("gate", nodes, question)
 
     def unfit_by_now(self, nodes: Sequence[str]) -> list[NodeVerdict]:
-        """Who is unfit by now, as the gate has it; asked while ranks run, and told to nobody."""
+        """Return the nodes that the gate calls unfit now; queried while ranks run, without output."""
         if self._job.gate is GateMode.OFF:
             return []
         question = NodeQuestion("gate", (self._job.socket_template,), GATE_SECONDS)
@@ -46,7 +46,7 @@ class NodeQueries:
         return [verdict for verdict in verdicts if verdict.fitness is Fitness.UNFIT]
 
     def preflight(self, nodes: Sequence[str]) -> list[NodeVerdict]:
-        """What their preflight says of these nodes. Each is proven once; one that did not answer is asked again."""
+        """Return the nodes' preflight verdicts. Each node is tested once; one that did not answer is queried again."""
         new = [node for node in nodes if node not in self._proven]
         if self._job.preflight and new:
             seconds = self._job.preflight_seconds
@@ -57,12 +57,12 @@ class NodeQueries:
         return [self._proven[node] for node in nodes if node in self._proven]
 
     def pages(self, attempt: Attempt, since: float) -> list[RankPage]:
-        """What an attempt's ranks left in their pages; those of nodes that do not answer are missing."""
+        """Return the page contents that an attempt's ranks left; those of silent nodes are missing."""
         question = NodeQuestion("rank_pages", (attempt.job, str(attempt.number), str(since)), PAGES_SECONDS)
         return parse_rank_pages(self._backend.ask((*attempt.nodes, *attempt.spares), question, self._stopped))
 
     def _ask(self, topic: str, nodes: Sequence[str], question: NodeQuestion) -> list[NodeVerdict]:
-        """A verdict of each node: who does not answer is unknown."""
+        """Return a verdict per node: a silent node is unknown."""
         said = {verdict.node: verdict for verdict in parse_verdicts(self._backend.ask(nodes, question, self._stopped))}
         verdicts = [said.get(node) or NodeVerdict(node, Fitness.UNKNOWN, SILENT) for node in nodes]
         words = {verdict.node: verdict.fitness.value for verdict in verdicts}
@@ -77,7 +77,7 @@ class NodeQueries:
 
 
 def parse_verdicts(answers: Answers) -> list[NodeVerdict]:
-    """The verdicts among the answers; what is none is passed over, and so its node unknown."""
+    """Return the valid verdicts; an invalid one is skipped, so its node is unknown."""
     verdicts = []
     for node, said in answers.items():
         try:
@@ -88,7 +88,7 @@ def parse_verdicts(answers: Answers) -> list[NodeVerdict]:
 
 
 def _describe_verdict(topic: str, verdict: NodeVerdict) -> str:
-    """A node and its fitness; with the reason where people should read it. That healthd is silent is said often enough."""
+    """Describe a node's fitness, with the reason where it helps; a silent healthd is reported elsewhere."""
     plain = verdict.fitness is Fitness.FIT or (topic == "gate" and verdict.fitness is Fitness.UNKNOWN)
     reason = "" if plain or not verdict.reason else f" ({verdict.reason})"
     return f"{verdict.node} {verdict.fitness.value}{reason}"

@@ -1,7 +1,7 @@
-"""Proves one node: runs the preflight as a child, with a deadline, and reads its document.
+"""Tests one node: runs the preflight as a child, with a deadline, and reads its result document.
 
-Runs on every node of the allocation before ranks start there (`python -m healthd.launcher.preflight SECONDS COMMAND...`).
-Only a document that says fail condemns a node; whatever prevents one is 'unknown', with the reason.
+Runs on every node of the allocation before ranks start there (`python -m healthd.launcher.preflight SECONDS
+COMMAND...`). Only a document that says fail condemns a node; any other problem is 'unknown', with the reason.
 """
 
 from __future__ import annotations
@@ -21,23 +21,23 @@ from healthd.launcher.decisions.relaunch_policy import Fitness, NodeVerdict
 LEVELS = ("gate", "standard")
 POLL_SECONDS = 0.2
 COMPLAINT_CHARACTERS = 300
-REAP_SECONDS = 2.0  # for a killed child: one in the driver's hands may never end
+REAP_SECONDS = 2.0  # for a killed child: one in a driver call may never exit
 _SAYS = {"pass": (Fitness.FIT, 0), "fail": (Fitness.UNFIT, 1)}
 
 
 def make_preflight_command(level: str) -> tuple[str, ...]:
-    """The preflight of this product, at a level."""
+    """Return this product's preflight command for a level."""
     return (sys.executable, "-m", "preflight", "run", "--level", level, "-o", "json")
 
 
 def parse_preflight_verdict(node: str, said: bytes, code: int, complained: bytes = b"") -> NodeVerdict:
-    """What a preflight's document and exit code say of a node; they must agree, else nothing is known.
+    """Return the node's verdict from document and exit code; they must agree, else it is unknown.
 
     Args:
         node: its name.
         said: the document, JSON.
-        code: how the preflight ended.
-        complained: what it said besides; its last line explains a document that is missing.
+        code: the preflight's exit code.
+        complained: its error output; the last line explains a missing document.
     """
     try:
         document: Any = json.loads(said)
@@ -45,7 +45,7 @@ def parse_preflight_verdict(node: str, said: bytes, code: int, complained: bytes
         reason = str(document.get("reason") or "")
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         last = complained.decode(errors="replace").strip().rpartition("\n")[2][:COMPLAINT_CHARACTERS]
-        why = f"the preflight ended with {code} and said nothing that can be read"
+        why = f"the preflight ended with {code} and printed nothing readable"
         return NodeVerdict(node, Fitness.UNKNOWN, f"{why}: {last}" if last else why)
     fitness, expected = _SAYS.get(word, (Fitness.UNKNOWN, code)) if isinstance(word, str) else (Fitness.UNKNOWN, code)
     if code != expected:
@@ -54,7 +54,7 @@ def parse_preflight_verdict(node: str, said: bytes, code: int, complained: bytes
 
 
 def run_preflight(node: str, command: Sequence[str], seconds: float, stopped: Callable[[], bool]) -> NodeVerdict:
-    """Run the preflight here, until its end, its deadline, or until `stopped`."""
+    """Run the preflight here, until its end, its deadline, or `stopped`."""
     environ = {**os.environ, "HEALTHD_NODE": node}
     try:
         child = subprocess.Popen(
@@ -79,7 +79,7 @@ def run_preflight(node: str, command: Sequence[str], seconds: float, stopped: Ca
 
 
 def answer_preflight_question(node: str, arguments: Sequence[str], stopped: Callable[[], bool]) -> dict[str, Any]:
-    """The verdict as a node sends it; `arguments` are the seconds and the command."""
+    """Return the verdict as a node sends it; `arguments` are the seconds and the command."""
     return run_preflight(node, arguments[1:], float(arguments[0]), stopped)._asdict()
 
 

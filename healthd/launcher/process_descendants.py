@@ -1,9 +1,10 @@
-"""Every process that comes from an attempt's ranks, however it detached itself: what they leave behind is found and ended.
+"""Finds and ends every process that an attempt's ranks started, however it detached itself.
 
 A worker that outlives its rank holds GPU memory, a port, a pipe. It may have left the rank's process group and session,
-and, by forking twice, its parent; so the launcher asks the kernel for the orphans among its descendants (a *subreaper*).
-Where it had children of its own before (a batch script's, or it is a container's first process), being a descendant
-proves nothing: then a process is the ranks' by its session, by a mark in its environment, or by its parent. Others are never touched.
+and, by forking twice, its parent; so the launcher becomes the parent of orphans among its descendants (a *subreaper*).
+If it had children of its own before (in a batch script, or as a container's first process), descent alone proves
+nothing: then a process belongs to the ranks by its session, by a mark in its environment, or by its parent. Others are
+never touched.
 """
 
 from __future__ import annotations
@@ -19,14 +20,14 @@ from pathlib import Path
 from typing import NamedTuple
 
 MARK_VARIABLE = "HEALTHD_LAUNCHED"
-END_SECONDS = 10.0  # for killed processes to be gone: one in the driver's hands may never be
+END_SECONDS = 10.0  # for killed processes to exit: one in a driver call may never
 POLL_SECONDS = 0.02
 _PR_SET_CHILD_SUBREAPER = 36
 _DEAD = ("Z", "X")
 
 
 class Process(NamedTuple):
-    """One line of the kernel's table. `started` (ticks since boot) tells a number from its next use."""
+    """One process of the kernel's table. `started` (ticks since boot) distinguishes reused pids."""
 
     pid: int
     parent: int
@@ -35,7 +36,7 @@ class Process(NamedTuple):
 
 
 class DescendantTracker:
-    """What comes from the ranks of one attempt; make it before the first of them."""
+    """Descendants of one attempt's ranks; create it before the first of them."""
 
     def __init__(self) -> None:
         self._mark = secrets.token_hex(8)
@@ -45,23 +46,23 @@ class DescendantTracker:
 
     @property
     def environ(self) -> dict[str, str]:
-        """What every rank's environment must hold."""
+        """Return what every rank's environment must hold."""
         return {MARK_VARIABLE: self._mark}
 
     def add(self, rank: int) -> None:
-        """A rank was started with this process id, as the leader of a session."""
+        """Register a rank's process id; it leads a session."""
         self._sessions.add(rank)
 
     def living(self) -> list[Process]:
-        """All that live of the ranks and of what came from them."""
+        """Return all living ranks and descendants."""
         processes = list_processes()
         return list_descendants(os.getpid(), processes, [each for each in processes if self._is_root(each)])
 
     def end(self, ranks: Collection[int]) -> int:
-        """Kill all of it and wait until it is gone, or for END_SECONDS; how many processes that were.
+        """Kill them all and wait until they have exited, at most END_SECONDS; return how many there were.
 
         Args:
-            ranks: the process ids that somebody else waits for.
+            ranks: process ids that other code waits for.
         """
         told: set[Process] = set()
         give_up_at = time.monotonic() + END_SECONDS
@@ -87,7 +88,7 @@ class DescendantTracker:
 
 
 def list_processes() -> list[Process]:
-    """All living processes."""
+    """Return all living processes."""
     found = []
     for stat in Path("/proc").glob("[0-9]*/stat"):
         process = _parse_stat_file(stat)
@@ -99,7 +100,7 @@ def list_processes() -> list[Process]:
 def list_descendants(
     ancestor: int, processes: Collection[Process], first: Collection[Process] | None = None
 ) -> list[Process]:
-    """Those below a process; only `first` of its children and what is below them, if given."""
+    """Return a process's descendants; if `first` is given, only those children and their descendants."""
     children: dict[int, list[Process]] = {}
     for process in processes:
         children.setdefault(process.parent, []).append(process)
@@ -110,7 +111,7 @@ def list_descendants(
 
 
 def reap_orphans(ranks: Collection[int]) -> None:
-    """Let orphans that fell to us and have ended go; not the ranks, whose exit codes somebody waits for."""
+    """Reap ended orphans, except ranks, whose exit codes other code waits for."""
     while True:
         try:
             ended = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
@@ -133,8 +134,8 @@ def _parse_stat_file(stat: Path) -> Process | None:
 
 
 def _kill_process(process: Process) -> None:
-    """SIGKILL, to this process and never to the next one of its number."""
-    with suppress(OSError):  # gone, or it became another user's
+    """Send SIGKILL to this process, never to a later one with its pid."""
+    with suppress(OSError):  # it has exited, or now belongs to another user
         descriptor = os.pidfd_open(process.pid)
         try:
             now = _parse_stat_file(Path(f"/proc/{process.pid}/stat"))

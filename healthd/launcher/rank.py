@@ -1,7 +1,7 @@
 """Becomes the training command, with torch's variables set: `python -m healthd.launcher.rank COMMAND...`.
 
-Slurm tells a task its place in its own words; a local rank must not outlive its launcher. Then exec: no process stays
-in between, so signals and exit codes are the command's own.
+It translates Slurm's variables, makes a local rank die with its launcher, and then execs: no process stays in between,
+so signals and exit codes are the command's own.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ _NOT_FOUND, _NOT_RUNNABLE = 127, 126
 
 
 def fill_torch_variables(environ: Mapping[str, str]) -> dict[str, str]:
-    """The environment with torch's variables filled in from Slurm's, where there are any.
+    """Return the environment with torch's variables filled in from Slurm's, if present.
 
-    A process per node is told which node it is; its ranks it makes and numbers itself. Where ranks are replaced, Slurm
-    counts spares as well, so the size of the world is the launcher's word, and a spare has no rank yet.
+    A process per node gets its node number; it numbers its ranks itself. Where ranks are replaced, Slurm counts spares
+    as well, so the launcher's world size counts, and a spare has no rank yet.
     """
     found = {ours: environ[theirs] for ours, theirs in _FROM_SLURM.items() if theirs in environ}
     if ADDRESS in environ:
@@ -53,9 +53,9 @@ def fill_torch_variables(environ: Mapping[str, str]) -> dict[str, str]:
 
 
 def set_parent_death_signal(parent: int, how: signal.Signals) -> None:
-    """Let the kernel end this process when the launcher dies, however it dies."""
+    """Make the kernel end this process when the launcher dies."""
     ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, how)
-    if os.getppid() != parent:  # it died before we asked
+    if os.getppid() != parent:  # the launcher died before the call
         sys.exit(128 + signal.SIGKILL)
 
 
@@ -67,7 +67,7 @@ def main() -> None:
     if parent:
         with_ranks = (
             PER_NODE_VARIABLE in os.environ
-        )  # its ranks are not ours to end: only it can, so it must be able to
+        )  # its ranks are separate: only it can end them, so it must get the chance
         set_parent_death_signal(int(parent), signal.SIGTERM if with_ranks else signal.SIGKILL)
     try:
         os.execvpe(command[0], command, environ)  # noqa: S606 - no shell is the point

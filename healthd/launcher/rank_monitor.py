@@ -1,4 +1,4 @@
-"""Waits for the ranks of an attempt, asks them to leave when told to stop, and ends those that stay."""
+"""Waits for the ranks of an attempt, requests them to leave on a stop, and kills those that stay."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from vocabulary.clock import Clock
 from vocabulary.text.plurals import format_count
 
 POLL_SECONDS = 0.02
-KILL_SECONDS = 30.0  # how long a killed step may take to be gone: a process in the driver's hands may never be
+KILL_SECONDS = 30.0  # for a killed step to exit: a process in a driver call may never
 _NEVER = float("inf")
 
 
 class RankMonitor:
-    """One job's patience with its ranks."""
+    """Waits for one job's ranks, within its time limits."""
 
     def __init__(self, job: JobDefinition, journal: LaunchJournal, clock: Clock, stop: StopSignals) -> None:
         self._job = job
@@ -41,8 +41,8 @@ class RankMonitor:
                 now = self._clock.monotonic()
                 if self._stop.asked() and not told:
                     told, kill_at = True, min(kill_at, now + self._job.stop_seconds)
-                    text = f"told to stop by {self._stop.why}: asking the ranks to save and leave"
-                    run.terminate()  # first the deed: a record may lie on a disk that hangs
+                    text = f"stopped by {self._stop.why}: requesting the ranks to save and leave"
+                    run.terminate()  # first the signal: the journal may be on a disk that hangs
                     self._journal.write("stopping", text, attempt=attempt.number)
                 ends = run.ended()
                 self._record(run, attempt)
@@ -73,7 +73,7 @@ class RankMonitor:
             self._journal.write(event.kind, event.text, attempt=attempt.number, **event.facts)
 
     def pause(self, seconds: float) -> None:
-        """Wait, but no longer than until told to stop."""
+        """Wait, but no longer than until a stop."""
         end = self._clock.monotonic() + seconds
         while self._clock.monotonic() < end and not self._stop.asked():
             time.sleep(POLL_SECONDS)

@@ -1,8 +1,8 @@
-"""What the ranks of an attempt left in their beacon pages: how far they came, and how they answered their orders.
+"""What the ranks of an attempt left in their beacon pages: their progress, and their answers to orders.
 
-Runs on every node of an attempt after its end (`python -m healthd.launcher.rank_pages JOB ATTEMPT SINCE`): the pages lie on
-each node's tmpfs and outlive their writers. What cannot be read, or is another user's, is passed over: the ranks' exit
-codes remain.
+Runs on every node of an attempt after its end (`python -m healthd.launcher.rank_pages JOB ATTEMPT SINCE`): the pages
+are on each node's tmpfs and outlive their writers. Unreadable pages and those of other users are skipped: the ranks'
+exit codes remain.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from healthd.trainer.beacons.page_reader import BeaconView, read_all_pages
 from healthd.trainer.exit_codes import ExitCode
 
 CLOCKS_APART_SECONDS = (
-    60.0  # of two nodes; pages of an earlier job of the same name are older than that, or its attempt
+    60.0  # clock difference between nodes; pages of an earlier job of the same name are older, or differ in the attempt
 )
 
 
 class RankPage(NamedTuple):
-    """One rank's last word. `step` is its last finished step, -1 for none; `outcome` is empty where it had no order."""
+    """One rank's last state. `step` is its last finished step, -1 for none; `outcome` is empty if it had no order."""
 
     rank: int
     node: str
@@ -34,11 +34,11 @@ class RankPage(NamedTuple):
     done: bool = False
     outcome: str = ""
     condemned: bool = False  # the order named this rank's own node
-    code: int = -1  # that it ended with, if it told
+    code: int = -1  # its exit code, if published
 
 
 def answer_page_question(node: str, arguments: Sequence[str], _stopped: Callable[[], bool]) -> dict[str, Any]:
-    """This node's pages of an attempt; `arguments` are job, attempt, and since when (UTC seconds)."""
+    """Return this node's pages of an attempt; `arguments` are job, attempt, and start time (UTC seconds)."""
     job, attempt, since = arguments[0], int(arguments[1]), float(arguments[2])
     directory = (os.environ.get("HEALTHD_BEACON_DIR") or DEFAULT_DIRECTORY).replace("{node}", node)
     try:
@@ -56,7 +56,7 @@ def answer_page_question(node: str, arguments: Sequence[str], _stopped: Callable
 
 
 def parse_rank_pages(answers: Mapping[str, Mapping[str, Any]]) -> list[RankPage]:
-    """The pages that the nodes told of, by rank; what is none is passed over."""
+    """Return the pages in the nodes' answers, by rank; invalid ones are skipped."""
     pages = []
     for said in answers.values():
         listed = said.get("pages")
@@ -70,12 +70,12 @@ def parse_rank_pages(answers: Mapping[str, Mapping[str, Any]]) -> list[RankPage]
 
 
 def compute_progress(pages: Iterable[RankPage], *, touched: bool = False) -> AttemptProgress:
-    """How far an attempt came."""
+    """Return an attempt's progress."""
     return AttemptProgress(max((page.step for page in pages), default=-1), touched)
 
 
 def derive_rank_ends(ends: Sequence[RankEnd], pages: Sequence[RankPage]) -> list[RankEnd]:
-    """How the ranks ended where a program between them and us has hidden it, as torchrun does: it ends with 1 for any code.
+    """Return how the ranks ended if a program in between hides it, as torchrun does: it ends with 1 for any code.
 
     Args:
         ends: of the programs, one per node.
@@ -95,7 +95,7 @@ def _derive_rank_end(page: RankPage, end: RankEnd) -> RankEnd:
     if page.outcome in (
         OrderOutcome.LEFT,
         OrderOutcome.SAVED,
-    ):  # saved but not left: torchrun ended it when the first had left
+    ):  # saved but not left: torchrun ended it when the first rank had left
         return RankEnd(page.rank, page.node, int(ExitCode.CONDEMNED if page.condemned else ExitCode.RELAUNCH))
     if page.outcome in (OrderOutcome.ABORTED, OrderOutcome.FAILED):
         return RankEnd(page.rank, page.node, int(ExitCode.ABORTED))
@@ -114,7 +114,7 @@ def _encode_rank_page(view: BeaconView) -> dict[str, Any]:
 
 
 def main() -> None:
-    """Print what lies on this node as one line of JSON."""
+    """Print this node's pages as one line of JSON."""
     node = os.environ.get("HEALTHD_NODE") or os.environ.get("SLURMD_NODENAME") or socket.gethostname()
     sys.stdout.write(json.dumps(answer_page_question(node, sys.argv[1:], lambda: False)) + "\n")
 

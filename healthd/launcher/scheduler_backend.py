@@ -1,4 +1,4 @@
-"""What the launcher needs of a scheduler."""
+"""The interface between the launcher and a scheduler."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from healthd.launcher.rank import PER_NODE_VARIABLE
 
 
 class BackendError(Exception):
-    """The scheduler does not do what is needed; says what and what to do."""
+    """The scheduler cannot do what is needed; says what and what to do."""
 
 
 class Attempt(NamedTuple):
-    """One start of the job: a process per rank, or, `per_node`, one per node that makes `ranks_per_node` ranks itself.
+    """One start of the job: a process per rank, or, `per_node`, one per node that starts `ranks_per_node` ranks itself.
 
-    `patience_seconds` after the first has ended, however, the backend may end the others; 0: never.
+    `patience_seconds` after the first process has ended, the backend may end the others; 0: never.
     """
 
     number: int
@@ -33,21 +33,21 @@ class Attempt(NamedTuple):
 
     @property
     def tasks_per_node(self) -> int:
-        """How many processes to start on a node."""
+        """Return how many processes to start on a node."""
         return 1 if self.per_node else self.ranks_per_node
 
     @property
     def world(self) -> int:
-        """How many processes hold a rank."""
+        """Return how many processes hold a rank."""
         return len(self.nodes) * self.tasks_per_node
 
     @property
     def tasks(self) -> int:
-        """How many processes to start: those that hold a rank first, then the spares."""
+        """Return how many processes to start: those with a rank first, then the spares."""
         return self.world + len(self.spares) * self.tasks_per_node
 
     def node_of(self, task: int) -> str:
-        """Where a process runs."""
+        """Return the node of a process."""
         return (*self.nodes, *self.spares)[task // self.tasks_per_node]
 
     @property
@@ -56,7 +56,7 @@ class Attempt(NamedTuple):
         return tuple(self.node_of(rank) for rank in range(self.world))
 
     def shared_environment(self, address: str, port: int) -> dict[str, str]:
-        """What all processes are told: who they are together, and where to meet.
+        """Return the environment of all processes: their group, and the rendezvous address.
 
         torchrun takes its options from variables that begin with PET_.
         """
@@ -75,19 +75,19 @@ class Attempt(NamedTuple):
 
 
 class NodeQuestion(NamedTuple):
-    """What to ask of nodes: a module of this package that answers on each of them, its arguments, and how long to wait."""
+    """A query of nodes: a module of this package that answers on each of them, its arguments, and the timeout."""
 
     topic: str
     arguments: tuple[str, ...]
     seconds: float
 
 
-Answers = Mapping[str, Mapping[str, Any]]  # by node; who did not answer in time is missing
+Answers = Mapping[str, Mapping[str, Any]]  # by node; a node without a timely answer is missing
 Announce = Callable[[RequeueDecision], None]  # records how a job is about to come back
 
 
 class Event(NamedTuple):
-    """Something that the journal is to hold: `text` for people, `facts` for programs."""
+    """An event for the journal: `text` for people, `facts` for programs."""
 
     kind: str
     text: str
@@ -99,7 +99,7 @@ class AttemptRun(Protocol):
 
     @property
     def condemned(self) -> Collection[str]:
-        """Nodes that it has lost for good, beside those that the ranks' ends tell of: their ranks were replaced."""
+        """Nodes lost for good whose ranks were replaced, besides those that the ranks' ends show."""
         ...
 
     @property
@@ -108,27 +108,27 @@ class AttemptRun(Protocol):
         ...
 
     def ended(self) -> Sequence[RankEnd]:
-        """The ranks known to have ended, so far. Does not wait."""
+        """Return the ranks known to have ended. Does not wait."""
         ...
 
     def over(self) -> bool:
-        """Whether nothing runs any more; `ended` then lists every rank."""
+        """Return whether nothing runs any more; `ended` then lists every rank."""
         ...
 
     def terminate(self) -> None:
-        """Ask every rank to save and leave (SIGTERM)."""
+        """Request every rank to save and leave (SIGTERM)."""
         ...
 
     def kill(self) -> None:
-        """End every rank now; those that still ran count as killed."""
+        """Kill every rank now; those that still ran count as killed."""
         ...
 
     def take_events(self) -> Sequence[Event]:
-        """What the run itself did since the last call, such as replacing a rank."""
+        """Return the run's own events since the last call, such as a replaced rank."""
         ...
 
     def clear(self) -> None:
-        """End what the ranks have left behind, once they have ended: workers that hold GPU memory, ports, pipes."""
+        """End leftovers of ended ranks: workers that hold GPU memory, ports, pipes."""
         ...
 
 
@@ -136,19 +136,19 @@ class Backend(Protocol):
     """A scheduler, or none."""
 
     name: str
-    attempts_before: int  # that somebody else has made for this job
-    requeues_before: int  # how often this job was given back to its queue, where anybody counts
+    attempts_before: int  # made by others for this job
+    requeues_before: int  # how often this job was requeued, where anything counts that
 
     def job(self) -> str:
         """The name under which the ranks publish their pages; the same after a requeue."""
         ...
 
     def nodes(self) -> tuple[str, ...]:
-        """The nodes at hand, in a stable order."""
+        """The available nodes, in a stable order."""
         ...
 
     def ask(self, nodes: Sequence[str], question: NodeQuestion, stopped: Callable[[], bool]) -> Answers:
-        """Ask all nodes at once; gives up early when `stopped`."""
+        """Query all nodes at once; return early when `stopped`."""
         ...
 
     def start(self, attempt: Attempt) -> AttemptRun:
@@ -160,11 +160,12 @@ class Backend(Protocol):
         ...
 
     def requeue(self, refused: Collection[str], in_vain: int, announce: Announce) -> RequeueDecision | None:
-        """Give the allocation back and queue the job again; None where that is not possible.
+        """Return the allocation and queue the job again; None if that is not possible.
 
         Args:
-            refused: nodes onto which it had better not come back.
-            in_vain: how often in a row it was queued again without an attempt; who comes back in vain waits.
-            announce: called with the plan just before the scheduler is asked, as it may end this process at once.
+            refused: nodes that the job should avoid.
+            in_vain: consecutive requeues without an attempt; each one lengthens the wait.
+            announce: called with the decision just before the scheduler is called, as it may end this process at
+            once.
         """
         ...

@@ -1,8 +1,8 @@
-"""Standard error, as one says something to somebody who may have gone: nothing here blocks or fails.
+"""Writes to standard error without blocking or failing.
 
-Who reads it may have died (`2>&1 | tee`, a closed ssh), its disk may be full, a file server may hang. None of that is a
-reason to end a training job, or to stop reading what srun says. So a thread of its own writes, and what finds no room is
-dropped and counted. It writes to the descriptor: a stream's lock, held by a thread that hangs, would abort Python's end.
+Its reader may have died (`2>&1 | tee`, a closed ssh), its disk may be full, a file server may hang. None of that may
+end a training job, or stop reading srun's output. So a separate thread writes, and what finds no room is dropped and
+counted. It writes to the descriptor: a stream's lock, held by a hanging thread, would abort Python's exit.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from collections import deque
 from vocabulary.text.plurals import format_count
 
 STANDARD_ERROR = 2
-ROOM_BYTES = 16 << 20  # a burst of a large job's ranks; what a reader does not take within that is lost
+ROOM_BYTES = 16 << 20  # a burst of a large job's ranks; what a slow reader does not take is lost
 RETRY_SECONDS = 0.05
 LAST_SECONDS = 5.0
 
@@ -30,20 +30,20 @@ class StderrWriter:
         self._room_bytes = room_bytes
         self._changed = threading.Condition()
         self._waiting: deque[bytes] = deque()
-        self._bytes = 0  # of what waits or is being written
+        self._bytes = 0  # queued or being written
         self._dropped = 0
-        self._stuck = False  # nothing was written since somebody waited in vain
+        self._stuck = False  # nothing was written since a wait timed out
         self._thread: threading.Thread | None = None
 
     def say(self, said: bytes) -> None:
-        """Have it written. Returns at once; dropped where too much waits already."""
+        """Queue text. Returns at once; drops it if the queue is full."""
         with self._changed:
             if self._bytes + len(said) > self._room_bytes:
                 self._dropped += 1
                 return
             if self._dropped:
                 said = (
-                    f"healthctl launch: {format_count(self._dropped, 'line')} lost here: nobody took them\n".encode()
+                    f"healthctl launch: {format_count(self._dropped, 'line')} dropped: the reader was too slow\n".encode()
                     + said
                 )
                 self._dropped = 0
@@ -55,9 +55,9 @@ class StderrWriter:
             self._changed.notify_all()
 
     def drain(self, seconds: float) -> bool:
-        """Wait until all is written or lost, or for so long; whether nothing waits any more.
+        """Wait until all is written or lost, or the time is up; return whether the queue is empty.
 
-        Where an earlier wait was in vain and nothing was written since, this one does not wait.
+        Does not wait if an earlier wait timed out and nothing was written since.
         """
         with self._changed:
             drained = self._changed.wait_for(lambda: self._bytes == 0, 0 if self._stuck else seconds)
@@ -79,7 +79,7 @@ class StderrWriter:
         while said:
             try:
                 said = said[os.write(self._descriptor, said) :]
-            except BlockingIOError:  # somebody made it so: a terminal shared with another program
+            except BlockingIOError:  # another program made the shared terminal non-blocking
                 time.sleep(RETRY_SECONDS)
             except OSError:
                 return
@@ -89,18 +89,18 @@ _voice = StderrWriter(STANDARD_ERROR)
 
 
 def forward_stderr(said: bytes) -> None:
-    """Say these bytes on standard error; nowhere where this process was started without one (`2>&-`)."""
-    if sys.__stderr__ is not None:  # else the number may be another file's by now
+    """Write these bytes to standard error; discard them if this process was started without one (`2>&-`)."""
+    if sys.__stderr__ is not None:  # otherwise the descriptor may be another file's by now
         _voice.say(said)
 
 
 def write_launcher_line(text: str) -> None:
-    """Say a line as the launcher."""
+    """Write a line as the launcher."""
     forward_stderr(f"healthctl launch: {text}\n".encode(errors="replace"))
 
 
 def drain_stderr() -> bool:
-    """Give what was said last a little time to be written; whether it was."""
+    """Give the last output a short time to be written; return whether it was."""
     return _voice.drain(LAST_SECONDS)
 
 

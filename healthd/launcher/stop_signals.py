@@ -1,4 +1,4 @@
-"""What ends a job from outside: a signal to the launcher, or a notice file. Either becomes the same order to all ranks."""
+"""External stop requests: a signal to the launcher, or a notice file. Both become the same order to all ranks."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from healthd.launcher.decisions.relaunch_policy import REQUEUE_EXIT
 from healthd.trainer.termination_notices import read_notice_signals
 
 FILE_POLL_SECONDS = 0.5
-SIGNALLED = 128  # plus the number: as a shell says that a signal ended a program
+SIGNALLED = 128  # plus the number: the shell's exit code for a program ended by a signal
 
 
 class StopSignals:
-    """Notes the signals while it is entered. A plain flag: an event's lock could be held when the handler runs.
+    """Records signals while entered. Uses a plain flag: an event's lock could be held when the handler runs.
 
-    A notice file counts when it appears or changes after that: an old one is of an earlier end.
+    A notice file counts when it appears or changes after that: an old one belongs to an earlier end.
     """
 
     def __init__(self, notice_file: Path | None = None, signals: Sequence[int] | None = None) -> None:
@@ -32,7 +32,7 @@ class StopSignals:
         self._mark = 0
 
     def asked(self) -> bool:
-        """Whether the job shall end."""
+        """Return whether the job must end."""
         if self._file is not None and not self._noticed:
             now = time.monotonic()
             if now >= self._looked_at + FILE_POLL_SECONDS:
@@ -42,7 +42,7 @@ class StopSignals:
 
     @property
     def again(self) -> bool:
-        """Whether the job is to be queued again: its machine goes away, nobody wants the job itself to end."""
+        """Return whether to requeue the job: its machine is reclaimed, the job itself is still wanted."""
         return self._noticed and self._got == 0
 
     @property
@@ -52,7 +52,7 @@ class StopSignals:
 
     @property
     def why(self) -> str:
-        """In words."""
+        """The reason, for people."""
         return f"the notice in {self._file}" if self.again else f"signal {self._got}"
 
     def __enter__(self) -> StopSignals:  # noqa: PYI034 - Self is Python 3.11's

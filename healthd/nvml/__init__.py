@@ -1,5 +1,6 @@
-"""The NVML child: the only process that ever calls into the driver, so that only it can hang there.
+"""The NVML child: the only process that calls into the driver, so that only it can hang there.
 
-May live here: what asks the driver, and plain dictionaries that say what it answered. The standard library and pynvml
-only, and little of the former: all of it has to fit in a quarter of the node's memory budget.
+Holds the GPU queries and the sweep loop; `gpu_monitoring` starts it as a process and reads its JSON lines. May import
+the standard library, pynvml, `samples`' constants and `supervision.child_call_page`: all of it has to fit into a
+quarter of the node's memory budget.
 """

@@ -1,15 +1,14 @@
 """The NVML child's main loop.
 
-    python -m healthd.nvml.child SLATE_FD LIBRARY INTERVAL_S [LEFT_OUT]
+    python -m healthd.nvml.child CALL_PAGE_FD LIBRARY INTERVAL_S [LEFT_OUT]
 
-LIBRARY "" lets pynvml find it. LEFT_OUT are the indices, such as "3,5", of GPUs on which an earlier child hung: no call is
-made on them.
+An empty LIBRARY lets pynvml find it. LEFT_OUT are the indices, such as "3,5", of GPUs on which an earlier child hung:
+no call is made on them.
 
-
-Writes one JSON line for the inventory, then one for each sweep and each Xid the driver tells of: the messages of
-`healthd.samples.nvml`, which it does not import. Before every call it notes GPU and call on the slate, a shared page
-that costs no system call: when a sweep never ends, the parent reads there where it hangs. A byte on standard input
-asks for sweeps now; its end means the parent is gone.
+Writes one JSON line for the inventory, then one for each sweep and each Xid event: the messages of
+`healthd.samples.nvml`, which it does not import. Before every call it notes GPU and call on the call page, which is
+shared memory and costs no system call: when a sweep never ends, the parent reads there where it hangs. A byte on
+standard input requests sweeps now; end of input means that the parent has exited.
 """
 
 from __future__ import annotations
@@ -36,7 +35,7 @@ _PR_SET_PDEATHSIG = 1
 
 
 def main(arguments: list[str]) -> int:
-    """Sweep until the parent goes, or the GPUs are others. Returns 3 if NVML cannot be used."""
+    """Sweep until the parent exits or the GPUs change. Return 3 if NVML cannot be used."""
     slate, library, interval_s = ChildCallPage(int(arguments[0])), arguments[1], float(arguments[2])
     avoided = {int(index) for index in arguments[3].split(",") if index} if len(arguments) > 3 else set()
     if not set_parent_death_signal():
@@ -49,7 +48,7 @@ def main(arguments: list[str]) -> int:
         devices = [GpuDevice(index, slate) for index in range(count) if index not in avoided]
         identities = GpuIdentities(
             devices, count, slate, time.monotonic()
-        )  # before the names: a GPU that wakes between is told
+        )  # before the names, so that a GPU that appears in between is noticed
         names = [device.names() for device in devices]
         answering = [device for device, name in zip(devices, names, strict=True) if name is not None]
         inventory: Message = {"type": "Inventory", "count": count, "gpus": [name for name in names if name]}
@@ -69,20 +68,20 @@ def main(arguments: list[str]) -> int:
 
 
 def set_parent_death_signal() -> bool:
-    """Let the kernel end this process when its parent dies; whether the parent is still there."""
+    """Make the kernel kill this process when its parent dies; return whether the parent is still alive."""
     parent = os.getppid()
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)  # a hung call would never see the end of its input
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # a terminal's Ctrl-C is for the parent to act upon
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent handles a terminal's Ctrl-C
     return os.getppid() == parent
 
 
 def load_driver(library: str, slate: ChildCallPage) -> None:
-    """Load the driver's library, the path given or the one that pynvml finds, and initialise it.
+    """Load and initialise the driver's library, from the given path or as pynvml finds it.
 
     Raises:
         NVMLError, OSError: it cannot be used.
     """
-    if library:  # pynvml loads by bare name; a library that is already there it takes as it is
+    if library:  # pynvml loads by bare name and reuses a library that is already loaded
         pynvml.nvmlLib = ctypes.CDLL(library)
     slate.write(None, "nvmlInit")
     pynvml.nvmlInit()
@@ -90,7 +89,7 @@ def load_driver(library: str, slate: ChildCallPage) -> None:
 
 
 def _make_sender(lock: threading.Lock) -> Callable[[Message], None]:
-    """Writes a message as one line; the sweeps and the events come from different threads."""
+    """Return a function that writes a message as one line; sweeps and events come from different threads."""
     encode = json.JSONEncoder(separators=(",", ":")).encode
 
     def send(message: Message) -> None:
@@ -100,10 +99,10 @@ def _make_sender(lock: threading.Lock) -> Callable[[Message], None]:
                 try:
                     line = line[os.write(1, line) :]
                 except BrokenPipeError:
-                    os._exit(0)  # our parent was killed, and the kernel is about to end us, too
+                    os._exit(0)  # the parent was killed, and the kernel is about to kill this process
 
     return send
 
 
 if __name__ == "__main__":
-    os._exit(main(sys.argv[1:]))  # a regular end would wait for what the driver's library still does
+    os._exit(main(sys.argv[1:]))  # a regular exit would wait for the driver's library

@@ -1,4 +1,4 @@
-"""Several of NVML's numbered field values in one call, which costs far less than as many calls."""
+"""Several of NVML's numbered field values in one call, which is far cheaper than separate calls."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pynvml
 
 from healthd.nvml.gpu_reading import ABSENT, Ask, NvmlReading
 
-# What a driver says of a number it does not know: it differs from release to release.
+# The driver's answer to an unknown field number differs between releases.
 _UNKNOWN = frozenset(
     {
         pynvml.NVML_ERROR_NOT_SUPPORTED,
@@ -31,9 +31,9 @@ _MEMBERS = {
 
 
 class FieldValues:
-    """Names, and for each the numbers that may hold it, the best first. Remembers what this GPU does not have.
+    """Field names, each with its candidate numbers, best first. Remembers what this GPU does not have.
 
-    `scope` is what the number is about within the GPU, such as a link.
+    `scope` is the part of the GPU that the number is about, such as a link.
     """
 
     def __init__(self, fields: Mapping[str, tuple[int, ...]], scope: int = 0) -> None:
@@ -41,7 +41,7 @@ class FieldValues:
         self._asked = [(name, number) for name, numbers in fields.items() for number in numbers]
 
     def __call__(self, handle: Any) -> dict[str, Any]:
-        """What is known, by name; whole numbers all.
+        """Return the known values by name, as integers.
 
         Raises:
             NVMLError: the GPU is lost, or the whole call failed.
@@ -50,7 +50,7 @@ class FieldValues:
             return {}
         try:
             values = pynvml.nvmlDeviceGetFieldValues(handle, [(number, self._scope) for _, number in self._asked])
-        except ABSENT:  # a driver without the call
+        except ABSENT:  # the driver lacks the call
             self._asked = []
             return {}
         answer: dict[str, Any] = {}
@@ -71,7 +71,7 @@ class FieldValues:
         return answer | {"errors": errors} if errors else answer
 
     def or_else(self, calls: Mapping[str, Ask]) -> list[NvmlReading]:
-        """Readings, to come after this one, that make an older call wherever no number holds the name."""
+        """Return readings that follow this one and make an older call for each name without a field number."""
         return [NvmlReading(name, self._unless_asked(name, call)) for name, call in calls.items()]
 
     def _unless_asked(self, name: str, call: Ask) -> Ask:

@@ -1,4 +1,4 @@
-"""How busy the parts of a GPU were since the last time: NVML's performance metrics (GPM), Hopper and later."""
+"""Utilisation of a GPU's units since the last reading: NVML's performance metrics (GPM), Hopper and later."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ _METRICS = {
 
 
 class GpuActivity:
-    """Two samples in turn: each call tells the mean between the last one and now, so the first tells nothing."""
+    """Alternates two samples: each call returns the mean since the last one, so the first call returns nothing."""
 
     def __init__(self) -> None:
         self._before: Any = None
         self._now: Any = None
 
     def __call__(self, handle: Any) -> dict[str, float]:
-        """Percent, by name.
+        """Return percentages by name.
 
         Raises:
             NVMLError: this GPU has no such metrics (not supported), or does not answer.

@@ -1,4 +1,4 @@
-"""What does not change while the driver is loaded: asked once, before the first sweep."""
+"""Values that do not change while the driver is loaded: read once, before the first sweep."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from healthd.nvml.gpu_reading import Ask, NvmlReading
 
 
 def list_constant_readings() -> list[NvmlReading]:
-    """The fields of `GpuConstants`."""
+    """Return the readings for `GpuConstants`."""
     return [
         NvmlReading("part_number", pynvml.nvmlDeviceGetBoardPartNumber),
         NvmlReading("vbios", pynvml.nvmlDeviceGetVbiosVersion),
@@ -37,7 +37,7 @@ def read_driver_versions() -> dict[str, str]:
     """Of the driver, its library, and the newest CUDA it can run; the latter two where they are known.
 
     Raises:
-        NVMLError: the driver does not tell its version.
+        NVMLError: the driver does not report its version.
     """
     cuda = _call_or_none(pynvml.nvmlSystemGetCudaDriverVersion_v2)
     return {

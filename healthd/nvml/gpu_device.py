@@ -1,4 +1,4 @@
-"""One GPU: its handle, its names, and one reading of it, in which what fails is named and spares the rest."""
+"""One GPU: its handle, its names, and one reading of it. A call that fails is named and does not affect the others."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class GpuLost(Exception):
 
 
 class GpuDevice:
-    """One GPU, by index: its handle is fetched again until the driver grants one."""
+    """One GPU, by index. Fetches the handle again until the driver grants one."""
 
     def __init__(self, index: int, slate: ChildCallPage) -> None:
         self.index = index
@@ -32,7 +32,7 @@ class GpuDevice:
         self._grave, self._rarely = reading_tiers.list_rare_fault_readings(), reading_tiers.list_rare_readings()
 
     def names(self) -> Message | None:
-        """The fields of a `Gpu`; None if it will not tell them."""
+        """Return the fields of a `Gpu`; None if it does not report them."""
         try:
             handle = self.handle()
             self._slate.write(self.index, "identity")
@@ -47,7 +47,7 @@ class GpuDevice:
             return None
 
     def constants(self) -> Message:
-        """The fields of `GpuConstants` that are known."""
+        """Return the known fields of `GpuConstants`."""
         try:
             self.handle()
             return {"index": self.index, **self._read(list_constant_readings())[0]}
@@ -55,7 +55,7 @@ class GpuDevice:
             return {"index": self.index}
 
     def identity(self) -> tuple[str, tuple[str, ...]] | None:
-        """What must stay the same for the inventory to hold: its UUID, and those of its parts; None if unknown."""
+        """Return the UUIDs of the GPU and its MIG instances, which must stay the same; None if unknown."""
         try:
             handle = self.handle()
             self._slate.write(self.index, "identity")
@@ -66,7 +66,7 @@ class GpuDevice:
         return None if errors else (uuid, tuple(parts.get("mig_devices", ())))
 
     def read(self, *, often: bool, grave: bool, rarely: bool) -> Message:
-        """One reading of what is cheap, and of the tiers asked for; `rarely` includes `grave`."""
+        """Return the cheap readings and those of the requested tiers; `rarely` includes `grave`."""
         readings = list(self._sweep)
         readings += self._often if often else []
         readings += self._grave if grave or rarely else []
@@ -81,11 +81,11 @@ class GpuDevice:
         return {"index": self.index, **values, **({"errors": errors} if errors else {})}
 
     def handle(self) -> Any:
-        """The driver's handle.
+        """Return the driver's handle.
 
         Raises:
-            Lost: the driver does not reach the GPU.
-            NVMLError: it does not grant one.
+            GpuLost: the driver does not reach the GPU.
+            NVMLError: it does not grant a handle.
         """
         if self._handle is None:
             self._slate.write(self.index, "handle")
@@ -109,7 +109,7 @@ class GpuDevice:
             except pynvml.NVMLError_GpuIsLost as error:
                 self._forget()
                 raise GpuLost from error
-            except (pynvml.NVMLError, ValueError) as error:  # a text that is none is a ValueError
+            except (pynvml.NVMLError, ValueError) as error:  # a string that cannot be decoded is a ValueError
                 errors[name] = str(error)
             else:
                 if isinstance(answer, dict):
@@ -120,6 +120,6 @@ class GpuDevice:
         return values, errors
 
     def _forget(self) -> None:
-        """What a dying GPU called unsupported may be there when it comes back."""
+        """Forget what is unsupported: a failing GPU may report that wrongly and have it when it comes back."""
         self._handle = None
         self._absent.clear()

@@ -1,4 +1,4 @@
-"""Are the GPUs still those that were enumerated? One is asked at a time; their number each time."""
+"""Checks that the GPUs are still those that were enumerated: the count each time, one identity at a time."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class GpuIdentities:
         self._rota = RoundRobin(turns, RARELY_S, first_s=RARELY_S, began=began + RARELY_S / turns)
 
     def change(self, now: float) -> str | None:
-        """What is no longer as it was, if anything: a GPU that does not answer proves nothing."""
+        """Describe what has changed, or return None. A GPU that does not answer is no change."""
         for number in self._rota.turns(now):
             change = self._count() or (self._other(number) if number < len(self._devices) else None)
             if change is not None:

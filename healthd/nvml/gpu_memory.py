@@ -1,4 +1,4 @@
-"""What a GPU says of its memory: how full, how faulty, and what spares are left."""
+"""GPU memory: usage, errors, and remaining spares."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from healthd.nvml.gpu_reading import Ask, NvmlReading, make_fallback_query
 
 
 def list_ecc_readings(counter: int, suffix: str = "") -> list[NvmlReading]:
-    """Errors of the whole GPU, one call each."""
+    """Return the readings for ECC errors of the whole GPU, one call each."""
     kinds = {
         "ecc_corrected": pynvml.NVML_MEMORY_ERROR_TYPE_CORRECTED,
         "ecc_uncorrected": pynvml.NVML_MEMORY_ERROR_TYPE_UNCORRECTED,
@@ -21,7 +21,7 @@ def list_ecc_readings(counter: int, suffix: str = "") -> list[NvmlReading]:
 
 
 def make_memory_usage_query() -> Ask:
-    """Asks how much is in use; version 2 does not count what the driver keeps for itself as used."""
+    """Return a query for memory in use; version 2 excludes what the driver reserves."""
     info = make_fallback_query(
         lambda handle: pynvml.nvmlDeviceGetMemoryInfo(handle, version=pynvml.nvmlMemory_v2),
         pynvml.nvmlDeviceGetMemoryInfo,
@@ -35,7 +35,7 @@ def make_memory_usage_query() -> Ask:
 
 
 def read_remapped_rows(handle: Any) -> dict[str, Any]:
-    """Rows replaced by spare ones (Ampere and later), and whether a reset is needed or there are no spares left."""
+    """Return remapped rows (Ampere and later), and whether a reset is needed or no spares are left."""
     corrected, uncorrected, pending, failed = pynvml.nvmlDeviceGetRemappedRows(handle)
     return {
         "rows_remapped_corrected": corrected,
@@ -46,20 +46,20 @@ def read_remapped_rows(handle: Any) -> dict[str, Any]:
 
 
 def read_remap_histogram(handle: Any) -> list[int]:
-    """Banks with all, many, some, few and no spare rows left."""
+    """Return the number of banks with all, many, some, few and no spare rows left."""
     banks = pynvml.nvmlDeviceGetRowRemapperHistogram(handle)
     return [banks.max, banks.high, banks.partial, banks.low, banks.none]
 
 
 def read_sram_threshold_flag(handle: Any) -> bool:
-    """Whether the on-chip memories have had more uncorrectable errors than the vendor tolerates."""
+    """Return whether on-chip memories had more uncorrectable errors than the vendor tolerates."""
     status = pynvml.c_nvmlEccSramErrorStatus_v1_t()
     pynvml.nvmlDeviceGetSramEccErrorStatus(handle, ctypes.byref(status))
     return bool(status.bThresholdExceeded)
 
 
 def list_retired_page_readings() -> list[NvmlReading]:
-    """Pages taken out of use, by cause, and whether more will be at the next reset (before Ampere)."""
+    """Return the readings for retired pages by cause, and pages pending the next reset (before Ampere)."""
     fields = FieldValues(
         {
             "retired_pages_corrected": (pynvml.NVML_FI_DEV_RETIRED_SBE,),

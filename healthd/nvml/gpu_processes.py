@@ -1,4 +1,4 @@
-"""Who holds a GPU: processes, and the instances (MIG) it is divided into."""
+"""Processes that hold a GPU, and the MIG instances it is divided into."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ import pynvml
 
 from healthd.nvml.gpu_reading import Ask, make_fallback_query
 
-PROCESSES_MAX = 256  # said of one GPU; more tell nothing more
+PROCESSES_MAX = 256  # per GPU; more entries add no information
 
 
 def make_process_query() -> Ask:
-    """Asks for the compute processes, with the memory they hold: None where the driver does not know it."""
+    """Return a query for the compute processes with the memory they hold; None where the driver does not know it."""
     running = make_fallback_query(
         pynvml.nvmlDeviceGetComputeRunningProcesses_v3, pynvml.nvmlDeviceGetComputeRunningProcesses_v2
     )
@@ -22,7 +22,7 @@ def make_process_query() -> Ask:
 
 
 def read_mig_state(handle: Any) -> dict[str, Any]:
-    """Whether the GPU is divided, and the UUIDs of the parts.
+    """Return whether the GPU is divided, and the UUIDs of its instances.
 
     Raises:
         NVMLError: it cannot be divided (not supported), or does not answer.

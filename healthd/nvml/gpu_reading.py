@@ -1,4 +1,4 @@
-"""One thing to ask a GPU, under the name that stands on the slate, in `errors` and in the message."""
+"""One query of a GPU, under the name used on the call page, in `errors` and in the message."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from typing import Any, NamedTuple
 
 import pynvml
 
-Ask = Callable[[Any], Any]  # from a GPU's handle to a value, or to a dictionary of several fields by name
+Ask = Callable[[Any], Any]  # from a GPU's handle to a value, or to a dictionary of several fields
 
-# This GPU or driver never has it, so it need not be asked again; the last: it knows only an older structure.
+# This GPU or driver never has it, so it is not queried again; the last code: it knows only an older structure.
 ABSENT = (
     pynvml.NVMLError_NotSupported,
     pynvml.NVMLError_FunctionNotFound,
@@ -19,14 +19,14 @@ ABSENT = (
 
 
 class NvmlReading(NamedTuple):
-    """What to ask. If `ask` answers with a dictionary, its item "errors" (calls to words) is about itself."""
+    """One query. If `ask` returns a dictionary, its item "errors" (call to message) is about itself."""
 
     name: str
     ask: Ask
 
 
 def make_fallback_query(*calls: Ask) -> Ask:
-    """Newer and older names of one thing: a call that is not there is not tried again."""
+    """Return a query that tries newer and older names of a call and remembers which are missing."""
     left = list(calls)
 
     def ask(handle: Any) -> Any:

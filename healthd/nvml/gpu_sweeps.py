@@ -1,4 +1,4 @@
-"""Sweep after sweep over all GPUs, the dear readings spread thinly, until there is a reason to end."""
+"""Sweeps over all GPUs, with expensive readings spread over many sweeps, until there is a reason to stop."""
 
 from __future__ import annotations
 
@@ -21,27 +21,27 @@ Send = Callable[[Message], None]
 
 
 class GpuSweeper:
-    """Reads all `devices` in turn, more of each than what is cheap only when its time has come."""
+    """Reads all `devices` in turn: cheap values each time, the others when they are due."""
 
     def __init__(self, devices: Sequence[GpuDevice]) -> None:
         self._devices = devices
         began = time.monotonic()
         self._often = RoundRobin(len(devices), OFTEN_S, first_s=0.0, began=began)
         self._rarely = RoundRobin(len(devices), RARELY_S, first_s=FIRST_ROUND_S, began=began)
-        self._looks: list[float] = []  # when to read what shows faults, because the kernel log has told of something
+        self._looks: list[float] = []  # when to read the fault counters, because the kernel log reported something
 
     @property
     def next_look(self) -> float:
-        """Monotonic seconds; infinite while nothing is to be looked at."""
+        """Return the time of the next extra reading in monotonic seconds; infinite if none is due."""
         return self._looks[0] if self._looks else math.inf
 
     def look(self) -> None:
-        """Read all that shows faults now, and some times more; the dear part of it only the last time."""
+        """Read all fault counters now and several times more; the expensive ones only the last time."""
         now = time.monotonic()
         self._looks = [now + after_s for after_s in LOOK_AFTER_S]
 
     def sweep(self) -> Message:
-        """One round, as a `Sweep`."""
+        """Read all GPUs once and return a `Sweep`."""
         began = time.monotonic()
         looking = self.next_look <= began
         self._looks = [at for at in self._looks if at > began]
@@ -57,7 +57,7 @@ class GpuSweeper:
 def sweep_until_stopped(
     devices: Sequence[GpuDevice], identities: GpuIdentities, interval_s: float, slate: ChildCallPage, send: Send
 ) -> None:
-    """Return when standard input ends, or the GPUs are no longer those that were enumerated, which is said."""
+    """Sweep until standard input ends or the GPUs change, which is sent as a message."""
     due = time.monotonic()
     sweeps = GpuSweeper(devices)
     while True:

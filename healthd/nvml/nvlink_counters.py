@@ -1,4 +1,4 @@
-"""NVLinks: are they up, where do they lead, what have they carried and what went wrong on them."""
+"""NVLink readings: state, remote end, traffic and errors."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pynvml
 from healthd.nvml.field_values import FieldValues
 from healthd.nvml.pci_address import format_pci_address
 
-# NVLink 5 counts elsewhere than its predecessors (NVML header, "NVLink specific"); the newer number first.
+# NVLink 5 uses other field numbers than its predecessors (NVML header, "NVLink specific"); the newer number first.
 _COUNTERS = {
     "crc_errors": (pynvml.NVML_FI_DEV_NVLINK_COUNT_SYMBOL_ERRORS, pynvml.NVML_FI_DEV_NVLINK_ERROR_DL_CRC),
     "replay_errors": (pynvml.NVML_FI_DEV_NVLINK_ERROR_DL_REPLAY,),
@@ -23,7 +23,7 @@ _COUNTERS = {
     "rx_kib": (pynvml.NVML_FI_DEV_NVLINK_THROUGHPUT_DATA_RX,),
     "tx_kib": (pynvml.NVML_FI_DEV_NVLINK_THROUGHPUT_DATA_TX,),
 }
-# A link that sleeps wakes up with traffic; one whose traffic is disabled is trained and carries nothing.
+# A sleeping link wakes up with traffic; a link whose traffic is disabled is trained but carries nothing.
 _UP = {
     pynvml.NVML_NVLINK_STATE_INACTIVE: False,
     pynvml.NVML_NVLINK_STATE_ACTIVE: True,
@@ -34,16 +34,16 @@ _NO_SUCH_LINK = (pynvml.NVMLError_NotSupported, pynvml.NVMLError_InvalidArgument
 
 
 class NvLinks:
-    """The links of one GPU; which there are is found out once."""
+    """The links of one GPU; found once."""
 
     def __init__(self) -> None:
         self._links: list[_NvLink] | None = None
 
     def __call__(self, handle: Any) -> list[dict[str, Any]]:
-        """One dictionary for each link.
+        """Return one dictionary per link.
 
         Raises:
-            NVMLError: this GPU has none (not supported), or is lost, or its links would not answer.
+            NVMLError: this GPU has no links (not supported), is lost, or does not answer for them.
         """
         if self._links is None:
             self._links = [
@@ -63,7 +63,7 @@ class _NvLink:
 
     def read(self, handle: Any) -> dict[str, Any]:
         state = _call_link(pynvml.nvmlDeviceGetNvLinkState, handle, self._number)
-        if state != self._state:  # what a link that is down calls unsupported may be there when it is up
+        if state != self._state:  # a link may report as unsupported while down what it has when up
             self._state, self._counters = state, FieldValues(_COUNTERS, self._number)
         if state and not self._remote:
             info = _call_link(pynvml.nvmlDeviceGetNvLinkRemotePciInfo, handle, self._number)
@@ -91,7 +91,7 @@ def _link_exists(handle: Any, number: int) -> bool:
 
 
 def _call_link(call: Callable[[Any, int], Any], handle: Any, number: int) -> Any:
-    """None where one link will not tell, as in some virtual machines: that spares the other links."""
+    """Return None where one link does not answer, as in some virtual machines; the other links are still read."""
     try:
         return call(handle, number)
     except pynvml.NVMLError_GpuIsLost:

@@ -1,4 +1,4 @@
-"""Whether the GPU has joined its NVLink fabric, and how that fares: NVSwitch systems from Hopper on."""
+"""State and health of the GPU's NVLink fabric: NVSwitch systems from Hopper on."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from healthd.nvml.gpu_reading import Ask, make_fallback_query
 
 
 def make_fabric_query() -> Ask:
-    """Asks for `fabric_state`, `fabric_status` and, from driver 550 on, `fabric_health_mask`."""
+    """Return a query for `fabric_state`, `fabric_status` and, from driver 550 on, `fabric_health_mask`."""
     return make_fallback_query(_read_state_and_health, _read_state)
 
 

@@ -1,8 +1,8 @@
-"""What to read how often. A sweep costs all GPUs together; a call costs anything from 2 µs to 21 ms.
+"""What to read how often. A sweep costs the sum over all GPUs; a call takes anything from 2 µs to 21 ms.
 
-Measured on one H200: temperature 2 µs, ECC 135 µs, PCIe replays 150 µs, one violation counter 0.6 to 2.3 ms, energy
-2.8 ms, forty field values in one call 6.7 ms. PCIe throughput takes 21 ms, because the driver watches the bus for so
-long: it is never read. Tables are made for each GPU, because readings remember what that GPU does not have.
+Measured on one H200: temperature 2 µs, ECC 135 µs, PCIe replays 150 µs, one violation counter 0.6 to 2.3 ms, energy 2.8
+ms, forty field values in one call 6.7 ms. PCIe throughput takes 21 ms, because the driver watches the bus for that
+long: it is never read. Each GPU has its own tables, because readings remember what that GPU does not have.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ RARELY_S = 60.0
 
 
 def list_sweep_readings() -> list[NvmlReading]:
-    """What tells within a second that a GPU is gone, throttled or idle: microseconds each."""
-    throttle_mask = make_fallback_query(  # drivers before 535 know it by its older name
+    """Return the readings of every sweep, microseconds each: they show a lost, throttled or idle GPU within a second."""
+    throttle_mask = make_fallback_query(  # drivers before 535 use its older name
         pynvml.nvmlDeviceGetCurrentClocksEventReasons, pynvml.nvmlDeviceGetCurrentClocksThrottleReasons
     )
     return [
@@ -39,7 +39,7 @@ def list_sweep_readings() -> list[NvmlReading]:
 
 
 def list_frequent_readings() -> list[NvmlReading]:
-    """What judges a fault, or moves in seconds: a hundred times as dear. Also read when the kernel log tells of one."""
+    """Return fault counters and fast values, about 100 times as expensive; also read after a kernel line."""
     fields = FieldValues(
         {
             "memory_temperature_c": (pynvml.NVML_FI_DEV_MEMORY_TEMP,),
@@ -62,7 +62,7 @@ def list_frequent_readings() -> list[NvmlReading]:
 
 
 def list_rare_fault_readings() -> list[NvmlReading]:
-    """Milliseconds, but they show faults: read once more in the last look after a kernel line."""
+    """Return fault readings that take milliseconds; read once more at the end of the readings after a kernel line."""
     return [
         *gpu_memory.list_retired_page_readings(),
         NvmlReading("sram_threshold_exceeded", gpu_memory.read_sram_threshold_flag),
@@ -73,7 +73,7 @@ def list_rare_fault_readings() -> list[NvmlReading]:
 
 
 def list_rare_readings() -> list[NvmlReading]:
-    """Milliseconds too, and only their course over minutes or days says anything."""
+    """Return readings that take milliseconds and matter only as a trend over minutes or days."""
     counters = FieldValues(
         {
             "energy_mj": (pynvml.NVML_FI_DEV_TOTAL_ENERGY_CONSUMPTION,),

@@ -1,12 +1,12 @@
-"""Whose turn it is: each GPU once in a while, evenly spread, so that no sweep bears all the dear calls. Pure."""
+"""Spreads expensive calls: each GPU gets a turn at an even rate, so that no sweep makes all of them. Pure."""
 
 from __future__ import annotations
 
 
 class RoundRobin:
-    """Gives each of `members` (0, 1, …) its turn every `every_s`, by time, however often it is asked.
+    """Gives each of `members` (0, 1, …) a turn every `every_s`, however often it is called.
 
-    The first round is shorter: it takes `first_s`, and begins at `began` (monotonic seconds).
+    The first round takes `first_s` and starts at `began` (monotonic seconds).
     """
 
     def __init__(self, members: int, every_s: float, *, first_s: float, began: float) -> None:
@@ -17,7 +17,7 @@ class RoundRobin:
         self._due = began
 
     def turns(self, now: float) -> frozenset[int]:
-        """Those whose turn has come; nobody twice, and nothing is made up for after a long pause."""
+        """Return the members that are due; none twice, and missed turns are not made up."""
         turns: set[int] = set()
         while self._due <= now and len(turns) < self._members:
             turns.add(self._given % self._members)

@@ -1,9 +1,9 @@
-"""Tries one GPU that is left out of the sweeps, because the driver hung on it.
+"""Tests one GPU that is left out of the sweeps because the driver hung on it.
 
-    python -m healthd.nvml.trial SLATE_FD LIBRARY INDEX
+    python -m healthd.nvml.trial CALL_PAGE_FD LIBRARY INDEX
 
-Reads everything of this GPU once and writes one line: every call returned, whatever the driver said. It notes each call on
-the slate as the NVML child does; if it hangs, the parent ends it.
+Reads everything of this GPU once and writes one line: every call returned, whatever its result. It notes each call on
+the call page as the NVML child does; if it hangs, the parent kills it.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from healthd.supervision.child_call_page import ChildCallPage
 
 
 def main(arguments: list[str]) -> int:
-    """Read the GPU once. Returns 3 if NVML cannot be used, which says nothing about the GPU."""
+    """Read the GPU once. Return 3 if NVML cannot be used, which says nothing about the GPU."""
     slate, library, index = ChildCallPage(int(arguments[0])), arguments[1], int(arguments[2])
     if not set_parent_death_signal():
         return 0
@@ -36,4 +36,4 @@ def main(arguments: list[str]) -> int:
 
 
 if __name__ == "__main__":
-    os._exit(main(sys.argv[1:]))  # a regular end would wait for what the driver's library still does
+    os._exit(main(sys.argv[1:]))  # a regular exit would wait for the driver's library

@@ -1,7 +1,7 @@
-"""The driver's own word of an Xid, waited for in a thread: a second witness beside the kernel log.
+"""Xid events from the driver, received in a thread: a second evidence source beside the kernel log.
 
-The wait does not touch the slate, which tells what the sweep hangs in. The thread is a daemon, and holds nothing
-that would keep the process alive; if it hangs in the driver, only this witness is lost.
+The wait does not touch the call page, which shows where the sweep hangs. The thread is a daemon thread and holds
+nothing that would keep the process alive; if it hangs in the driver, only this source is lost.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from healthd.nvml.gpu_device import GpuDevice, GpuLost, Message
 from healthd.supervision.child_call_page import ChildCallPage
 
 WAIT_MS = 60_000
-BREATH_S = 0.02  # after each event: a storm of them costs neither us nor the parent a core
-PAUSE_S_MIN, PAUSE_S_MAX = 1.0, 60.0  # after an error, which may come back at once, as for a lost GPU
+BREATH_S = 0.02  # after each event, so that a storm uses no full core here or in the parent
+PAUSE_S_MIN, PAUSE_S_MAX = 1.0, 60.0  # after an error, which may recur at once, as for a lost GPU
 
 Send = Callable[[Message], None]
 
 
 def start_xid_listener(devices: Iterable[GpuDevice], slate: ChildCallPage, send: Send) -> None:
-    """Send an `XidEvent` for each from now on. Where the driver has no events, nothing happens."""
+    """Send an `XidEvent` for each event from now on. Does nothing if the driver has no events."""
     try:
         slate.write(None, "nvmlEventSetCreate")
         events = pynvml.nvmlEventSetCreate()
@@ -64,5 +64,5 @@ def _forward_events(events: Any, indices: dict[int | None, int], send: Send) -> 
 
 
 def _handle_address(handle: Any) -> int | None:
-    """Handles are pointers, and the driver gives out the same one each time."""
+    """Return the handle's address: handles are pointers, and the driver returns the same one each time."""
     return cast(handle, c_void_p).value

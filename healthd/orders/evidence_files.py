@@ -1,4 +1,4 @@
-"""Bundles on the node's own disk: written before they are sent, and kept a while for a person who cannot ask the centre."""
+"""Evidence bundles on the node's disk: written before they are sent, and kept a while for local use."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ SUFFIX, PART = ".json.gz", ".part"
 
 
 class EvidenceFiles:
-    """One file for each order, named by the digest of its id."""
+    """One file per order, named by the digest of its id."""
 
     def __init__(self, folder: Path, files_max: int = FILES_MAX, bytes_max: int = BYTES_MAX) -> None:
         self._folder = folder
         self._files_max, self._bytes_max = files_max, bytes_max
-        for left_over in folder.glob(f"*{PART}"):  # of a process that was killed while it wrote
+        for left_over in folder.glob(f"*{PART}"):  # of a process that was killed while writing
             with contextlib.suppress(OSError):
                 left_over.unlink()
 
     def path(self, order: str) -> Path:
-        """Where the bundle for `order` is, or would be."""
+        """Return the path of the bundle for `order`."""
         return self._folder / f"{hashlib.sha256(order.encode()).hexdigest()[:32]}{SUFFIX}"
 
     def read(self, order: str) -> bytes | None:
-        """The gzipped bundle for `order`, if there is a whole one."""
+        """Return the gzipped bundle for `order` if a complete one exists."""
         try:
             content = self.path(order).read_bytes()
             whole = gzip.decompress(content)
@@ -38,10 +38,10 @@ class EvidenceFiles:
         return content if whole else None
 
     def write(self, order: str, content: bytes) -> None:
-        """Keep a gzipped bundle: on the disk, whole, when this returns. The oldest make room.
+        """Store a gzipped bundle durably, deleting the oldest if needed.
 
         Raises:
-            OSError: it cannot be kept; nothing half of it stays under its name.
+            OSError: it cannot be stored; no partial file remains under its name.
         """
         self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         path = self.path(order)
@@ -67,7 +67,7 @@ class EvidenceFiles:
             os.close(descriptor)
 
     def _prune(self, newest: Path) -> None:
-        """Let the oldest go, never the one that was just written."""
+        """Delete the oldest bundles, never the one just written."""
         files = [(path.stat(), path) for path in self._folder.glob(f"*{SUFFIX}") if path != newest]
         files.sort(key=lambda file: file[0].st_mtime_ns, reverse=True)
         room, left = self._files_max - 1, self._bytes_max - newest.stat().st_size

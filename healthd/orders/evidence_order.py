@@ -1,7 +1,7 @@
-"""The order to hand over evidence: what led up to now, first onto this node's disk, then to the centre.
+"""The evidence order: collects recent data, stores it on this node's disk, then sends it to the controller.
 
-Both steps bear repeating: the file is named by the order, and the centre keeps one bundle for each order. Collecting and
-sending take a thread of their own, because other orders are looked after meanwhile.
+Both steps are idempotent: the order names the file, and the controller keeps one bundle per order. Collecting and
+sending run in their own thread, so that other orders proceed.
 """
 
 from __future__ import annotations
@@ -25,19 +25,22 @@ _log = logging.getLogger("healthd.orders")
 
 
 class EvidenceReceiver(Protocol):
-    """Where bundles go."""
+    """Receives bundles."""
 
     def evidence(self, order: str, content: bytes) -> None:
-        """Hand over a gzipped bundle; it is durable there when this returns. Raises ControllerError."""
+        """Send a gzipped bundle; it is durable at the controller on return. Raises ControllerError."""
         ...
 
     def close(self) -> None:
-        """Let go of the connection."""
+        """Close the connection."""
         ...
 
 
 class EvidenceTask:
-    """Succeeds once the centre has the bundle; tries until the order expires. A restart begins with what is on the disk."""
+    """Succeeds once the controller has the bundle; retries until the order expires.
+
+    A restart resumes from the file on disk.
+    """
 
     def __init__(
         self,
@@ -53,23 +56,23 @@ class EvidenceTask:
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
         self._result: tuple[OrderState, str] | None = None
-        self._trouble = "nothing was collected yet"
+        self._trouble = "nothing has been collected yet"
         self._data: Data = {}
 
     def step(self, now: float) -> OrderUpdate | None:
-        """Begin; then look whether it is through."""
+        """Start the thread; then check whether it has finished."""
         if self._result is not None:
             state, detail = self._result
             return make_order_update(self._order, state, now, detail[:DETAIL_CHARS_MAX], dict(self._data))
         if now >= self._order.expires_at:
             self.close()
-            detail = f"not handed over before the order expired: {self._trouble}"
+            detail = f"not delivered before the order expired: {self._trouble}"
             return make_order_update(self._order, OrderState.EXPIRED, now, detail[:DETAIL_CHARS_MAX], dict(self._data))
         if self._thread is None:
             thread = threading.Thread(target=self._work, name="evidence", daemon=True)
             try:
                 thread.start()
-            except RuntimeError as error:  # no further thread may be started now
+            except RuntimeError as error:  # no further thread can be started now
                 self._trouble = str(error)
                 return None
             self._thread = thread
@@ -77,7 +80,7 @@ class EvidenceTask:
         return None
 
     def close(self) -> None:
-        """Try no more; a call under way may outlast us, and does no harm."""
+        """Stop retrying; a call in progress may outlast this and is harmless."""
         self._stop.set()
 
     def _work(self) -> None:
@@ -104,24 +107,24 @@ class EvidenceTask:
         try:
             self._files.write(self._order.id, content)
             self._data["file"] = str(self._files.path(self._order.id))
-        except OSError as error:  # the centre may still have it
-            _log.warning("order %s: the evidence cannot be kept on this node: %s", self._order.id, error)
+        except OSError as error:  # the controller may still have it
+            _log.warning("order %s: the evidence cannot be stored on this node: %s", self._order.id, error)
         return content
 
     def _deliver(self, content: bytes) -> tuple[OrderState, str] | None:
-        """How it ended; None if we were told to stop."""
+        """Return the result; None if stopped."""
         centre, backoff = self._connect(), RetryBackoff()
         try:
             while not self._stop.is_set():
                 try:
                     centre.evidence(self._order.id, content)
                 except RequestRejected as error:
-                    return OrderState.FAILED, f"the centre does not want it: {error}"
+                    return OrderState.FAILED, f"the controller rejects it: {error}"
                 except ControllerError as error:
                     self._trouble = str(error)
                     self._stop.wait(backoff.after(error))
                 else:
-                    return OrderState.SUCCEEDED, f"{len(content)} bytes of evidence are with the centre"
+                    return OrderState.SUCCEEDED, f"{len(content)} bytes of evidence delivered to the controller"
         finally:
             centre.close()
         return None

@@ -1,4 +1,4 @@
-"""Performs durable orders, several at once, and makes every step of them durable before anyone hears of it."""
+"""Performs durable orders, several at once, and makes every step durable before it is reported."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ _log = logging.getLogger("healthd.orders")
 
 
 class OrderExecutor:
-    """The thread that acts. Proofs go to the main loop, which ends the order together with what it proves.
+    """The executor thread. The main loop gets health verifications and ends the order with the findings it clears.
 
-    `rest_nvml` asks that nobody on this node uses NVML, and answers whether that is so: a GPU in use cannot be reset.
-    `evidence` makes the task that hands over evidence.
+    `rest_nvml` stops all use of NVML on this node and returns whether that succeeded: a GPU in use cannot be reset.
+    `evidence` makes the evidence task.
     """
 
     def __init__(
@@ -49,28 +49,28 @@ class OrderExecutor:
         self._on_answer = on_answer
         self._rest_nvml = rest_nvml
         self._evidence = evidence
-        self.on_preflight: Callable[[str, OrderUpdate], None] = lambda _level, _answer: None  # who counts them
+        self.on_preflight: Callable[[str, OrderUpdate], None] = lambda _level, _answer: None  # counts preflight results
         self._tasks: dict[str, OrderTask] = {}
         self._expiries: dict[str, float] = {}  # of the same orders
-        self._short: set[str] = set()  # those that had to wait for descriptors or memory
+        self._short: set[str] = set()  # orders that had to wait for descriptors or memory
         self._proven: set[str] = set()
         self._resets: set[str] = set()
         self._store_failed_at = 0.0  # in monotonic seconds, not before
         self._wake = threading.Event()
         self._stop = threading.Event()
-        self._wake.set()  # orders of an earlier process may be open
+        self._wake.set()  # an earlier process may have left open orders
 
     def wake(self) -> None:
-        """There is a new order. Callable from any thread."""
+        """Announce a new order. Callable from any thread."""
         self._wake.set()
 
     def stop(self) -> None:
-        """End `run` soon."""
+        """Make `run` return soon."""
         self._stop.set()
         self._wake.set()
 
     def run(self) -> None:
-        """Perform until stopped; a failing disk only delays."""
+        """Perform orders until stopped; a failing disk only delays them."""
         while not self._stop.is_set():
             try:
                 self.tick()
@@ -84,10 +84,10 @@ class OrderExecutor:
             task.close()
 
     def tick(self) -> None:
-        """Take up what is new, and look after what is under way.
+        """Start new orders and advance those in progress.
 
         Raises:
-            OutboxFull, OutboxCorrupt: a step could not be made durable; later ticks hand it over again.
+            OutboxFull, OutboxCorrupt: a step could not be made durable; later ticks retry it.
         """
         if self._wake.is_set():
             self._wake.clear()
@@ -95,7 +95,7 @@ class OrderExecutor:
                 if order.id in self._tasks or order.id in self._proven:
                     continue
                 if len(self._tasks) >= ORDERS_AT_ONCE_MAX:
-                    self._wake.set()  # the rest is taken up as room becomes free
+                    self._wake.set()  # the rest starts as room becomes free
                     break
                 self._take_up(order, answer)
         for order_id, task in list(self._tasks.items()):
@@ -131,14 +131,14 @@ class OrderExecutor:
             self._answer(news)
 
     def _step(self, order_id: str, task: OrderTask) -> OrderUpdate | HealthVerification | None:
-        """One look at a task. A shortage of descriptors or memory is waited out until the order expires."""
+        """Advance one task. A shortage of descriptors or memory is waited out until the order expires."""
         now = self._host.clock.wall()
         try:
             return task.step(now)
         except Exception as error:  # noqa: BLE001 - a broken task must end as a failed order, not as a dead thread
             if isinstance(error, OSError) and error.errno in SHORTAGES and now < self._expiries[order_id]:
                 if order_id not in self._short:
-                    _log.warning("order %s waits until it can go on: %s", order_id, error)
+                    _log.warning("order %s waits: %s", order_id, error)
                 self._short.add(order_id)
                 return None
             _log.exception("order %s", order_id)
@@ -154,7 +154,7 @@ class OrderExecutor:
         self._on_answer()
 
     def _refusal(self, order: Order, now: float) -> OrderUpdate | None:
-        """Why this node will not do it; None if it will."""
+        """Return why this node rejects the order; None if it accepts."""
         if order.node != self._config.node:
             return make_order_update(
                 order, OrderState.REFUSED, now, f"for node {order.node}, this is {self._config.node}"
@@ -166,7 +166,7 @@ class OrderExecutor:
         if order.kind in TRAINER_ORDERS and not order.job:
             return make_order_update(order, OrderState.REFUSED, now, "it names no job")
         if order.kind is OrderKind.REVERT and order.before_step < 0:
-            return make_order_update(order, OrderState.REFUSED, now, "it names no step to go back before")
+            return make_order_update(order, OrderState.REFUSED, now, "it names no step to go back to")
         if order.kind is OrderKind.RESET_GPU and not order.gpu:
             return make_order_update(order, OrderState.REFUSED, now, "it names no GPU")
         if now >= order.expires_at:

@@ -1,4 +1,4 @@
-"""The long poll: fetches orders and makes them durable. What they ask for is others' business."""
+"""The long poll that fetches orders and makes them durable; it does not interpret them."""
 
 from __future__ import annotations
 
@@ -23,14 +23,17 @@ from vocabulary.messages.wire import UnreadOrder
 from vocabulary.order import Order, OrderState, OrderUpdate
 
 WAIT_S = 30.0
-POLLS_APART_S = 1.0  # where the centre does not hold a poll open, as one behind a strict proxy may
+POLLS_APART_S = 1.0  # if the controller does not hold a poll open, as behind a strict proxy
 OUTBOX_PAUSE_S = 5.0
 
 _log = logging.getLogger("healthd.orders")
 
 
 class OrderInbox:
-    """The thread that asks. `on_order` is called once for each new order, after it is durable; `on_wish` for each wish."""
+    """The polling thread.
+
+    Calls `on_order` once per new order, after it is durable, and `on_wish` per telemetry request.
+    """
 
     def __init__(
         self,
@@ -50,15 +53,15 @@ class OrderInbox:
         self._stop = threading.Event()
 
     def stop(self) -> None:
-        """End `run` after the poll under way."""
+        """Make `run` return after the current poll."""
         self._stop.set()
 
     def run(self) -> None:
-        """Ask until stopped."""
+        """Poll until stopped."""
         centre = ControllerClient(self._config, self._node)
         backoff = RetryBackoff()
         failing = False
-        together = True  # as for reports
+        together = True  # see `ReportUplink.run`
         while not self._stop.is_set():
             began = self._clock.monotonic()
             try:
@@ -69,20 +72,20 @@ class OrderInbox:
                     self._stop.wait(POLLS_APART_S - (self._clock.monotonic() - began))
             except ControllerError as error:
                 if not failing or isinstance(error, ControllerDenied):
-                    _log.warning("no orders can be fetched: %s", error)
+                    _log.warning("orders cannot be fetched: %s", error)
                 failing = together = True
                 self._stop.wait(backoff.after(error))
             except (OutboxFull, OutboxCorrupt) as error:
-                _log.error("an order could not be made durable, so it is not acted upon: %s", error)
+                _log.error("an order could not be stored, so it is not performed: %s", error)
                 self._stop.wait(OUTBOX_PAUSE_S)
         centre.close()
 
     def fetch(self, centre: ControllerClient, wait_s: float) -> int:
-        """One poll; how many orders were new.
+        """Poll once; return the number of new orders.
 
         Raises:
-            ControllerError: none could be had.
-            OutboxFull, OutboxCorrupt: one could not be kept; it will come again.
+            ControllerError: the poll failed.
+            OutboxFull, OutboxCorrupt: an order could not be stored; the controller sends it again.
         """
         known = [order.id for order, _ in self._orders.open()]
         new = 0
@@ -93,7 +96,7 @@ class OrderInbox:
         for order in received.orders:
             try:
                 new += self._receive(order)
-            except (OutboxFull, OutboxCorrupt) as error:  # it keeps no other from being received
+            except (OutboxFull, OutboxCorrupt) as error:  # the other orders are still received
                 failed = error
         if new:
             self._on_order()
@@ -110,11 +113,11 @@ class OrderInbox:
         return new
 
     def _refuse(self, centre: ControllerClient, unread: UnreadOrder) -> None:
-        """Say no to an order that only a newer healthd understands. Nothing is kept of it: unanswered it comes again."""
-        why = f"this healthd does not understand the order, it may be too old for it: {unread.why}"
+        """Reject an order that only a newer healthd understands. It is not stored: without an answer it comes again."""
+        why = f"this healthd does not know this order and may be too old for it: {unread.why}"
         _log.error("order %s: %s", unread.id, why)
         refusal = OrderUpdate(id=unread.id, state=OrderState.REFUSED, at=self._clock.wall(), detail=why)
         try:
             centre.answer(refusal)
         except RequestRejected as error:
-            _log.error("the refusal of order %s is not wanted: %s", unread.id, error)
+            _log.error("the refusal of order %s was rejected: %s", unread.id, error)

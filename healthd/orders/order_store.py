@@ -1,7 +1,7 @@
-"""Orders in the outbox: durable before they are acted upon, kept until the centre has heard how they ended.
+"""Orders in the outbox: durable before they start, kept until the controller has received their result.
 
-Reading waits for no disk: what was stored last is held in memory. A disk that hangs holds up programs and reboots, which
-must not be begun twice. It does not hold up orders to trainers: those bear repeating, and the ranks wait for them.
+Reads never wait for a disk: the last stored state is in memory. A hung disk delays programs and reboots, which must not
+start twice. It does not delay trainer orders, which are idempotent and which ranks wait for.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from healthd.storage.history_marker import Condemnation
 from healthd.storage.outbox import Outbox, OutboxFull
 from vocabulary.order import TRAINER_ORDERS, Order, OrderState, OrderUpdate
 
-ENDED_KEPT = 1000  # remembered, so that an order that comes again is not performed again
+ENDED_KEPT = 1000  # remembered, so that a repeated order is not performed again
 
 Open = tuple[Order, OrderUpdate]
 
@@ -29,31 +29,31 @@ _log = logging.getLogger("healthd.orders")
 class OrderStore:
     """The orders of this node. Callable from any thread; `condemned` is as last stored.
 
-    `on_late` is called when a write that nobody waited for any longer has ended: other orders may be open now.
+    `on_late` is called when a write that timed out has ended: other orders may be open now.
     """
 
     def __init__(self, committer: DatabaseWriter, node: str) -> None:
         self._committer = committer
         self._node = node
-        self._lock = threading.Lock()  # held for moves in memory only
+        self._lock = threading.Lock()  # held only for operations in memory
         self._open: tuple[Open, ...] = ()
         self._unsent: tuple[OrderUpdate, ...] = ()
-        self._proven_by = 0  # the newest change when a proof was last stored
-        self._accepted: dict[str, Open] = {}  # trainers' orders on their way to the disk
+        self._proven_by = 0  # the newest change when a verification was last stored
+        self._accepted: dict[str, Open] = {}  # trainer orders on their way to the disk
         self._answers: dict[str, OrderUpdate] = {}  # the last to each order, until it is durable
-        self._failed: set[str] = set()  # the orders whose last answer the disk did not take
-        self._sent: dict[str, OrderUpdate] = {}  # heard by the centre, on their way to the disk
+        self._failed: set[str] = set()  # orders whose last answer the disk did not accept
+        self._sent: dict[str, OrderUpdate] = {}  # received by the controller, on their way to the disk
         self.condemned: Condemnation | None = None
         self.on_late: Callable[[], None] = lambda: None
         self.read(committer.outbox)
 
     def receive(self, order: Order, at: float) -> bool:
-        """Keep a new order, and the mark if it condemns this node. False for one that is already known.
+        """Store a new order, and the condemned mark if it sets one. Return False for a known order.
 
-        A known order that ended, and comes again, ended unheard: its answer will be sent once more.
+        A known order that has ended and comes again ended without the controller's knowledge: its answer is sent again.
 
         Raises:
-            OutboxFull, OutboxCorrupt: it could not be kept, or not in time; it will come again.
+            OutboxFull, OutboxCorrupt: it could not be stored, or not in time; the controller sends it again.
         """
         received = OrderUpdate(id=order.id, state=OrderState.RECEIVED, at=at)
         future = self._committer.submit(partial(self._receive, order=order, answer=received))
@@ -70,11 +70,12 @@ class OrderStore:
         return new
 
     def answer(self, answer: OrderUpdate) -> None:
-        """How far an order got. It ends once: what comes after a final state is ignored.
+        """Record an order's progress. What comes after a final state is ignored.
 
         Raises:
             OutboxFull, OutboxCorrupt: it could not be stored. It is kept: see `waits_for_disk` and
-                `store_failed_answers`. An answer that is merely late raises nothing.
+            `store_failed_answers`.
+                An answer that is merely late raises nothing.
         """
         future = self._submit_answer(answer)
         try:
@@ -83,7 +84,7 @@ class OrderStore:
             future.add_done_callback(lambda _: self.on_late())
 
     def waits_for_disk(self, order_id: str) -> bool:
-        """Whether an order must not go on, because its last answer is not durable yet."""
+        """Return whether an order must pause, because its last answer is not durable yet."""
         with self._lock:
             return order_id in self._answers and any(
                 order.id == order_id and order.kind not in TRAINER_ORDERS for order, _ in self._open
@@ -91,18 +92,18 @@ class OrderStore:
 
     @property
     def has_failed_answers(self) -> bool:
-        """Whether the disk did not take an answer, and `store_failed_answers` must be called."""
+        """Return whether the disk rejected an answer, so that `store_failed_answers` must be called."""
         return bool(self._failed)
 
     def store_failed_answers(self) -> None:
-        """Hand over once more what the disk did not take. Never waits; `on_late` is called at the end of each write."""
+        """Retry the answers that the disk rejected. Never waits; `on_late` is called at the end of each write."""
         with self._lock:
             failed = [self._answers[order_id] for order_id in self._failed]
         for answer in failed:
             self._submit_answer(answer).add_done_callback(lambda _: self.on_late())
 
     def open(self) -> list[Open]:
-        """Orders that have not ended, oldest first, with how far they got."""
+        """Return the orders that have not ended, oldest first, with their progress."""
         with self._lock:
             stored = {order.id: (order, answer) for order, answer in self._open}
             known = self._accepted | stored
@@ -110,9 +111,10 @@ class OrderStore:
         return [(order, answer) for order, answer in latest if not answer.state.final]
 
     def unsent(self, newest_change: int) -> list[OrderUpdate]:
-        """Durable answers the centre has not heard yet; of several about one order only the last, which says it all.
+        """Return durable answers not yet delivered, only the last one per order, as it includes the others.
 
-        None, as long as one of them is about a proof that cleared findings by a change newer than `newest_change`.
+        Return None while one of them concerns a verification that cleared findings by a change newer than
+        `newest_change`.
         """
         with self._lock:
             if self._proven_by > newest_change:
@@ -120,7 +122,7 @@ class OrderStore:
             return [answer for answer in self._unsent if self._sent.get(answer.id) != answer]
 
     def mark_sent(self, answer: OrderUpdate) -> None:
-        """The centre has this very answer."""
+        """Record that the controller has received this answer."""
         with self._lock:
             self._sent[answer.id] = answer
         future = self._committer.submit(partial(self._store_sent, answer=answer))
@@ -129,7 +131,7 @@ class OrderStore:
     # -- in the committer's thread -------------------------------------------------------------------------------------
 
     def write_answer(self, outbox: Outbox, answer: OrderUpdate) -> None:
-        """Store an answer as part of the caller's transaction; `read` must follow it."""
+        """Store an answer within the caller's transaction; `read` must follow."""
         outbox.rows(
             "update orders set state = ?, final = ?, sent = 0, at = ?, answer = ? where id = ? and final = 0",
             answer.state.value,
@@ -140,13 +142,13 @@ class OrderStore:
         )
 
     def read(self, outbox: Outbox, proven_by: int | None = None) -> None:
-        """Hold what the database holds now. After a proof `proven_by` is the number of the newest change."""
+        """Load the database's state. After a verification `proven_by` is the number of the newest change."""
         found: list[Open] = []
         for body, answer in outbox.rows("select body, answer from orders where final = 0 order by at"):
             update = msgspec.json.decode(answer, type=OrderUpdate)
             try:
                 found.append((msgspec.json.decode(body, type=Order), update))
-            except msgspec.ValidationError as error:  # a newer healthd took it, and was put back to this one
+            except msgspec.ValidationError as error:  # stored by a newer healthd before a downgrade
                 why = f"this healthd is too old for the order: {error}"
                 with outbox.transaction():
                     self.write_answer(outbox, msgspec.structs.replace(update, state=OrderState.REFUSED, detail=why))
@@ -158,7 +160,7 @@ class OrderStore:
             self._proven_by = self._proven_by if proven_by is None else proven_by
 
     def restore(self, outbox: Outbox) -> None:
-        """Put what is held into a fresh database, as part of the caller's transaction."""
+        """Write the state in memory to a fresh database, within the caller's transaction."""
         unsent = {answer.id: answer for answer in self._unsent}
         bodies = {order.id: (msgspec.json.encode(order), answer) for order, answer in self._open}
         for order_id, answer in {**{order_id: answer for order_id, (_, answer) in bodies.items()}, **unsent}.items():
@@ -186,13 +188,13 @@ class OrderStore:
         return not known
 
     def _refuse_corrupt(self, outbox: Outbox) -> None:
-        """Until the open orders are in the fresh database, memory is the only place that has them: `read` would lose them.
+        """Refuse while open orders exist only in memory, as `read` would lose them.
 
         Raises:
             OutboxFull: the database is damaged, and the recorder has not replaced it yet.
         """
         if self._committer.corrupt is not None:
-            raise OutboxFull(f"{outbox.path}: the damaged database is not replaced yet; check the disk")
+            raise OutboxFull(f"{outbox.path}: the damaged database has not been replaced yet; check the disk")
 
     def _insert(self, outbox: Outbox, body: bytes, answer: OrderUpdate, *, sent: bool) -> None:
         values = (answer.id, answer.state.value, answer.state.final, sent, answer.at, body, msgspec.json.encode(answer))
@@ -221,10 +223,13 @@ class OrderStore:
         return future
 
     def _answered(self, answer: OrderUpdate, error: BaseException | None) -> None:
-        """An answer that failed is kept: a reboot that began without it would begin again after every boot."""
+        """Handle the end of a write.
+
+        A failed answer is kept: otherwise a reboot order would start again after every boot.
+        """
         with self._lock:
             if self._answers.get(answer.id) is not answer:
-                return  # a newer one is under way
+                return  # a newer one is in progress
             if error is None:
                 del self._answers[answer.id]
                 return

@@ -1,4 +1,4 @@
-"""The contract of an order being performed: it is looked at from time to time and says how far it is."""
+"""The interface of an order in progress: it is polled and reports its progress."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ Data = dict[str, str | int | float | bool]
 
 
 class HealthVerification(msgspec.Struct, frozen=True):
-    """Something proved the node, or one GPU of it (UUID or address), to be good. `answer` ends the order with it.
+    """Evidence that the node, or one of its GPUs (UUID or address), is healthy. `answer` ends the order with it.
 
-    What was last seen after `until` (UTC seconds; None: never) it does not disprove.
+    It does not disprove what was last seen after `until` (UTC seconds; None: never).
     """
 
     answer: OrderUpdate
@@ -25,19 +25,22 @@ class HealthVerification(msgspec.Struct, frozen=True):
 
 
 class OrderTask(Protocol):
-    """One order under way. Made again from its last durable answer after a restart, so every step bears repeating."""
+    """One order in progress. Recreated from its last durable answer after a restart, so every step is idempotent."""
 
     def step(self, now: float) -> OrderUpdate | HealthVerification | None:
-        """What is new since the last look; a final answer, or a proof, ends the task. Never blocks for long."""
+        """Return the progress since the last call; a final answer or a verification ends the task.
+
+        Never blocks for long.
+        """
         ...
 
     def close(self) -> None:
-        """The daemon stops: leave nothing running that nobody would watch."""
+        """Stop on shutdown: leave nothing running that the daemon would no longer supervise."""
         ...
 
 
 def make_order_update(
     order: Order, state: OrderState, now: float, detail: str, data: Data | None = None
 ) -> OrderUpdate:
-    """An answer to `order`."""
+    """Build an answer to `order`."""
     return OrderUpdate(id=order.id, state=state, at=now, detail=detail, data=data or {})

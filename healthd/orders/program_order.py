@@ -1,4 +1,4 @@
-"""Orders that are carried out by a program: a preflight, or a GPU reset. Started by argument list, never by a shell."""
+"""Orders that run a program: a preflight or a GPU reset. Started by argument list, never by a shell."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Judge = Callable[[Order, CommandResult, Data, float], "OrderUpdate | HealthVerif
 
 
 class ProgramStarter:
-    """Starts the program of an order. While descriptors, processes or memory are short, it tries again every second."""
+    """Starts an order's program. While descriptors, processes or memory are short, it retries every second."""
 
     def __init__(self, host: Host, order: Order, command: Sequence[str]) -> None:
         self._host = host
@@ -29,10 +29,10 @@ class ProgramStarter:
         self._next_try = 0.0
 
     def start(self, now: float) -> RunningCommand | None:
-        """The running program; None while it must wait.
+        """Return the running program; None while it must wait.
 
         Raises:
-            OSError: it cannot be started, and trying again would not help.
+            OSError: it cannot be started, and a retry would not help.
         """
         if now < self._next_try:
             return None
@@ -50,13 +50,13 @@ class ProgramStarter:
         return running
 
     def give_up(self) -> str:
-        """The order ends without its program; why it never began."""
+        """End the order without its program; return why it never started."""
         self._host.start_failures.clear(self._name)
-        return "its time ran out before it could begin" + (f": {self._shortage}" if self._shortage else "")
+        return "the order expired before its program could start" + (f": {self._shortage}" if self._shortage else "")
 
 
 class ProgramTask:
-    """Runs one program to its end or the order's. After a restart, what is left of an earlier run is ended first."""
+    """Runs one program to its end or the order's. After a restart, ends what is left of an earlier run first."""
 
     def __init__(
         self,
@@ -77,7 +77,7 @@ class ProgramTask:
         self._starter = ProgramStarter(host, order, command)
 
     def step(self, now: float) -> OrderUpdate | HealthVerification | None:
-        """Start it; then look whether it has ended."""
+        """Start the program; then check whether it has ended."""
         if self._running is None:
             if now >= self._order.expires_at:
                 return make_order_update(self._order, OrderState.EXPIRED, now, self._starter.give_up())
@@ -88,11 +88,11 @@ class ProgramTask:
         data = {name: value for name, value in self._data.items() if name not in ("pid", "pid_started")}
         data["seconds"] = round(now - float(self._data["started_at"]), 3)
         if finished.overdue:
-            return make_order_update(self._order, OrderState.FAILED, now, "ended at the order's expiry", data)
+            return make_order_update(self._order, OrderState.FAILED, now, "killed when the order expired", data)
         return self._judge(self._order, finished, data, now)
 
     def close(self) -> None:
-        """End the program: nobody would hear its result."""
+        """End the program, because its result would be lost."""
         self._starter.give_up()
         if self._running is not None:
             self._running.close()
@@ -116,7 +116,7 @@ class ProgramTask:
 
 
 def fill_arguments(template: Sequence[str], words: Mapping[str, str]) -> list[str]:
-    """Put words into an argument list. Only whole ``{name}`` marks are replaced, and nothing in a word is interpreted.
+    """Insert values into an argument list. Only whole ``{name}`` marks are replaced; values are not interpreted.
 
     >>> fill_arguments(["nvidia-smi", "-i", "{gpu}"], {"gpu": "GPU-1"})
     ['nvidia-smi', '-i', 'GPU-1']
@@ -130,7 +130,7 @@ def fill_arguments(template: Sequence[str], words: Mapping[str, str]) -> list[st
 
 
 def judge_preflight(order: Order, finished: CommandResult, data: Data, now: float) -> OrderUpdate | HealthVerification:
-    """The program says so in JSON, last on its standard output; anything but a clear pass is no pass."""
+    """Read the result from the JSON at the end of the program's standard output; only a clear pass is a pass."""
     verdict = parse_last_object(finished.stdout)
     data = data | _select_scalars(verdict) | _select_worst_figures(verdict)
     whole = verdict.get("complete", True) is True and not verdict.get("injected")
@@ -147,13 +147,13 @@ def judge_preflight(order: Order, finished: CommandResult, data: Data, now: floa
 
 
 def _read_begin_time(data: Data) -> float | None:
-    """A fault that comes up during a test is not disproved by it."""
+    """Return the start time: the test does not disprove a fault that appears while it runs."""
     began = data.get("started_at")
     return float(began) if isinstance(began, int | float) else None
 
 
 def judge_reset(order: Order, finished: CommandResult, data: Data, now: float) -> OrderUpdate | HealthVerification:
-    """The reset tool says it by its exit code."""
+    """Read the result from the reset tool's exit code."""
     if finished.returncode == 0:
         answer = make_order_update(order, OrderState.SUCCEEDED, now, f"{order.gpu} was reset", data)
         return HealthVerification(answer, by=f"reset {order.id}", gpu=order.gpu)
@@ -162,7 +162,7 @@ def judge_reset(order: Order, finished: CommandResult, data: Data, now: float) -
 
 
 def parse_last_object(text: str) -> dict[str, object]:
-    """The JSON object that `text` is, or that its last line is; empty if there is none."""
+    """Return the JSON object that is the text or its last line; empty if there is none."""
     for candidate in (text, text.strip().rpartition("\n")[2]):
         try:
             value = json.loads(candidate)
@@ -174,7 +174,7 @@ def parse_last_object(text: str) -> dict[str, object]:
 
 
 def _select_scalars(verdict: Mapping[str, object]) -> Data:
-    """The parts an answer can carry: short words and numbers."""
+    """Return the parts an answer can carry: short strings and numbers."""
     return {
         name: value[:TEXT_CHARS_MAX] if isinstance(value, str) else value
         for name, value in verdict.items()
@@ -183,7 +183,7 @@ def _select_scalars(verdict: Mapping[str, object]) -> Data:
 
 
 def _select_worst_figures(verdict: Mapping[str, object]) -> Data:
-    """The worst value of each figure over all devices, as `figure NAME UNIT`: by its margin where it has one, else the lowest."""
+    """Return each figure's worst value over all devices as `figure NAME UNIT`: by margin if any, else the lowest."""
     worst: dict[str, tuple[float, float]] = {}
     for figure in _iterate_figures(verdict):
         value, margin = figure.get("value"), figure.get("margin")

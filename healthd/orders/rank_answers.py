@@ -1,7 +1,7 @@
-"""The ranks that a trainer order went to, as they answer it, and what the answers amount to: each user's ranks by themselves.
+"""The ranks' answers to a trainer order and the result for each user.
 
-Whatever a page says, it speaks for its own user only: who claims another one's job can neither answer for him nor hide
-how he answered.
+A page counts for its own user only: a user who claims another's job can neither answer for the owner nor hide the
+owner's answer.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from vocabulary.order import OrderKind, OrderState
 from vocabulary.text.plurals import format_count
 
 USERS_TOLD = 8
-DETAIL_CHARS = 200  # of one rank's
+DETAIL_CHARS = 200  # per rank
 _THROUGH = frozenset(
     {OrderOutcome.LEFT, OrderOutcome.ABORTED, OrderOutcome.FAILED, OrderOutcome.CANCELLED, OrderOutcome.EXPIRED}
 )
@@ -26,9 +26,9 @@ _TIMES = ("agreed_at", "saved_at", "left_at")
 
 
 class OrderedRank(NamedTuple):
-    """One process of the job, and the last that could be read of its page. `told`: its mailbox holds the order.
+    """One process of the job, with the last readable state of its page. `told`: its mailbox holds the order.
 
-    `number` is -1 where only the page's name says that it may be one.
+    `number` is -1 if only the page's name suggests a rank.
     """
 
     path: str
@@ -44,7 +44,7 @@ class OrderedRank(NamedTuple):
 
     @property
     def through(self) -> bool:
-        """It has left, or given up on the order, or was given another one in its place."""
+        """Return whether it has left, given up on the order, or received another one instead."""
         if not self.alive:
             return True
         if self.answer is None:
@@ -53,19 +53,19 @@ class OrderedRank(NamedTuple):
 
 
 class RankVerdict(NamedTuple):
-    """What became of one user's ranks, or of all."""
+    """The result of one user's ranks, or of all."""
 
     state: OrderState
     detail: str
 
 
 def make_unreadable_rank(path: str, uid: int, problem: str) -> OrderedRank:
-    """A page that may be a rank's of the job, and cannot be read: nobody can say that it did anything."""
+    """Record a page that may belong to a rank of the job but cannot be read, so that its progress is unknown."""
     return OrderedRank(path, uid, -1, 0, 0, alive=False, problem=problem)
 
 
 def make_ordered_rank(view: BeaconView, order: str) -> OrderedRank:
-    """A page's rank; `order` is the id that its mailbox may hold and its answer may be about."""
+    """Build a rank from its page; `order` is the id that its mailbox and its answer may refer to."""
     answer, identity = view.acknowledgement, view.identity
     return OrderedRank(
         path=view.path,
@@ -80,11 +80,11 @@ def make_ordered_rank(view: BeaconView, order: str) -> OrderedRank:
 
 
 def refresh_rank(rank: OrderedRank, order: str) -> OrderedRank:
-    """How the rank stands now. What cannot be read now is as it was; only its process can tell that it has ended."""
+    """Read the rank again. If the page is unreadable, its state stays; only its process can show that it has ended."""
     now = _read_rank_page(rank, order)
     return (
         _read_rank_page(rank, order) if rank.alive and not now.alive else now
-    )  # what it wrote last may have come after the look
+    )  # its last write may have followed the read
 
 
 def _read_rank_page(rank: OrderedRank, order: str) -> OrderedRank:
@@ -95,7 +95,7 @@ def _read_rank_page(rank: OrderedRank, order: str) -> OrderedRank:
     except (BeaconError, OSError):
         return rank._replace(alive=_is_process_alive(rank))
     now = make_ordered_rank(view, order)
-    if (now.pid, now.started) != (rank.pid, rank.started):  # its page was made anew by another process
+    if (now.pid, now.started) != (rank.pid, rank.started):  # another process has recreated its page
         return rank._replace(vanished=True, alive=_is_process_alive(rank))
     return now._replace(
         uid=rank.uid,
@@ -106,7 +106,7 @@ def _read_rank_page(rank: OrderedRank, order: str) -> OrderedRank:
 
 
 def _is_process_alive(rank: OrderedRank) -> bool:
-    """Whether its process runs; as it was where that cannot be told now."""
+    """Return whether its process runs; unchanged if that cannot be determined now."""
     try:
         return process_alive(rank.pid, rank.started)
     except OSError:
@@ -114,7 +114,7 @@ def _is_process_alive(rank: OrderedRank) -> bool:
 
 
 def judge_user_ranks(kind: OrderKind, ranks: Sequence[OrderedRank]) -> RankVerdict:
-    """Of one user's ranks that are all through: did they do what was asked?"""
+    """Return the result of one user's ranks that have all finished."""
     problems = [_describe_rank(rank) for rank in ranks if not _has_obeyed(kind, rank)]
     if not problems:
         return RankVerdict(
@@ -142,17 +142,17 @@ def _describe_outcome(rank: OrderedRank) -> str:
     if rank.answer is not None:
         return f"{rank.answer.outcome.value} {rank.answer.detail}".strip()
     if rank.alive:
-        return "was given another order"
-    return rank.problem or ("ended, and its page vanished" if rank.vanished else "ended without an answer")
+        return "received another order"
+    return rank.problem or ("ended, and its page is missing" if rank.vanished else "ended without an answer")
 
 
 def describe_remaining_ranks(ranks: Sequence[OrderedRank]) -> str:
-    """Who is not through, for people."""
+    """Describe the ranks that have not finished, for people."""
     return ", ".join(f"{rank.number} (pid {rank.pid})" for rank in ranks if not rank.through)
 
 
 def combine_user_verdicts(by_user: dict[int, RankVerdict]) -> RankVerdict:
-    """Several users' verdicts as one: good only if all are, as nobody knows whose job it is; the detail says each one's."""
+    """Combine several users' results: good only if all are, as the owner is unknown; the detail lists each one."""
     if len(by_user) == 1:
         return next(iter(by_user.values()))
     states = {verdict.state for verdict in by_user.values()}
@@ -164,10 +164,10 @@ def combine_user_verdicts(by_user: dict[int, RankVerdict]) -> RankVerdict:
 
 
 def collect_all_figures(by_user: dict[int, list[OrderedRank]], now: float) -> Data:
-    """What the ranks' answers say together: the step they agreed on, the latest of each time, the checkpoint.
+    """Return the combined figures of all ranks: the agreed step, the latest of each time, the checkpoint.
 
-    Of several users the times alone, once all have told them, as each might invent a step and a path; these are under
-    `user.UID.`.
+    With several users only the times, once all have reported them, as each might invent a step and a path; these are
+    under `user.UID.`.
     """
     each = {uid: collect_user_figures([rank.answer for rank in ranks if rank.answer]) for uid, ranks in by_user.items()}
     if len(each) == 1:
@@ -183,7 +183,7 @@ def collect_all_figures(by_user: dict[int, list[OrderedRank]], now: float) -> Da
 
 
 def collect_user_figures(answers: Sequence[Acknowledgement]) -> Data:
-    """What one user's ranks say together."""
+    """Return the combined figures of one user's ranks."""
     data: Data = {}
     for name in _TIMES:
         latest = max((getattr(answer, name) for answer in answers), default=0.0)

@@ -1,4 +1,4 @@
-"""The order to start the machine anew. It is done when this node runs under another boot than the one it was begun in."""
+"""The reboot order. It is done when the node runs under another boot id than at its start."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ TEXT_CHARS_MAX = 1000
 
 
 class RebootTask:
-    """Writes down the boot it began in, before anything goes down; whoever takes it up afterwards compares."""
+    """Records the boot id before the reboot; after a restart the new process compares."""
 
     def __init__(self, order: Order, answer: OrderUpdate, command: Sequence[str], host: Host) -> None:
         self._order = order
@@ -25,14 +25,14 @@ class RebootTask:
         self._starter = ProgramStarter(host, order, command)
 
     def step(self, now: float) -> OrderUpdate | None:
-        """Note the boot; ask for the reboot; be somewhere else."""
+        """Record the boot id, start the reboot, and succeed under another boot id."""
         boot = self._host.boot_id()
         began_in = self._data.get("boot_id")
         if began_in is not None and began_in != boot:
             self._data["seconds"] = round(now - float(self._data["started_at"]), 3)
             return make_order_update(self._order, OrderState.SUCCEEDED, now, f"running under boot {boot}", self._data)
         if now >= self._order.expires_at:
-            words = "the machine did not go down" if self._accepted else self._starter.give_up()
+            words = "the machine did not reboot" if self._accepted else self._starter.give_up()
             return make_order_update(self._order, OrderState.EXPIRED, now, words)
         if began_in is None:
             self._data |= {"boot_id": boot, "started_at": now}
@@ -42,7 +42,7 @@ class RebootTask:
         return self._ask(now)
 
     def close(self) -> None:
-        """The daemon stops, most likely because the machine does: what was asked for stands."""
+        """Do nothing: the daemon most likely stops because of the reboot."""
         self._starter.give_up()
         if self._running is not None:
             self._running.close()

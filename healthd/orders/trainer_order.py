@@ -1,4 +1,4 @@
-"""Trainer orders: into the mailbox of every rank of the job on this node, then watch the ranks answer and leave."""
+"""Trainer orders: writes the order into the mailboxes of the job's local ranks, then waits until they leave."""
 
 from __future__ import annotations
 
@@ -30,15 +30,15 @@ from vocabulary.text.plurals import format_count
 from vocabulary.text.surrogate_escapes import escape_surrogates
 
 DETAIL_CHARS_MAX = 1000
-LOOKS_MAX = 16  # at the directory; who has more files than are read in so many has his newest ranks ordered
+LOOKS_MAX = 16  # passes over the directory; a user with more files than these read gets only the newest ranks ordered
 RANKS_PER_STEP, RANKS_PER_USER = 512, 512
 UNREADABLE_PER_USER = 16
-USERS_MAX = 64  # remembered over a restart
-_NO_PAGE = ("file", "size", "magic")  # of a file that never was one
+USERS_MAX = 64  # remembered across a restart
+_NO_PAGE = ("file", "size", "magic")  # problems of a file that never was a page
 
 
 class _JobPage(NamedTuple):
-    """A page of the job whose rank lives, or has been ordered."""
+    """A page of the job whose rank is alive or has received the order."""
 
     rank: OrderedRank
     claim: JobClaim
@@ -46,10 +46,11 @@ class _JobPage(NamedTuple):
 
 
 class TrainerTask:
-    """Holds no truth of its own: the pages say who was ordered what, so a restarted daemon goes on where it was.
+    """Keeps no state of its own: the pages show which rank has which order, so a restarted daemon continues.
 
-    Several users may have pages of the job. Where the scheduler says whose it is, the others' are left alone. Else all
-    are ordered: an order hurts nobody but who claimed the job, and the true owner's ranks must have it.
+    Several users may have pages of the job. If the scheduler says whose job it is, the others' pages are ignored.
+    Otherwise all are ordered: an order harms only a user who claimed the job, and the true owner's ranks must receive
+    it.
     """
 
     def __init__(self, order: Order, answer: OrderUpdate, beacon_dir: str) -> None:
@@ -67,20 +68,20 @@ class TrainerTask:
         self._names = re.compile(rf"{re.escape(job)}\.{attempt}\.\d+(\.[0-9a-f]{{8}})?\.beacon")
 
     def step(self, now: float) -> OrderUpdate | None:
-        """First the mailboxes, then the agreement, then the end."""
+        """Deliver to the mailboxes, wait for the agreement, then for the end."""
         if self._ranks:
             return self._watch(now)
         return self._post(now) if self._find() or now >= self._order.expires_at else None
 
     def close(self) -> None:
-        """The ranks go on by themselves."""
+        """Do nothing: the ranks continue by themselves."""
         self._directory.close()
 
     def _find(self) -> bool:
-        """Look for the job's pages; whether all are found.
+        """Find the job's pages; return whether the search is complete.
 
         Raises:
-            OSError: they cannot be looked for now.
+            OSError: the directory cannot be read now.
         """
         look, patience, short = self._directory.look(self._seen), RetryBudget(), False
         self._seen.update(look.due)
@@ -95,7 +96,7 @@ class TrainerTask:
                     self._broken[file.path] = make_unreadable_rank(file.path, file.uid, str(error))
                 continue
             except OSError as error:
-                if error.errno in SHORTAGES:  # it says nothing of the page: look at it again
+                if error.errno in SHORTAGES:  # temporary; read the page again
                     self._seen.discard(file)
                     short = True
                 continue
@@ -111,18 +112,18 @@ class TrainerTask:
             return
         if view.path in self._found or self._room(self._found_of, view.uid, RANKS_PER_USER):
             self._found[view.path] = _JobPage(rank, read_job_claim(view), view.identity.attempt)
-        else:  # none that is real: keep what he makes us remember small, and do not call it good
+        else:  # an invalid page: limit what is remembered, and do not count it as good
             problem = f"more than {RANKS_PER_USER} pages of the job are user {view.uid}'s: {escape_surrogates(view.path)} is not ordered"
             self._broken.setdefault(f"user {view.uid}", make_unreadable_rank(view.path, view.uid, problem))
 
     @staticmethod
     def _room(kept: Counter[int], uid: int, most: int) -> bool:
-        """Whether one more of that user's may be remembered; it then counts."""
+        """Return whether one more page of that user may be remembered, and count it."""
         kept[uid] += kept[uid] < most + 1
         return kept[uid] <= most
 
     def _post(self, now: float) -> OrderUpdate:
-        """Order each user's ranks of one attempt: the order's own, or, where it names none, his newest that lives."""
+        """Order each user's ranks of one attempt: the order's, or else the user's newest live attempt."""
         theirs = self._users()
         for rank in self._targets([each for each in self._found.values() if theirs(each.rank.uid)]):
             self._ranks[rank.path] = self._told(rank)
@@ -144,10 +145,10 @@ class TrainerTask:
         return self._says(OrderState.RUNNING, now, "; ".join(["in the mailboxes", *problems]))
 
     def _users(self) -> Callable[[int], bool]:
-        """Whose pages count: all but those of whom the scheduler, or an order that is under way, says that they do not."""
+        """Return the users whose pages count: all but those excluded by the scheduler or by an order in progress."""
         claimants = find_job_claimants(each.claim for each in self._found.values()).get(self._order.job)
         strangers = claimants.strangers if claimants is not None else ()
-        before = str(self._data.get("users", "")).split()  # by an earlier process: who came since has no part in it
+        before = str(self._data.get("users", "")).split()  # from an earlier process: later users do not take part
         return lambda uid: uid not in strangers and (not before or str(uid) in before)
 
     @staticmethod
@@ -162,7 +163,7 @@ class TrainerTask:
         return targets
 
     def _told(self, rank: OrderedRank) -> OrderedRank:
-        """Put the order into a rank's mailbox, where it may be already."""
+        """Write the order into a rank's mailbox unless it is already there."""
         try:
             post_order(rank.path, _mailbox_order(self._order))
         except (BeaconError, OSError) as error:
@@ -174,7 +175,7 @@ class TrainerTask:
         waited_for = [rank for rank in self._ranks.values() if not rank.through][:RANKS_PER_STEP]
         for rank in waited_for:
             again = refresh_rank(rank, self._order.mailbox_id)
-            del self._ranks[rank.path]  # to the end of the line
+            del self._ranks[rank.path]  # move to the end of the queue
             self._ranks[rank.path] = self._told(again) if again.alive and again.problem else again
         by_user: dict[int, list[OrderedRank]] = {}
         for rank in sorted(self._ranks.values(), key=lambda rank: (rank.uid, rank.number)):

@@ -1,4 +1,7 @@
-"""The last preflight of each level on this node, ordered or told of, and how many ended how. For the exporter; in memory only."""
+"""The last preflight of each level on this node, ordered or reported, and counts of results.
+
+For the exporter; in memory only.
+"""
 
 from __future__ import annotations
 
@@ -10,13 +13,13 @@ import msgspec
 from healthd.samples.preflight import LEVELS, VERDICTS, PreflightSample
 from vocabulary.order import OrderState, OrderUpdate
 
-FIGURE = "figure "  # begins the name of a figure in the answer to an order: its name, unit and setting follow
+FIGURE = "figure "  # prefix of a figure in an order's result; its name, unit and setting follow
 FIGURES_MAX = 40
 _OTHER = "other"
 
 
 class PreflightFigure(msgspec.Struct, frozen=True):
-    """The worst of the node's devices."""
+    """The worst value among the node's devices."""
 
     name: str
     unit: str
@@ -25,7 +28,7 @@ class PreflightFigure(msgspec.Struct, frozen=True):
 
 
 class LastPreflight(msgspec.Struct, frozen=True):
-    """`at` is UTC seconds, `seconds` how long it took; None: not told. Figures only of ordered ones."""
+    """`at` is UTC seconds, `seconds` the duration; None if not reported. Only ordered preflights have figures."""
 
     level: str
     verdict: str
@@ -35,14 +38,14 @@ class LastPreflight(msgspec.Struct, frozen=True):
 
 
 class PreflightSummary(msgspec.Struct, frozen=True):
-    """`ended` counts by level, verdict and who asked: ``order`` or ``told``."""
+    """`ended` counts by level, verdict and origin: ``order`` or ``told``."""
 
     last: tuple[LastPreflight, ...] = ()
     ended: tuple[tuple[str, str, str, int], ...] = ()
 
 
 class PreflightHistory:
-    """Callable from any thread; `seen` is replaced whole."""
+    """The history. Callable from any thread; `seen` is replaced as a whole."""
 
     def __init__(self) -> None:
         self.seen = PreflightSummary()
@@ -51,15 +54,15 @@ class PreflightHistory:
         self._ended: Counter[tuple[str, str, str]] = Counter()
 
     def told(self, sample: PreflightSample, now: float) -> None:
-        """One that nobody ordered."""
+        """Record a preflight that no order started."""
         seconds = max(0.0, now - sample.started_at) if sample.started_at else None
         self._take(LastPreflight(sample.level, sample.verdict, now, seconds), "told")
 
     def answered(self, level: str, update: OrderUpdate) -> None:
-        """One that was ordered has ended."""
+        """Record the end of an ordered preflight."""
         word = update.data.get("verdict", "")
         passed = update.state is OrderState.SUCCEEDED
-        # A pass that counts for none (a part of the tests, an injected fault) is none here either.
+        # A pass that does not qualify (partial tests, an injected fault) does not count as a pass here either.
         verdict = "pass" if passed else word if word in VERDICTS and word != "pass" else "inconclusive"
         seconds = update.data.get("seconds")
         took = float(seconds) if isinstance(seconds, int | float) else None

@@ -1,4 +1,7 @@
-"""Who may tell this node of a preflight, and what is answered. A word here condemns: only root's counts, and our own user's."""
+"""The endpoint that accepts preflight reports.
+
+A report can condemn the node, so only root and healthd's user may send one.
+"""
 
 from __future__ import annotations
 
@@ -16,37 +19,37 @@ Answer = tuple[int, str, bytes]
 
 
 def may_report_preflight(uid: int | None) -> bool:
-    """Whether this user is heard; None came over TCP."""
+    """Return whether this user may report; None means the request came over TCP."""
     return uid is not None and uid in (0, os.geteuid())
 
 
 class PreflightEndpoint:
-    """`tell` hands a document over, and says whether what follows from it was written down."""
+    """The endpoint. `tell` queues a report and returns whether its findings were stored."""
 
     def __init__(self, tell: Callable[[PreflightSample], bool], *, accept_injected: bool) -> None:
         self._tell = tell
         self._accept_injected = accept_injected
 
     def answer(self, body: bytes, uid: int | None) -> Answer:
-        """Status code, content type and body for a POST by user `uid`."""
+        """Return status code, content type and body for a POST by user `uid`."""
         if not may_report_preflight(uid):
             return _make_problem_answer(
-                403, "only root tells of a preflight", "tell it as root, by healthd's UNIX socket"
+                403, "only root may report a preflight", "report it as root, over healthd's UNIX socket"
             )
         try:
             sample = msgspec.json.decode(body, type=PreflightSample)
-        # RecursionError: brackets within brackets without end.
+        # RecursionError: brackets nested too deeply.
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
             return _make_problem_answer(
-                400, f"this is no document of a preflight: {error}", "send what preflight printed with -o json"
+                400, f"this is not a preflight document: {error}", "send what preflight printed with -o json"
             )
         if sample.injected and not self._accept_injected:
             return _make_problem_answer(
-                403, "this preflight had a fault injected", "set accept_injected: true to have it taken"
+                403, "this preflight had a fault injected", "set accept_injected: true to accept it"
             )
         if not self._tell(sample):
             return _make_problem_answer(
-                503, "it could not be written down in time", "look at healthd's log, and tell it again"
+                503, "it could not be stored in time", "check healthd's log, and report it again"
             )
         says = f"preflight {sample.level}: {sample.verdict}"
         return 200, "application/json", msgspec.json.encode({"says": says})

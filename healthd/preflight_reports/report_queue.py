@@ -1,4 +1,4 @@
-"""Preflights that others ran on this node and tell us of: from the thread that hears them to the main loop, and back once written."""
+"""Passes reports of preflights that others ran here from the HTTP thread to the main loop, and the result back."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ WRITTEN_WITHIN_S = 10.0
 
 
 class PreflightReportQueue:
-    """A short queue. Who tells waits until the findings are durable."""
+    """A short queue. The sender waits until the findings are durable."""
 
     def __init__(self, wake: Callable[[], None]) -> None:
         self._wake = wake
         self._heard: deque[tuple[PreflightSample, threading.Event]] = deque()
 
     def tell(self, sample: PreflightSample) -> bool:
-        """Hand one over; whether what it says was written down in time. Callable from any thread."""
+        """Queue a sample; return whether its findings were stored in time. Callable from any thread."""
         if len(self._heard) >= WAITING_MAX:
             return False
         written = threading.Event()
@@ -29,7 +29,7 @@ class PreflightReportQueue:
         return written.wait(WRITTEN_WITHIN_S)
 
     def take(self) -> tuple[PreflightSample, Callable[[], None]] | None:
-        """The next to be judged, and what to call once its findings are durable; for the main loop."""
+        """Return the next sample and the callback for when its findings are durable. For the main loop."""
         if not self._heard:
             return None
         sample, written = self._heard.popleft()

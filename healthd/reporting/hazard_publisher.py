@@ -1,7 +1,7 @@
-"""Hands the hazard of each job with ranks here on to those ranks, once a minute, as a small file beside their pages.
+"""Publishes each local job's hazard to its ranks, once a minute, as a small file beside their beacon pages.
 
-A thread of its own: a centre that does not answer delays nothing else. Whatever fails leaves the old file, which says
-itself until when it is true; the ranks then fall back on what they were told at their start.
+Runs in its own thread, so that a controller that does not answer delays nothing else. On any failure the old file
+stays; it states until when it is valid, after which the ranks use the value they started with.
 """
 
 from __future__ import annotations
@@ -19,18 +19,18 @@ from vocabulary.clock import Clock
 from vocabulary.messages.job_hazard import JobHazard
 
 EVERY_S = 60.0
-NEW_JOB_S = 2.0  # how soon a job that just came is told
-JOBS_MAX = 64  # of one node; any user can write a page, and so invent jobs
+NEW_JOB_S = 2.0  # how soon a new job gets its file
+JOBS_MAX = 64  # per node; any user can write a page and so invent jobs
 VALID_S_MAX = 86400.0
 
 _log = logging.getLogger("healthd.hazards")
 
 
 class HazardSource(Protocol):
-    """What is needed of the centre."""
+    """The part of the controller client that the publisher needs."""
 
     def hazard(self, job: str) -> JobHazard:
-        """The hazard of a job."""
+        """Return the hazard of a job."""
         ...
 
     def close(self) -> None:
@@ -39,7 +39,7 @@ class HazardSource(Protocol):
 
 
 class HazardPublisher:
-    """The hazards thread."""
+    """The hazard publisher thread."""
 
     def __init__(
         self, directory: str, connect: Callable[[], HazardSource], status: Callable[[], Status], clock: Clock
@@ -50,11 +50,11 @@ class HazardPublisher:
         self._trouble = ""
 
     def stop(self) -> None:
-        """End `run` soon."""
+        """Make `run` return soon."""
         self._stop.set()
 
     def run(self) -> None:
-        """Ask and write until stopped."""
+        """Fetch and write hazards until stopped."""
         centre = self._connect()
         known, due = None, 0.0
         while not self._stop.wait(NEW_JOB_S):
@@ -65,7 +65,7 @@ class HazardPublisher:
         centre.close()
 
     def look(self, centre: HazardSource) -> None:
-        """One round: a file for each job that runs here, none for those that ended."""
+        """Write a file for each job that runs here and remove the files of ended jobs."""
         jobs = self._jobs()
         for job in self._written - set(jobs):
             with contextlib.suppress(OSError):
@@ -75,13 +75,13 @@ class HazardPublisher:
         for job in jobs:
             try:
                 self._publish(job, centre.hazard(job))
-            except RequestRejected:  # it does not know the job yet: the next report tells it
+            except RequestRejected:  # the controller does not know the job yet; the next report names it
                 continue
             except (ControllerError, OSError) as error:
                 trouble = str(error)
-                break  # what keeps one from being answered keeps all
+                break  # what blocks one request blocks all
         if trouble and not self._trouble:
-            _log.warning("jobs are not told their hazard, and keep to what they know: %s", trouble)
+            _log.warning("job hazards cannot be published, jobs keep the last one: %s", trouble)
         self._trouble = trouble
 
     def _jobs(self) -> list[str]:
@@ -90,6 +90,6 @@ class HazardPublisher:
     def _publish(self, job: str, hazard: JobHazard) -> None:
         until = self._clock.wall() + min(
             max(0.0, hazard.valid_s), VALID_S_MAX
-        )  # this node's clock: the ranks have it too
+        )  # this node's clock, which the ranks share
         write_hazard(self._directory, job, PublishedHazard(hazard.per_s, hazard.nodes, until))
         self._written.add(job)

@@ -1,11 +1,11 @@
-"""Everything that goes up: reports (at once on a change, else every interval) and the answers to orders.
+"""Sends reports (at once on a change, else every interval) and order results to the controller.
 
-Answers go after the report: whoever hears that a preflight passed has by then heard what it cleared. A change leaves
-the outbox only when the centre says it is durable there. Nothing here waits for this node's disk.
+Order results follow the report: a passed preflight is announced only after the findings it cleared. A change leaves the
+outbox only when the controller has stored it durably. The thread never waits for this node's disk.
 
-A fatal finding that the centre has not heard of is urgent: a call that gets no answer is then cut short after
-`FIRST_BYTE_S` and made anew on a fresh connection, and no pause after a failure is longer than `URGENT_PAUSE_S_MAX`.
-A report that arrives twice changes nothing at the centre: it counts by its number.
+A fatal finding that the controller has not received is urgent: a call without an answer is cut after `FIRST_BYTE_S` and
+repeated on a new connection, and no pause after a failure exceeds `URGENT_PAUSE_S_MAX`. Reports are numbered, so a
+duplicate changes nothing.
 """
 
 from __future__ import annotations
@@ -46,14 +46,14 @@ from vocabulary.messages.wire import (
 )
 from vocabulary.order import OrderUpdate
 
-FIRST_BYTE_S = 3.0  # doubled with each cut until an answer comes: the centre may be slow rather than gone
+FIRST_BYTE_S = 3.0  # doubled with each cut until an answer comes: the controller may only be slow
 URGENT_PAUSE_S_MAX = 3.0
 
 _log = logging.getLogger("healthd.uplink")
 
 
 class ReportUplink:
-    """The uplink thread. `wake` makes it report now; `heard_at` is when the centre last took a report."""
+    """The uplink thread. `wake` makes it report now; `heard_at` is when the controller last accepted a report."""
 
     def __init__(
         self,
@@ -75,53 +75,56 @@ class ReportUplink:
         self._watched = watched
         self._news = threading.Event()
         self._stop = threading.Event()
-        self._hurry = threading.Event()  # a pause after a failure is over
+        self._hurry = threading.Event()  # a pause after a failure has ended
         self._centre: ControllerClient | None = None
         self._patience_s = FIRST_BYTE_S
-        self._fatal_heard: frozenset[str] = frozenset()  # fatal findings of the last report that the centre took
+        self._fatal_heard: frozenset[str] = frozenset()  # fatal findings of the last accepted report
         self._seq = 0
         self._batch = CHANGES_PER_REPORT_MAX
-        self._unwanted: frozenset[str] = frozenset()  # ids of active findings that the centre refuses
+        self._unwanted: frozenset[str] = frozenset()  # ids of active findings that the controller rejects
         self.heard_at: float | None = None
 
     def wake(self) -> None:
-        """Something changed. Callable from any thread."""
+        """Report a change now. Callable from any thread."""
         self._news.set()
 
     def wish(self, wish: TelemetryWish) -> None:
-        """Somebody looks at this node: report now, with telemetry. Callable from any thread."""
+        """Report now, with telemetry, because someone is viewing this node. Callable from any thread."""
         self._watched.take(wish)
         self.wake()
 
     def look_after_urgent(self) -> None:
-        """Where a fatal finding waits for a silent centre, wait no longer. Call about once a second, from any thread."""
+        """Cut the wait for a silent controller if a fatal finding is pending.
+
+        Call about once a second, from any thread.
+        """
         centre = self._centre
         if centre is None or _list_fatal_findings(self._status().findings) <= self._fatal_heard | self._unwanted:
             return
         self._hurry.set()
         if centre.cut_if_silent(self._patience_s):
-            _log.warning("no answer of the remediator for %g s; asking again on a fresh connection", self._patience_s)
+            _log.warning("no answer from the remediator for %g s; retrying on a new connection", self._patience_s)
             self._patience_s = min(2 * self._patience_s, TIMEOUT_S)
 
     def stop(self) -> None:
-        """End `run` soon."""
+        """Make `run` return soon."""
         self._stop.set()
         self._news.set()
         self._hurry.set()
 
     def run(self) -> None:
-        """Report until stopped; survives any outage of the centre."""
+        """Report until stopped; survives any controller outage."""
         centre = self._centre = ControllerClient(self._config, self._status().node)
         backoff = RetryBackoff()
         failing = False
-        together = True  # the centre may have begun just now, and all nodes with it
+        together = True  # after a controller restart all nodes connect at once
         while not self._stop.is_set():
             try:
                 self._news.clear()
                 self.send(centre)
                 backoff.reset()
                 if failing:
-                    _log.info("the remediator takes reports again")
+                    _log.info("the remediator accepts reports again")
                 failing = False
                 self._news.wait(
                     jitter_delay(self._watched.interval_s(self._config.report_interval_s), together=together)
@@ -131,16 +134,16 @@ class ReportUplink:
                 pause_s = backoff.after(error)
                 if not failing or isinstance(
                     error, ControllerDenied
-                ):  # an outage is said once, a wrong token until it is right
+                ):  # log an outage once, a wrong token until it is corrected
                     level = logging.ERROR if isinstance(error, (ControllerDenied, RequestRejected)) else logging.WARNING
-                    _log.log(level, "not reported: %s; trying again, next in %.1f s", error, pause_s)
+                    _log.log(level, "report not delivered: %s; retrying in %.1f s", error, pause_s)
                 failing = together = True
                 self._pause(pause_s, error)
         self._centre = None
         centre.close()
 
     def _pause(self, pause_s: float, error: ControllerError) -> None:
-        """After a failure. What is urgent waits less, unless the centre itself named the time or a person must act."""
+        """Pause after a failure; shorter when urgent, unless the controller set the time or a person must act."""
         least_s = min(pause_s, URGENT_PAUSE_S_MAX)
         if not isinstance(error, ControllerUnreachable) or error.retry_after_s:
             least_s = pause_s
@@ -150,32 +153,32 @@ class ReportUplink:
             self._hurry.wait(pause_s - least_s)
 
     def send(self, centre: ControllerClient) -> None:
-        """One report, more while changes remain, then the answers.
+        """Send one report, more while changes remain, then the order results.
 
         Raises:
-            ControllerError: the centre did not take all; what it took is settled.
+            ControllerError: the controller did not accept all; what it accepted is settled.
         """
         answers = self._orders.unsent(
             self._status().newest_change
-        )  # before the changes: so these are never older than what the answers mean
+        )  # read before the changes, so that they are never older than the results
         while self._send_batch(centre):
             pass
         for answer in answers:
             try:
                 centre.answer(_within_bounds(answer))
-            except RequestRejected as error:  # the centre no longer knows the order; insisting would block all others
-                _log.error("answer to order %s not wanted: %s", answer.id, error)
+            except RequestRejected as error:  # the order is unknown there; retrying would block all others
+                _log.error("answer to order %s rejected: %s", answer.id, error)
             self._orders.mark_sent(answer)
 
     def _send_batch(self, centre: ControllerClient) -> bool:
-        """One report; whether changes remain that should follow at once."""
+        """Send one report; return whether more changes should follow at once."""
         report = self._report(self._batch)
         try:
             reply = centre.report(report)
         except RequestRejected as error:
             if self._leave_out(report, error):
                 return True
-            if report.telemetry is not UNSET:  # the one part that can be left out without a loss
+            if report.telemetry is not UNSET:  # the only part that can be dropped without loss
                 self._watched.end()
                 return True
             if not report.changes:
@@ -193,12 +196,12 @@ class ReportUplink:
         return full and reply.acked_seq >= report.changes[-1].seq
 
     def _leave_out(self, report: Report, error: RequestRejected) -> bool:
-        """Leave the one finding out that the centre refuses by its id; whether there was one, and the rest may go."""
+        """Drop the finding that the controller rejected by id; return whether there was one, so the rest can be sent."""
         refused = [change for change in report.changes if change.finding.id == error.finding]
         is_active = any(finding.id == error.finding for finding in report.active)
         if not error.finding or not (refused or is_active):
             return False
-        _log.error("the remediator refuses finding %s, it is left out: %s", error.finding, error)
+        _log.error("the remediator rejects finding %s, it is left out: %s", error.finding, error)
         for change in refused:
             self._waiting.set_aside(change.seq)
         if is_active:
@@ -206,24 +209,22 @@ class ReportUplink:
         return True
 
     def _narrow(self, centre: ControllerClient, report: Report) -> None:
-        """Something in the report is not wanted: find the change, and set it aside, or it would block all others.
+        """Find the change that the controller rejects and set it aside, so that it does not block the others.
 
         Raises:
-            ControllerError: the centre wants no report at all, also none without changes: then it is not the changes.
+            ControllerError: the controller rejects even a report without changes, so no change is the cause.
         """
         if len(report.changes) > 1:
             self._batch = len(report.changes) // 2
             return
         centre.report(self._report(0))
         change = report.changes[0]
-        _log.error(
-            "the remediator does not want change %s, it is set aside: %s", change.seq, encode_message(change).decode()
-        )
+        _log.error("the remediator rejects change %s, it is set aside: %s", change.seq, encode_message(change).decode())
         self._waiting.set_aside(change.seq)
 
     def _report(self, limit: int) -> Report:
         status = self._status()
-        changes = self._waiting.changes(limit, status.newest_change)  # a report is of one instant: none that is newer
+        changes = self._waiting.changes(limit, status.newest_change)  # one instant: exclude newer changes
         self._seq += 1
         active = status.findings
         if self._unwanted:
@@ -249,7 +250,7 @@ class ReportUplink:
 
 
 def _is_within_bounds(report: Report) -> bool:
-    """Whether the centre takes it: asked with the centre's own words, as a report that is refused makes the node silent."""
+    """Check the report with the controller's own decoder, because a rejected report would make the node silent."""
     if len(report.active) > ACTIVE_MAX or len(report.ranks) > RANKS_MAX:
         return False
     try:

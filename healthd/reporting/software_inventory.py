@@ -1,4 +1,4 @@
-"""What is installed and runs on this node, gathered from the samples that tell it. Pure."""
+"""The software that is installed and runs on this node, taken from samples. Pure."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ NOTHING = VersionsSample("", "", "", "", "", "", "", "", "")
 
 
 def collect_installed_versions(inventory: Inventory | None, sources: Mapping[str, SourceReading]) -> Versions:
-    """Empty where this machine does not tell."""
+    """Return installed versions by name; empty if this machine does not report them."""
     host = next((r.sample for r in sources.values() if isinstance(r.sample, VersionsSample)), NOTHING)
     ports = next((r.sample.ports for r in sources.values() if isinstance(r.sample, InfinibandSample)), ())
     found = Versions(

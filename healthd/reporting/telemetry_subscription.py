@@ -1,4 +1,4 @@
-"""Whether a person looks at this node now: the centre's wish to be told telemetry, until it ends."""
+"""The controller's request for telemetry while a person views this node, until it ends."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from vocabulary.clock import Clock
 from vocabulary.messages.telemetry_messages import WISH_S_MAX, TelemetryPart, TelemetryWish
 from vocabulary.messages.wire import encode_message
 
-REPORTS_APART_S = 5.0  # while somebody looks
+REPORTS_APART_S = 5.0  # while someone is viewing
 
 _log = logging.getLogger("healthd.uplink")
 
@@ -20,7 +20,7 @@ Told = msgspec.Raw | msgspec.UnsetType
 
 
 class TelemetrySubscription:
-    """The wish that was heard last. `part` makes what a report carries of so many seconds. For any thread."""
+    """The last telemetry request. `part` builds the telemetry of that many seconds. Thread-safe."""
 
     def __init__(self, part: Callable[[float], TelemetryPart], clock: Clock) -> None:
         self._part = part
@@ -30,19 +30,19 @@ class TelemetrySubscription:
         self._heard_at = 0.0  # monotonic
 
     def take(self, wish: TelemetryWish) -> None:
-        """The centre asks."""
+        """Accept a request from the controller."""
         with self._lock:
             self._wish, self._heard_at = wish, self._clock.monotonic()
 
     def end(self) -> None:
-        """Nobody looks any more."""
+        """End the subscription."""
         with self._lock:
             self._wish = None
 
     def settle(self, told: Told, wish: TelemetryWish | None) -> None:
-        """The centre took a report that carried `told`, and answered with `wish`.
+        """Process the controller's answer `wish` to a report that carried `told`.
 
-        Without one it has ended, unless the report carried nothing: then its answer may be older than the wish.
+        No wish ends the subscription, unless the report carried no telemetry: then the answer may predate the request.
         """
         if wish is not None:
             self.take(wish)
@@ -50,23 +50,23 @@ class TelemetrySubscription:
             self.end()
 
     def interval_s(self, usual_s: float) -> float:
-        """How long to wait until the next report."""
+        """Return the seconds until the next report."""
         return usual_s if self._standing() is None else min(usual_s, REPORTS_APART_S)
 
     def told(self) -> Told:
-        """What a report made now carries."""
+        """Return the telemetry for a report made now."""
         back_s = self._standing()
         if back_s is None:
             return msgspec.UNSET
         try:
             return msgspec.Raw(encode_message(self._part(back_s)))
         except Exception:  # noqa: BLE001 - a mistake of ours in what is only looked at must keep no report from going
-            _log.exception("no telemetry is told; please report this")
+            _log.exception("telemetry failed; please report this")
             self.end()
             return msgspec.UNSET
 
     def _standing(self) -> float | None:
-        """How many seconds back the wish goes by now; None: there is none."""
+        """Return how many seconds back the request reaches now; None if there is none."""
         with self._lock:
             if self._wish is None:
                 return None

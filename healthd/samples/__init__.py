@@ -1,4 +1,5 @@
-"""One file per source: what its collector hands over and its check judges. One raw reading, at one instant.
+"""Samples, one file per source: one raw reading at one instant, made by its collector and judged by its check.
 
-A value that could not be had is None (unknown), never zero. The children import these: nothing heavy.
+Called by collectors, children, checks, exporter and storage. May import `vocabulary` only, and nothing heavy, because
+the children load it. An unavailable value is None (unknown), never zero.
 """

@@ -1,4 +1,4 @@
-"""Samples of the trainer pages. Times are UTC seconds."""
+"""Samples of the beacon pages. Times are UTC seconds."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from vocabulary.messages.wire import RankStatus
 
 
 class Beacons(msgspec.Struct, frozen=True):
-    """All trainer ranks of this node, and the pages that could not be read: file name to what is wrong.
+    """All trainer ranks of this node, and unreadable pages: file name to problem.
 
-    `disputed` are jobs that several users claim: name to who they are, and whose it is where the scheduler tells.
+    `disputed` are jobs that several users claim: name to the users, and the owner if the scheduler reports one.
     """
 
     at: float

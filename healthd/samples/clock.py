@@ -1,4 +1,4 @@
-"""How well the kernel knows the time."""
+"""How accurate the kernel's time is."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from healthd.samples.metric_declaration import Family, Metric
 
 
 class ClockSample(NamedTuple):
-    """As the kernel keeps it for whoever disciplines the clock. Errors are bounds, in µs."""
+    """The kernel's clock state, as time daemons set it. Errors are bounds, in µs."""
 
     synchronized: bool
     error_max_us: int
@@ -20,11 +20,11 @@ METRICS = (
         rows="",
         labels=(),
         metrics=(
-            Metric("healthd_host_clock_synchronized", "1 if a time service keeps the clock.", "synchronized"),
-            Metric("healthd_host_clock_error_max_seconds", "How wrong the clock can be.", "error_max_us", factor=1e-6),
+            Metric("healthd_host_clock_synchronized", "1 if a time service synchronises the clock.", "synchronized"),
+            Metric("healthd_host_clock_error_max_seconds", "Maximum error of the clock.", "error_max_us", factor=1e-6),
             Metric(
                 "healthd_host_clock_error_estimated_seconds",
-                "How wrong the clock probably is.",
+                "Estimated error of the clock.",
                 "error_estimated_us",
                 factor=1e-6,
             ),

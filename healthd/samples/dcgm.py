@@ -1,4 +1,4 @@
-"""What DCGM says, where it runs: the incidents of its health watches, and how busy the GPUs' parts are."""
+"""DCGM's data, where it runs: incidents of its health watches, and utilisation of the GPUs' units."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from healthd.samples.metric_declaration import Family, Metric
 
 
 class DcgmIncident(NamedTuple):
-    """One of DCGM's own judgements."""
+    """One incident, as DCGM judges it."""
 
     entity: str  # "GPU 3", "NvSwitch 0"
     system: str  # "Memory system", "NVLINK system", …
@@ -28,7 +28,7 @@ class DcgmProfile(NamedTuple):
 
 
 class DcgmSample(NamedTuple):
-    """`watched`: DCGM's health watches are on, so that no incident means none."""
+    """`watched`: DCGM's health watches are on, so that no incident means healthy."""
 
     via: str  # "dcgmi", or the exporter's address
     watched: bool

@@ -1,4 +1,4 @@
-"""Local file systems: room, and whether they can still be written."""
+"""Local file systems: room, and whether they are writable."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from healthd.samples.metric_declaration import Family, Metric
 
 
 class Disk(NamedTuple):
-    """One mounted file system. `read_only` is how the kernel holds it now."""
+    """One mounted file system. `read_only` is the kernel's current state of it."""
 
     mount: str
     device: str
@@ -32,10 +32,10 @@ METRICS = (
         labels=("mount", "device", "type"),
         metrics=(
             Metric("healthd_host_disk_size_bytes", "Size of the file system.", "size_bytes"),
-            Metric("healthd_host_disk_free_bytes", "Room that users have left.", "free_bytes"),
-            Metric("healthd_host_disk_inodes", "Files it can hold.", "inodes"),
-            Metric("healthd_host_disk_inodes_free", "Files it can still take.", "inodes_free"),
-            Metric("healthd_host_disk_read_only", "1 if it cannot be written.", "read_only"),
+            Metric("healthd_host_disk_free_bytes", "Space available to users.", "free_bytes"),
+            Metric("healthd_host_disk_inodes", "Total inodes.", "inodes"),
+            Metric("healthd_host_disk_inodes_free", "Free inodes.", "inodes_free"),
+            Metric("healthd_host_disk_read_only", "1 if it is read-only.", "read_only"),
         ),
     ),
 )

@@ -1,4 +1,4 @@
-"""The host's memory: errors that its controllers corrected, or could not."""
+"""Host memory errors, corrected and uncorrected."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from healthd.samples.metric_declaration import Family, Metric
 
 
 class Dimm(NamedTuple):
-    """One memory module, or what a controller could not place (`dimm` is then empty). Counts run since boot."""
+    """One memory module, or errors without a module (`dimm` is then empty). Counts since boot."""
 
     controller: str
     dimm: str
-    label: str  # as printed on the board, where the firmware tells it
+    label: str  # as printed on the board, if the firmware reports it
     corrected: int | None
     uncorrected: int | None
 

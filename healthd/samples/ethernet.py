@@ -1,4 +1,4 @@
-"""Ethernet interfaces that stand for a device."""
+"""Ethernet interfaces that belong to a device."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from healthd.samples.metric_declaration import Family, Metric
 
 
 class EthernetInterface(NamedTuple):
-    """One interface. Counters run since its driver was loaded."""
+    """One interface. Counters count since its driver was loaded."""
 
     name: str
     pci: str
@@ -27,7 +27,7 @@ class EthernetInterface(NamedTuple):
 
 
 class EthernetSample(NamedTuple):
-    """All of them."""
+    """All interfaces."""
 
     interfaces: tuple[EthernetInterface, ...]
 
@@ -41,7 +41,7 @@ METRICS = (
             Metric("healthd_ethernet_speed_bits_per_second", "Speed of the link.", "speed_mbps", factor=1e6),
             Metric(
                 "healthd_ethernet_carrier_changes_total",
-                "How often the link went or came.",
+                "How often the link went down or up.",
                 "carrier_changes",
                 "counter",
             ),
@@ -54,7 +54,7 @@ METRICS = (
             ),
             Metric("healthd_ethernet_errors_total", "", "transmit_errors", "counter", labels=(("kind", "transmit"),)),
             Metric("healthd_ethernet_errors_total", "", "crc_errors", "counter", labels=(("kind", "crc"),)),
-            Metric("healthd_ethernet_drops_total", "Packets there was no room for.", "receive_drops", "counter"),
+            Metric("healthd_ethernet_drops_total", "Packets dropped for lack of room.", "receive_drops", "counter"),
         ),
     ),
 )

@@ -1,4 +1,4 @@
-"""What NVIDIA's fabric manager writes of the NVSwitches in its own log."""
+"""NVSwitch errors in the log of NVIDIA's fabric manager."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from healthd.samples.metric_declaration import Family, Metric
 
 
 class SwitchError(NamedTuple):
-    """One line about one error. `stamp` is the log's own time, as it stands there."""
+    """One line about one error. `stamp` is the log's own time, unparsed."""
 
     stamp: str
     fatal: bool
@@ -19,7 +19,7 @@ class SwitchError(NamedTuple):
 
 
 class FabricManagerSample(NamedTuple):
-    """The errors among the log's last lines, the oldest first, and how many of its lines are errors of any kind."""
+    """The errors among the log's last lines, oldest first, and how many of its lines are errors of any kind."""
 
     errors: tuple[SwitchError, ...]
     error_lines: int

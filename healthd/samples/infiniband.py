@@ -24,7 +24,7 @@ class IbPort(NamedTuple):
     link_recoveries: int | None
     receive_errors: int | None
     transmit_discards: int | None
-    transmit_wait_ticks: int | None  # while data was there and no credit
+    transmit_wait_ticks: int | None  # while data was pending without credit
     out_of_sequence: int | None
     retransmits: int | None
     congestion_sent: int | None  # RoCE congestion notifications
@@ -43,7 +43,7 @@ METRICS = (
         rows="ports",
         labels=("device", "port"),
         metrics=(
-            Metric("healthd_infiniband_port_info", "The adapter and what its port is.", "link_layer", "info"),
+            Metric("healthd_infiniband_port_info", "The adapter, and its port's state.", "link_layer", "info"),
             Metric("healthd_infiniband_port_info", "", "state", "info"),
             Metric("healthd_infiniband_port_info", "", "physical", "info"),
             Metric("healthd_infiniband_port_info", "", "firmware", "info"),
@@ -54,10 +54,10 @@ METRICS = (
             Metric("healthd_infiniband_link_downed_total", "How often the link went down.", "link_downed", "counter"),
             Metric("healthd_infiniband_link_recoveries_total", "Recoveries.", "link_recoveries", "counter"),
             Metric("healthd_infiniband_receive_errors_total", "Packets with errors.", "receive_errors", "counter"),
-            Metric("healthd_infiniband_transmit_discards_total", "Packets given up.", "transmit_discards", "counter"),
+            Metric("healthd_infiniband_transmit_discards_total", "Packets dropped.", "transmit_discards", "counter"),
             Metric(
                 "healthd_infiniband_transmit_wait_ticks_total",
-                "Ticks with data and no credit to send it.",
+                "Ticks with data but no credit to send it.",
                 "transmit_wait_ticks",
                 "counter",
             ),

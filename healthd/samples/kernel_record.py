@@ -6,14 +6,14 @@ import msgspec
 
 
 class Cursor(msgspec.Struct, frozen=True):
-    """How far a kernel log has been read. `source` changes when positions start anew: a boot id, or a file's inode."""
+    """How far a kernel log has been read. `source` changes when positions restart: a boot id, or a file's inode."""
 
     source: str
     position: int
 
 
 class KernelRecord(msgspec.Struct, frozen=True):
-    """One record of the kernel log. Facility 0 is the kernel itself; whatever a process writes has another.
+    """One record of the kernel log. Facility 0 is the kernel itself; a process's record has another.
 
     `attested`: the transport proves that the kernel began the record with this text. A line of a plain file proves
     nothing, and a continuation record may begin with a name that a user chose.
@@ -28,12 +28,12 @@ class KernelRecord(msgspec.Struct, frozen=True):
 
     @property
     def origin(self) -> str:
-        """Names this record among all records of this node, for ever."""
+        """A permanent id of this record among all records of this node."""
         return f"{self.source}:{self.position}"
 
 
 class KernelGap(msgspec.Struct, frozen=True):
-    """Records the ring buffer overwrote before they could be read. `position` is the first one read after the gap."""
+    """Records that the ring buffer overwrote before they were read. `position` is the first one read after the gap."""
 
     source: str
     position: int

@@ -1,4 +1,4 @@
-"""How a sample's numbers are exported: declared beside the sample, restated by the exporter."""
+"""How a sample's numbers are exported: declared beside the sample, used by the exporter."""
 
 from __future__ import annotations
 
@@ -6,10 +6,11 @@ from typing import NamedTuple
 
 
 class Metric(NamedTuple):
-    """One metric: its name (Prometheus style, base unit in it; counters end in _total), and the field it restates.
+    """One metric: its name (Prometheus style, base unit in it; counters end in _total), and its field.
 
-    `factor` brings the field to the base unit. `kind` is "gauge", "counter", or "info": text fields of one name become
-    labels called like the fields, and the value is 1. `labels` are constant: they part metrics that share a name.
+    `factor` converts the field to the base unit. `kind` is "gauge", "counter", or "info": text fields of one name
+    become labels named like the fields, and the value is 1. `labels` are constant: they distinguish metrics that share
+    a name.
     """
 
     name: str
@@ -23,8 +24,8 @@ class Metric(NamedTuple):
 class Family(NamedTuple):
     """The metrics of one kind of row.
 
-    `rows` is the sample's field that holds the rows ("" means the sample itself), `labels` the row's fields that name
-    it, `metrics` what to export of each.
+    `rows` is the sample's field that holds the rows ("" means the sample itself), `labels` the row's fields that
+    identify it, `metrics` what to export of each.
     """
 
     rows: str

@@ -1,4 +1,4 @@
-"""File systems over the network: whether they answer."""
+"""Network file systems: whether they answer."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ class NetworkMount(NamedTuple):
 
     @property
     def answers(self) -> bool:
-        """Whether work that uses it would go on."""
+        """Whether work that uses it can continue."""
         return not self.trouble
 
 
 class NetworkMountsSample(NamedTuple):
-    """All of them."""
+    """All mounts."""
 
     mounts: tuple[NetworkMount, ...]
 

@@ -1,4 +1,4 @@
-"""NVMe disks: whether their controllers work, and what they say of their own health."""
+"""NVMe disks: whether their controllers work, and their self-reported health."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from healthd.samples.metric_declaration import Family, Metric
 
 
 class NvmeHealth(NamedTuple):
-    """The controller's own log (NVM Express Base Specification, log page 02h). Counts run over its life."""
+    """The controller's own log (NVM Express Base Specification, log page 02h). Counts cover its whole life."""
 
     critical_bits: int  # 1 spare low, 2 temperature, 4 unreliable, 8 read-only, 16 its backup power failed
     temperature_c: int
@@ -38,7 +38,7 @@ class NvmeDisk(NamedTuple):
 
 
 class NvmeSample(NamedTuple):
-    """All of them."""
+    """All disks."""
 
     disks: tuple[NvmeDisk, ...]
 
@@ -48,7 +48,7 @@ METRICS = (
         rows="disks",
         labels=("name",),
         metrics=(
-            Metric("healthd_host_nvme_info", "Which disk it is.", "model", "info"),
+            Metric("healthd_host_nvme_info", "The disk's identity.", "model", "info"),
             Metric("healthd_host_nvme_info", "", "serial", "info"),
             Metric("healthd_host_nvme_info", "", "firmware", "info"),
             Metric("healthd_host_nvme_info", "", "pci", "info"),
@@ -56,7 +56,12 @@ METRICS = (
             Metric("healthd_host_nvme_temperature_celsius", "Temperature.", "temperature_c"),
             Metric("healthd_host_nvme_spare_ratio", "Spare blocks left.", "spare_percent", factor=0.01),
             Metric("healthd_host_nvme_used_ratio", "Share of its rated life.", "used_percent", factor=0.01),
-            Metric("healthd_host_nvme_media_errors_total", "Data it could not give back.", "media_errors", "counter"),
+            Metric(
+                "healthd_host_nvme_media_errors_total",
+                "Media errors: data that could not be read.",
+                "media_errors",
+                "counter",
+            ),
         ),
     ),
 )

@@ -1,4 +1,4 @@
-"""Samples of the GPU driver: what the NVML child says, and what its silence means.
+"""Samples of the GPU driver: the NVML child's messages, and its silence.
 
 The child sends plain JSON objects with these names; only the parent builds these types. Times are UTC seconds.
 """
@@ -11,12 +11,12 @@ from vocabulary.messages.wire import Gpu
 
 
 class Link(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One NVLink of a GPU. The counters run since the driver was loaded or the GPU reset."""
+    """One NVLink of a GPU. The counters count since the driver was loaded or the GPU reset."""
 
     link: int
     active: bool | None = None  # up, and able to carry traffic
-    traffic_disabled: bool | None = None  # trained, but the driver lets nothing through
-    remote: str = ""  # PCI address of the other end, where the driver tells it
+    traffic_disabled: bool | None = None  # trained, but the driver blocks traffic
+    remote: str = ""  # PCI address of the other end, if reported
     crc_errors: int | None = None  # CRC flit errors; NVLink 5: symbol errors after correction
     replay_errors: int | None = None
     recovery_errors: int | None = None
@@ -32,10 +32,10 @@ class Process(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class GpuReading(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One GPU in one sweep. None: not read in this sweep, or not known to this GPU or driver, or it failed.
+    """One GPU in one sweep. None: not read in this sweep, unsupported by this GPU or driver, or failed.
 
-    `errors` maps a call to what the driver said instead of a value. Counters called volatile run since the driver was
-    loaded, aggregate ones over the GPU's life.
+    `errors` maps a call to the driver's error. Volatile counters count since the driver was loaded, aggregate ones over
+    the GPU's life.
     """
 
     index: int
@@ -46,7 +46,7 @@ class GpuReading(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     sm_clock_mhz: int | None = None
     power_mw: int | None = None
     throttle_mask: int | None = None  # NVML's clock event reasons
-    # every ten seconds, and when the kernel log tells of something
+    # every ten seconds, and after a relevant kernel line
     memory_temperature_c: int | None = None
     temperature_margin_c: int | None = None  # left until the driver slows the GPU down
     memory_clock_mhz: int | None = None
@@ -81,7 +81,7 @@ class GpuReading(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     fabric_state: int | None = None  # NVML_GPU_FABRIC_STATE_*: 3 is completed
     fabric_status: int | None = None  # an nvmlReturn_t
     fabric_health_mask: int | None = None
-    persistence: bool | None = None  # mode: the driver stays loaded while nobody uses the GPU
+    persistence: bool | None = None  # mode: the driver stays loaded while no process uses the GPU
     links: tuple[Link, ...] | None = None
     processes: tuple[Process, ...] | None = None
     sm_active_percent: float | None = None  # GPM: share of SMs with a warp, of tensor pipes, of DRAM cycles in use
@@ -90,7 +90,7 @@ class GpuReading(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class GpuConstants(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What does not change while the driver is loaded; read once."""
+    """Values that do not change while the driver is loaded; read once."""
 
     index: int
     part_number: str = ""
@@ -115,7 +115,8 @@ class GpuConstants(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
 class Inventory(msgspec.Struct, frozen=True, tag=True):
     """What NVML enumerated when it was initialised.
 
-    GPUs that would not answer are counted, but not listed; neither are those at the indices `left_out`, which were not asked.
+    GPUs that did not answer are counted, but not listed; neither are those at the indices `left_out`, which were not
+    read.
     """
 
     driver: str
@@ -136,7 +137,7 @@ class Sweep(msgspec.Struct, frozen=True, tag=True):
 
 
 class XidEvent(msgspec.Struct, frozen=True, tag=True):
-    """The driver's own event for an Xid: a second witness beside the kernel log."""
+    """The driver's own event for an Xid: a second evidence source beside the kernel log."""
 
     at: float
     index: int | None
@@ -144,21 +145,21 @@ class XidEvent(msgspec.Struct, frozen=True, tag=True):
 
 
 class GpusChanged(msgspec.Struct, frozen=True, tag=True):
-    """The GPUs are not those of the inventory any more: the child ends, and the next one enumerates anew."""
+    """The GPUs no longer match the inventory: the child ends, and the next one enumerates again."""
 
     at: float
     reason: str
 
 
 class NvmlUnavailable(msgspec.Struct, frozen=True, tag=True):
-    """NVML cannot be used at all: no library, no driver, or a mismatch of the two."""
+    """NVML cannot be used at all: no library, no driver, or a version mismatch."""
 
     at: float
     reason: str
 
 
 class NvmlHang(msgspec.Struct, frozen=True):
-    """A sweep that did not end. `index` is the GPU it hung on, None if on none in particular.
+    """A sweep that did not end. `index` is the GPU it hung on, None if none in particular.
 
     A `trial` reads only that GPU, which is left out of the sweeps; its hang says nothing about the others.
     """

@@ -1,4 +1,4 @@
-"""The PCIe paths of the devices that matter: each hop's link, and its errors."""
+"""The PCIe paths of the relevant devices: each hop's link, and its errors."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from healthd.samples.metric_declaration import Family, Metric
 
 
 class PcieHop(NamedTuple):
-    """One device on the way from a root port down to an end point. Errors run since the device was found."""
+    """One device on the way from a root port down to an end point. Errors count since the device was found."""
 
     pci: str
     kind: str  # gpu, nvswitch, nic, nvme, or bridge
@@ -19,7 +19,7 @@ class PcieHop(NamedTuple):
     corrected: int | None
     nonfatal: int | None
     fatal: int | None
-    driver: str = ""  # of a GPU: what holds it; empty if nothing does
+    driver: str = ""  # of a GPU: the bound driver; empty if none
 
 
 class PcieSample(NamedTuple):
@@ -35,11 +35,11 @@ METRICS = (
         labels=("pci", "kind"),
         metrics=(
             Metric("healthd_pcie_link_width_lanes", "Lanes in use.", "width"),
-            Metric("healthd_pcie_link_width_max_lanes", "Lanes it has.", "width_max"),
+            Metric("healthd_pcie_link_width_max_lanes", "Lanes it supports.", "width_max"),
             Metric("healthd_pcie_link_transfers_per_second", "Transfer rate of the link.", "speed_gts", factor=1e9),
             Metric(
                 "healthd_pcie_errors_total",
-                "Errors that advanced error reporting counted.",
+                "Errors counted by advanced error reporting.",
                 "corrected",
                 "counter",
                 labels=(("severity", "corrected"),),

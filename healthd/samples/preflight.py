@@ -1,4 +1,4 @@
-"""What a preflight's document says, as far as findings are made of it. Any version; what is not listed is passed over."""
+"""The parts of a preflight's result document that findings need. Any version; other fields are ignored."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Name = Annotated[str, Meta(max_length=253)]
 
 
 class Location(msgspec.Struct, frozen=True):
-    """Where a fault sits."""
+    """The location of a fault."""
 
     gpu: Name = ""
     link: Annotated[int, Meta(ge=0, le=1000)] | None = None
@@ -25,7 +25,7 @@ class Location(msgspec.Struct, frozen=True):
 
 
 class Result(msgspec.Struct, frozen=True):
-    """One test on one device; `outcome` is a word such as ``fail`` or ``hang``."""
+    """One test on one device; `outcome` is, for example, ``fail`` or ``hang``."""
 
     test: Name
     outcome: Name
@@ -35,7 +35,7 @@ class Result(msgspec.Struct, frozen=True):
 
 
 class PreflightSample(msgspec.Struct, frozen=True):
-    """One document. `complete` is false where tests of the level were left out; a document without the word is not taken for whole."""
+    """One document. `complete` is false if tests of the level were left out, or if the document does not say."""
 
     verdict: str
     level: str
@@ -47,10 +47,10 @@ class PreflightSample(msgspec.Struct, frozen=True):
 
     def __post_init__(self) -> None:
         if self.verdict not in VERDICTS:
-            raise ValueError(f"no verdict of a preflight: {self.verdict[:40]!r}; there is {', '.join(VERDICTS)}")
+            raise ValueError(f"not a preflight verdict: {self.verdict[:40]!r}; there is {', '.join(VERDICTS)}")
         if self.level not in LEVELS:
-            raise ValueError(f"no level of a preflight: {self.level[:40]!r}; there is {', '.join(LEVELS)}")
+            raise ValueError(f"not a preflight level: {self.level[:40]!r}; there is {', '.join(LEVELS)}")
 
 
-LEVELS = ("gate", "standard", "group", "burn-in")  # what fails at one says more than what fails at those before it
+LEVELS = ("gate", "standard", "group", "burn-in")  # a failure at one level outweighs failures at those before it
 VERDICTS = ("pass", "fail", "inconclusive", "misconfigured")

@@ -1,4 +1,4 @@
-"""The host's processes, where they are stuck: waiting in the kernel (state D), or dead and not collected (state Z)."""
+"""Stuck processes of the host: waiting in the kernel (state D), or zombies (state Z)."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from healthd.samples.metric_declaration import Family, Metric
 
 
 class StuckProcess(NamedTuple):
-    """One process in state D or Z. `started` (ticks since boot) tells it from a later one with the same number."""
+    """One process in state D or Z. `started` (ticks since boot) distinguishes reused pids."""
 
     pid: int
     started: int
@@ -17,7 +17,7 @@ class StuckProcess(NamedTuple):
 
 
 class ProcessesSample(NamedTuple):
-    """How many there are, and which are stuck (the first hundred)."""
+    """The number of processes, and the stuck ones (the first hundred)."""
 
     total: int
     waiting: int  # state D
@@ -31,8 +31,8 @@ METRICS = (
         labels=(),
         metrics=(
             Metric("healthd_host_processes", "Processes and kernel threads.", "total"),
-            Metric("healthd_host_processes_waiting", "Those that wait in the kernel (state D).", "waiting"),
-            Metric("healthd_host_processes_zombie", "Those that are dead and not collected.", "zombies"),
+            Metric("healthd_host_processes_waiting", "Processes stuck in the kernel (state D).", "waiting"),
+            Metric("healthd_host_processes_zombie", "Zombie processes (state Z).", "zombies"),
         ),
     ),
 )

@@ -1,7 +1,7 @@
-"""Samples of how training goes on: what each rank of this node is doing, and the steps it finished since the last look.
+"""Samples of training progress: each local rank's current phase, and the steps it finished since the last sample.
 
-Times are UTC seconds, durations seconds. A number that the loop did not report is None; one that it reported may be
-NaN or infinite.
+Times are UTC seconds, durations seconds. A value that the loop did not report is None; a reported one may be NaN or
+infinite.
 """
 
 from __future__ import annotations
@@ -10,7 +10,10 @@ from typing import NamedTuple
 
 
 class StepFacts(NamedTuple):
-    """One finished step. `ordinal` counts a process's steps from 0; seconds of a section are None where it was not timed."""
+    """One finished step.
+
+    `ordinal` counts a process's steps from 0; a section's seconds are None if it was not timed.
+    """
 
     ordinal: int
     step: int
@@ -27,9 +30,9 @@ class StepFacts(NamedTuple):
 
 
 class RankSteps(NamedTuple):
-    """One rank. `phase` and `section` are what it is in now, by name; `new` are its finished steps, oldest first.
+    """One rank. `phase` and `section` are its current ones, by name; `new` are its finished steps, oldest first.
 
-    Ranks of several users are never of one job, whatever its name is; `user` is the number of theirs.
+    Ranks of several users never belong to one job, whatever its name; `user` is their user id.
     """
 
     job: str

@@ -16,12 +16,12 @@ class Service(NamedTuple):
 
     @property
     def active(self) -> bool:
-        """Whether it does its work."""
+        """Whether it runs."""
         return self.state == "active"
 
 
 class ServicesSample(NamedTuple):
-    """Those that are installed here."""
+    """The installed units."""
 
     services: tuple[Service, ...]
 
@@ -31,7 +31,7 @@ METRICS = (
         rows="services",
         labels=("name",),
         metrics=(
-            Metric("healthd_host_service_active", "1 if the service does its work.", "active"),
+            Metric("healthd_host_service_active", "1 if the service runs.", "active"),
             Metric("healthd_host_service_wanted", "1 if it is enabled, or named in the configuration.", "wanted"),
         ),
     ),

@@ -1,4 +1,4 @@
-"""What is known of a source itself, whatever it reads."""
+"""The state of a source itself, whatever it reads."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ import msgspec
 
 
 class SourceState(str, enum.Enum):
-    """Whether a source speaks. Only `present` says anything about the machine."""
+    """Whether a source reports. Only `present` says anything about the machine."""
 
     WAITING = "waiting"  # not read yet
     PRESENT = "present"
-    ABSENT = "absent"  # this machine has no such thing
-    FAILING = "failing"  # it cannot be read, or what it says makes no sense
-    HUNG = "hung"  # reading it did not end; it was ended, and is tried again later
+    ABSENT = "absent"  # this machine has no such source
+    FAILING = "failing"  # it cannot be read, or its content is invalid
+    HUNG = "hung"  # a reading did not return; it was killed, and is retried later
     OFF = "off"  # by configuration
 
 
 class SourceReading(msgspec.Struct, frozen=True, kw_only=True):
-    """One look at one source. `sample` is there if it is present. `at` is UTC seconds, `seconds` what the look took."""
+    """One reading of one source. `sample` is set if it is present. `at` is UTC seconds, `seconds` the duration."""
 
     source: str
     state: SourceState

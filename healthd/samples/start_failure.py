@@ -1,4 +1,4 @@
-"""A program of healthd's own that could not be started."""
+"""A healthd program that could not be started."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import msgspec
 
 
 class StartFailure(msgspec.Struct, frozen=True):
-    """The last start of `program` failed with `errno`. `limit` is the process limit that was reached, if one was."""
+    """The last start of `program` failed with `errno`. `limit` is the process limit that was reached, if any."""
 
     program: str
     errno: int

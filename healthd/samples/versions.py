@@ -1,4 +1,4 @@
-"""What is installed and running, in words: a fleet's nodes should say the same."""
+"""What is installed and running, as text: a fleet's nodes should agree."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from healthd.samples.metric_declaration import Family, Metric
 
 
 class VersionsSample(NamedTuple):
-    """Empty where this machine does not tell."""
+    """Versions; empty where this machine does not report them."""
 
     kernel: str
     os: str
@@ -18,8 +18,8 @@ class VersionsSample(NamedTuple):
     nvidia: str  # the loaded kernel module
     nvidia_peermem: str  # "loaded", or empty
     mlx5: str
-    cmdline: str  # the kernel's, where it concerns PCIe and memory
-    image: str = ""  # name and version of the image the system was made of
+    cmdline: str  # the kernel's options for PCIe and memory
+    image: str = ""  # name and version of the system image
 
 
 METRICS = (

@@ -1,4 +1,4 @@
-"""The sources that the main loop itself reads, in the same words as those of the source child."""
+"""The sources that the main loop reads itself, in the same form as those of the source child."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ KERNEL_LOG, NVML = "kernel_log", "nvml"
 
 
 def make_kernel_log_reading(trouble: str, using: str, at: float) -> SourceReading:
-    """The kernel log; `trouble` says why it cannot be read, `using` by what means it is."""
+    """Make the kernel log's reading; `trouble` says why it cannot be read, `using` names the transport."""
     state = SourceState.FAILING if trouble else SourceState.PRESENT
     return SourceReading(source=KERNEL_LOG, state=state, at=at, reason=trouble or f"by {using}")
 
 
 def make_nvml_reading(gpus: GpuMonitor, patience_s: float, now: Moment) -> SourceReading:
-    """NVML; a sweep counts for `patience_s`."""
+    """Make NVML's reading; a sweep is valid for `patience_s`."""
     age_s = None if gpus.swept_at is None else now.monotonic - gpus.swept_at
     if age_s is not None and age_s <= patience_s:
         seconds = gpus.sweep_seconds or 0.0
@@ -30,7 +30,7 @@ def make_nvml_reading(gpus: GpuMonitor, patience_s: float, now: Moment) -> Sourc
 
 
 def describe_left_out_gpus(left_out: Sequence[int]) -> str:
-    """The GPUs that are left out, in words; empty if none is."""
+    """Describe the GPUs that are left out; empty if none is."""
     if not left_out:
         return ""
     numbers = ", ".join(map(str, left_out))
@@ -38,9 +38,9 @@ def describe_left_out_gpus(left_out: Sequence[int]) -> str:
 
 
 def list_silent_sources(kernel_log: SourceReading, nvml: SourceReading) -> tuple[str, ...]:
-    """Which of these say nothing now, in words: without them a node is unknown, never healthy.
+    """Describe which of these sources are silent: without them a node is unknown, never healthy.
 
-    NVML says nothing about a GPU that is left out.
+    NVML reports nothing about a GPU that is left out.
     """
     silent = []
     if kernel_log.state is not SourceState.PRESENT:

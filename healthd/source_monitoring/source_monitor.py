@@ -1,4 +1,4 @@
-"""Readings of sources in, findings out: for each source its check, and a word on the source itself."""
+"""Turns readings of sources into findings: each source's check, and a finding about the source itself."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ _TROUBLE = {SourceState.FAILING: "cannot be read", SourceState.HUNG: "hangs"}
 
 
 class SourceMonitor:
-    """`latest` is the last reading of each source; of one that is in trouble, the sample is gone.
+    """`latest` is the last reading of each source; without a sample while the source fails.
 
-    Those that exist and are not among `sources` are switched off.
+    Existing sources that are not among `sources` are disabled.
     """
 
     def __init__(self, ledger: FindingLedger, sources: Mapping[str, tuple[Source, Check]]) -> None:

@@ -1,6 +1,6 @@
-"""The parent's side of the source child: asks it for every source's reading, and ends it when one source hangs.
+"""The source child's parent: requests every source's reading, and ends the child when one source hangs.
 
-A source that hung is left out of the next child for a while (a minute, then longer), so that the others go on.
+The next child skips a source that hung for a while (a minute, then longer), so that the others go on.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ HELD_OFF_S_MIN, HELD_OFF_S_MAX = 60.0, 3600.0
 
 
 class SourceSchedule(msgspec.Struct, frozen=True):
-    """How one source is read: every so many seconds, as a sample of this type, with these words of configuration."""
+    """How one source is read: its period in seconds, its sample type, and its configuration options."""
 
     every_s: float
     sample: type
@@ -36,7 +36,7 @@ class _ChildMessage(msgspec.Struct):
 
 
 class SourceProber:
-    """Keeps the child. `deadline_s` is how long one look at one source may take."""
+    """Keeps the child. `deadline_s` is the limit for one reading of one source."""
 
     def __init__(self, host: Host, plans: Mapping[str, SourceSchedule], deadline_s: float) -> None:
         self._host = host
@@ -53,20 +53,20 @@ class SourceProber:
 
     @property
     def pipe(self) -> IO[bytes] | None:
-        """What to wait for; another object with every child, None while there is none."""
+        """The pipe to poll; another object with every child, None while there is none."""
         return self._keeper.pipe
 
     @property
     def abandoned(self) -> int:
-        """Killed children that are still there."""
+        """The number of killed children that have not exited."""
         return self._keeper.abandoned
 
     def pids(self) -> list[int]:
-        """The living child, if any."""
+        """The live child's pid, if any."""
         return self._keeper.pids()
 
     def poll(self) -> list[SourceReading]:
-        """Whatever is new: call when the pipe is readable, and about once a second."""
+        """Return new readings: call when the pipe is readable, and about once a second."""
         now = self._host.clock.monotonic()
         if not self._keeper.alive:
             if self._due(now):
@@ -81,11 +81,11 @@ class SourceProber:
         elif hung := self._hung():
             readings.append(hung)
         elif self._due(now) - self._running:
-            self._keeper.end()  # somebody's waiting time is over: start again with all that are due
+            self._keeper.end()  # a skipped source is due again: restart with all due sources
         return readings
 
     def pretend_hang(self, source: str) -> None:
-        """Let the child really hang at this source; what follows is marked as injected."""
+        """Make the child really hang at this source; what follows is marked as injected."""
         self._pretended = source
         self._keeper.tell(f"{source}\n".encode())
 
@@ -103,18 +103,18 @@ class SourceProber:
         return [str(self._host.root), msgspec.json.encode(plan).decode()]
 
     def _reading(self, line: bytes) -> SourceReading:
-        """A line of the child's; one that makes no sense is a failing source too."""
+        """Parse a line of the child; an invalid line also counts as a failing source."""
         try:
             message = self._message.decode(line)
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
-            return self._failing("child", f"unreadable message of the child: {error}")
+            return self._failing("child", f"invalid message from the child: {error}")
         sample = None
         if message.state is SourceState.PRESENT:
             self._held_s.pop(message.source, None)
             try:
                 sample = self._samples[message.source].decode(message.sample)
             except (KeyError, msgspec.DecodeError, UnicodeDecodeError) as error:
-                return self._failing(message.source, f"a sample of the wrong shape: {error}")
+                return self._failing(message.source, f"a sample of the wrong type: {error}")
         return SourceReading(
             source=message.source,
             state=message.state,
@@ -125,7 +125,7 @@ class SourceProber:
         )
 
     def _hung(self) -> SourceReading | None:
-        """Judge the slate: "NAME SINCE", monotonic seconds; empty while the child waits."""
+        """Judge the call page: "NAME SINCE", monotonic seconds; empty while the child waits."""
         _, words = self._keeper.slate()
         name, _, since = words.partition(" ")
         now = self._host.clock.monotonic()

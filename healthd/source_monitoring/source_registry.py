@@ -44,23 +44,23 @@ from healthd.thresholds import Thresholds
 
 
 class Check(Protocol):
-    """Pure but for what it remembers: samples in, facts out."""
+    """A check, stateless but for its history: samples in, facts out."""
 
     def judge(self, sample: Any, now: Moment) -> list[Held]:
-        """Everything that holds now. A level that is neither said again nor called unknown has ended."""
+        """Return all facts that hold now. A fact that is neither repeated nor marked unknown has ended."""
         ...
 
 
 class CheckClass(Protocol):
-    """A check is made from its section of the thresholds."""
+    """Makes a check from its section of the thresholds."""
 
     def __call__(self, limits: Any) -> Check:
-        """Make it."""
+        """Make the check."""
         ...
 
 
 class Source(NamedTuple):
-    """One source. The collector is `healthd.collectors.NAME`, its check speaks as `check_name`."""
+    """One source. The collector is `healthd.collectors.NAME`; its check reports as `check_name`."""
 
     name: str
     every_s: float
@@ -75,7 +75,7 @@ class Source(NamedTuple):
     options: Mapping[str, str] = {}
 
     def make_check(self, thresholds: Thresholds) -> Check:
-        """Its check, with the numbers of this node.
+        """Make its check with this node's thresholds.
 
         Raises:
             ThresholdsError: they do not fit.
@@ -94,7 +94,7 @@ SOURCES: tuple[Source, ...] = (
         check=pressure_check.PressureCheck,
         reads="/proc/pressure/{cpu,io,memory}",
         cost="3 files, 0.1 ms",
-        when_absent="the kernel is older than 4.20 or was started with psi=0: shortage of memory goes unseen until the OOM killer comes",
+        when_absent="the kernel is older than 4.20 or was started with psi=0: memory pressure is not detected before the OOM killer acts",
     ),
     Source(
         name="edac",
@@ -106,7 +106,7 @@ SOURCES: tuple[Source, ...] = (
         check=edac_check.EdacCheck,
         reads="/sys/devices/system/edac/mc",
         cost="4 files a memory module, 2 ms for 32",
-        when_absent="memory errors of the host show only as crashes, or in the kernel log",
+        when_absent="host memory errors show only as crashes or in the kernel log",
     ),
     Source(
         name="disks",
@@ -116,9 +116,9 @@ SOURCES: tuple[Source, ...] = (
         check_name=disks_check.CHECK,
         limits=disks_check.Limits,
         check=disks_check.DisksCheck,
-        reads="process 1's table of mounts, statvfs of the local ones",
+        reads="process 1's mount table, statvfs of local file systems",
         cost="20 µs a file system",
-        when_absent="full disks and those that turned read-only are seen when a job fails on them",
+        when_absent="full and read-only disks are noticed only when a job fails",
     ),
     Source(
         name="network_mounts",
@@ -128,9 +128,9 @@ SOURCES: tuple[Source, ...] = (
         check_name=network_mounts_check.CHECK,
         limits=network_mounts_check.Limits,
         check=network_mounts_check.NetworkMountsCheck,
-        reads="process 1's table of mounts, statvfs in a process of its own for each mount over the network",
+        reads="process 1's mount table, statvfs in a separate process per network mount",
         cost="2 ms a mount",
-        when_absent="a dead file server is seen when jobs hang",
+        when_absent="a dead file server is noticed only when jobs hang",
     ),
     Source(
         name="nvme",
@@ -142,7 +142,7 @@ SOURCES: tuple[Source, ...] = (
         check=nvme_check.NvmeCheck,
         reads="/sys/class/nvme, each controller's health log",
         cost="0.2 ms a disk",
-        when_absent="wear and lost data of the local disks are seen when they fail",
+        when_absent="wear and data loss of local disks are noticed only when they fail",
     ),
     Source(
         name="processes",
@@ -154,7 +154,7 @@ SOURCES: tuple[Source, ...] = (
         check=processes_check.ProcessesCheck,
         reads="/proc/*/stat",
         cost="8 µs a process, 40 ms for five thousand",
-        when_absent="processes that hang in the kernel go unseen",
+        when_absent="processes that hang in the kernel are not detected",
     ),
     Source(
         name="clock",
@@ -166,7 +166,7 @@ SOURCES: tuple[Source, ...] = (
         check=clock_check.ClockCheck,
         reads="adjtimex(2)",
         cost="1 µs",
-        when_absent="a drifting clock is seen when logs of several nodes do not fit together",
+        when_absent="a drifting clock is noticed only when logs of several nodes disagree",
     ),
     Source(
         name="versions",
@@ -178,7 +178,7 @@ SOURCES: tuple[Source, ...] = (
         check=versions_check.VersionsCheck,
         reads="a dozen files of /proc and /sys",
         cost="1 ms",
-        when_absent="nodes that were updated differently cannot be told apart",
+        when_absent="differently updated nodes cannot be distinguished",
     ),
     Source(
         name="services",
@@ -190,8 +190,8 @@ SOURCES: tuple[Source, ...] = (
         check=services_check.ServicesCheck,
         reads="systemctl show of a few units",
         cost="a program's start, 10 ms",
-        when_absent="services that died are seen by what they no longer do",
-        options={"units": "the units that must run, instead of those that are enabled among the usual ones"},
+        when_absent="dead services are noticed only by their effects",
+        options={"units": "the units that must run, instead of the usual ones that are enabled"},
     ),
     Source(
         name="fabric_manager",
@@ -203,8 +203,8 @@ SOURCES: tuple[Source, ...] = (
         check=fabric_manager_check.FabricManagerCheck,
         reads="the end of /var/log/fabricmanager.log",
         cost="64 KiB, 0.2 ms",
-        when_absent="there are no NVSwitches here, or their errors are seen in the kernel log only",
-        options={"path": "where the fabric manager writes its log"},
+        when_absent="there are no NVSwitches here, or their errors show only in the kernel log",
+        options={"path": "path of the fabric manager's log"},
     ),
     Source(
         name="dcgm",
@@ -215,10 +215,10 @@ SOURCES: tuple[Source, ...] = (
         limits=dcgm_check.Limits,
         check=dcgm_check.DcgmCheck,
         reads="dcgmi health --check, or a dcgm-exporter's page",
-        cost="a program's start and a question over TCP, 0.1 s",
-        when_absent="nothing that is needed: NVML and the kernel log say nearly all of it",
+        cost="one program start and a TCP request, 0.1 s",
+        when_absent="nothing essential: NVML and the kernel log cover nearly all of it",
         options={
-            "exporter": "HOST:PORT of a dcgm-exporter, where no host engine answers",
+            "exporter": "HOST:PORT of a dcgm-exporter, used if no host engine answers",
             "profile": "yes: also read profiling fields, which occupies counters that profilers need",
         },
     ),
@@ -232,7 +232,7 @@ SOURCES: tuple[Source, ...] = (
         check=infiniband_check.InfinibandCheck,
         reads="/sys/class/infiniband",
         cost="18 files a port, 2.5 ms for 8",
-        when_absent="a port that is down or slow is seen as a slow job",
+        when_absent="a port that is down or slow shows only as a slow job",
         options={"expected": "DEVICE:GBPS for each port that must be up at that rate"},
     ),
     Source(
@@ -245,7 +245,7 @@ SOURCES: tuple[Source, ...] = (
         check=ethernet_check.EthernetCheck,
         reads="/sys/class/net, interfaces with a device",
         cost="8 files an interface, 0.3 ms for 2",
-        when_absent="links that flap are seen as jobs that lose their connections",
+        when_absent="flapping links show only as jobs that lose connections",
     ),
     Source(
         name="pcie",
@@ -257,11 +257,11 @@ SOURCES: tuple[Source, ...] = (
         check=pcie_check.PcieCheck,
         reads="/sys/bus/pci/devices: GPUs, NVSwitches, adapters, disks, and the bridges above them",
         cost="7 files a hop, 4 ms for 24 hops",
-        when_absent="links that lost lanes are seen as slow copies",
+        when_absent="links that lost lanes show only as slow copies",
     ),
 )
 
 
 def map_sources_by_name() -> dict[str, Source]:
-    """All sources."""
+    """Return all sources by name."""
     return {source.name: source for source in SOURCES}

@@ -1,4 +1,4 @@
-"""What the configuration makes of the list of sources: which are read, how often, with which options and checks."""
+"""Applies the configuration to the list of sources: which are read, how often, with which options and checks."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from healthd.thresholds import Thresholds
 
 
 def make_source_schedules(config: Config) -> dict[str, SourceSchedule]:
-    """How each enabled source is read.
+    """Return how each enabled source is read.
 
     Raises:
         ConfigError: a source or option that does not exist.
@@ -33,7 +33,7 @@ def make_source_schedules(config: Config) -> dict[str, SourceSchedule]:
 
 
 def make_source_checks(config: Config, thresholds: Thresholds) -> dict[str, tuple[Source, Check]]:
-    """The enabled sources with their checks.
+    """Return the enabled sources with their checks.
 
     Raises:
         ThresholdsError: the numbers of a section do not fit.

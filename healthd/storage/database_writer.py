@@ -1,7 +1,7 @@
-"""The thread that owns the database. Nobody else waits for the disk, unless they choose to.
+"""The thread that owns the database. Other threads wait for the disk only if they choose to.
 
-Writes are done one after another, in the order in which they were handed over, each durable before the next begins. A
-disk that hangs stops this thread alone; how long its oldest write has been waiting can be asked at any time.
+Writes run one after another, in submission order, each durable before the next begins. A hanging disk stops this thread
+alone; the waiting time of its oldest write can be read at any time.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ T = TypeVar("T")
 
 
 class CommitOverdue(OutboxFull):
-    """The disk has not taken a write in time. It is still under way, and may yet succeed."""
+    """The disk has not finished a write in time. It is still in progress, and may yet succeed."""
 
 
 class LastCommit(msgspec.Struct, frozen=True):
@@ -37,24 +37,24 @@ class LastCommit(msgspec.Struct, frozen=True):
 
 
 class DatabaseWriter:
-    """Takes writes from any thread. Until `start`, a write is done at once by whoever hands it over."""
+    """Accepts writes from any thread. Until `start`, the submitting thread writes at once."""
 
     def __init__(self, outbox: Outbox, clock: Clock) -> None:
         self.outbox = outbox
         self._clock = clock
         self._queue: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
-        self._since: deque[float] = deque()  # when each write that has not ended was handed over
+        self._since: deque[float] = deque()  # submission time of each unfinished write
         self._thread: threading.Thread | None = None
         self.last: LastCommit | None = None
-        self.corrupt: OutboxCorrupt | None = None  # found by any write; the recorder makes it good
+        self.corrupt: OutboxCorrupt | None = None  # found by any write; the recorder replaces the database
 
     def start(self) -> None:
-        """From now on a thread of its own writes."""
+        """Start the writer's thread."""
         self._thread = threading.Thread(target=self._run, name="committer", daemon=True)
         self._thread.start()
 
     def submit(self, write: Callable[[Outbox], T]) -> Future[T]:
-        """Have something written; never waits. The future's exception may be OutboxFull or OutboxCorrupt."""
+        """Submit a write; never waits. The future's exception may be OutboxFull or OutboxCorrupt."""
         future: Future[T] = Future()
         self._since.append(self._clock.monotonic())
 
@@ -68,7 +68,7 @@ class DatabaseWriter:
         return future
 
     def wait(self, future: Future[T]) -> T:
-        """Wait for a write, but not for a disk that hangs.
+        """Wait for a write, but not for a hanging disk.
 
         Raises:
             CommitOverdue: it was not written in time, and may still be.
@@ -80,14 +80,14 @@ class DatabaseWriter:
         raise CommitOverdue(f"{self.outbox.path}: a write has not ended within {OVERDUE_S:g} s; check the disk")
 
     def waited_s(self, monotonic: float) -> float:
-        """For how long the oldest write that has not ended has been waiting."""
+        """Return for how long the oldest unfinished write has been waiting."""
         try:
             return monotonic - self._since[0]
         except IndexError:
             return 0.0
 
     def close(self, within_s: float) -> bool:
-        """Write what was handed over, and end; whether all of it was written in time."""
+        """Finish the submitted writes and end; return whether all of them finished in time."""
         if self._thread is not None:
             self._queue.put(None)
             self._thread.join(within_s)

@@ -1,4 +1,4 @@
-"""A small file beside the database. It says that this node has a history, and whether the node is condemned.
+"""A small file beside the database. It records that this node has a history, and whether the node is condemned.
 
 It is written apart from the database, so neither a lost nor a damaged database makes a condemned node fit.
 """
@@ -15,7 +15,7 @@ FILE = "history.json"
 
 
 class Condemnation(msgspec.Struct, frozen=True):
-    """An order named this node as one that must leave. Lifted by a passed preflight only."""
+    """An order named this node as one that must leave. Lifted only by a passed preflight."""
 
     order: str
     at: float
@@ -30,10 +30,10 @@ class HistoryMarker(msgspec.Struct, frozen=True):
 
 
 def read_history_marker(path: Path) -> HistoryMarker | None:
-    """What the file says. None if there is none; one that makes no sense still proves that there is a history.
+    """Return the file's content. None if there is none; an invalid file still proves that there is a history.
 
     Raises:
-        OSError: the file is there and cannot be read.
+        OSError: the file exists and cannot be read.
     """
     try:
         return msgspec.json.decode(path.read_bytes(), type=HistoryMarker)
@@ -44,10 +44,10 @@ def read_history_marker(path: Path) -> HistoryMarker | None:
 
 
 def write_history_marker(path: Path, mark: HistoryMarker) -> None:
-    """Replace the file whole. It is on the disk when this returns.
+    """Replace the file atomically and durably.
 
     Raises:
-        OSError: it could not be written; the old file stands.
+        OSError: it could not be written; the old file stays.
     """
     new = path.with_name(f"{path.name}.new")
     descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
@@ -61,10 +61,10 @@ def write_history_marker(path: Path, mark: HistoryMarker) -> None:
 
 
 def sync_directory(directory: Path) -> None:
-    """Make what was renamed in `directory` survive a power cut, where its filesystem can promise that."""
+    """Make renames in `directory` survive a power cut, where its file system can promise that."""
     descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
-        with contextlib.suppress(OSError):  # some network filesystems refuse it
+        with contextlib.suppress(OSError):  # some network file systems refuse it
             os.fsync(descriptor)
     finally:
         os.close(descriptor)

@@ -1,17 +1,17 @@
-"""What the node must not forget, in one SQLite file: findings, changes not yet reported, kernel cursor, orders.
+"""The node's durable state, in one SQLite file: findings, undelivered changes, kernel cursor, orders.
 
 Write-ahead log, ``synchronous=FULL``: when `commit` returns, a power cut loses nothing of it. The kernel cursor moves
-in the very transaction that stores what was read, so no line is lost and none counts twice.
+in the transaction that stores what was read, so no line is lost and none counts twice.
 
 Bounds. A change supersedes earlier changes of the same finding, as it carries the whole finding: days of outage cost
 one row per finding. Past `CHANGES_MAX` of those, the changes of cleared findings are dropped, oldest first, and
-counted. Of findings that are neither active nor waiting to be reported, the newest `FINDINGS_KEPT` stay.
+counted. Of findings that are neither active nor pending, the newest `FINDINGS_KEPT` stay.
 
-The database is made whole under another name and then renamed, so an empty file is never one of ours. A small file
-beside it (`history_mark.py`) says that there is a history and whether the node is condemned: a database that is missing
-or damaged is then a lost one, not a fresh one.
+The database is completed under another name and then renamed, so an empty file is never a valid one. A small file
+beside it (`history_marker.py`) records that there is a history and whether the node is condemned: a missing or damaged
+database is then a lost one, not a fresh one.
 
-For one thread at a time: the committer's, once it runs (`committer.py`).
+For one thread at a time: the writer's, once it runs (`database_writer.py`).
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from vocabulary.messages.wire import FindingChange, Gpu
 CHANGES_MAX = 50_000
 FINDINGS_KEPT = 10_000
 PRUNE_EVERY_COMMITS = 256
-PRUNED_MAX = 2 * PRUNE_EVERY_COMMITS  # at once: more than comes in between, and no pause that a kernel line would feel
+PRUNED_MAX = 2 * PRUNE_EVERY_COMMITS  # at once: more than comes in between, and no pause that delays kernel lines
 
 _SCHEMA = """
 create table if not exists meta (key text primary key, value blob not null) without rowid;
@@ -61,11 +61,11 @@ _log = logging.getLogger("healthd")
 
 
 class OutboxFull(Exception):
-    """Nothing can be written now: the disk is full or failing. What was to be written must be kept and tried again."""
+    """Nothing can be written now: the disk is full or failing. Keep the data and retry."""
 
 
 class OutboxCorrupt(Exception):
-    """The file is no usable database. It must be moved aside, and the node tested anew."""
+    """The file is not a usable database. It must be moved aside, and the node tested again."""
 
 
 class CommitResult(msgspec.Struct, frozen=True):
@@ -80,7 +80,7 @@ class CommitResult(msgspec.Struct, frozen=True):
 
 
 class Outbox:
-    """The database. One that cannot be read is replaced by a fresh one, and `problem` says so.
+    """The database. One that cannot be read is replaced by a fresh one, and `problem` describes why.
 
     `dropped` counts the changes given up for lack of room since it was opened.
 
@@ -94,22 +94,22 @@ class Outbox:
         self._mark = HistoryMarker()
         self._encoder = msgspec.json.Encoder()
         self._commits = 0
-        self._lifted = False  # in the transaction under way
+        self._lifted = False  # in the current transaction
         self.dropped = 0
         self.problem = ""
-        self.connection = sqlite3.connect(":memory:")  # until there is one
+        self.connection = sqlite3.connect(":memory:")  # until there is a file
         try:
             self._open(now)
         except OutboxCorrupt as error:
             self.renew(now, str(error))
 
     def renew(self, now: float, problem: str) -> None:
-        """Go on with a fresh file. The unusable one is moved aside, never deleted; `problem` says where and why.
+        """Continue with a fresh file. The unusable one is moved aside, never deleted; `problem` says where and why.
 
-        The fresh file holds the problem until a commit stores the finding that tells of it.
+        The fresh file holds the problem until a commit stores the finding about it.
 
         Raises:
-            OutboxFull: no fresh one can be made.
+            OutboxFull: no fresh file can be made.
         """
         self.connection.close()
         aside = self.path.with_name(f"{self.path.name}.corrupt-{int(now)}")
@@ -131,7 +131,7 @@ class Outbox:
     def commit(
         self, findings: Sequence[Finding], cursor: Cursor | None = None, *, lift_condemned: bool = False
     ) -> CommitResult:
-        """Store findings as they stand now, each as a new change, and move the cursor with them.
+        """Store findings as they are now, each as a new change, and move the cursor with them.
 
         Raises:
             OutboxFull, OutboxCorrupt: nothing of it was stored.
@@ -142,7 +142,7 @@ class Outbox:
                 self.put("cursor", cursor)
             if lift_condemned:
                 self._lift()
-            if self.problem:  # whoever commits has read it, and told of it in these findings
+            if self.problem:  # these findings report the problem
                 self._delete("problem")
             self._commits += 1
             pruned = self._commits % PRUNE_EVERY_COMMITS == 0 and self._prune()
@@ -150,39 +150,39 @@ class Outbox:
         return CommitResult(changes, sum(replaced for _, replaced in stored), pruned)
 
     def active(self) -> list[Finding]:
-        """All active findings, oldest first."""
+        """Return all active findings, oldest first."""
         rows = self.rows("select body from findings where active = 1 order by last_seen")
         return [self._decode(body, Finding) for (body,) in rows]
 
     def changes(self, limit: int) -> list[FindingChange]:
-        """The oldest changes the centre has not acknowledged."""
+        """Return the oldest changes the controller has not acknowledged."""
         rows = self.rows("select seq, body from changes order by seq limit ?", limit)
         return [FindingChange(seq, self._decode(body, Finding)) for seq, body in rows]
 
     def acknowledge(self, seq: int) -> None:
-        """The centre has durably stored every change up to `seq`."""
+        """Delete every change up to `seq`, which the controller has durably stored."""
         with self.transaction():
             self.connection.execute("delete from changes where seq <= ?", (seq,))
 
     def set_aside(self, seq: int) -> None:
-        """The centre does not want this change, ever; the finding stays as it is."""
+        """Drop a change that the controller rejects for good; the finding stays as it is."""
         with self.transaction():
             self.connection.execute("delete from changes where seq = ?", (seq,))
 
     def waiting(self) -> int:
-        """How many changes the centre has not acknowledged."""
+        """Return how many changes the controller has not acknowledged."""
         return int(self.rows("select count(*) from changes")[0][0])
 
     def cursor(self) -> Cursor | None:
-        """How far the kernel log has been read."""
+        """Return how far the kernel log has been read."""
         return self.get("cursor", Cursor)
 
     def gpus(self) -> tuple[Gpu, ...]:
-        """The GPUs this node is expected to have."""
+        """Return the GPUs this node is expected to have."""
         return self.get("gpus", tuple[Gpu, ...]) or ()
 
     def expect_gpus(self, gpus: Sequence[Gpu]) -> None:
-        """From now on these are expected."""
+        """Set the expected GPUs."""
         with self.transaction():
             self.put("gpus", tuple(gpus))
 
@@ -191,7 +191,7 @@ class Outbox:
         return self.get("condemned", Condemnation)
 
     def condemn(self, condemned: Condemnation) -> None:
-        """This node must leave; part of the caller's transaction. The mark comes first: a crash in between condemns.
+        """Condemn this node, within the caller's transaction. The marker file comes first: a crash in between condemns.
 
         Raises:
             OutboxFull: it could not be marked.
@@ -200,17 +200,17 @@ class Outbox:
         self.put("condemned", condemned)
 
     def get(self, key: str, kind: type[T]) -> T | None:
-        """One small fact by name; None if it was never stored."""
+        """Return one small value by name; None if it was never stored."""
         rows = self.rows("select value from meta where key = ?", key)
         return self._decode(rows[0][0], kind) if rows else None
 
     def put(self, key: str, value: object) -> None:
-        """Store one small fact; part of the caller's transaction."""
+        """Store one small value, within the caller's transaction."""
         self.connection.execute("insert or replace into meta values (?, ?)", (key, self._encoder.encode(value)))
 
     @contextlib.contextmanager
     def transaction(self) -> Iterator[None]:
-        """All or nothing, durable at its end; within another transaction, part of that one.
+        """All or nothing, durable at its end; nested, part of the outer transaction.
 
         Raises:
             OutboxFull, OutboxCorrupt: nothing of it was stored.
@@ -233,7 +233,7 @@ class Outbox:
             self._unmark()
 
     def rows(self, sql: str, *values: object) -> list[tuple[Any, ...]]:
-        """The answer to a query, whole.
+        """Return all rows of a query.
 
         Raises:
             OutboxFull, OutboxCorrupt: it cannot be read.
@@ -244,7 +244,7 @@ class Outbox:
             raise self._translated(error) from error
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Close the file."""
         self.connection.close()
 
     def _open(self, now: float) -> None:
@@ -269,17 +269,17 @@ class Outbox:
             self._write_mark(self.condemned())
 
     def _find_database(self, mark: HistoryMarker | None, now: float) -> None:
-        """Make one on a fresh node. One that ought to be there and is missing or empty is lost."""
+        """Create the database on a fresh node. One that should exist and is missing or empty is lost."""
         if self.path.exists():
             if self.path.stat().st_size == 0:
-                raise OutboxCorrupt(f"{self.path}: the database is empty; a power cut or a copy cut it short")
+                raise OutboxCorrupt(f"{self.path}: the database is empty; it was truncated by a power cut or a copy")
         elif mark is not None or Path(f"{self.path}-wal").exists():
-            raise OutboxCorrupt(f"{self.path}: the database is missing, although this node kept one")
+            raise OutboxCorrupt(f"{self.path}: the database is missing, although this node had one")
         else:
             self._create(now, "")
 
     def _create(self, now: float, problem: str) -> None:
-        """Make a database under another name, whole, then give it its own."""
+        """Create a complete database under another name, then rename it."""
         new = self.path.with_name(f"{self.path.name}.new")
         try:
             for suffix in ("", "-journal"):
@@ -303,7 +303,7 @@ class Outbox:
             raise OutboxCorrupt(f"{self.path}: {verdict}")
         for statement in _SCHEMA.split(";"):
             self.connection.execute(statement)
-        # A new file starts above every number an earlier one can have reached: the centre may remember those.
+        # A new file starts above every number that an earlier one can have reached: the controller may remember those.
         self.connection.execute(
             "insert into sqlite_sequence (name, seq) select 'changes', ?"
             " where not exists (select 1 from sqlite_sequence where name = 'changes')",
@@ -311,13 +311,13 @@ class Outbox:
         )
 
     def _settle_condemned(self, mark: HistoryMarker | None) -> None:
-        """Where mark and database differ, the node is condemned, unless the database says that this was lifted."""
+        """Reconcile marker and database: if they differ, the node is condemned unless the database records the lift."""
         marked = mark.condemned if mark is not None else None
         if marked is not None and self.condemned() is None and marked != self.get("lifted", Condemnation):
             self.put("condemned", marked)
 
     def _lift(self) -> None:
-        """What is lifted is remembered: should the mark outlive a crash here, it counts no more."""
+        """Record the lift: should the marker outlive a crash here, it no longer counts."""
         condemned = self.condemned()
         if condemned is not None:
             self.put("lifted", condemned)
@@ -327,7 +327,7 @@ class Outbox:
     def _unmark(self) -> None:
         try:
             self._write_mark(None)
-        except OutboxFull as error:  # the database knows better than the mark
+        except OutboxFull as error:  # the database overrides the marker
             _log.warning("%s", error)
 
     def _write_mark(self, condemned: Condemnation | None) -> None:
@@ -342,7 +342,7 @@ class Outbox:
         self.connection.execute("delete from meta where key = ?", (key,))
 
     def _store(self, finding: Finding) -> tuple[int, bool]:
-        """The number of its change, and whether that replaces an older one."""
+        """Store a finding; return its change's number, and whether that replaces an older one."""
         body = self._encoder.encode(finding)
         self.connection.execute(
             "insert or replace into findings values (?, ?, ?, ?)",
@@ -355,7 +355,7 @@ class Outbox:
         return added.lastrowid or 0, replaced
 
     def _prune(self) -> bool:
-        """Keep the bounds; whether changes had to go."""
+        """Enforce the bounds; return whether changes were dropped."""
         ((changes,),) = self.rows("select count(*) from changes")
         if changes > CHANGES_MAX:
             done = self.connection.execute(
@@ -383,4 +383,4 @@ class Outbox:
             return OutboxFull(f"{self.path}: {error}; free some space, or check the disk")
         if type(error) is sqlite3.DatabaseError:  # "malformed", "not a database"
             return OutboxCorrupt(f"{self.path}: {error}")
-        return error  # our own mistake: let it be seen as such
+        return error  # a bug in healthd: do not hide it

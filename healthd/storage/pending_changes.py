@@ -1,7 +1,7 @@
-"""The changes that wait for the centre, in memory: whoever reports waits for no disk.
+"""The changes not yet delivered to the controller, in memory: reporting never waits for a disk.
 
-The oldest are held; what is behind them is read from the database as they go. A change is in here only once it is
-durable, and leaves as soon as the centre has it; the database forgets it a moment later.
+The oldest are held; later ones are read from the database as they go. A change is here only once it is durable, and
+leaves as soon as the controller has it; the database deletes it a moment later.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ _log = logging.getLogger("healthd")
 
 
 class PendingChanges:
-    """Callable from any thread. The lock is held for moves in memory only.
+    """Callable from any thread. The lock is held for operations in memory only.
 
-    `newest` is the number of the newest change, `rejected` counts those the centre did not want. `on_more` is called when
-    changes that were not held in memory have been read.
+    `newest` is the number of the newest change, `rejected` counts those the controller rejected. `on_more` is called
+    when changes that were not in memory have been read.
     """
 
     def __init__(self, committer: DatabaseWriter) -> None:
         self._committer = committer
         self._lock = threading.Lock()
         self._held: dict[str, FindingChange] = {}  # by finding, oldest first
-        self._whole = True  # nothing waits that is not held
+        self._whole = True  # all pending changes are held
         self._count = 0
         self._acknowledged = 0
         self._aside: set[int] = set()
@@ -43,23 +43,23 @@ class PendingChanges:
         self._read(committer.outbox)
 
     def count(self) -> int:
-        """How many wait."""
+        """Return how many are pending."""
         return self._count
 
     def changes(self, limit: int, up_to: int) -> tuple[FindingChange, ...]:
-        """The oldest, none newer than number `up_to`."""
+        """Return the oldest, none newer than number `up_to`."""
         with self._lock:
             return tuple(change for change in islice(self._held.values(), limit) if change.seq <= up_to)
 
     def acknowledge(self, seq: int) -> None:
-        """The centre has durably stored every change up to `seq`."""
+        """Remove every change up to `seq`, which the controller has durably stored."""
         with self._lock:
             self._acknowledged = max(self._acknowledged, seq)
             self._drop([finding for finding, change in self._held.items() if change.seq <= seq])
         self._forget(lambda outbox: outbox.acknowledge(seq))
 
     def set_aside(self, seq: int) -> None:
-        """The centre does not want this change, ever; the finding stays as it is."""
+        """Drop a change that the controller rejects for good; the finding stays as it is."""
         with self._lock:
             self._aside.add(seq)
             self._drop([finding for finding, change in self._held.items() if change.seq == seq])
@@ -72,7 +72,7 @@ class PendingChanges:
         self._forget(write)
 
     def add(self, stored: CommitResult, outbox: Outbox) -> None:
-        """A commit added these. For the committer's thread, as are the others below."""
+        """Add the changes of a commit. For the writer's thread, like the methods below."""
         with self._lock:
             for change in stored.changes:
                 self._held.pop(change.finding.id, None)
@@ -88,7 +88,7 @@ class PendingChanges:
             self._read(outbox)
 
     def begin_anew(self, outbox: Outbox) -> None:
-        """The database was replaced by a fresh one: its numbers have nothing to do with those before."""
+        """Start over with a fresh database: its numbers are unrelated to earlier ones."""
         self._acknowledged = self.newest = 0
         self._read(outbox)
 
@@ -117,9 +117,9 @@ class PendingChanges:
         self._committer.submit(forget).add_done_callback(self._forgotten)
 
     def _forgotten(self, future: Future[bool]) -> None:
-        """Were it not forgotten, the centre would be told once more, which does no harm."""
+        """Check that the database deleted them. If not, the controller gets them again, which is harmless."""
         error = future.exception()
         if error is not None:
-            _log.warning("what the centre has taken cannot be forgotten yet: %s", error)
+            _log.warning("delivered changes cannot be deleted yet: %s", error)
         elif future.result():
             self.on_more()

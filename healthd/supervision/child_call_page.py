@@ -1,6 +1,6 @@
-"""The slate: a shared page on which the NVML child notes every call before it makes it.
+"""The call page: shared memory in which a child notes every driver call before making it.
 
-Writing costs no system call. When the child hangs, the parent reads there what it hangs in.
+Writing costs no system call. When the child hangs, the parent reads there which call it hangs in.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ class ChildCallPage:
         self._page = mmap.mmap(descriptor, SLATE_BYTES)
 
     def write(self, index: int | None, call: str) -> None:
-        """Note the call that comes next, and the GPU it is about; an empty call between sweeps."""
+        """Note the next call and its GPU; an empty call between sweeps."""
         words = f"{'-' if index is None else index} {call}".encode()
         self._page[:] = words[:SLATE_BYTES].ljust(SLATE_BYTES, b"\0")
 
     def read(self) -> tuple[int | None, str]:
-        """The GPU's index (None if none in particular) and the call."""
+        """Return the GPU's index (None if none in particular) and the call."""
         index, _, call = self._page[:].rstrip(b"\0").decode(errors="replace").partition(" ")
         return (int(index) if index.isdecimal() else None), call
 
     def close(self) -> None:
-        """Let go of the page."""
+        """Unmap the page."""
         self._page.close()

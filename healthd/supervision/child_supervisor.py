@@ -1,7 +1,7 @@
-"""Keeps one child program at work: starts it, hears it, and lets go of it when it hangs. Nothing here ever waits.
+"""Supervises one child program: starts it, reads its output, and replaces it when it hangs. Never blocks.
 
-A read of a dead device may block its caller for ever, sometimes beyond the reach of SIGKILL. So whatever may block
-lives in a child; an overdue one is killed, or else abandoned and counted, and another is started after a growing pause.
+A read of a dead device may block its caller forever, sometimes beyond the reach of SIGKILL. So whatever may block runs
+in a child; an overdue child is killed, or else abandoned and counted, and another starts after a growing pause.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from healthd.supervision.child_call_page import SLATE_BYTES, ChildCallPage
 from vocabulary.clock import Clock
 
 PAUSE_S_MIN, PAUSE_S_MAX = 1.0, 60.0
-ABANDONED_MAX = 3  # unkillable children; beyond that no new one is started until one is gone
+ABANDONED_MAX = 3  # unkillable children; beyond that none is started until one has exited
 LINE_BYTES_MAX = 4 << 20
 _READ_BYTES = 1 << 16
-END_S = 1.0  # how long a stop of healthd waits for all its children
+END_S = 1.0  # how long shutdown waits for all children
 
 
 class ChildOwner(Protocol):
-    """Has children that a stop of healthd must end."""
+    """Has children that must end when healthd stops."""
 
     def close(self, within_s: float) -> None:
         """End them; wait at most `within_s` for them."""
@@ -42,7 +42,7 @@ class _Child:
 
 
 class ChildSupervisor:
-    """One child of `python -m module SLATE_FD ARGUMENT…`; `arguments` is asked at each start."""
+    """One child of `python -m module CALL_PAGE_FD ARGUMENT…`; `arguments` is called at each start."""
 
     def __init__(self, host: Host, module: str, arguments: Callable[[], Sequence[str]]) -> None:
         self._host = host
@@ -57,28 +57,28 @@ class ChildSupervisor:
 
     @property
     def alive(self) -> bool:
-        """Whether there is a child to be heard."""
+        """Return whether a child runs."""
         return self._child is not None
 
     @property
     def abandoned(self) -> int:
-        """Killed children that are still there."""
+        """The number of killed children that have not exited."""
         self._abandoned = [process for process in self._abandoned if process.poll() is None]
         return len(self._abandoned)
 
     @property
     def pipe(self) -> IO[bytes] | None:
-        """What to wait for; another object with every child, None while there is none."""
+        """The pipe to poll; another object with every child, None while there is none."""
         return None if self._child is None else self._child.process.stdout
 
     def pids(self) -> list[int]:
-        """The living child, if any."""
+        """The live child's pid, if any."""
         return [] if self._child is None else [self._child.process.pid]
 
     def start_if_due(self) -> bool:
-        """Start a child, unless one is there, or it is too early, or too many could not be ended; whether it did.
+        """Start a child unless one runs, it is too early, or too many are abandoned; return whether it started.
 
-        A start that fails, as for want of descriptors, processes or memory, is noted and tried again after a pause.
+        A failed start, such as for lack of descriptors, processes or memory, is recorded and retried after a pause.
         """
         now = self._host.clock.monotonic()
         if self._child is not None or now < self._start_at or self.abandoned >= self.abandoned_max:
@@ -111,7 +111,7 @@ class ChildSupervisor:
         return _Child(process, slate, now)
 
     def hear(self) -> tuple[list[bytes], bool]:
-        """New whole lines, and whether the child has ended (or closed its output, or babbles, which is the same)."""
+        """Return new lines, and whether the child has ended, closed its output, or exceeded its output limit."""
         child = self._child
         if child is None:
             return [], False
@@ -129,30 +129,30 @@ class ChildSupervisor:
         return [bytes(line) for line in lines], ended or len(rest) > LINE_BYTES_MAX
 
     def silent_s(self) -> float:
-        """Seconds since the child last spoke, or was started."""
+        """Return the seconds since the child's last output or its start."""
         return 0.0 if self._child is None else self._host.clock.monotonic() - self._child.heard_at
 
     def slate(self) -> tuple[int | None, str]:
-        """What the child has noted that it does: a GPU's index or None, and the call."""
+        """Return the child's current call: a GPU's index or None, and the call."""
         return (None, "") if self._child is None else self._child.slate.read()
 
     def tell(self, message: bytes) -> None:
-        """Write to the child's standard input; one that does not listen misses it."""
+        """Write to the child's standard input; lost if the child does not read it."""
         if self._child is not None and self._child.process.stdin is not None:
             with contextlib.suppress(OSError):
                 os.write(self._child.process.stdin.fileno(), message)
 
     def worked(self) -> None:
-        """The child does what it is for: the next pause is short again."""
+        """Record that the child works, so that the next pause is short again."""
         self._pause_s = PAUSE_S_MIN
 
     def replace(self) -> None:
-        """End the child; another will be started after a pause that grows with every time."""
+        """End the child; another starts after a pause that grows each time."""
         self.end()
         self._postpone()
 
     def end(self) -> None:
-        """End the child, if there is one; another may be started at once."""
+        """End the child, if any; another may start at once."""
         child, self._child = self._child, None
         if child is None:
             return
@@ -161,7 +161,7 @@ class ChildSupervisor:
             if pipe is not None:
                 pipe.close()
         child.slate.close()
-        self._abandoned.append(child.process)  # until it is reaped; one that cannot die stays
+        self._abandoned.append(child.process)  # until it is reaped; an unkillable child stays
         self._start_at = 0.0
 
     def _postpone(self) -> None:
@@ -169,7 +169,7 @@ class ChildSupervisor:
         self._pause_s = min(2 * self._pause_s, PAUSE_S_MAX)
 
     def close(self, within_s: float = END_S) -> None:
-        """End the child; wait at most `within_s` for it and for those that were ended before."""
+        """End the child; wait at most `within_s` for it and for those ended before."""
         self.end()
         until = self._host.clock.monotonic() + within_s
         for process in self._abandoned:
@@ -178,7 +178,7 @@ class ChildSupervisor:
 
 
 def close_all_children(parents: Iterable[ChildOwner], clock: Clock, within_s: float = END_S) -> None:
-    """End the children of all parents; wait for all together as long as for one. SIGKILL may reach none of them."""
+    """End the children of all parents; wait for all together as long as for one. SIGKILL may not end them."""
     until = clock.monotonic() + within_s
     for parent in parents:
         parent.close(max(0.0, until - clock.monotonic()))

@@ -1,4 +1,4 @@
-"""Tells systemd how we do: ready, still going round, stopping. Without systemd there is nobody to tell (sd_notify(3))."""
+"""Notifies systemd: ready, alive, stopping (sd_notify(3)). Does nothing without systemd."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ class ServiceManager:
         self._watched = environment.get("WATCHDOG_PID", str(os.getpid())) == str(os.getpid())
         self._watched &= environment.get("WATCHDOG_USEC", "0") != "0"
         self._socket: socket.socket | None = None
-        if self._address:  # kept: without a descriptor to spare, systemd would hear nothing and end us
+        if self._address:  # kept open: if no descriptor were free, systemd would miss the heartbeat and kill healthd
             self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
-            self._socket.setblocking(False)  # systemd may be busy; the next round tells it again
+            self._socket.setblocking(False)  # systemd may be busy; the next round notifies it
 
     def ready(self) -> None:
-        """We answer, and every collector is at work."""
+        """Notify that healthd answers and all collectors run."""
         self._tell("READY=1")
 
     def alive(self, status: str) -> None:
-        """The main loop has come round; call about once a second. `status` is what `systemctl status` shows."""
+        """Notify that the main loop runs; call about once a second. `systemctl status` shows `status`."""
         self._tell(f"STATUS={status}" + ("\nWATCHDOG=1" if self._watched else ""))
 
     def stopping(self) -> None:
-        """We were told to stop; the last word."""
+        """Notify that healthd is stopping; the last message."""
         self._tell("STOPPING=1")
         if self._socket is not None:
             self._socket.close()

@@ -1,4 +1,4 @@
-"""Puts a bundle of evidence together from what is in memory already, and from the trainer pages. Reads nothing else."""
+"""Assembles an evidence bundle from samples in memory and from the trainers' beacon pages. Reads nothing else."""
 
 from __future__ import annotations
 
@@ -33,21 +33,21 @@ from vocabulary.order import Order
 PAGES_MAX = 1024  # of all users in turn
 RANKS_MAX = 64
 BROKEN_MAX = 20
-STEPS_MIN = 64  # also of a rank that died before the span
+STEPS_MIN = 64  # also of a rank that died before the requested span
 _WANTED = ("nvml", "kernel_log", "infiniband", "ethernet", "pcie", "versions")
 
 
 def collect_evidence(
     status: Status, telemetry: Telemetry, beacon_dir: Path, order: Order | None = None
 ) -> EvidenceBundle:
-    """The bundle that answers `order`, or a person on this node; never larger than its bound.
+    """Return the bundle for `order`, or for a person on this node; never larger than its bound.
 
-    A page that cannot be read, and a source that says nothing, are named in `missing`.
+    Unreadable pages and silent sources are named in `missing`.
     """
     ranks, broken = _collect_ranks(beacon_dir, telemetry.from_at)
     missing = [*_list_unrecorded_time(telemetry), *_list_silent_sources(status), *broken]
     if not ranks:
-        missing.append(Missing("training steps", "no trainer page on this node"))
+        missing.append(Missing("training steps", "no beacon page on this node"))
     return fit_bundle(
         EvidenceBundle(
             version=EVIDENCE_VERSION,
@@ -73,7 +73,7 @@ def _list_unrecorded_time(telemetry: Telemetry) -> list[Missing]:
     if telemetry.began_at is None:
         return []
     since = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(telemetry.began_at))
-    return [Missing(f"telemetry and kernel lines before {since}", "healthd began to listen then")]
+    return [Missing(f"telemetry and kernel lines before {since}", "healthd started then")]
 
 
 def _list_silent_sources(status: Status) -> list[Missing]:
@@ -88,9 +88,10 @@ def _list_silent_sources(status: Status) -> list[Missing]:
 
 
 def _collect_ranks(directory: Path, from_at: float) -> tuple[tuple[RankEvidence, ...], list[Missing]]:
-    """The ranks that were last heard of, users in turn; in the bundle by job, attempt and rank.
+    """Return the most recently updated ranks, alternating between users, sorted by job, attempt and rank.
 
-    They are read once to choose and once more to keep, one at a time: a page has 128 KiB, and its steps are as large.
+    Each page is read once to choose and once more to keep, one at a time: a page has 128 KiB, and its steps are as
+    large.
     """
     broken: list[Missing] = []
     found: dict[int, list[tuple[bool, float, PageFile]]] = {}
@@ -158,7 +159,7 @@ def _collect_versions(status: Status) -> dict[str, str]:
 
 
 def _collect_topology(status: Status) -> Iterator[TopologyFact]:
-    """Where each GPU and port sits, and where its links lead."""
+    """Return where each GPU and port sits, and where its links lead."""
     pcie, fabric = _find_sample(status, "pcie"), _find_sample(status, "infiniband")
     if isinstance(pcie, PcieSample):
         yield from (TopologyFact(f"pcie:{path[-1]}", "PCIe path", " > ".join(path)) for path in pcie.paths if path)
@@ -173,7 +174,7 @@ def _collect_topology(status: Status) -> Iterator[TopologyFact]:
 def _describe_links(state: GpuState) -> Iterator[TopologyFact]:
     for link in state.latest.links or ():
         counts = {"CRC errors": link.crc_errors, "replays": link.replay_errors, "recoveries": link.recovery_errors}
-        words = [{True: "active", False: "inactive", None: "state not known"}[link.active]]
+        words = [{True: "active", False: "inactive", None: "state unknown"}[link.active]]
         words += [f"to {link.remote}"] if link.remote else []
         words += [f"{count} {name}" for name, count in counts.items() if count]
         yield TopologyFact(f"gpu:{state.gpu.uuid or state.gpu.pci}", f"NVLink {link.link}", ", ".join(words))
@@ -185,5 +186,5 @@ def _find_sample(status: Status, source: str) -> object:
 
 
 def _escape_text(text: str) -> str:
-    """File names may hold any bytes; what cannot be encoded is replaced."""
+    """Replace what cannot be encoded: file names may hold any bytes."""
     return text.encode(errors="replace").decode()[:WHY_CHARS_MAX]

@@ -1,7 +1,7 @@
-"""The last hour of each GPU and of the host in buckets of half a minute, for whoever asks the centre to see it.
+"""The last hour of each GPU and of the host, in half-minute buckets, for the controller's telemetry requests.
 
-Fed from the samples that are taken anyway. Each bucket keeps the worst of what was read in it, so that a peak of one
-second is seen an hour later. Twenty kilobytes a GPU; the evidence ring beside it keeps every second, of a shorter time.
+Fed from samples that are taken anyway. Each bucket keeps the worst value, so that a peak of one second is visible an
+hour later. Twenty kilobytes per GPU; the evidence ring keeps every second, but for a shorter time.
 """
 
 from __future__ import annotations
@@ -33,17 +33,17 @@ from vocabulary.messages.wire import Gpu, encode_message
 
 
 class BucketAggregation(Enum):
-    """What a bucket keeps of several readings."""
+    """How a bucket combines several readings."""
 
     MOST = "most"
     LEAST = "least"
     MEAN = "mean"
-    LAST = "last"  # of a counter, also when it begins anew
+    LAST = "last"  # of a counter, also across a reset
     ANY_BIT = "any bit"
 
 
 class HourColumn(NamedTuple):
-    """One series: its name in the vocabulary, the reading's field in units of `factor`, and how readings fold."""
+    """One series: its name in the vocabulary, the sample's field in units of `factor`, and the aggregation."""
 
     name: str
     field: str
@@ -78,7 +78,7 @@ HOST_COLUMNS = tuple(HourColumn(name, "some_percent", BucketAggregation.MOST) fo
 
 
 class HourBuckets:
-    """The buckets of one GPU, or of the host: a place for each, the oldest overwritten."""
+    """The buckets of one GPU or of the host in a fixed ring; the oldest is overwritten."""
 
     def __init__(self, columns: Sequence[HourColumn]) -> None:
         self._columns = columns
@@ -88,7 +88,7 @@ class HourBuckets:
         self.newest = -1
 
     def add(self, bucket: int, row: Iterable[float]) -> None:
-        """One reading of each column, NaN where there is none. Buckets come in order."""
+        """Add one reading per column, NaN if there is none. Buckets come in order."""
         place = bucket % BUCKETS
         if self._numbers[place] != bucket:
             self._numbers[place] = self.newest = bucket
@@ -104,7 +104,7 @@ class HourBuckets:
                 self._seen[number] = seen + 1
 
     def block(self, name: str, first: int, last: int) -> TelemetryBlock | None:
-        """Buckets `first` to `last`, columns without a value left out; None if there is no value at all."""
+        """Return buckets `first` to `last` without empty columns; None if no column has a value."""
         columns = {}
         for column, values in zip(self._columns, self._values, strict=True):
             told = tuple(self._at(values, bucket) for bucket in range(first, last + 1))
@@ -119,14 +119,14 @@ class HourBuckets:
 
 
 class HourRing:
-    """Fed by the main loop, asked by any thread."""
+    """The hour of all GPUs and the host. Written by the main loop, read by any thread."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._hours: dict[str, HourBuckets] = {}  # by the GPU's PCI address: an index is another GPU's once one is lost
+        self._hours: dict[str, HourBuckets] = {}  # by PCI address: after a GPU is lost, indices move
 
     def take_sweep(self, sweep: Sweep, by_index: Mapping[int, Gpu], now: Moment) -> None:
-        """The readings of one sweep. A lost GPU has none, and so its curves end."""
+        """Add the readings of one sweep. A lost GPU has none, so its curves end."""
         bucket = bucket_of(now.monotonic)
         with self._lock:
             for reading in sweep.readings:
@@ -135,7 +135,7 @@ class HourRing:
                     self._hour(gpu.pci, GPU_COLUMNS).add(bucket, row)
 
     def take_source(self, reading: SourceReading, now: Moment) -> None:
-        """One look at a source; the host's pressure is kept."""
+        """Add a source's reading; only the host's pressure is kept."""
         if isinstance(reading.sample, PressureSample):
             known = {stall.resource: stall.some_percent for stall in reading.sample.stalls}
             row = [nan if (value := known.get(resource)) is None else value for resource in PRESSURES]
@@ -143,7 +143,7 @@ class HourRing:
                 self._hour(HOST, HOST_COLUMNS).add(bucket_of(now.monotonic), row)
 
     def part(self, now: float, back_s: float) -> TelemetryPart:
-        """The buckets that were open in the last `back_s` before `now` (monotonic), as many of them as may be sent at once."""
+        """Return the buckets open in the last `back_s` before `now` (monotonic), as many as one report may carry."""
         newest = bucket_of(now)
         count = min(BUCKETS, newest - bucket_of(now - min(max(back_s, 0.0), BUCKETS * BUCKET_S)) + 1)
         while True:

@@ -1,4 +1,4 @@
-"""A finished step from a rank's page, as reports and evidence carry it: plain numbers only."""
+"""Converts a finished step from a rank's page to the form in reports and evidence: plain numbers only."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from vocabulary.messages.evidence_bundle import StepTaken
 
 
 def convert_step(step: StepRecord) -> StepTaken:
-    """Seconds to the microsecond, beginnings to the millisecond; a loss that is no finite number is named, not carried."""
+    """Round durations to 1 µs and start times to 1 ms; a loss that is not finite is named, not carried."""
     numbers = {"loss": step.loss, "grad_norm": step.grad_norm}
     finite = {name: value for name, value in numbers.items() if value is not None and isfinite(value)}
     return StepTaken(

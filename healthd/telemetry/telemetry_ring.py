@@ -1,7 +1,7 @@
-"""The last quarter of an hour of this node, kept in memory for the day it is asked for as evidence.
+"""The last quarter of an hour of this node, kept in memory for evidence bundles.
 
-Fed from the samples that are taken anyway. Time is kept on the monotonic clock, so that a step of the wall clock tears no
-series; a snapshot restates it in the wall time of its own instant.
+Fed from samples that are taken anyway. Times are monotonic, so that a step of the wall clock tears no series; a
+snapshot converts them to wall time as of its own instant.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ from vocabulary.messages.wire import Gpu
 
 SPAN_S = 900.0
 LINES_MAX = 500
-TRACKS_MAX = 128  # a machine that renames its ports again and again fills no memory
+TRACKS_MAX = 128  # bounds memory on a machine that keeps renaming its ports
 
 
 class Column(NamedTuple):
-    """One value of a track: what it is called, its unit, and the sample's field that holds it, in units of `factor`."""
+    """One value of a track: its name, its unit, and the sample's field that holds it, in units of `factor`."""
 
     name: str
     unit: str
@@ -38,7 +38,7 @@ class Column(NamedTuple):
 
 
 class Layout(NamedTuple):
-    """The columns that one tier of readings fills. Counters need `d`: single precision ends at 16 million."""
+    """The columns of one tier of readings. Counters need type `d`: single precision ends at 16 million."""
 
     columns: tuple[Column, ...]
     capacity: int
@@ -111,21 +111,21 @@ LINK_COUNTERS = frozenset({"crc_errors", "replay_errors", "recovery_errors"})
 
 
 class ReadColumn(Protocol):
-    """What a column says about where its value comes from."""
+    """Where a column's value comes from."""
 
     @property
     def field(self) -> str:
-        """The sample's field; of a GPU also an error counter that is summed over its links."""
+        """The sample's field; for a GPU also an error counter that is summed over its links."""
         ...
 
     @property
     def factor(self) -> float:
-        """The unit in which the field is kept."""
+        """The unit of the field."""
         ...
 
 
 class RowReader:
-    """Reads several columns of a sample at once. All GPUs are read every second, so this is done with few steps."""
+    """Reads several columns of a sample at once. Kept cheap, because all GPUs are read every second."""
 
     def __init__(self, columns: Sequence[ReadColumn], *, of_gpu: bool = False) -> None:
         counters = [column.field if of_gpu and column.field in LINK_COUNTERS else "" for column in columns]
@@ -136,7 +136,7 @@ class RowReader:
         self._nothing = (None,) * len(columns)
 
     def __call__(self, sample: object) -> list[float] | None:
-        """One value a column, NaN where it is not known; None if not one is known."""
+        """Return one value per column, NaN if unknown; None if all are unknown."""
         values = self._read(sample)
         if values == self._nothing:
             return None
@@ -151,16 +151,16 @@ _INFINIBAND_ROW, _ETHERNET_ROW = RowReader(INFINIBAND.columns), RowReader(ETHERN
 
 
 class Track:
-    """Rows of one layout, the newest `capacity` of them, never closer together than the span divided by the capacity.
+    """The newest `capacity` rows of one layout, spaced at least the span divided by the capacity.
 
-    The newest row is always kept: a row too close to its elder is what the next one overwrites.
+    The newest row is always kept: a row too close to the one before it is overwritten by the next.
     """
 
     def __init__(self, layout: Layout) -> None:
         self.layout = layout
         self._times = array("d", [0.0]) * layout.capacity
         self._values = [array(layout.typecode, [nan]) * layout.capacity for _ in layout.columns]
-        self._rows = 0  # ever begun
+        self._rows = 0  # rows ever begun
         self._apart_s = SPAN_S / layout.capacity
 
     @property
@@ -169,7 +169,7 @@ class Track:
         return self._times[(self._rows - 1) % self.layout.capacity]
 
     def add(self, monotonic: float, row: Sequence[float]) -> None:
-        """One row; NaN where a value is not known."""
+        """Add one row; NaN for an unknown value."""
         capacity = self.layout.capacity
         if self._rows > 1:
             newest, elder = (self._times[(self._rows - back) % capacity] for back in (1, 2))
@@ -182,7 +182,7 @@ class Track:
         self._rows += 1
 
     def copy(self) -> tuple[array[float], list[array[float]]]:
-        """Times and columns, oldest row first: a few copies of memory, for whoever holds a lock."""
+        """Return times and columns, oldest row first: only memory copies, so a lock is held briefly."""
         capacity = self.layout.capacity
         if self._rows <= capacity:
             return self._times[: self._rows], [values[: self._rows] for values in self._values]
@@ -191,7 +191,7 @@ class Track:
 
 
 class Telemetry(NamedTuple):
-    """What the ring held at one instant. `began_at` is when it began to be filled, if that is not `SPAN_S` ago."""
+    """What the ring held at one instant. `began_at` is when filling began, if that is less than `SPAN_S` ago."""
 
     at: float
     from_at: float
@@ -201,16 +201,16 @@ class Telemetry(NamedTuple):
 
 
 class TelemetryRing:
-    """Fed by the main loop, asked by any thread. Work per sweep of eight GPUs: some tens of microseconds."""
+    """The ring. Written by the main loop, read by any thread. A sweep of eight GPUs costs some tens of microseconds."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._tracks: dict[tuple[str, int], Track] = {}  # by component and the layout's place in its family
+        self._tracks: dict[tuple[str, int], Track] = {}  # by component and the layout's index in its family
         self._lines: deque[KernelLine] = deque(maxlen=LINES_MAX)
         self._began: float | None = None  # monotonic
 
     def take_sweep(self, sweep: Sweep, by_index: Mapping[int, Gpu], now: Moment) -> None:
-        """The readings of one sweep. A lost GPU has none, and so its series ends."""
+        """Add the readings of one sweep. A lost GPU has none, so its series ends."""
         with self._lock:
             for reading in sweep.readings:
                 gpu = by_index.get(reading.index)
@@ -220,7 +220,7 @@ class TelemetryRing:
                         self._add(component, number, layout, read(reading), now)
 
     def take_source(self, reading: SourceReading, now: Moment) -> None:
-        """One look at a source; those of fabric ports are kept."""
+        """Add a source's reading; only fabric ports are kept."""
         rows: Iterable[tuple[str, Layout, list[float] | None]] = ()
         if isinstance(reading.sample, InfinibandSample):
             rows = [(f"{port.device}/{port.port}", INFINIBAND, _INFINIBAND_ROW(port)) for port in reading.sample.ports]
@@ -231,14 +231,14 @@ class TelemetryRing:
                 self._add(f"nic_port:{name}", 0, layout, row, now)
 
     def take_kernel(self, record: KernelRecord, now: Moment) -> None:
-        """One record of the kernel log, whoever wrote it."""
+        """Add one record of the kernel log, whatever its origin."""
         line = KernelLine(record.at, record.text[:TEXT_CHARS_MAX], record.position, record.facility)
         with self._lock:
             self._began = now.monotonic if self._began is None else self._began
             self._lines.append(line)
 
     def snapshot(self, now: Moment) -> Telemetry:
-        """Everything of the last `SPAN_S`, oldest first; series that never had a value are left out."""
+        """Return everything of the last `SPAN_S`, oldest first; series without any value are left out."""
         with self._lock:
             copies = [(component, track.layout, *track.copy()) for (component, _), track in self._tracks.items()]
             lines, began = tuple(self._lines), self._began
@@ -281,5 +281,5 @@ def _select_points(
 
 
 def _round_single_precision(value: float) -> float:
-    """Without the digits that single precision only makes up."""
+    """Drop the digits that single precision does not hold."""
     return round(value, 1)

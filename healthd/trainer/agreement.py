@@ -1,9 +1,10 @@
-"""All ranks act on an order at the same step, or none does. `docs/internals/agreement.md` holds the argument.
+"""Lets all ranks act on an order at the same step, or none. `docs/internals/agreement.md` holds the argument.
 
-Nothing is sent while there is no order. A rank that finds one votes for it at its next step boundary; who knows that all
-have voted names the step after its own; every rank learns of it before that step, because the collective of the step in
-between completes nowhere before that rank has entered it. Voting is irrevocable. What is decided, for the order or against it, is
-written by one compare-and-set, so there is one decision. A rank that has voted passes no boundary without knowing what is decided.
+Nothing is sent while there is no order. A rank that finds one votes for it at its next step boundary. A rank that knows
+that all have voted proposes the step after its own. Every rank learns of it before that step, because the collective of
+the step in between completes nowhere before that rank has entered it. Votes are irrevocable. The outcome, for or
+against the order, is written by one compare-and-set, so there is only one. A rank that has voted passes no boundary
+without knowing the outcome.
 """
 
 from __future__ import annotations
@@ -16,38 +17,41 @@ from typing import NamedTuple, Protocol
 from healthd.trainer.beacons.beacon_page import MailboxOrder, OrderOutcome
 from healthd.trainer.store_caller import StoreCaller, StoreGoneError
 
-# Orders that the ranks agree on: values of vocabulary.order.OrderKind, which needs a codec.
+# Orders that need agreement: values of vocabulary.order.OrderKind, which needs a codec.
 GRACEFUL, STOP, REVERT = "checkpoint_then_eject", "checkpoint_then_stop", "revert"
-FINISHED_MAX = 256  # order ids remembered, to know a repeated order
+FINISHED_MAX = 256  # order ids remembered to recognise a repeated order
 PENDING_MAX = 8  # orders in the vote at one time
-PROBE_SECONDS = 5.0  # for a word from the store before this rank has voted: so long training waits for it
-WORD_SECONDS = 20.0  # and after: less than schedulers wait after SIGTERM, less than a collective waits for its ranks
+PROBE_SECONDS = 5.0  # store timeout before this rank has voted; training waits that long
+WORD_SECONDS = 20.0  # store timeout afterwards; shorter than a scheduler's grace period and a collective's timeout
 _NEVER = -1
 _OPEN = 0
 
 
 class Store(Protocol):
-    """What the ranks of a job share: torch's TCPStore, PrefixStore, FileStore and HashStore all have it.
+    """The store shared by a job's ranks: torch's TCPStore, PrefixStore, FileStore and HashStore implement it.
 
-    Both are called from threads of the guard's own.
+    Both methods are called from the guard's threads.
     """
 
     def add(self, key: str, amount: int, /) -> int:
-        """Add to a counter that starts at 0, atomically; the new value, once the store has it."""
+        """Atomically add to a counter that starts at 0; return the new value, once the store has it."""
         ...
 
     def compare_set(self, key: str, expected: str, desired: str, /) -> bytes:
-        """Atomically: a key that holds `expected`, or does not exist if that is empty, then holds `desired`; what it holds now."""
+        """Atomically set a key that holds `expected` (empty: is absent) to `desired`; return its value now."""
         ...
 
 
 def explain_vote_refusal(kind: str, *, can_go_back: bool, can_agree: bool) -> str:
-    """Why a rank takes no part in a vote on an order of this kind; empty if it does. Its peers' votes then don't suffice."""
+    """Return why a rank does not vote on an order of this kind; empty if it does.
+
+    Without its vote nothing is agreed.
+    """
     if kind not in (GRACEFUL, STOP, REVERT):
-        return f"this rank knows no order {kind!r}"
+        return f"this rank does not know the order {kind!r}"
     if kind == REVERT and not can_go_back:
-        return "this job cannot go back by itself: guard.on_revert(...) is how"
-    return "" if can_agree else "no store: Guard.from_env(store=...) is how ranks agree"
+        return "this job cannot go back by itself: use guard.on_revert(...)"
+    return "" if can_agree else "no store: ranks need Guard.from_env(store=...) to agree"
 
 
 class LocalStore:
@@ -58,14 +62,14 @@ class LocalStore:
         self._lock = threading.Lock()
 
     def add(self, key: str, amount: int, /) -> int:
-        """Add to a counter that starts at 0; the new value."""
+        """Add to a counter that starts at 0; return the new value."""
         with self._lock:
             value = int(self._held.get(key, "0")) + amount
             self._held[key] = str(value)
             return value
 
     def compare_set(self, key: str, expected: str, desired: str, /) -> bytes:
-        """Set a key that holds what is expected; what it holds now."""
+        """Set a key that holds the expected value; return its value now."""
         with self._lock:
             if self._held.get(key, "") == expected:
                 self._held[key] = desired
@@ -73,7 +77,7 @@ class LocalStore:
 
 
 class DroppedOrder(NamedTuple):
-    """An order that came to nothing, and why if that needs words."""
+    """An order that was not agreed, and the reason if there is one to give."""
 
     order: MailboxOrder
     outcome: OrderOutcome
@@ -81,7 +85,7 @@ class DroppedOrder(NamedTuple):
 
 
 class BoundaryDecision(NamedTuple):
-    """What a boundary brought: the orders to act upon in this very step, the boundaries agreed, the orders that came to nothing."""
+    """The result of a boundary: orders to perform in this step, boundaries agreed, orders dropped."""
 
     due: tuple[MailboxOrder, ...] = ()
     agreed: tuple[tuple[MailboxOrder, int], ...] = ()
@@ -89,11 +93,11 @@ class BoundaryDecision(NamedTuple):
 
 
 class AgreementMissedError(Exception):
-    """The agreed step lies behind this rank: it ran ahead of a collective, so the ranks can't act together any more."""
+    """The agreed step is behind this rank: it ran ahead of a collective, so the ranks can no longer act together."""
 
 
 class _Vote:
-    """Where this rank stands with an order it has voted for, or may have: `counted` says whether the store has told."""
+    """This rank's position on an order it has voted for, or may have; `counted`: the store has confirmed the vote."""
 
     def __init__(self, order: MailboxOrder) -> None:
         self.order = order
@@ -102,7 +106,7 @@ class _Vote:
 
 
 class Agreement:
-    """One rank's part in every vote of its job. Call `at_boundary` before a step's collective, every step, in order."""
+    """One rank's part in every vote of its job. Call `at_boundary` before the collective of every step, in order."""
 
     def __init__(self, store: Store, world: int, prefix: str, patience: StoreCaller | None = None) -> None:
         self._store = store
@@ -111,15 +115,15 @@ class Agreement:
         self._patience = patience or StoreCaller()
         self._votes: OrderedDict[str, _Vote] = OrderedDict()
         self._finished: OrderedDict[str, None] = OrderedDict()
-        self.agreed = False  # on a boundary ahead; a plain attribute, for other threads
+        self.agreed = False  # on a future boundary; a plain attribute, for other threads
 
     @property
     def pending(self) -> bool:
-        """Whether this rank has voted, or may have, and waits for the outcome: then it must not train on without a ruling."""
+        """Whether this rank has voted, or may have, and waits for the outcome: it must not train on without one."""
         return bool(self._votes)
 
     def at_boundary(self, number: int, now: float, *orders: MailboxOrder) -> BoundaryDecision:
-        """Before a step: learn what was decided, take in new orders.
+        """Learn outcomes and accept new orders, before a step.
 
         Args:
             number: of this boundary, from 1 on; grows by one from call to call, and is the same on every rank at the same step.
@@ -137,7 +141,7 @@ class Agreement:
         for vote in list(self._votes.values()):
             self._learn(vote, number, now, agreed, dropped)
         due = self._due(number)
-        if not due:  # else we leave in this step, and a vote more would bind us to nothing
+        if not due:  # otherwise this rank leaves in this step, and another vote would bind it to nothing
             for order in orders:
                 if not self._known(order):
                     self._take(order, number, now, agreed, dropped)
@@ -145,14 +149,14 @@ class Agreement:
         return BoundaryDecision(due, tuple(agreed), tuple(dropped))
 
     def forget(self) -> tuple[MailboxOrder, ...]:
-        """Give up every vote without telling anybody: only for a rank that leaves before it enters another collective."""
+        """Drop every vote without notice: only for a rank that leaves before it enters another collective."""
         orders = tuple(vote.order for vote in self._votes.values())
         for order in orders:
             self._finish(order)
         return orders
 
     def _known(self, order: MailboxOrder) -> bool:
-        """Whether this rank is through with it or has voted on it; a word that it is cancelled is noted."""
+        """Return whether this rank has finished with the order or voted on it; a cancellation is recorded."""
         vote = self._votes.get(order.id)
         if vote is not None:
             vote.unwanted |= order.cancelled
@@ -166,7 +170,7 @@ class Agreement:
         agreed: list[tuple[MailboxOrder, int]],
         dropped: list[DroppedOrder],
     ) -> None:
-        """Vote, if the store is there. Without this rank's vote nothing can be agreed, so until then it may always stay out."""
+        """Vote if the store is available. Until then nothing can be agreed, so this rank may still abstain."""
         expired = now > order.expires_at or len(self._votes) >= PENDING_MAX
         stays_out = order.cancelled or expired
         try:
@@ -188,7 +192,7 @@ class Agreement:
                 self._learn(vote, number, now, agreed, dropped)
 
     def _cast(self, vote: _Vote) -> None:
-        """Never twice: a vote that is counted twice stands for a rank that has not voted."""
+        """Cast the vote, never twice: a double vote would count for a rank that has not voted."""
         try:
             votes = self._patience.once(lambda: self._store.add(self._key(vote.order, "votes"), 1), PROBE_SECONDS)
         except Exception:  # noqa: BLE001 - a store of any make: counted or not, from here on this rank is bound
@@ -196,7 +200,7 @@ class Agreement:
         vote.counted, vote.all_voted = True, votes == self._world
 
     def _count(self, vote: _Vote) -> None:
-        """Whose own vote may have been the last one without its knowing looks here for that; without an answer it looks again later."""
+        """Check whether this rank's vote was the last; without an answer, check again later."""
         with suppress(Exception):
             votes = self._patience.once(lambda: self._store.add(self._key(vote.order, "votes"), 0), PROBE_SECONDS)
             vote.all_voted = votes == self._world
@@ -204,7 +208,7 @@ class Agreement:
     def _learn(
         self, vote: _Vote, number: int, now: float, agreed: list[tuple[MailboxOrder, int]], dropped: list[DroppedOrder]
     ) -> None:
-        """What is decided on this order; decide, if it is this rank's turn or the order is over."""
+        """Learn the outcome, and decide if it is this rank's turn or the order has expired."""
         if vote.agreed:
             return
         order, over = vote.order, vote.unwanted or now > vote.order.expires_at
@@ -219,7 +223,7 @@ class Agreement:
             agreed.append((order, word))
 
     def _word(self, order: MailboxOrder, wanted: int) -> int:
-        """What is decided, after this rank has decided so unless somebody had. May be asked again: the first to decide stays it."""
+        """Return the outcome, after proposing `wanted` if there is none. Idempotent: the first proposal wins."""
         key = self._key(order, "step")
         word = int(self._store.compare_set(key, "", str(wanted)))
         if word == _OPEN and wanted != _OPEN:

@@ -1,15 +1,15 @@
-"""Checkpoints that are whole or not there: written aside, synced, listed in a manifest with checksums, then renamed.
+"""Atomic checkpoints: written to a temporary directory, synced, listed in a manifest with checksums, then renamed.
 
-    ROOT/step-000000042/             complete, by the rename
+    ROOT/step-000000042/             complete, after the rename
         manifest.json                step, world, every file with its size and SHA-256
         ...                          the files of all ranks
     ROOT/.step-000000042.tmp/        being written, or left behind by a crash
-    ROOT/.step-000000042.old/        for an instant, where a run that went back saves a step again
+    ROOT/.step-000000042.old/        briefly, while a run that went back saves a step again
     ROOT/.step-000000042.gone/       being deleted
-    ROOT/going-back.json             from which step on nothing counts, until the relaunched job has loaded
-    ROOT/abandoned-step-000000042/   of a course that a run went back from; never used, nor deleted while it is whole
+    ROOT/going-back.json             the first excluded step, until the relaunched job has loaded
+    ROOT/abandoned-step-000000042/   abandoned by a run that went back; never used, nor deleted while complete
 
-No framework in here. Who writes the files and how the ranks wait for each other is an adapter's business.
+Uses no framework. Writing the files and synchronising the ranks is the adapters' part.
 """
 
 from __future__ import annotations
@@ -62,21 +62,21 @@ class SkippedCheckpoint(NamedTuple):
 
 
 class CompletedSave(NamedTuple):
-    """One save that is complete, as this rank saw it."""
+    """One complete save, as this rank saw it."""
 
     step: int
     path: str
-    stall_seconds: float  # that training stood still
+    stall_seconds: float  # time that training waited
     seconds: float  # from the call until it was complete
     bytes_written: int  # by this rank
     bytes_linked: int  # by this rank, instead of written
 
 
 class Checkpoints:
-    """The checkpoints under one directory, which all ranks see and no other job writes to."""
+    """The checkpoints in one directory, which all ranks see and no other job writes to."""
 
     def __init__(self, root: str | os.PathLike[str], keep: int = 3, keep_every: int = 0) -> None:
-        """Where they are and which of them stay.
+        """Set the directory and the retention.
 
         Args:
             root: is made when first needed.
@@ -93,14 +93,14 @@ class Checkpoints:
         self._passed_over: list[Path] = []
 
     def open(self, step: int, *, sweeping: bool = False) -> Path:
-        """An empty directory to write step `step` into. One rank calls this; leftovers of earlier crashes go.
+        """Return an empty directory for step `step`, removing leftovers of crashes. One rank calls this.
 
         Args:
-            step: whose result will be in it.
-            sweeping: `sweep` is at work at the same time: what it deletes is left to it.
+            step: the step whose result it will hold.
+            sweeping: `sweep` runs at the same time: what it deletes is left to it.
 
         Raises:
-            OSError: the file system says no.
+            OSError: a file operation failed.
         """
         self.root.mkdir(parents=True, exist_ok=True)
         self._put_back()
@@ -114,24 +114,24 @@ class Checkpoints:
         return aside
 
     def aside(self, step: int) -> Path:
-        """Where the files of `step` are until it is complete."""
+        """Return where the files of `step` are until it is complete."""
         return self.root / f".{_format_step_name(step)}.tmp"
 
     def complete(self, step: int, world: int, files: dict[str, FileEntry]) -> Path:
-        """Make the directory that `open` gave a checkpoint. One rank calls this, when the files of all are on disk.
+        """Turn the directory from `open` into a checkpoint. One rank calls this, once all files are on disk.
 
-        What is beyond retention counts no more from now on; `sweep` deletes it.
+        Checkpoints beyond retention no longer count from now on; `sweep` deletes them.
 
         Raises:
-            CheckpointError: a file is not listed, or a listed one is not there.
-            OSError: the file system says no; the checkpoint before stays the latest.
+            CheckpointError: a file is not listed, or a listed one is missing.
+            OSError: a file operation failed; the previous checkpoint stays the latest.
         """
         aside = self.aside(step)
         require_listed_files(aside, set(files))
         write_manifest(aside, Manifest(step, world, files))
         sync_directory(aside)
         final, old = self.root / _format_step_name(step), self.root / f".{_format_step_name(step)}.old"
-        if final.exists():  # a run that went back and came to this step again
+        if final.exists():  # a run went back and reached this step again
             final.rename(old)
         aside.rename(final)
         sync_directory(self.root)
@@ -140,28 +140,28 @@ class Checkpoints:
         return final
 
     def sweep(self) -> None:
-        """Delete what `complete` found to be no more needed. One rank calls this; never raises."""
+        """Delete what `complete` found to be no longer needed. One rank calls this; never raises."""
         try:
             for entry in self.root.iterdir():
                 if entry.name.endswith((".old", ".gone")) and _LEFTOVER.fullmatch(entry.name):
-                    shutil.rmtree(entry, ignore_errors=True)  # what cannot be deleted must not stop a training run
+                    shutil.rmtree(entry, ignore_errors=True)  # a failed deletion must not stop a training run
             for entry in list_incomplete_checkpoints(
                 self.root, before=min(map(parse_checkpoint_step, self._complete_paths()), default=0)
             ):
                 shutil.rmtree(entry, ignore_errors=True)
         except OSError as error:
-            _log.warning("cannot look for checkpoints to delete: %s", error)
+            _log.warning("cannot list checkpoints to delete: %s", error)
 
     def discard(self, step: int) -> None:
-        """Give the room of a save that failed back, as far as that works."""
+        """Delete a failed save, as far as possible."""
         shutil.rmtree(self.aside(step), ignore_errors=True)
 
     def newest_first(self) -> list[Path]:
-        """The complete checkpoints, not verified yet. One rank calls this. What a run goes back from is set aside first.
+        """Set abandoned checkpoints aside; return the complete ones, unverified, newest first. One rank calls this.
 
         Raises:
-            CheckpointError: from where a run goes back cannot be read.
-            OSError: the file system says no.
+            CheckpointError: the going-back mark cannot be read.
+            OSError: a file operation failed.
         """
         self._put_back()
         before_step = read_mark(self.root)
@@ -170,38 +170,38 @@ class Checkpoints:
         return self._complete_paths()[::-1]
 
     def go_back(self, before_step: int) -> None:
-        """From now on nothing of `before_step` or later may be loaded: the next `newest_first` sets it aside. One rank calls this.
+        """Exclude `before_step` and later from loading: the next `newest_first` sets them aside. One rank calls this.
 
-        On disk when it returns. What is still being written, and becomes complete later, falls under it too.
+        On disk when it returns. Also covers a save that completes later.
 
         Raises:
-            CheckpointError: no complete checkpoint is older, so the job would begin anew.
-            OSError: the file system says no.
+            CheckpointError: no complete checkpoint is older, so the job would start over.
+            OSError: a file operation failed.
         """
         older = [path for path in self._complete_paths() if parse_checkpoint_step(path) < before_step]
         if not older:
-            raise CheckpointError(f"{self.root}: holds no checkpoint from before step {before_step}")
+            raise CheckpointError(f"{self.root}: holds no checkpoint before step {before_step}")
         mark_too_new(self.root, before_step)
-        _log.warning("the next run goes on from before step %d, with %s or an older one", before_step, older[-1].name)
+        _log.warning("the next run resumes before step %d, with %s or an older one", before_step, older[-1].name)
 
     @property
     def going_back(self) -> bool:
-        """Whether a run has gone back, and none has loaded since. Raises as `newest_first`."""
+        """Return whether a run has gone back and none has loaded since. Raises like `newest_first`."""
         return read_mark(self.root) is not None
 
     def gone_back(self) -> None:
-        """What was to be forgotten is; from here on new checkpoints count. One rank calls this.
+        """Finish going back: from here on new checkpoints count. One rank calls this.
 
         Raises:
-            OSError: the file system says no.
+            OSError: a file operation failed.
         """
         remove_mark(self.root)
 
     def latest(self) -> Checkpoint | None:
-        """The newest checkpoint that verifies; each one passed over is said, with the file that is wrong.
+        """Return the newest checkpoint that verifies; log each one skipped with the faulty file.
 
         Raises:
-            CheckpointError: there are some, and none verifies.
+            CheckpointError: there are checkpoints, and none verifies.
         """
         passed_over: list[SkippedCheckpoint] = []
         for path in self.newest_first():
@@ -217,13 +217,14 @@ class Checkpoints:
         return None
 
     def fallen_back(self, passed_over: list[SkippedCheckpoint], path: Path | None) -> None:
-        """Note that the run goes on from `path`, and that these newer checkpoints could not be loaded.
+        """Record that the run continues from `path`, as these newer checkpoints could not be loaded.
 
-        Nothing is touched yet, since the reading may have failed. The next `open` sets them aside: counted among the
+        Files stay untouched, since only the read may have failed. The next `open` sets them aside: counted among the
         newest `keep`, they would push out the good one.
 
         Raises:
-            CheckpointError: there is no `path` although there were checkpoints. Only a person may decide to begin anew.
+            CheckpointError: there is no `path` although there were checkpoints. Only a person may decide to start
+            over.
         """
         if path is None and passed_over:
             raise CheckpointError(
@@ -236,10 +237,10 @@ class Checkpoints:
         self._passed_over = [each.path for each in passed_over]
 
     def linkable(self) -> dict[FileEntry, Path]:
-        """Files of the newest checkpoint that a new one may share, by their content.
+        """Return files of the newest checkpoint that a new one may share, by content.
 
-        Of the `keep` newest, at most `keep` - 1 share a file: one that goes bad on the disk must leave one to fall
-        back to. So with `keep` below 3 there are none.
+        Of the `keep` newest, at most `keep` - 1 share a file: if it goes bad on disk, one checkpoint without it must
+        remain. So with `keep` below 3 there are none.
         """
         newest = next(reversed(self._complete_paths()), None)
         if newest is None:
@@ -255,15 +256,15 @@ class Checkpoints:
             return {}
 
     def explain(self, step: int, error: BaseException) -> str:
-        """What to tell a person about a save that failed."""
-        text = f"step {step} was not saved, the checkpoint before it stays: {error}"
+        """Return the message about a failed save."""
+        text = f"step {step} was not saved, the previous checkpoint stays: {error}"
         if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
             with contextlib.suppress(OSError):
                 text += f" ({shutil.disk_usage(self.root).free / 1e6:.1f} MB are free)"
         return text
 
     def _put_back(self) -> None:
-        """A crash between the two renames of `complete` has left a whole checkpoint under its `.old` name."""
+        """Restore a checkpoint's name: a crash between the two renames of `complete` leaves it under `.old`."""
         if not self.root.is_dir():
             return
         for entry in self.root.iterdir():
@@ -286,11 +287,11 @@ class Checkpoints:
             self._passed_over.pop()
 
     def _set_aside(self, step: int) -> None:
-        """What is newer than the step just saved belongs to a run that went back: it must not count as the latest."""
+        """Set aside what is newer than the saved step: it was abandoned and must not be the latest."""
         for path in self._complete_paths():
             if parse_checkpoint_step(path) > step:
                 name = set_aside(path).name
-                _log.warning("%s is of a run that went back to step %d: now %s, delete it", path, step, name)
+                _log.warning("%s belongs to a run that went back to step %d: now %s, delete it", path, step, name)
 
     def _retain(self) -> None:
         for path in self._complete_paths()[: -self.keep]:
@@ -300,12 +301,12 @@ class Checkpoints:
             try:
                 path.rename(doomed)
             except OSError:
-                _log.warning("cannot delete %s, of which no more is needed", path)
+                _log.warning("cannot delete %s, which is no longer needed", path)
 
 
 def log_skipped_checkpoint(why: str) -> None:
-    """Log one line on a checkpoint that cannot be loaded."""
-    _log.warning("checkpoint not used: %s; looking for the one before", why)
+    """Log one line about a checkpoint that cannot be loaded."""
+    _log.warning("checkpoint not used: %s; trying the previous one", why)
 
 
 def _format_step_name(step: int) -> str:
@@ -313,12 +314,12 @@ def _format_step_name(step: int) -> str:
 
 
 def parse_checkpoint_step(path: Path) -> int:
-    """The step of a complete checkpoint."""
+    """Return the step of a complete checkpoint."""
     return int(path.name.rpartition("-")[2])
 
 
 def _count_file_links(file: Path, entry: FileEntry) -> int:
-    """How many checkpoints hold this file; one of another size than the manifest's is no good to anybody."""
+    """Return how many checkpoints share this file; one whose size differs from the manifest cannot be shared."""
     status = file.stat()
     if status.st_size != entry.bytes:
         raise CheckpointError(f"{file}: {status.st_size} bytes, the manifest says {entry.bytes}")

@@ -1,10 +1,10 @@
-"""Exit codes: what a rank tells its launcher by how it ends.
+"""Exit codes: how a rank reports its result to the launcher.
 
     0   done
-    90  saved; the node I run on is condemned: relaunch the job without it
-    91  saved; a peer's node is condemned, or we were told to stop: relaunch me
-    92  aborted without a fresh checkpoint: relaunch me from the last one
-    93  never again: the job itself is wrong, relaunching would not help
+    90  saved; this rank's node is condemned: relaunch the job without it
+    91  saved; a peer's node is condemned, or the job was stopped: relaunch this rank
+    92  aborted without a fresh checkpoint: relaunch from the last one
+    93  do not relaunch: the job itself is wrong
 
 Any other code, or a signal, is a crash.
 """
@@ -25,7 +25,7 @@ class ExitCode(enum.IntEnum):
 
 
 class Leave(SystemExit):
-    """Unwinds the training loop; the process ends with `code` even if the unwinding hangs.
+    """Unwinds the training loop; the process ends with `code` even if unwinding hangs.
 
     `condemned`: this rank's node is, whatever the code.
     """
@@ -36,7 +36,7 @@ class Leave(SystemExit):
 
 
 def find_documented_code(error: BaseException | None) -> int | None:
-    """With which of the codes a loop ends that ends so; None for a crash, or a code of the program's own."""
+    """Return the documented code for a loop that ended with `error`; None for a crash or the program's own code."""
     if error is not None and not isinstance(error, SystemExit):
         return None
     code = 0 if error is None else error.code or 0

@@ -1,4 +1,4 @@
-"""What the guard asks of the training framework and of the GPU. The guard itself knows neither."""
+"""What the guard needs from the training framework and the GPU, which it does not know itself."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from healthd.trainer.beacons.rank_placement import RankGpu
 
 
 class Framework(Protocol):
-    """Three deeds that need the framework. Any may hang or raise; the guard puts a deadline on the last two."""
+    """Three operations of the framework. Any may hang or raise; the guard sets a deadline on the last two."""
 
     def synchronize(self) -> None:
         """Return when all collectives of finished steps are complete on this rank's device.
 
-        No deadline: training itself waits for them a step later, and an abort takes a rank out that is stuck in here.
+        No deadline: training waits for them a step later anyway, and an abort releases a rank that is stuck here.
         """
         ...
 
@@ -23,25 +23,25 @@ class Framework(Protocol):
         ...
 
     def teardown(self) -> None:
-        """Tear the process groups down in good order; every rank does so at the same step."""
+        """Tear the process groups down in order; every rank does so at the same step."""
         ...
 
 
 class NoFramework:
-    """For loops whose collectives are complete when they return, and leave nothing to tear down."""
+    """For loops whose collectives are complete on return and that have nothing to tear down."""
 
     def synchronize(self) -> None:
-        """The host is never ahead."""
+        """Do nothing: the host is never ahead."""
 
     def abort(self) -> None:
-        """No communicator is known."""
+        """Do nothing: there is no communicator."""
 
     def teardown(self) -> None:
-        """No process group is known."""
+        """Do nothing: there is no process group."""
 
 
 def framework_in_use() -> Framework:
-    """The adapter for what this process has already imported; nothing is imported that is not there."""
+    """Return the adapter for what this process has already imported; imports nothing new."""
     if "torch" in sys.modules:
         from healthd.trainer.adapters.pytorch import PyTorch  # noqa: PLC0415 - only where torch already is
 
@@ -50,43 +50,43 @@ def framework_in_use() -> Framework:
 
 
 class LateNumber(Protocol):
-    """A number on its way from a GPU. Reading it is allowed once a mark made after it was handed over has passed."""
+    """A number on its way from a GPU. It may be read once a mark set after it has passed."""
 
     def read(self) -> float:
-        """The number, and the place it lay in is free again."""
+        """Return the number and free its memory."""
         ...
 
 
 class Device(Protocol):
-    """A GPU that times sections and hands over numbers while the host runs ahead. No method waits for it."""
+    """A GPU that times sections and returns numbers while the host runs ahead. No method waits for it."""
 
     def gpu(self) -> RankGpu:
-        """Which one it is."""
+        """Return which GPU it is."""
         ...
 
     def mark(self) -> Any:
-        """A mark in the stream of work, behind all that was given to the device so far."""
+        """Set a mark in the stream, after all work queued so far."""
         ...
 
     def passed(self, mark: Any) -> bool:
-        """Whether the device has come past it."""
+        """Return whether the device has passed the mark."""
         ...
 
     def between(self, earlier: Any, later: Any) -> float:
-        """Seconds from one mark to the other; both have passed."""
+        """Return the seconds from one mark to the other; both have passed."""
         ...
 
     def free(self, marks: list[Any]) -> None:
-        """These marks are needed no more."""
+        """Release marks that are no longer needed."""
         ...
 
     def hand_over(self, value: object) -> LateNumber | None:
-        """Begin to copy a number that lies on the device; None for one that does not."""
+        """Start copying a number on the device; None if it is not on the device."""
         ...
 
 
 def device_in_use() -> Device | None:
-    """The GPU this process computes on; None where it uses none yet. Nothing is imported or started that is not there."""
+    """Return the GPU this process computes on; None if it uses none yet. Imports and starts nothing."""
     torch = sys.modules.get("torch")
     if torch is None or not torch.cuda.is_initialized():
         return None

@@ -1,4 +1,4 @@
-"""The guard: what a training loop wraps around its steps.
+"""The guard: a training loop wraps its steps in it.
 
     with Guard.from_env(store=store) as guard:
         for step in range(first, last):
@@ -9,9 +9,9 @@
                 if s.checkpoint_due:
                     s.saved(save(step))
 
-Sections and reports are optional. While nothing is wrong a step costs two writes to the beacon and one look at the
-mailbox, and a section two writes more. After the step in which `checkpoint_due` was true the guard raises `Leave`, a
-SystemExit with the code of `exits`.
+Sections and reports are optional. Without orders a step costs two writes to the beacon and one poll of the mailbox, and
+a section two more writes. After the step in which `checkpoint_due` was true the guard raises `Leave`, a SystemExit with
+a code of `exit_codes`.
 """
 
 from __future__ import annotations
@@ -62,9 +62,9 @@ from vocabulary.clock import Clock, SystemClock
 
 __all__ = ["GRACEFUL", "REVERT", "Guard", "TrainingStep"]
 
-ABORT = "abort"  # as the others of agreement.py, of vocabulary.order.OrderKind
+ABORT = "abort"  # like those in agreement.py, a value of vocabulary.order.OrderKind
 WATCH_SECONDS = 0.05
-LATE_LOOKS = 4  # in a row: what was asked for in time may be agreed on between two of them
+LATE_LOOKS = 4  # consecutive polls: a timely request may be agreed on between two of them
 SNAPSHOT_SECONDS = 5.0
 NOTICE_SNAPSHOT_SECONDS = 3.0  # what TERMINATION_SECONDS leave of those 30 s, with a second for the communicator
 TEARDOWN_SECONDS = 10.0
@@ -78,7 +78,7 @@ GoBack = Callable[[int], None]
 
 
 class Guard:
-    """One rank's protection: publishes its steps, agrees with its peers on orders, leaves when told."""
+    """One rank's protection: publishes its steps, agrees with its peers on orders, and leaves when ordered."""
 
     def __init__(
         self,
@@ -94,13 +94,13 @@ class Guard:
         """Prefer `from_env`.
 
         Args:
-            place: who this rank is.
+            place: this rank's placement.
             beacon: its page.
-            store: what the ranks share; None only makes sense for a job of one rank, else orders to save cannot be agreed.
-            framework: None picks the adapter for what is imported already.
-            device: None picks the GPU that is in use when the first step begins, if one is.
+            store: the ranks' shared store; None is only for a job of one rank, as orders to save need agreement.
+            framework: None picks the adapter for what is already imported.
+            device: None picks the GPU in use when the first step begins, if any.
             clock: for tests.
-            termination_seconds: how long the ranks may take to agree after SIGTERM; 0 leaves the signal alone.
+            termination_seconds: time for the ranks to agree after SIGTERM; 0 does not handle the signal.
         """
         self._swap: RankReplacer = NoRankReplacer()
         self._evictions = Evictions(self._swap, place.node)
@@ -142,12 +142,12 @@ class Guard:
         groups: RankGroups | None = None,
         environ: Mapping[str, str] | None = None,
     ) -> Guard:
-        """The guard of this process, as its environment variables place it (see `environment`).
+        """Return this process's guard, as its environment variables place it (see `rank_environment`).
 
         Args:
-            store: what the ranks share.
-            framework: None picks the adapter for what is imported already.
-            groups: where this rank stands among its peers; None reads that from the environment, too.
+            store: the ranks' shared store.
+            framework: None picks the adapter for what is already imported.
+            groups: this rank's parallelism groups; None reads them from the environment.
             environ: for tests.
         """
         environment = read_environment(os.environ if environ is None else environ)
@@ -155,35 +155,35 @@ class Guard:
         return cls(place, open_beacon(environment.beacon_directory, place), store, framework=framework)
 
     def enable_swap(self, swap: RankReplacer) -> None:
-        """Under a launcher that replaces the ranks of condemned nodes: this rank then goes on instead of leaving with them."""
+        """Enable swaps under a launcher that replaces ranks: this rank then continues when others leave."""
         self._swap = swap
         self._evictions = Evictions(swap, self._place.node)
 
     def on_abort(self, snapshot: Snapshot) -> None:
-        """What to save when the collective is stuck, from host memory only: gets seconds, may return a path."""
+        """Register what to save, from host memory only, in a stuck collective: gets seconds, may return a path."""
         self._snapshot = snapshot
 
     def on_revert(self, go_back: GoBack) -> None:
-        """How to go back: gets a step, from which on checkpoints must not be gone on from.
+        """Register how to go back: gets a step; checkpoints of that step and later must not be used again.
 
-        Called on every rank at the agreed step, before it leaves; what it does must be on disk when it returns. Without it
-        this job cannot go back, and the order is answered so. If it raises, the job is not started again (93).
+        Called on every rank at the agreed step, before it leaves; its effect must be on disk when it returns. Without
+        it this job cannot go back, and the order fails. If it raises, the job is not restarted (93).
         """
         self._go_back = go_back
 
     @property
     def can_go_back(self) -> bool:
-        """Whether `on_revert` was told."""
+        """Whether `on_revert` was called."""
         return self._go_back is not None
 
     def rest_is_communication(self) -> None:
-        """For adapters: from here on to its end, the section `backward` that is open is waiting for the other ranks."""
+        """Count the rest of the open `backward` section as waiting for other ranks. For adapters."""
         self._measures.rest_is_communication()
 
     def step(self, step: int) -> TrainingStep:
-        """Guard the step `step`: `with guard.step(n) as s:`. Each holds a collective of all ranks; all ranks make as many.
+        """Guard a step: `with guard.step(n) as s:`. Each holds a collective of all ranks, and all make the same number.
 
-        The number is for people and for the answers: ten steps may pass between two, or an epoch begin at 0 again.
+        The number is for people and for the answers: it may skip steps or restart at 0 in each epoch.
         """
         self._boundaries += 1
         order = self._poll()
@@ -199,13 +199,13 @@ class Guard:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
         if os.getpid() != self._pid:
-            return  # a forked child on its way out: the page and the signals are its parent's
+            return  # a forked child that exits: the page and the signals are its parent's
         self._measures.settle()
         if isinstance(error, Leave):
             self._leave(error)
             return
         if error is not None:
-            self._abort_ordered(self._watched.poll())  # a peer that aborted first is why our collective broke
+            self._abort_ordered(self._watched.poll())  # a peer that aborted first broke this rank's collective
         self._stop.set()
         with self._ending:  # the watcher may be aborting: then this never returns
             self._leaving = True
@@ -219,7 +219,7 @@ class Guard:
             self._beacon.end()
 
     def _begin_first(self, step: int) -> None:
-        """The first step: by now the loop has chosen its GPU."""
+        """Prepare the first step: the loop has chosen its GPU by now."""
         self._begin = self._beacon.begin_step
         try:
             device = self._device or device_in_use()
@@ -227,11 +227,11 @@ class Guard:
                 self._measures.use(device)
                 self._beacon.identify(device.gpu())
         except Exception as error:  # noqa: BLE001 - a GPU or torch of any make: training goes on
-            _log.warning("the GPU cannot be asked for its name: %s; training goes on", error)
+            _log.warning("the GPU's name cannot be read: %s; training continues", error)
         self._begin(step)
 
     def _boundary(self, step: int, order: MailboxOrder | None) -> None:
-        """The slow path before a step: only while there is an order."""
+        """Handle the boundary before a step while there is an order (the slow path)."""
         self._abort_ordered(order)
         order = None if order is None or self._is_spared(order, evict=False) else order
         if order is not None and (
@@ -258,7 +258,7 @@ class Guard:
             self._framework.synchronize()
             return self._agreement.at_boundary(self._boundaries, self._clock.wall(), *orders)
         except Exception as error:  # noqa: BLE001 - a device or store of any make
-            if self._agreement.pending:  # its peers may act on its vote in this very step
+            if self._agreement.pending:  # its peers may act on its vote in this step
                 self._fail(str(error))
             return BoundaryDecision(
                 dropped=tuple(DroppedOrder(order, OrderOutcome.FAILED, str(error)) for order in orders)
@@ -270,16 +270,14 @@ class Guard:
             self._answer(agreed, OrderOutcome.AGREED, agreed_step=step + number - self._boundaries, agreed_at=now)
         for dropped, outcome, why in ruling.dropped:
             if why:
-                log_without_blocking(logging.WARNING, "order %s: %s; training goes on", dropped.id, why)
+                log_without_blocking(logging.WARNING, "order %s: %s; training continues", dropped.id, why)
             self._answer(dropped, outcome, detail=why)
         if not ruling.due:
             self._heed_signal(ruling)
             return
         self._due = ruling.due
         for order in ruling.due:
-            self._answer(
-                order, OrderOutcome.AGREED, agreed_step=step
-            )  # known only now where steps are not numbered by ones
+            self._answer(order, OrderOutcome.AGREED, agreed_step=step)  # known only now if step numbers skip
         reverts = [due for due in ruling.due if due.kind == REVERT]
         if reverts:
             self._revert(min(due.before_step for due in reverts))
@@ -289,13 +287,13 @@ class Guard:
         self._saved_path = ""
 
     def _heed_signal(self, ruling: BoundaryDecision) -> None:
-        """A signal that nobody saves for means what it always does, unless this rank is to leave soon with all the others."""
+        """Apply a signal's usual effect if no save follows, unless this rank soon leaves with all others."""
         assert self._agreement is not None  # noqa: S101 - there is no ruling otherwise
         if not self._agreement.agreed and any(dropped.order.id == ORDER_ID for dropped in ruling.dropped):
             self._termination.die()
 
     def _revert(self, before_step: int) -> None:
-        """Leave before this step: what the ranks hold now is what must not be saved."""
+        """Leave before this step without saving, because the ranks' state must be discarded."""
         assert self._go_back is not None  # noqa: S101 - no vote without it
         try:
             self._go_back(before_step)
@@ -328,7 +326,7 @@ class Guard:
         raise Leave(ExitCode.CONDEMNED if self._condemned() else ExitCode.RELAUNCH)
 
     def _go_on_or_leave(self) -> None:
-        """Only the ranks of the condemned nodes leave; the launcher hears it before the teardown, which may take seconds."""
+        """Let only the condemned nodes' ranks leave; notify the launcher before the slow teardown."""
         if self._condemned():
             self._swap.leave(ExitCode.CONDEMNED, "its node is condemned")
             return
@@ -347,7 +345,7 @@ class Guard:
         raise Leave(code, condemned=any(self._place.node in order.condemned for order in orders))
 
     def _leave(self, leave: Leave) -> None:
-        """An agreed leave: from here on a deadline runs."""
+        """Leave as agreed: a deadline runs from here on."""
         with self._ending:
             self._leaving = True
         code = int(leave.code) if isinstance(leave.code, int) else int(ExitCode.ABORTED)
@@ -362,7 +360,7 @@ class Guard:
         self._stop.set()
 
     def _watch(self) -> None:
-        """The watcher thread: an abort, and an end told by a signal, must work while the main thread is stuck in a collective."""
+        """Handle aborts and signals in the watcher thread, as the main thread may be stuck in a collective."""
         late = 0
         while not self._stop.wait(WATCH_SECONDS):
             self._abort_ordered(self._watched.poll())
@@ -372,7 +370,7 @@ class Guard:
                 self._abort_unless_leaving(overdue, NOTICE_SNAPSHOT_SECONDS)
 
     def _out_of_time(self) -> bool:
-        """Whether a notice that ran out is to end this rank: not while all are about to act on an order, or do, within reason."""
+        """Return whether an expired signal must end this rank: not while all act on an order, within limits."""
         agreed = self._due or (self._agreement is not None and self._agreement.agreed)
         return not agreed or self._termination.out_of_time
 
@@ -384,7 +382,7 @@ class Guard:
         self._abort_unless_leaving(order, SNAPSHOT_SECONDS)
 
     def _is_spared(self, order: MailboxOrder, *, evict: bool) -> bool:
-        """Whether this rank goes on, because ranks of the condemned nodes alone are replaced, now or before."""
+        """Return whether this rank continues, because only the condemned nodes' ranks are replaced, now or before."""
         if not (self._evictions.done(order) or (evict and self._evictions.ask(order))):
             return False
         if order.id not in self._answers:
@@ -392,7 +390,7 @@ class Guard:
         return True
 
     def _abort_unless_leaving(self, order: MailboxOrder, snapshot_seconds: float) -> None:
-        with self._ending:  # one thread aborts, and never one that is leaving in good order
+        with self._ending:  # one thread aborts, and never one that is leaving as agreed
             if not self._leaving:
                 abort = RankAbort(self._beacon, self._framework, self._snapshot, self._answer)
                 abort.run(order, snapshot_seconds, self._clock.wall, condemned=self._place.node in order.condemned)

@@ -1,4 +1,4 @@
-"""Ending this process with the right code, in time, whatever hangs: a stuck collective, a driver, a destructor."""
+"""Ends this process with the right code, in time, whatever hangs: a stuck collective, a driver, a destructor."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _saying: list[threading.Thread] = []
 
 
 def log_without_blocking(level: int, message: str, *words: object, error: BaseException | None = None) -> None:
-    """Log, and wait for that only a moment: another thread may be stuck in a log line to a file server, or a pipe nobody reads."""
+    """Log and wait only a moment: another thread may be stuck writing a log line to a file server or an unread pipe."""
     thread = threading.Thread(
         target=_log.log, args=(level, message, *words), kwargs={"exc_info": error}, name="healthd-says", daemon=True
     )
@@ -30,10 +30,10 @@ def log_without_blocking(level: int, message: str, *words: object, error: BaseEx
 
 
 def run_within(seconds: float, name: str, deed: Callable[[], None]) -> bool:
-    """Run `deed` in a thread of its own and wait at most `seconds` for it.
+    """Run `deed` in its own thread and wait at most `seconds`.
 
     Returns:
-        Whether it finished without an exception. One that hangs is left behind.
+        Whether it finished without an exception. A hanging one is abandoned.
     """
     finished = []
 
@@ -42,34 +42,35 @@ def run_within(seconds: float, name: str, deed: Callable[[], None]) -> bool:
             deed()
             finished.append(True)
         except Exception:  # noqa: BLE001 - the process is leaving: nothing that goes wrong may stop that
-            _log.warning("%s failed; leaving all the same", name, exc_info=True)
+            _log.warning("%s failed; exiting anyway", name, exc_info=True)
 
     thread = threading.Thread(target=run, name=f"healthd-{name}", daemon=True)
     thread.start()
     thread.join(seconds)
     if thread.is_alive():
-        log_without_blocking(logging.WARNING, "%s did not finish within %g s; leaving all the same", name, seconds)
+        log_without_blocking(logging.WARNING, "%s did not finish within %g s; exiting anyway", name, seconds)
     return bool(finished)
 
 
 def exit_now(code: int) -> None:
-    """End the process: no destructors, no atexit handlers, nothing that could hang. What was said is flushed, if that works at once."""
+    """End the process without destructors, atexit handlers, or anything else that could hang.
+
+    Output is flushed if that works at once.
+    """
     ends = time.monotonic() + FLUSH_SECONDS
     flushing = threading.Thread(target=_flush_streams, name="healthd-flush", daemon=True)
     try:
         flushing.start()
         for thread in (*_saying, flushing):
             thread.join(max(0.0, ends - time.monotonic()))
-    except (
-        RuntimeError
-    ):  # an interpreter that shuts down may start no thread any more; `leave_within` has a timer running
+    except RuntimeError:  # during shutdown no thread can start; the timer of `leave_within` already runs
         if threading.current_thread() is threading.main_thread():
             _flush_streams()
     os._exit(code)
 
 
 def exit_within(seconds: float, code: int) -> None:
-    """Whatever this thread gets stuck in, the process ends with `code` in so many seconds: with nothing flushed, nothing logged."""
+    """End the process with `code` in so many seconds, whatever is stuck: nothing is flushed or logged."""
     timer = threading.Timer(seconds, os._exit, args=(code,))
     timer.daemon = True
     timer.start()
@@ -88,7 +89,7 @@ _last_words: list[Callable[[], None]] = []
 
 @contextmanager
 def register_final_action(deed: Callable[[], None]) -> Iterator[None]:
-    """Inside, a rank of a condemned node that is aborted does this before its process ends, where no `Leave` can unwind it."""
+    """Run `deed` before an aborted rank of a condemned node ends inside this block, where no `Leave` can unwind it."""
     _last_words.append(deed)
     try:
         yield
@@ -97,15 +98,15 @@ def register_final_action(deed: Callable[[], None]) -> Iterator[None]:
 
 
 def run_final_actions() -> None:
-    """Do what `register_final_action` holds, newest first."""
+    """Run the actions of `register_final_action`, newest first."""
     for deed in reversed(_last_words):
         deed()
 
 
 class ExitGuard:
-    """Makes an orderly exit certain: the code is right although destructors may crash, and a deadline ends what hangs.
+    """Guarantees exit: the code is right even if destructors crash, and a deadline ends what hangs.
 
-    Made early, so that its atexit handler runs after those of the libraries that come later.
+    Create it early, so that its atexit handler runs after those of libraries imported later.
     """
 
     def __init__(self) -> None:
@@ -114,14 +115,14 @@ class ExitGuard:
         atexit.register(self._at_exit)
 
     def leave_within(self, seconds: float, code: int) -> None:
-        """From now on the process ends with `code`, at the latest after `seconds`."""
+        """End the process with `code`, at the latest after `seconds`."""
         self._code = code
         timer = threading.Timer(seconds, exit_now, args=(code,))
         timer.daemon = True
         timer.start()
 
     def release(self) -> None:
-        """The guard is done and nobody ordered this process to leave."""
+        """Cancel: the guard is done and no order ends this process."""
         if self._code is None:
             atexit.unregister(self._at_exit)
 

@@ -1,15 +1,15 @@
 """Which samples a rank trains on: a position that survives a restart, also with another number of ranks.
 
-All epochs are one long stream: a permutation of the data set, then another, and so on. A step takes the next
-`batch_size` × `world` samples of it, so the position is one number that all ranks share, and no rank count and no save
-point makes a sample come twice in an epoch or not at all. Steps are always full; an epoch may end within one.
+All epochs form one stream: a permutation of the data set, then another, and so on. A step takes the next `batch_size` ×
+`world` samples of it, so the position is one number that all ranks share: no rank count or save point repeats or skips
+a sample within an epoch. Steps are always full; an epoch may end within one.
 
     sampler = ResumableSampler(len(data), batch_size=8, rank=rank, world=world, seed=1)
     for indices in sampler:                # or make_resumable_loader(data, sampler), of adapters.pytorch_data
         train(indices)
         sampler.advance()                  # trained: what a loader fetched ahead does not count
 
-No framework in here, and no table in memory: the permutation is computed element by element.
+Uses no framework and no table: the permutation is computed element by element.
 """
 
 from __future__ import annotations
@@ -21,23 +21,23 @@ from typing import NamedTuple
 
 _ROUNDS = 4
 _LOADER = "torch.utils.data.dataloader"
-_BITS_MIN = 6  # with fewer, so few rounds leave some orders likelier than others
+_BITS_MIN = 6  # with fewer, these rounds make some orders likelier than others
 
 
 class PlacedBatch(NamedTuple):
-    """One rank's batch of one step. `place` names it among all batches of a run, whatever was loaded meanwhile."""
+    """One rank's batch of one step. `place` identifies it among all batches of a run, regardless of prefetching."""
 
     place: str
     indices: list[int]
 
 
 class ResumableSampler:
-    """Batches of indices for one rank, without end; `position` counts the samples all ranks have trained on."""
+    """Endless batches of indices for one rank; `position` counts the samples all ranks have trained on."""
 
     def __init__(
         self, length: int, *, batch_size: int, rank: int = 0, world: int = 1, seed: int = 0, shuffle: bool = True
     ) -> None:
-        """From the beginning.
+        """Start at the beginning.
 
         Args:
             length: samples in the data set, at least 1.
@@ -60,19 +60,19 @@ class ResumableSampler:
 
     @property
     def epoch(self) -> int:
-        """Epochs finished."""
+        """Finished epochs."""
         return self.position // self.length
 
     def advance(self, steps: int = 1) -> None:
-        """Call after each step that was trained on."""
+        """Advance the position. Call after each trained step."""
         self.position += steps * self.batch_size * self.world
 
     def state_dict(self) -> dict[str, int | bool]:
-        """The same on every rank, for any number of ranks."""
+        """Return the state; the same on every rank, for any number of ranks."""
         return {"position": self.position, "length": self.length, "seed": self.seed, "shuffle": self.shuffle}
 
     def load_state_dict(self, state: Mapping[str, int | bool]) -> None:
-        """Go on from a saved position; its seed and order replace this one's.
+        """Resume from a saved position; its seed and order replace this sampler's.
 
         Raises:
             ValueError: it was saved over a data set of another length.
@@ -84,16 +84,16 @@ class ResumableSampler:
         self._loads += 1
 
     def __iter__(self) -> Iterator[list[int]]:
-        """This rank's batches from the position on, (batch_size,) indices each.
+        """Yield this rank's batches from the position on, `batch_size` indices each.
 
         Raises:
-            RuntimeError: from the iterator: it is older than a `load_state_dict`; or it is that of a torch `DataLoader`
-                without a generator of its own, whose seed a resumed run would not repeat.
+            RuntimeError: from the iterator: it predates a `load_state_dict`, or it belongs to a torch `DataLoader`
+            without a generator, whose seed a resumed run would not repeat.
         """
         return self._batches(refused=_draws_from_default_generator())
 
     def _batches(self, *, refused: bool) -> Iterator[list[int]]:
-        if refused:  # not earlier: a loader that is not wholly made cannot be taken down without noise
+        if refused:  # not earlier: a half-constructed loader logs errors when it is destroyed
             raise RuntimeError(
                 "a DataLoader without generator= draws from torch's default generator each time it is iterated over, so a resumed "
                 "run would not be bit-exact: make it with healthd.trainer.adapters.pytorch_data.make_resumable_loader(dataset, sampler)"
@@ -102,10 +102,10 @@ class ResumableSampler:
             yield batch.indices
 
     def place_batches(self) -> Iterator[PlacedBatch]:
-        """The same batches, each with its place.
+        """Yield the same batches with their places.
 
         Raises:
-            RuntimeError: from an iterator that is older than a `load_state_dict`.
+            RuntimeError: from an iterator that predates a `load_state_dict`.
         """
         loads, start = self._loads, self.position + self.rank * self.batch_size
         while True:
@@ -116,16 +116,16 @@ class ResumableSampler:
             start += self.batch_size * self.world
 
     def sample(self, at: int) -> int:
-        """The index of the sample at one place of the stream."""
+        """Return the index of the sample at one place of the stream."""
         epoch, place = divmod(at, self.length)
         return permute_index(place, self.length, f"{self.seed}/{epoch}".encode()) if self.shuffle else place
 
 
 def _draws_from_default_generator() -> bool:
-    """Whether the caller's caller is a torch loader that draws from the default generator for every iterator it makes.
+    """Return whether the calling torch loader draws a seed from the default generator for each iterator.
 
-    A resumed run makes its iterators at other steps, so all random numbers after that would differ. A loader tells a sampler
-    nothing about itself, so its frame is looked at. A loader of a torch that names it otherwise is not recognized.
+    A resumed run makes its iterators at other steps, so all later random numbers would differ. A loader passes a
+    sampler no information about itself, so this inspects its frame. A torch version with other names is not recognised.
     """
     caller = sys._getframe(2)  # noqa: SLF001 - `inspect` gives the same and takes long to import
     if caller.f_globals.get("__name__") != _LOADER:
@@ -134,9 +134,9 @@ def _draws_from_default_generator() -> bool:
 
 
 def permute_index(place: int, length: int, key: bytes) -> int:
-    """Where a keyed permutation of range(length) sends `place`.
+    """Return where a keyed permutation of range(length) sends `place`.
 
-    A Feistel network permutes the next power of two; what falls outside the range is sent through again until it falls
+    A Feistel network permutes the next power of two; results outside the range are permuted again until they fall
     inside, which keeps it one-to-one. The hash makes the order the same on every machine and version.
     """
     bits = max(_BITS_MIN, (length - 1).bit_length())

@@ -1,8 +1,8 @@
-"""The file by which NVIDIA's resiliency launcher learns that a part of its Slurm allocation must not be used again.
+"""The file that excludes a part of a Slurm allocation from NVIDIA's resiliency launcher.
 
-`ft_launcher --ft-segment-health-check-dir DIR` (nvidia-resiliency-ext 0.7 and newer) looks, before each rendezvous, at
-DIR/segment_health_check.JOB.TASK: there and not empty, that unit of the allocation is left out. A unit is a task of a job
-array, with all its nodes; in a job that is no array it is the whole job. What the file says is for people.
+`ft_launcher --ft-segment-health-check-dir DIR` (nvidia-resiliency-ext 0.7 and newer) checks, before each rendezvous,
+for DIR/segment_health_check.JOB.TASK: if it exists and is not empty, that unit of the allocation is left out. A unit is
+a task of a job array, with all its nodes; in any other job it is the whole job. The content is for people.
 
     with condemned_segment("/shared/job/segments"), Guard.from_env(store=store) as guard:
         ...
@@ -27,7 +27,7 @@ _log = logging.getLogger("healthd.trainer")
 
 
 class Segment(NamedTuple):
-    """A unit of an allocation, by Slurm's numbers; `array` says whether it is a task of a job array."""
+    """A unit of an allocation, by Slurm's numbers; `array`: whether it is a task of a job array."""
 
     job: str
     task: str
@@ -35,12 +35,12 @@ class Segment(NamedTuple):
 
     @property
     def file_name(self) -> str:
-        """What the launcher looks for."""
+        """The name that the launcher checks."""
         return f"segment_health_check.{self.job}.{self.task}"
 
 
 def find_segment(environ: Mapping[str, str]) -> Segment | None:
-    """The unit this process runs in; None outside Slurm."""
+    """Return the unit this process runs in; None outside Slurm."""
     array = environ.get("SLURM_ARRAY_JOB_ID", "")
     job = array or environ.get("SLURM_JOB_ID", "")
     task = environ.get("SLURM_ARRAY_TASK_ID") or job
@@ -50,7 +50,7 @@ def find_segment(environ: Mapping[str, str]) -> Segment | None:
 
 
 def condemn(directory: str | os.PathLike[str], segment: Segment, why: str) -> Path:
-    """Mark the unit as not to be used; whole or not there, for any reader at any time. Harmless twice.
+    """Exclude the unit. The file appears atomically. Idempotent.
 
     Args:
         directory: absolute, seen by every launcher; must exist.
@@ -59,13 +59,13 @@ def condemn(directory: str | os.PathLike[str], segment: Segment, why: str) -> Pa
 
     Raises:
         ValueError: the directory is not absolute, or there is no reason.
-        OSError: the file system says no.
+        OSError: a file operation failed.
     """
     root = Path(directory)
     if not root.is_absolute():
-        raise ValueError(f"{root}: the launcher takes an absolute path only")
+        raise ValueError(f"{root}: the launcher accepts only an absolute path")
     if not why.strip():
-        raise ValueError("a unit is condemned for a reason")
+        raise ValueError("condemning a unit needs a reason")
     final = root / segment.file_name
     aside = root / f".{segment.file_name}.{os.uname().nodename}.{os.getpid()}.tmp"
     text = json.dumps({"why": why, "node": os.uname().nodename, "at": time.time(), "by": "gpu-healthd"})
@@ -81,10 +81,10 @@ def condemn(directory: str | os.PathLike[str], segment: Segment, why: str) -> Pa
 
 
 def pardon(directory: str | os.PathLike[str], segment: Segment) -> None:
-    """Let the unit be used again. Harmless if it was not condemned.
+    """Allow the unit again. Does nothing if it was not condemned.
 
     Raises:
-        OSError: the file system says no.
+        OSError: a file operation failed.
     """
     (Path(directory) / segment.file_name).unlink(missing_ok=True)
 
@@ -93,13 +93,13 @@ def pardon(directory: str | os.PathLike[str], segment: Segment) -> None:
 def condemned_segment(
     directory: str | os.PathLike[str] = "", *, environ: Mapping[str, str] | None = None, whole_job: bool = False
 ) -> Iterator[None]:
-    """Around the guard: if this rank leaves because of its own node, saved (90) or not (92), its unit is marked.
+    """Wrap the guard: if this rank leaves because of its own node, saved (90) or not (92), exclude its unit.
 
     Args:
-        directory: where; empty takes HEALTHD_SEGMENT_HEALTH_DIR, and without that nothing is ever written.
-        environ: where Slurm's numbers are; None is this process's.
-        whole_job: mark it in a job that is no array too. The launcher then ends the job as soon as it meets again,
-            whichever node was condemned: right only for jobs of one node.
+        directory: for the file; empty uses HEALTHD_SEGMENT_HEALTH_DIR, and without that nothing is written.
+        environ: holds Slurm's numbers; None is this process's.
+        whole_job: also exclude a job that is no array. The launcher then ends the job at its next rendezvous,
+        whichever node was condemned: right only for jobs of one node.
     """
     environ = os.environ if environ is None else environ
     root = directory or environ.get(DIRECTORY_VARIABLE, "")
@@ -119,17 +119,17 @@ def _mark_segment(directory: str | os.PathLike[str], environ: Mapping[str, str],
     if not directory or segment is None:
         return
     if not (segment.array or whole_job):
-        text = "job %s is no array: marking it would end all of it, so the launcher is not told that this node is condemned"
+        text = "job %s is no array: marking it would end all of it, so the launcher is not notified that this node is condemned"
         _log.warning(text, segment.job)
         return
     try:
         path = condemn(directory, segment, why)
     except (OSError, ValueError) as error:
-        _log.warning("segment health: %s; the launcher does not learn of it", error)
+        _log.warning("segment health: %s; the launcher is not notified", error)
     else:
         _log.warning("segment health: %s written", path)
 
 
 def _is_plain_number(text: str) -> bool:
-    """Slurm's ids are plain numbers; anything else could name a file elsewhere."""
+    """Return whether it is a plain number, as Slurm's ids are; anything else could name a file elsewhere."""
     return text.isascii() and text.isdigit()

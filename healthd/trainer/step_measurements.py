@@ -1,7 +1,7 @@
-"""What a loop tells of its steps: sections and numbers, from the host at once, from a GPU some steps later.
+"""Measures a step: sections and values, from the host at once, from a GPU some steps later.
 
-A GPU is never waited for. Marks go into its stream where sections begin and end, copies of its numbers behind them; an
-entry of the ring is written when its step ends, and again when the GPU is found to have passed its last mark.
+It never waits for the GPU. It sets marks in the stream where sections begin and end, and copies the values behind them.
+The ring's entry is written when its step ends, and again when the GPU has passed its last mark.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from healthd.trainer.beacons.step_ring import (
 )
 from healthd.trainer.framework import Device, LateNumber, device_in_use
 
-SAME_MARK_SECONDS = 4e-6  # nothing is launched in less: a section that follows so soon begins where the last one ended
+SAME_MARK_SECONDS = 4e-6  # no launch takes less: a section that follows sooner begins where the last one ended
 _NUMBERS = LOSS | GRAD_NORM | TOKENS
 _NO_SECONDS = (0.0,) * len(StepSection)
 _NAMES = {LOSS: "loss", GRAD_NORM: "grad_norm", TOKENS: "tokens"}
@@ -33,7 +33,7 @@ _log = logging.getLogger("healthd.trainer")
 
 
 class TimedSection:
-    """A section as a context manager; one for all steps, and it may stand within itself."""
+    """A section as a context manager; one for all steps, and it may be nested in itself."""
 
     __slots__ = ("_enter", "_leave", "_section")
 
@@ -49,7 +49,7 @@ class TimedSection:
 
 
 class _PendingStep(NamedTuple):
-    """A finished step whose numbers the GPU has not handed over yet."""
+    """A finished step whose values the GPU has not returned yet."""
 
     ended: EndedStep
     told: EntryMeasurements  # by the host
@@ -60,7 +60,7 @@ class _PendingStep(NamedTuple):
 
 
 class StepMeasurements:
-    """The running step's measures, and those that are on their way. `touched` is 0 while the step told nothing."""
+    """The running step's measurements, and pending ones. `touched` is 0 while the step reported nothing."""
 
     def __init__(self, beacon: Beacon | NullBeacon, monotonic: Callable[[], float]) -> None:
         self._beacon = beacon
@@ -79,11 +79,11 @@ class StepMeasurements:
         self.reset()
 
     def use(self, device: Device) -> None:
-        """From now on sections are timed on this GPU."""
+        """Time sections on this GPU from now on."""
         self._device = device
 
     def reset(self) -> None:
-        """Forget what the running step told."""
+        """Discard the running step's reports."""
         self.touched = 0
         self._seconds = [0.0] * len(_NO_SECONDS)
         self._current = 0
@@ -95,13 +95,13 @@ class StepMeasurements:
             self._marks, self._intervals, self._late = [], [], {}
 
     def unknown(self, name: object) -> TimedSection:
-        """What stands for a section that there is none of: `other`, with one warning."""
+        """Return `other` for an unknown section, with one warning."""
         known = ", ".join(self.sections)
         self._warn("section", f"section {name!r} is counted as 'other'; there are {known}")
         return self.sections["other"]
 
     def report(self, loss: SupportsFloat | None, grad_norm: SupportsFloat | None, tokens: SupportsFloat | None) -> None:
-        """Take in what the loop says of its step."""
+        """Record the loop's values of its step."""
         if not self._heard:
             return
         if loss is not None and (number := self._number(LOSS, loss)) is not None:
@@ -118,7 +118,7 @@ class StepMeasurements:
                 self._warn("count", f"tokens not reported: {number} is no count")
 
     def end(self) -> None:
-        """The step is complete: into the ring with it, and with what has arrived of earlier ones."""
+        """Write the completed step to the ring, with values of earlier steps that have arrived."""
         told = EntryMeasurements(self.touched, self._seconds, self._loss, self._grad_norm, self._tokens)
         if self._marks or self._late:
             self._end_on_device(told)
@@ -129,7 +129,7 @@ class StepMeasurements:
             self.settle()
 
     def settle(self) -> None:
-        """Write what the GPU has handed over by now; what is too late is given up."""
+        """Write what the GPU has returned so far; give up what is too late."""
         waiting, device = self._waiting, self._device
         try:
             while waiting and device is not None and device.passed(waiting[0].last):
@@ -142,7 +142,7 @@ class StepMeasurements:
             self._beacon.complete(given_up.ended, given_up.told)
 
     def rest_is_communication(self) -> None:
-        """What is left of a backward pass is waiting for peers; nothing outside of one."""
+        """Count the rest of a backward pass as waiting for peers; does nothing outside of one."""
         if self._current == StepSection.BACKWARD:
             self._enter(StepSection.COMMUNICATION)
 
@@ -163,7 +163,7 @@ class StepMeasurements:
         inner = current = self._current
         self._seconds[current] += now - self._since
         outer = self._outer.pop() if self._outer else 0
-        while inner != section and self._outer:  # what was opened within it ends with it
+        while inner != section and self._outer:  # nested sections end with it
             inner, outer = outer, self._outer.pop()
         self._current = outer
         self._since = now
@@ -172,7 +172,7 @@ class StepMeasurements:
         self._publish(outer)
 
     def _mark(self, closing: int, now: float) -> None:
-        """Mark where one section gives way to another, or to none."""
+        """Mark where one section ends and another, or none, begins."""
         assert self._device is not None  # noqa: S101 - the callers looked
         marks = self._marks
         if closing or not marks or now - self._marked_at > SAME_MARK_SECONDS:
@@ -186,14 +186,14 @@ class StepMeasurements:
         self._marked_at = self._monotonic()
 
     def _number(self, flag: int, value: SupportsFloat) -> float | None:
-        """The number, if it is to be had now; else it is on its way, or warned of."""
+        """Return the number if it is available now; otherwise it is pending, or warned about."""
         if type(value) is float:
             return value
         try:
             if type(value) is int:
                 return float(value)
             if not _is_on_device(value):
-                detach = getattr(value, "detach", None)  # torch warns of a float made of a tensor that wants a gradient
+                detach = getattr(value, "detach", None)  # torch warns of float(tensor with gradient)
                 return float(detach() if detach is not None else value)
             self._hand_over(flag, value)
         except Exception as error:  # noqa: BLE001 - whatever a loop hands in
@@ -205,12 +205,12 @@ class StepMeasurements:
             self._device = device_in_use()
         late = self._device.hand_over(value) if self._device is not None else None
         if late is None:
-            raise TypeError("it lies on a device from which it cannot be had without waiting")
+            raise TypeError("it is on a device that cannot return it without waiting")
         self._late[flag] = late
         self.touched |= AWAITED
 
     def _end_on_device(self, told: EntryMeasurements) -> None:
-        """The GPU's time counts, not that of the host which gave it work: until it is there, there is none."""
+        """End a step timed by the GPU: its time counts, not the host's, and is unknown until it arrives."""
         told = told._replace(flags=told.flags & _NUMBERS, seconds=_NO_SECONDS)
         ended = self._beacon.end_measured_step(told._replace(flags=told.flags | AWAITED))
         try:
@@ -240,7 +240,7 @@ class StepMeasurements:
         device.free(step.marks)
 
     def _give_up(self, error: Exception) -> None:
-        self._warn("device", f"the GPU cannot be asked for times and numbers any more: {error}")
+        self._warn("device", f"the GPU's times and values can no longer be read: {error}")
         self._device = None
         for step in self._waiting:
             self._beacon.complete(step.ended, step.told)
@@ -251,7 +251,7 @@ class StepMeasurements:
     def _warn(self, what: str, problem: str) -> None:
         if what not in self._warned:
             self._warned.add(what)
-            _log.warning("%s; training goes on", problem)
+            _log.warning("%s; training continues", problem)
 
 
 def _is_on_device(value: object) -> bool:
@@ -259,7 +259,7 @@ def _is_on_device(value: object) -> bool:
 
 
 def _validate_tokens(number: float) -> int:
-    """Raises ValueError for what is no count of tokens."""
+    """Raise ValueError for an invalid token count."""
     if not 0 <= number < step_ring.NUMBER_MAX:
-        raise ValueError(f"{number} is no number of tokens")
+        raise ValueError(f"{number} is not a number of tokens")
     return int(number)

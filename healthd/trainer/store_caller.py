@@ -1,4 +1,4 @@
-"""Asking a store that answers late, or loses answers, or is gone: nothing here waits for ever."""
+"""Calls a store that may answer late, lose answers, or be unreachable, always with a time limit."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ _Answer = TypeVar("_Answer")
 
 
 class StoreGoneError(Exception):
-    """It did not answer in time, however often it was asked."""
+    """The store did not answer in time, after all retries."""
 
 
 class StoreCaller:
-    """Asks in a thread of its own, which is left behind if no answer comes. `pause` and `monotonic` are for tests."""
+    """Calls in its own thread, which is abandoned if no answer comes. `pause` and `monotonic` are for tests."""
 
     def __init__(
         self, monotonic: Callable[[], float] = time.monotonic, pause: Callable[[float], None] = time.sleep
@@ -26,11 +26,11 @@ class StoreCaller:
         self._pause = pause
 
     def once(self, ask: Callable[[], _Answer], seconds: float) -> _Answer:
-        """For what must not be asked twice.
+        """Call once, for requests that must not be repeated.
 
         Raises:
-            TimeoutError: no answer in `seconds`. Whether the question has arrived, or arrives yet, is not known.
-            BaseException: what `ask` raised. Whether the question has arrived is not known either.
+            TimeoutError: no answer in `seconds`. Whether the request has arrived, or still will, is unknown.
+            BaseException: what `ask` raised. Whether the request has arrived is unknown too.
         """
         answers: list[_Answer] = []
         errors: list[BaseException] = []
@@ -51,7 +51,7 @@ class StoreCaller:
         raise TimeoutError(f"no answer within {seconds:.3g} s")
 
     def insist(self, ask: Callable[[], _Answer], seconds: float) -> _Answer:
-        """For what may be asked as often as need be.
+        """Call repeatedly, for idempotent requests.
 
         Raises:
             StoreGoneError: no answer in `seconds`; names the last problem.
@@ -60,9 +60,9 @@ class StoreCaller:
         while True:
             try:
                 return self.once(ask, max(ends - self._monotonic(), FIRST_PAUSE_SECONDS))
-            except Exception as error:  # a store of any make
+            except Exception as error:  # a store of any type
                 if self._monotonic() + pause >= ends:
-                    why = f"the ranks' store is out of reach ({seconds:g} s): {type(error).__name__}: {error}"
+                    why = f"the ranks' store is unreachable ({seconds:g} s): {type(error).__name__}: {error}"
                     raise StoreGoneError(why) from error
             self._pause(pause)
             pause = min(2 * pause, PAUSE_SECONDS_MAX)

@@ -1,11 +1,11 @@
-"""Termination notices as an order: if every rank of the job got one, they save at one step and leave; else this one just ends.
+"""Termination signals as an order: if every rank got one, all save at one step and leave; else this rank just ends.
 
-SIGTERM always is one. `HEALTHD_TERMINATION_SIGNALS=USR2,XCPU` names more, such as the one a scheduler sends ahead of a
-time limit; `HEALTHD_TERMINATION_SECONDS` is how long the ranks may then take to agree, if that is not the guard's default.
-What they agreed on may take longer, up to `HEALTHD_KILL_SECONDS` after the signal: then whoever sent it is known to kill.
+SIGTERM always is one. `HEALTHD_TERMINATION_SIGNALS=USR2,XCPU` adds others, such as the one a scheduler sends before a
+time limit; `HEALTHD_TERMINATION_SECONDS` limits the time to agree, if it is not the guard's default. The agreed save
+may take longer, up to `HEALTHD_KILL_SECONDS` after the signal, when the sender is known to kill.
 
-Python's handlers run in the main thread, and not while that is stuck in a collective. So a signal is also written to a pipe, by
-the interpreter itself, from which the guard's watcher hears of it. Who has that pipe already (asyncio) keeps it.
+Python's handlers run in the main thread, and not while that is stuck in a collective. So the interpreter also writes
+each signal to a pipe, which the guard's watcher reads. If the program already uses that pipe (asyncio), it keeps it.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from types import FrameType
 from healthd.trainer.beacons.beacon_page import MailboxOrder
 from vocabulary.clock import Clock
 
-ORDER_ID = "sigterm"  # the same on every rank, whichever signal it got: that is how they meet in the vote
+ORDER_ID = "sigterm"  # the same on every rank, whichever signal it got, so that their votes match
 SIGNALS_VARIABLE, SECONDS_VARIABLE = "HEALTHD_TERMINATION_SIGNALS", "HEALTHD_TERMINATION_SECONDS"
 KILL_VARIABLE = "HEALTHD_KILL_SECONDS"
 SECONDS_MAX = 24 * 3600.0
-SAVE_SECONDS = 1800.0  # a save that takes so long after a signal hangs; the watchdogs say so, too
-BEFORE_KILL_SECONDS = 5.0  # what a rank needs to flush its last snapshot and leave
+SAVE_SECONDS = 1800.0  # a save that takes so long after a signal hangs; the watchdogs use the same limit
+BEFORE_KILL_SECONDS = 5.0  # time for a rank to flush its last snapshot and leave
 _KIND = "checkpoint_then_eject"
 _ALLOWED = {name.removeprefix("SIG"): getattr(signal, name) for name in ("SIGHUP", "SIGINT", "SIGQUIT", "SIGTERM", "SIGUSR1", "SIGUSR2", "SIGXCPU")}  # fmt: skip
 _UNTOUCHED = (signal.SIG_DFL, signal.default_int_handler)
@@ -34,19 +34,19 @@ _log = logging.getLogger("healthd.trainer")
 
 
 def read_notice_signals(environ: Mapping[str, str]) -> tuple[signal.Signals, ...]:
-    """SIGTERM and what the variable names, with or without SIG; a word that names no such signal is passed over, with a warning."""
+    """Return SIGTERM and the signals in the variable, with or without SIG; unknown names are ignored with a warning."""
     found = [signal.SIGTERM]
     for word in environ.get(SIGNALS_VARIABLE, "").replace(",", " ").split():
         number = _ALLOWED.get(word.upper().removeprefix("SIG"))
         if number is None:
-            _log.warning("%s: %r is none of %s; passed over", SIGNALS_VARIABLE, word, ", ".join(_ALLOWED))
+            _log.warning("%s: %r is none of %s; ignored", SIGNALS_VARIABLE, word, ", ".join(_ALLOWED))
         elif number not in found:
             found.append(number)
     return tuple(found)
 
 
 def read_notice_seconds(environ: Mapping[str, str], default: float, variable: str = SECONDS_VARIABLE) -> float:
-    """How long the ranks may take to agree; a number that makes no sense is passed over, with a warning."""
+    """Return the time for ranks to agree; an invalid number is ignored with a warning."""
     text = environ.get(variable, "")
     try:
         seconds = float(text or default)
@@ -54,12 +54,12 @@ def read_notice_seconds(environ: Mapping[str, str], default: float, variable: st
         seconds = -1.0
     if 0 <= seconds <= SECONDS_MAX:
         return seconds
-    _log.warning("%s: %r is no number of seconds up to a day; passed over", variable, text)
+    _log.warning("%s: %r is not a number of seconds up to a day; ignored", variable, text)
     return default
 
 
 class TerminationNotices:
-    """Notes the notices. Leaves alone what the program handles itself, and all of them outside the main thread."""
+    """Records termination signals. Leaves alone those the program handles, and all of them outside the main thread."""
 
     def __init__(self, clock: Clock, grace_seconds: float, environ: Mapping[str, str] | None = None) -> None:
         environ = os.environ if environ is None else environ
@@ -92,7 +92,7 @@ class TerminationNotices:
         return bool(self._previous)
 
     def overdue(self) -> MailboxOrder | None:
-        """For the watcher: the order of a notice on which the ranks should have agreed by now."""
+        """Return the order of a signal that the ranks should have agreed on by now. For the watcher."""
         now = self._clock.monotonic()
         for number in self._ears.heard():
             again = number in self._heard and not self._under_torchrun
@@ -103,21 +103,24 @@ class TerminationNotices:
 
     @property
     def out_of_time(self) -> bool:
-        """For the watcher: whether this rank should be gone by now, whatever was agreed: so long ago was the signal, or it came twice."""
+        """Return whether this rank must end now whatever was agreed: the signal is too old, or came twice.
+
+        For the watcher.
+        """
         now = self._clock.monotonic()
         return any(now - at >= self._end_seconds for at in self._heard.values())
 
     def take(self) -> MailboxOrder | None:
-        """The order the first notice stands for, once."""
+        """Return the first signal's order, once."""
         order, self._order = self._order, None
         return order
 
     def die(self) -> None:
-        """End as the first notice would have ended us."""
+        """End the process as the first signal would have."""
         self._die_of(self._first)
 
     def restore(self) -> None:
-        """Give the signals back."""
+        """Restore the previous signal handlers."""
         if threading.current_thread() is threading.main_thread():
             for number, handler in self._previous.items():
                 signal.signal(number, handler)
@@ -127,11 +130,11 @@ class TerminationNotices:
     def _notice(self, number: int, _frame: FrameType | None) -> None:
         if os.getpid() != self._pid or (
             number in self._seen and not self._under_torchrun
-        ):  # a forked worker: none of our business
+        ):  # a forked worker does not take part
             self._die_of(number)
         self._seen.add(number)
         if self.noticed:
-            return  # SIGTERM at the limit that another signal had announced: we are on our way
+            return  # SIGTERM at the limit that another signal announced: this rank is already leaving
         self.noticed, self._first = True, number
         self._order = self._order_of(number)
 
@@ -145,30 +148,30 @@ class TerminationNotices:
 
 
 class _SignalPipe:
-    """A pipe that the interpreter writes a signal's number to as it arrives, whatever the main thread is stuck in."""
+    """A pipe to which the interpreter writes each signal's number, whatever the main thread is stuck in."""
 
     def __init__(self) -> None:
         self._ends = (-1, -1)
 
     def open(self) -> None:
-        """In the main thread only."""
+        """Open the pipe. In the main thread only."""
         self._ends = ends = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         before = signal.set_wakeup_fd(ends[1], warn_on_full_buffer=False)
         if before == -1:
-            os.register_at_fork(after_in_child=self._let_go)  # a child's signals are none of ours
+            os.register_at_fork(after_in_child=self._let_go)  # a child's signals do not count
         else:
             signal.set_wakeup_fd(before)
             self.close()
 
     def heard(self) -> bytes:
-        """What has arrived since the last look."""
+        """Return the signals since the last call."""
         try:
             return os.read(self._ends[0], 256) if self._ends[0] >= 0 else b""
         except OSError:
             return b""
 
     def close(self) -> None:
-        """In the main thread only. Harmless twice."""
+        """Close the pipe. In the main thread only. Idempotent."""
         self._let_go()
         ends, self._ends = self._ends, (-1, -1)
         for end in ends:

@@ -1,4 +1,4 @@
-"""One training step, as the loop sees it inside `with guard.step(step) as s:`."""
+"""One training step, as the loop uses it inside `with guard.step(step) as s:`."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from healthd.trainer.step_measurements import StepMeasurements, TimedSection
 
 
 class TrainingStep:
-    """One training step under guard; reused from step to step.
+    """One guarded training step; reused from step to step.
 
-    `checkpoint_due`: every rank saves in this very step, and it is the last one. `eject`: so it is, and because of
-    this rank's own node, to which the job does not come back. `swap`: so it is, but only of this process group: spares
-    take the places of the ranks that must go, and the state need only be in the nodes' memory.
+    `checkpoint_due`: every rank saves in this step, and it is the last one. `eject`: so it is, because of this rank's
+    own node, which the job will not use again. `swap`: it is the last step of this process group only: spares replace
+    the leaving ranks, and the state need only be in the nodes' memory.
     """
 
     checkpoint_due = False
@@ -30,7 +30,7 @@ class TrainingStep:
         end_agreed: Callable[[BaseException | None], None],
         saved: Callable[[str], None],
     ) -> None:
-        """Made by the guard, which is called back at the end of a step, of an agreed one, and when it is saved."""
+        """Called by the guard, with callbacks for the end of a step, of an agreed step, and for a completed save."""
         self._end = end
         self._end_agreed = end_agreed
         self._saved = saved
@@ -40,8 +40,8 @@ class TrainingStep:
     def section(self, name: str) -> TimedSection:
         """Time a part of the step: `with s.section("forward"):`.
 
-        There are data, forward, backward, communication, optimizer, checkpoint and other. Sections may stand in each
-        other: the inner one's time is not the outer one's. On a GPU it is the GPU's time, which is read back some steps
+        The names are data, forward, backward, communication, optimizer, checkpoint and other. Sections may be nested:
+        the inner one's time does not count for the outer one. On a GPU this is GPU time, which is read some steps
         later. Cheap, and never raises.
         """
         try:
@@ -56,15 +56,15 @@ class TrainingStep:
         grad_norm: SupportsFloat | None = None,
         tokens: SupportsFloat | None = None,
     ) -> None:
-        """Tell numbers of this step: this rank's loss, gradient norm, and tokens (a count) it trained on.
+        """Report values of this step: this rank's loss, gradient norm, and token count.
 
-        Scalars on a GPU are taken as they are now, and read some steps later; nothing waits for them. What is no number is
-        not reported, with one warning.
+        Scalars on a GPU are copied now and read some steps later, without waiting. A value that is not a number is
+        ignored, with one warning.
         """
         self._measures.report(loss, grad_norm, tokens)
 
     def saved(self, path: str | os.PathLike[str]) -> None:
-        """A checkpoint that holds this step's result is complete at `path`."""
+        """Report that a checkpoint with this step's result is complete at `path`."""
         self._saved(os.fspath(path))
 
     def __enter__(self) -> TrainingStep:  # noqa: PYI034 - Self is Python 3.11's

@@ -1,4 +1,4 @@
-"""The numbers of a rank's steps, each against its own past: loss, gradient norm, throughput, share of communication."""
+"""Compares each rank's step values with its own history: loss, gradient norm, throughput, communication share."""
 
 from __future__ import annotations
 
@@ -11,37 +11,37 @@ from healthd.training.slowdown_detection import Slowdown
 from healthd.training.spike_detection import GradientSpikes, LossSpikes
 from healthd.training.watchdog_limits import Limits
 
-WORK_SHARE_MIN = 0.2  # a step that mostly saved says nothing about the pace
+WORK_SHARE_MIN = 0.2  # a step spent mostly saving says nothing about the pace
 
 
 class JudgedNumber(Protocol):
-    """A number of each step that is judged against its own past."""
+    """One value per step, compared with its own history."""
 
     @property
     def holds(self) -> bool | None:
-        """Whether it is bad; None while there is no past to compare with."""
+        """Return whether it is bad; None while there is no history."""
         ...
 
     @property
     def known(self) -> bool:
-        """Whether the job reports this number at all."""
+        """Return whether the job reports this value at all."""
         ...
 
     @property
     def value(self) -> float:
-        """What was judged last."""
+        """The last value judged."""
         ...
 
     @property
     def usual(self) -> UsualRange | None:
-        """What it was compared with."""
+        """The value it was compared with."""
         ...
 
 
 class RankNumbers:
-    """What one rank's process reported so far.
+    """The series of one rank's process.
 
-    `good_steps` are, by code, the last steps before it began to hold, or to look like it.
+    `good_steps` are, by code, the last steps before the condition began or seemed to begin.
     """
 
     def __init__(self, limits: Limits) -> None:
@@ -63,7 +63,7 @@ class RankNumbers:
         }
 
     def add(self, step: StepFacts) -> None:
-        """The next finished step; one that was seen is not counted again."""
+        """Add the next finished step; a step that was already added is ignored."""
         if step.ordinal <= self._seen:
             return
         self._seen = step.ordinal
@@ -81,7 +81,7 @@ class RankNumbers:
             self._add_warm(step)
 
     def _add_warm(self, step: StepFacts) -> None:
-        if step.loss is not None and isfinite(step.loss):  # otherwise it has a finding of its own
+        if step.loss is not None and isfinite(step.loss):  # a loss that is not finite has a finding of its own
             self._loss.add(step.loss)
             if self._loss.calm:
                 self.good_steps["loss_spike"] = step.step
@@ -93,7 +93,7 @@ class RankNumbers:
             self._communication.add(min(1.0, step.communication_s / work_s))
 
     def _add_pace(self, tokens: float | None, work_s: float) -> None:
-        """Tokens a second if the job counts tokens, else steps a second; the two are never compared."""
+        """Add tokens per second if the job counts tokens, else steps per second; the two are never compared."""
         if tokens is not None and not self._counts_tokens:
             self._counts_tokens = True
             self.series["throughput_low"] = self._pace = Slowdown(self._limits)

@@ -1,7 +1,7 @@
-"""A number of each step against what it usually is: the median of a long past, and how far values lie from it.
+"""Compares each step's value with the median and spread of a long history.
 
-The past is kept clean: values that count as bad stay out of it, so that a job that went bad is not soon taken for
-usual. A level that lasts becomes the usual one after `settle_steps`: somebody changed the job on purpose.
+Bad values stay out of the history, so that a job that went bad does not soon count as usual. A level that lasts becomes
+the usual one after `settle_steps`: the job was changed on purpose.
 """
 
 from __future__ import annotations
@@ -11,22 +11,22 @@ from collections.abc import Callable
 from math import isfinite
 from typing import NamedTuple
 
-REFRESH_STEPS = 32  # the past is long: its median hardly moves in fewer, and sorting is what costs
+REFRESH_STEPS = 32  # the median of a long history hardly moves in fewer steps, and sorting is expensive
 TO_SIGMA = 1.4826  # median absolute deviation to standard deviation, for a normal distribution
 
 
 class UsualRange(NamedTuple):
-    """The robust centre and spread of the past."""
+    """The robust centre and spread of the history."""
 
     centre: float
     spread: float
 
 
-Band = Callable[[float, UsualRange], "bool | None"]  # a value: bad, good, or neither
+Band = Callable[[float, UsualRange], "bool | None"]  # classifies a value: bad, good, or neither
 
 
 class SeriesMemory(NamedTuple):
-    """How long things last, in steps. `recent` values are judged by their median; at least `least` make a past."""
+    """Window lengths in steps. `recent` values are judged by their median; at least `least` make a history."""
 
     recent: int
     window: int
@@ -37,14 +37,14 @@ class SeriesMemory(NamedTuple):
 
 
 def compute_median(values: list[float]) -> float:
-    """The median; the values are sorted in place."""
+    """Return the median; sorts the values in place."""
     values.sort()
     middle = len(values) // 2
     return values[middle] if len(values) % 2 else (values[middle - 1] + values[middle]) / 2
 
 
 class Streak:
-    """A condition counts after so many bad steps in a row, and ends after so many good ones; in between it stays."""
+    """A condition that starts after a number of bad steps in a row and ends after a number of good ones."""
 
     def __init__(self, raise_after: int, clear_after: int) -> None:
         self._wanted = {True: raise_after, False: clear_after}
@@ -53,11 +53,11 @@ class Streak:
 
     @property
     def calm(self) -> bool:
-        """Neither does it hold nor is there reason to think that it begins to."""
+        """Return whether the condition neither holds nor seems to begin."""
         return not (self.holds or self._of)
 
     def add(self, bad: bool | None) -> None:  # noqa: FBT001 - the judgement itself
-        """One more step; None is neither and ends a run of either kind."""
+        """Add one step; None is neither good nor bad and ends a run of either kind."""
         if bad is None:
             self._run = 0
             return
@@ -68,7 +68,7 @@ class Streak:
 
 
 class RobustSeries:
-    """One number of one rank, over its steps. `value` and `usual` are what the last judgement compared."""
+    """One value of one rank over its steps. `value` and `usual` are what the last judgement compared."""
 
     def __init__(self, memory: SeriesMemory, band: Band) -> None:
         self._memory, self._band = memory, band
@@ -82,21 +82,21 @@ class RobustSeries:
 
     @property
     def holds(self) -> bool | None:
-        """Whether it is bad; None while there is no past to compare with."""
+        """Return whether it is bad; None while there is no history."""
         return None if self.usual is None else self._streak.holds
 
     @property
     def calm(self) -> bool:
-        """Whether the last value was as good as any; without a past all are."""
+        """Return whether the last value was good; true without a history."""
         return self.usual is None or self._streak.calm
 
     @property
     def known(self) -> bool:
-        """Whether the job reports this number at all."""
+        """Return whether the job reports this value at all."""
         return bool(self._recent)
 
     def add(self, value: float) -> None:
-        """The number of the next step; infinite and NaN are bad once there is a past, and never become usual."""
+        """Add the next step's value; infinite and NaN are bad once there is a history, and never enter it."""
         self._recent.append(value)
         self._refresh()
         if self.usual is None:
@@ -136,6 +136,6 @@ class RobustSeries:
 
 
 def compute_usual_range(past: deque[float]) -> UsualRange:
-    """Centre and spread of finite values; at least one."""
+    """Return centre and spread of finite values; needs at least one."""
     centre = compute_median(list(past))
     return UsualRange(centre, TO_SIGMA * compute_median([abs(value - centre) for value in past]))

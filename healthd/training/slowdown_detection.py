@@ -1,9 +1,8 @@
-"""A job that has become slower than it was, by as little as a tenth, told from the noise of its steps.
+"""Detects a job that has become slower, by as little as a tenth, despite the noise of its steps.
 
-A sum of evidence (CUSUM, Page 1954) over the logarithm of the rate: each step adds by how much it was slower than usual, less
-half of the slowdown that is looked for. Noise alone keeps falling back to nothing, and how much evidence is needed follows from
-the noise that the job has. A short and heavy disturbance gathers evidence, too, so the slowdown must also be there in both of
-the two newest windows.
+Uses CUSUM (Page 1954) over the logarithm of the rate: each step adds how much it was slower than usual, less half of
+the slowdown to detect. Noise alone keeps falling back to zero, and the required sum follows from the job's own noise. A
+short and heavy disturbance also adds up, so the slowdown must be present in both of the two newest windows.
 """
 
 from __future__ import annotations
@@ -15,8 +14,8 @@ from healthd.training.robust_series import TO_SIGMA, UsualRange, compute_median
 from healthd.training.watchdog_limits import Limits
 
 BLOCK_STEPS = 32
-BLOCKS = 64  # with them the usual rate follows a job over some 2000 steps: slower than a slowdown that creeps in
-BLOCKS_WAITING = 4  # the newest ones are not in it yet
+BLOCKS = 64  # the reference then follows a job over some 2000 steps: slower than a creeping slowdown
+BLOCKS_WAITING = 4  # the newest blocks are not in it yet
 BLOCKS_FOR_NOISE = 8  # from fewer block means their spread is not known
 OUTLIER_SPREADS = 3
 OUTLIER_LEAST = 0.25  # in logarithms: in a job of even steps a slowdown must not count as an outlier
@@ -29,20 +28,20 @@ class Slowdown:
         self._limits = limits
         self._drop = -log(limits.throughput_percent / 100)
         self._clear_drop = -log(limits.throughput_clear_percent / 100)
-        self._first: list[float] | None = []  # until there is a past
+        self._first: list[float] | None = []  # until there is a history
         self._reference = _Reference(limits)
         self._newest: deque[float] = deque(maxlen=2 * limits.recent_steps)
         self._block: list[float] = []
         self._waiting: deque[list[float]] = deque(maxlen=BLOCKS)
         self._held_steps = self._good_steps = 0
         self._evidence = 0.0
-        self.holds: bool | None = None  # None: there is no past yet to compare with
+        self.holds: bool | None = None  # None: no history yet
         self.known = False
         self.value = 0.0
         self.usual: UsualRange | None = None
 
     def add(self, rate: float) -> None:
-        """The rate of the next step; one that is not positive and finite says nothing."""
+        """Add the next step's rate; one that is not positive and finite is ignored."""
         self.known = True
         if not (isfinite(rate) and rate > 0):
             return
@@ -75,7 +74,7 @@ class Slowdown:
             self._end()
 
     def _lasts(self) -> bool:
-        """Whether both of the two newest windows are slow, and most of their steps are: a disturbance may reach into both."""
+        """Return whether both newest windows, and most of their steps, are slow: a disturbance may span both."""
         newest, steps = list(self._newest), self._limits.recent_steps
         if len(newest) < 2 * steps:
             return False
@@ -84,14 +83,14 @@ class Slowdown:
         return slow >= self._drop and self._reference.centre - compute_median(newest) >= self._drop
 
     def _learn(self, value: float) -> None:
-        """Whole blocks become part of the past, late: a slowdown is found before its first steps have moved what is usual."""
+        """Move whole blocks into the history, delayed so that a slowdown is found before it changes the reference."""
         self._block.append(value)
         if len(self._block) < BLOCK_STEPS:
             return
         self._waiting.append(self._block)
         self._block = []
         if self.holds:
-            if self._held_steps >= self._limits.settle_steps:  # somebody's intention
+            if self._held_steps >= self._limits.settle_steps:  # an intended change
                 self._reference = _Reference.of(list(self._waiting)[-BLOCKS_FOR_NOISE:], self._limits)
                 self._end()
         elif self._evidence <= self._reference.least / 2:
@@ -105,9 +104,9 @@ class Slowdown:
 
 
 class _Reference:
-    """What is usual: means over blocks of steps, of values without their outliers. Logarithms.
+    """The reference: means over blocks of steps without their outliers. Logarithms.
 
-    `half` is what a step must be slower by to add to the evidence, `least` the evidence that is asked for.
+    `half` is the allowance per step, `least` the required sum.
     """
 
     def __init__(self, limits: Limits) -> None:
@@ -121,7 +120,7 @@ class _Reference:
 
     @classmethod
     def of(cls, blocks: list[list[float]], limits: Limits) -> _Reference:
-        """Begin with some blocks, at least one."""
+        """Create it from at least one block."""
         made = cls(limits)
         made._bound([value for block in blocks for value in block])
         for block in blocks:
@@ -129,26 +128,26 @@ class _Reference:
         return made
 
     def clipped(self, value: float) -> float:
-        """The value, or as far from the centre as one may be: a save or an evaluation counts as one slow step."""
+        """Return the value, limited to the outlier bound: a save or an evaluation counts as one slow step."""
         return min(max(value, self.centre - self._reach), self.centre + self._reach)
 
     def add(self, block: list[float]) -> None:
-        """One more block."""
+        """Add one block."""
         self._values.extend(block)
         self.means.append(sum(self.clipped(value) for value in block) / len(block))
         self.mean = sum(self.means) / len(self.means)
         spread = self._bound(list(self._values))
-        if len(self.means) >= BLOCKS_FOR_NOISE:  # noise that lasts from step to step shows between blocks only
+        if len(self.means) >= BLOCKS_FOR_NOISE:  # noise that lasts from step to step shows only between blocks
             middle = compute_median(list(self.means))
             lasting = TO_SIGMA * compute_median([abs(mean - middle) for mean in self.means]) * sqrt(BLOCK_STEPS)
             spread = max(spread, lasting)
         self.noise = spread
-        self.half = self._half + spread / sqrt(BLOCK_STEPS * len(self.means))  # as far as the mean may be off
+        self.half = self._half + spread / sqrt(BLOCK_STEPS * len(self.means))  # the possible error of the mean
         needed = _compute_required_evidence(spread, self.half, self._limits.steps_per_false_alarm)
         self.least = max(self._half * self._limits.recent_steps, needed)
 
     def _bound(self, values: list[float]) -> float:
-        """Set what counts as an outlier; the standard deviation of these values without theirs."""
+        """Set the outlier bound; return the standard deviation of the values without outliers."""
         self.centre = compute_median(list(values))
         spread = TO_SIGMA * compute_median([abs(value - self.centre) for value in values])
         self._reach = max(OUTLIER_SPREADS * spread, OUTLIER_LEAST)
@@ -164,6 +163,6 @@ def _split_into_blocks(values: list[float]) -> list[list[float]]:
 
 
 def _compute_required_evidence(noise: float, half: float, steps: float) -> float:
-    """How much a CUSUM must gather so that normal noise alone does so once in `steps` steps (Siegmund's approximation)."""
+    """Return the sum that normal noise reaches once in `steps` steps (Siegmund's approximation)."""
     variance = noise * noise
     return 0.0 if not variance else variance / (2 * half) * log(1 + 2 * half * half / variance * steps)

@@ -1,7 +1,7 @@
-"""Spikes of the loss and of the gradient norm, told from what training does by design.
+"""Spikes of the loss and of the gradient norm, as opposed to what training does by design.
 
-Two things look like spikes and are none. Batches from another domain come in runs whose loss is higher, run after run. And
-mixed precision raises its loss scale until gradients overflow, then halves it, several times in a row where it has to.
+Two things resemble spikes but are none. Batches from another domain come in runs with a higher loss. And mixed
+precision raises its loss scale until gradients overflow, then halves it, several times in a row if needed.
 """
 
 from __future__ import annotations
@@ -20,40 +20,40 @@ from healthd.training.robust_series import (
 )
 from healthd.training.watchdog_limits import Limits
 
-HEIGHT_BANDS = (
-    3  # an excursion so many times as high as the band, or as high as the loss itself, is no matter of the data
-)
+# An excursion this many times the band, or the loss itself, is not caused by the data.
+HEIGHT_BANDS = 3
 
 
 class LossSpikes:
-    """Excursions of one rank's loss above what is usual, each against those that the job came back from.
+    """Excursions of one rank's loss above the usual, each compared with those that the job recovered from.
 
-    An excursion begins when the loss leaves the band of its noise, and ends when it has been back for a while. It is raised
-    when it is higher than earlier ones by a margin, or lasts much longer. What ended is remembered, and slowly forgotten.
+    An excursion begins when the loss leaves its noise band and ends when it has been back for a while. It is raised
+    when it is higher than earlier ones by a margin, or lasts much longer. Ended excursions are remembered and decay
+    slowly.
     """
 
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
         self._past: deque[float] = deque(maxlen=limits.window_steps)
         self._stale = 0
-        self._high: deque[float] = deque(maxlen=limits.loss_steps)  # the newest values in a row that are high
+        self._high: deque[float] = deque(maxlen=limits.loss_steps)  # the newest consecutive high values
         self._aside: list[float] = []
-        self._steps = self._low_steps = 0  # of the excursion, and at its end in a row
+        self._steps = self._low_steps = 0  # of the excursion, and consecutive low ones at its end
         self._height = 0.0  # of the excursion
         self._known_height = self._known_steps = 0.0
         self._fade = 0.5 ** (1 / limits.excursion_half_life_steps)
-        self.holds: bool | None = None  # None: there is no past yet to compare with
+        self.holds: bool | None = None  # None: no history yet
         self.known = False
         self.value = 0.0
         self.usual: UsualRange | None = None
 
     @property
     def calm(self) -> bool:
-        """Whether the loss is where it usually is; without a past it is."""
+        """Return whether the loss is at its usual level; true without a history."""
         return not self._steps
 
     def add(self, value: float) -> None:
-        """The loss of the next step, finite."""
+        """Add the next step's loss, finite."""
         self.known, self.value = True, value
         self._refresh()
         if self.usual is None:
@@ -90,14 +90,14 @@ class LossSpikes:
             self.holds = True
 
     def _fall(self, above: float) -> None:
-        """One step of an excursion that is not high."""
+        """Process a step of an excursion that is not high."""
         low = self.usual is not None and above <= self._limits.loss_spreads / 2 * self.usual.spread
         self._low_steps = self._low_steps + 1 if low else 0
         if self._low_steps >= self._limits.spike_clear_steps:
             self._end()
 
     def _end(self) -> None:
-        """Remember the excursion, as far as data may have it: after a spike that was far higher, others are still spikes."""
+        """Remember the excursion, capped at what data may cause, so that later spikes remain detectable."""
         if self.usual is not None:
             most = max(abs(self.usual.centre), HEIGHT_BANDS * self._limits.loss_spreads * self.usual.spread)
             self._known_height = max(self._known_height, min(self._height, most))
@@ -107,7 +107,7 @@ class LossSpikes:
         self._high.clear()
 
     def _keep_aside(self, value: float) -> None:
-        """A level that lasts is somebody's intention."""
+        """Collect high values: a level that lasts is intended."""
         self._aside.append(value)
         if len(self._aside) >= self._limits.settle_steps:
             self._past = deque(self._aside, maxlen=self._limits.window_steps)
@@ -125,16 +125,16 @@ class LossSpikes:
 
 
 def compute_median_and_noise(values: list[float]) -> tuple[float, float]:
-    """The median, and the spread around the trend; at least 4 finite values.
+    """Return the median and the spread around the trend of at least 4 finite values.
 
-    Told from step to step the trend does not count, but neither does noise that lasts from one step to the next; told from the
-    distance to a straight line it does. The greater one is the spread.
+    Differences between steps exclude the trend, but also noise that lasts from one step to the next; distances to a
+    straight line include it. The spread is the greater of the two.
     """
     from_step_to_step = TO_SIGMA * compute_median([abs(b - a) for a, b in pairwise(values)]) / 2**0.5
     half = len(values) // 2
     slope = (
         compute_median(values[half:]) - compute_median(values[:half])
-    ) / half  # each slice is a copy: sorting it is harmless
+    ) / half  # each slice is a copy, so sorting is harmless
     middle = (len(values) - 1) / 2
     level = [value - slope * (number - middle) for number, value in enumerate(values)]
     centre = compute_median(list(level))
@@ -143,7 +143,7 @@ def compute_median_and_noise(values: list[float]) -> tuple[float, float]:
 
 
 class GradientSpikes:
-    """One rank's gradient norm: far above its median, or no finite number for longer than a loss scale needs to come down."""
+    """One rank's gradient norm: far above its median, or not finite for longer than a loss scale needs to adapt."""
 
     def __init__(self, limits: Limits) -> None:
         memory = SeriesMemory(
@@ -156,32 +156,32 @@ class GradientSpikes:
         )
         self._limits = limits
         self._finite = RobustSeries(memory, self._judge)
-        self._overflows = self._finite_steps = 0  # in a row
+        self._overflows = self._finite_steps = 0  # consecutive
         self._has_been_finite = self._overflows_hold = False
         self.value = 0.0
 
     @property
     def known(self) -> bool:
-        """Whether the job reports this number at all."""
+        """Return whether the job reports this value at all."""
         return self._has_been_finite or self._overflows > 0
 
     @property
     def usual(self) -> UsualRange | None:
-        """What is usual among finite norms."""
+        """The usual value among finite norms."""
         return self._finite.usual
 
     @property
     def holds(self) -> bool | None:
-        """Whether it is bad; None while there is no past to compare with."""
+        """Return whether it is bad; None while there is no history."""
         return True if self._overflows_hold else self._finite.holds
 
     @property
     def calm(self) -> bool:
-        """Whether the last value was as good as any."""
+        """Return whether the last value was good."""
         return not self._overflows and not self._overflows_hold and self._finite.calm
 
     def add(self, value: float, *, warm: bool) -> None:
-        """The norm of the next step. Args: `warm`: the process has its first steps behind it, so finite values count."""
+        """Add the next step's norm; `warm`: the process has finished its first steps, so finite values count."""
         limits = self._limits
         self.value = value
         if isfinite(value):
@@ -199,6 +199,6 @@ class GradientSpikes:
 
     def _judge(self, value: float, usual: UsualRange) -> bool | None:
         if usual.centre <= 0:
-            return False  # a frozen model, or none that says so: nothing to compare with
+            return False  # a frozen model, or one that reports zero: nothing to compare with
         times, bad = value / usual.centre, self._limits.gradient_times_usual
         return True if times > bad else False if times <= bad / 2 else None

@@ -1,7 +1,7 @@
-"""Whether a job still moves, told by its slowest rank on this node, and who keeps the others waiting if it does not.
+"""Detects a stalled job from its slowest rank on this node, and names the ranks that the others wait for.
 
-How long is too long follows from the job's own past: its usual step, its longest, its pauses. A place where long
-pauses are usual (between steps, in a save, in the first steps) has a floor of its own.
+The time limit follows from the job's own history: its usual step, its longest step, its pauses. Phases with long pauses
+(between steps, in a save, in the first steps) have a minimum of their own.
 """
 
 from __future__ import annotations
@@ -14,15 +14,15 @@ from healthd.samples.rank_steps import RankSteps, StepFacts
 from healthd.training.robust_series import compute_usual_range
 from healthd.training.watchdog_limits import Limits
 
-ENDING = ("leaving", "aborting", "done")  # the first two have deadlines of their own
+ENDING = ("leaving", "aborting", "done")  # the first two have their own deadlines
 GONE_WELL = ("done", "leaving")
 PAUSES_KEPT, SAVES_KEPT = 64, 16
 
 
 class JobStall(NamedTuple):
-    """A job that does not move. `behind` have not arrived where the others wait; empty: all here are equally far.
+    """A stalled job. `behind` are the ranks that have not reached the point where others wait; empty if all are equal.
 
-    `done` have ended their loop, so that whoever waits for them waits in vain.
+    `done` are the ranks that have ended their loop, so that others wait for them in vain.
     """
 
     slowest: RankSteps
@@ -36,14 +36,14 @@ class JobStall(NamedTuple):
 
 
 class _ProgressMark(NamedTuple):
-    """As far as the slowest rank has come: two equal ones at different times, and it has not moved."""
+    """The progress of the slowest rank: two equal marks at different times mean no progress."""
 
     completed: int
     place: str
 
 
 class JobProgress:
-    """One attempt of a job on this node. `stall` describes it while `holds`; None: not known."""
+    """One attempt of a job on this node. `stall` describes it while `holds`; None if not known."""
 
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
@@ -53,12 +53,12 @@ class JobProgress:
         self._last: StepFacts | None = None
         self._mark: _ProgressMark | None = None
         self._since = 0.0
-        self._moved = False  # until then a stall that an earlier agent told of may still hold
+        self._moved = False  # until then a stall that an earlier process reported may still hold
         self._raised_at: int | None = None
         self.stall: JobStall | None = None
 
     def look(self, ranks: Sequence[RankSteps], monotonic: float) -> bool | None:
-        """Whether the job stands still; `ranks` are those of one attempt on this node, `monotonic` is now, in seconds."""
+        """Update from `ranks`, all of one attempt on this node, at `monotonic` seconds."""
         living = [rank for rank in ranks if rank.alive]
         if not living:
             self._mark = None
@@ -74,7 +74,7 @@ class JobProgress:
         waited_s = monotonic - self._since
         limit_s = (
             self._limit_s(mark.place) if waited_s > self._limits.stall_floor_s else waited_s
-        )  # dear, and rarely asked
+        )  # expensive and rarely needed
         if waited_s > limit_s:
             if self._raised_at is None:
                 self._raised_at = mark.completed
@@ -124,7 +124,7 @@ class JobProgress:
 
 
 def _measure_progress(rank: RankSteps) -> tuple[int, int]:
-    """A rank that waits in a collective has come further in its step than one that does anything else."""
+    """Return a rank's progress; waiting in a collective is later in the step than anything else."""
     in_step = 0 if rank.phase != "step" else 2 if rank.section == "communication" else 1
     return rank.completed, in_step
 

@@ -1,4 +1,4 @@
-"""From pages as they were read, to the steps that nobody has judged yet: each finished step once, when its numbers are there."""
+"""Returns each finished step on the beacon pages once, when its values are complete."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from healthd.samples.rank_steps import RankSteps, StepFacts
 from healthd.trainer.beacons.beacon_page import Identity, RankState
 from healthd.trainer.beacons.step_ring import ENTRIES, LATE_STEPS_MAX, StepRecord, unpack_entries
 
-ENTRIES_PER_LOOK = 8 * ENTRIES  # any user may write pages, and say in each that all of it is new: users share them
+ENTRIES_PER_LOOK = 8 * ENTRIES  # any user may write pages that claim to be all new, so users share this limit
 ENTRIES_MIN = 64
 
 _Rank = tuple[int, str, int, int, int]
@@ -22,11 +22,11 @@ class StepReader:
         self._spent: dict[int, int] = {}
 
     def begin_look(self, users: int) -> None:
-        """Pages of so many users are about to be taken."""
+        """Start a pass over the pages of so many users."""
         self._share = max(ENTRIES_MIN, ENTRIES_PER_LOOK // max(1, users))
 
     def take(self, identity: Identity, state: RankState, ring: bytes, *, alive: bool, user: int = -1) -> RankSteps:
-        """One page of a user. A step whose numbers the GPU still owes is kept back, and those after it, as the page's document says."""
+        """Return the new steps of one page. A step with pending GPU values is held back, and so are those after it."""
         key = (user, identity.job, identity.attempt, identity.rank, identity.pid)
         self._seen.add(key)
         at = self._next.get(key, 0)
@@ -35,7 +35,7 @@ class StepReader:
         for ordinal in range(max(at, state.completed - ENTRIES), state.completed):
             spent = self._spent.get(user, 0)
             if spent >= self._share:
-                break  # the rest at the next look
+                break  # the rest in the next pass
             self._spent[user] = spent + 1
             found = unpack_entries(ring, ordinal + 1, 1)
             may_wait = alive and ordinal >= state.completed - LATE_STEPS_MAX

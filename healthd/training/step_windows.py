@@ -1,7 +1,7 @@
-"""The steps of a rank in windows for the centre, which lays those of all ranks side by side: few numbers, also of fast loops.
+"""Aggregates a rank's steps into windows, so that the controller can compare ranks from few numbers.
 
-A window spans a power of two of steps and begins at a multiple of it, whatever rank counts. How many follows from how
-long they take, with room between growing and shrinking, so that ranks which are equally fast mostly choose alike.
+A window spans a power of two of steps and begins at a multiple of it, on every rank. The size follows from the step
+time, with hysteresis between growing and shrinking, so that equally fast ranks mostly choose the same size.
 """
 
 from __future__ import annotations
@@ -13,24 +13,24 @@ from healthd.samples.rank_steps import RankSteps, StepFacts
 from vocabulary.messages.wire import StepWindow
 
 SIZE_MAX = 1024  # a page's ring holds no more
-KEPT = 8  # as many as are told of a rank at once: those of the last three reports at the usual rate
-SHRINKS = 4  # a window that became so many times as long as it need be spans fewer steps
+KEPT = 8  # windows sent per rank: those of the last three reports at the usual rate
+SHRINKS = 4  # a window this many times too long spans fewer steps from then on
 
 _Rank = tuple[int, str, int, int, int]
 _TOLD = ("forward_s", "backward_s", "communication_s", "data_s", "tokens")
 
 
 class StepWindows:
-    """The newest windows of each rank's process that is looked at."""
+    """The newest windows of each rank's process."""
 
     def __init__(self, window_s: float) -> None:
-        """Args: `window_s`: a window takes at least so long."""
+        """Args: `window_s`: minimum duration of a window."""
         self._window_s = window_s
         self._ranks: dict[_Rank, _Windows] = {}
         self._seen: set[_Rank] = set()
 
     def take(self, steps: RankSteps) -> tuple[StepWindow, ...]:
-        """Add the new steps of a rank; its newest whole windows, oldest first."""
+        """Add a rank's new steps; return its newest complete windows, oldest first."""
         key = (steps.user, steps.job, steps.attempt, steps.rank, steps.pid)
         self._seen.add(key)
         windows = self._ranks.setdefault(key, _Windows(self._window_s))

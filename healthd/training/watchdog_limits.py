@@ -1,4 +1,4 @@
-"""The numbers that the watchdogs compare with; `thresholds.yaml` holds each with its reason."""
+"""The watchdogs' limits; `thresholds.yaml` gives the reason for each."""
 
 from __future__ import annotations
 

@@ -48,7 +48,7 @@ def test_what_a_node_keeps(tmp_path: Path, careless: None) -> None:
     node = Node(tmp_path, library, kernel_log=log, remediator={"url": "http://127.0.0.1:9", "token_file": str(token)})
     node.start()
     try:
-        assert f"{token}: others may read this secret (0666): chmod 0600" in node.log()
+        assert f"{token}: other users can read this secret (0666): chmod 0600" in node.log()
         state, run, beacons = tmp_path / "state", tmp_path / "run", node.beacons
         assert state.stat().st_mode & ALL == 0, "nobody else may enter"
         assert run.stat().st_mode & 0o022 == 0, "nobody else may put a socket in its socket's place"

@@ -31,7 +31,7 @@ def test_a_full_disk_costs_the_new_checkpoint_only(left: int, tmp_path: Path) ->
     synchronous, begun, surfaced = told["said"]
     assert begun == ""
     for step, text in ((2, synchronous), (3, surfaced)):
-        assert f"step {step} was not saved, the checkpoint before it stays: [Errno 28] No space left on device" in text
+        assert f"step {step} was not saved, the previous checkpoint stays: [Errno 28] No space left on device" in text
         assert "MB are free)" in text
         assert "Traceback" not in text
     assert (told["begin_full"], told["left"]) == (2, ["step-000000001"])

@@ -31,7 +31,7 @@ def test_a_save_that_failed_on_one_rank_failed_on_all_and_the_next_one_works(tmp
     for said in run(tmp_path, case):
         assert said[0] == "saved step-000000000"
         assert said[1].startswith("failed 1 step ")
-        assert "was not saved, the checkpoint before it stays" in said[1]
+        assert "was not saved, the previous checkpoint stays" in said[1]
         assert said[2:] == ["saved step-000000002", "saved step-000000003", "begins 4"]
         if case == "differing":
             assert "rank 0 saves step 1, rank 1 step 2" in said[1]

@@ -70,7 +70,7 @@ def test_one_command_trains_saves_and_ends(example: Example) -> None:
     assert example.start(STEPS).finish() == 0, example.log()
 
     assert "attempt 1: 4 ranks on" in example.log()
-    assert "training goes on without" not in example.log()  # it has beacons, with or without a healthd
+    assert "training continues without" not in example.log()  # it has beacons, with or without a healthd
     assert re.findall(r"^step +(\d+) loss \d", example.log(), re.MULTILINE) == ["0", "25", "50"]
     assert example.saved()[-1] == STEPS - 1
 

@@ -178,7 +178,7 @@ def test_a_main_loop_that_stands_still_is_no_fit_node(node: Node) -> None:
         )
         assert unknown["fit"] is False
         assert unknown["age_s"] > 5
-        assert "no word from healthd's main loop" in unknown["reasons"][0]
+        assert "no report from healthd's main loop" in unknown["reasons"][0]
         assert query_node_health(str(node.socket), node.name).fitness is Fitness.UNKNOWN
         assert "healthd_node_fit 0.0" in node.get("/metrics")
         check = [sys.executable, "-m", "healthctl", "node", "check", "--socket", str(node.socket)]

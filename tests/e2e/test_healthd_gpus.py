@@ -86,7 +86,7 @@ def test_an_xid_that_only_the_driver_tells_of_is_found_too(make_node: MakeNode, 
     node.gpus(*node.preset("h100x8"), "event 3 79")
     found = eventually(lambda: kinds(node).get("xid/79"), lambda: str(kinds(node)))
     assert found["component"]["index"] == 3
-    assert "told by the driver" in found["summary"]
+    assert "reported by the driver" in found["summary"]
 
 
 def temperatures(node: Node) -> int:
@@ -106,7 +106,7 @@ def test_one_hung_gpu_leaves_the_other_seven_visible_and_is_read_again_when_it_a
     eventually(lambda: temperatures(node) == 7, lambda: node.get("/metrics"))
     verdict = node.get("/v1/verdict")
     assert (verdict["health"], verdict["fit"]) == ("unhealthy", False)
-    assert "no word from NVML (GPU 3 does not answer)" in verdict["reasons"]
+    assert "no report from NVML (GPU 3 does not answer)" in verdict["reasons"]
     assert not [kind for kind in kinds(node) if kind.startswith(("gpu_presence/", "gpu_count/"))]
     node.gpus(*node.preset("h100x8"), "temperature.5 95", "margin.5 -3", "throttle.5 0x48")
     eventually(lambda: [kind for kind in kinds(node) if kind.startswith("throttle/")], "the others are still judged")

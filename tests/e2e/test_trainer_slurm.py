@@ -247,7 +247,7 @@ def test_a_job_does_not_come_back_to_the_node_that_it_refused(
     bad = (tmp_path / "bad").read_text().strip()
     [requeuing], [requeued], [started] = job.all("requeuing"), job.all("requeued"), job.all("attempt_started")
     assert requeuing["without"] == requeued["without"] == [bad]
-    assert f"asking Slurm to queue the job again, from now on without {bad}" in job.log()
+    assert f"requesting Slurm to requeue the job, from now on without {bad}" in job.log()
     assert f"the job is queued again, from now on without {bad}" in job.log()
     assert started["nodes"] != [bad]
     assert _facts(slurm_cluster, job)["ExcNodeList"] == bad

@@ -1,4 +1,4 @@
-"""What the fabric manager's own log says of a switch, as an event of the kernel log's kind. Pure."""
+"""NVSwitch errors in the fabric manager's log, as events like the kernel log's. Pure."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from vocabulary.identity import canonical_pci
 
 
 def parse_switch_error(text: str) -> KernelEvent | None:
-    """The error that a line speaks of, as the SXid that the kernel log has for it; None if it speaks of none."""
+    """Return a line's error as the SXid that the kernel log has for it; None if there is none."""
     match = SWITCH_ERROR.search(text)
     if match is None:
         return None

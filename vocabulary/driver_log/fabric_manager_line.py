@@ -1,8 +1,8 @@
-"""The form of a line in which the fabric manager's own log tells of a switch's error. Pure.
+"""The form of a line about an NVSwitch error in the fabric manager's log. Pure.
 
 [Mar 04 2025 12:00:00] [ERROR] [tid 7] detected NVSwitch fatal error 20034 on fid 0 on NVSwitch pci bus id 00000000:86:00.0 …
 
-Standard library only: the source child reads that log, and the codec alone would be 3 MiB of it.
+Standard library only: the source child reads that log, and the codec alone would cost it 3 MiB.
 """
 
 from __future__ import annotations
@@ -19,5 +19,5 @@ _OWN_LINE = re.compile(
 
 
 def is_fabric_manager_line(line: str) -> bool:
-    """Whether a line stands as the fabric manager's own log has it, and tells of a switch."""
+    """Return whether a line has the fabric manager's form and is about a switch."""
     return _OWN_LINE.match(line) is not None

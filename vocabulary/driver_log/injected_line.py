@@ -1,6 +1,6 @@
-"""The mark of an injected kernel line: what a test writes to the kernel log, and what a node recognises.
+"""The mark of an injected kernel line: written to the kernel log by a test, and recognised by a node.
 
-A process cannot forge the kernel's facility, so a test fault says openly what it is and for which node it is meant::
+A process cannot forge the kernel's facility, so a test fault states what it is and for which node::
 
     gpu-healthd-inject node=NAME: NVRM: Xid (PCI:0000:3b:00): 79, ...
 """
@@ -18,14 +18,14 @@ _MARKED = re.compile(rf"{MARK} node=(?P<node>{NODE_NAME.pattern}): (?P<text>.*)"
 
 
 class InjectedLine(msgspec.Struct, frozen=True):
-    """A marked line taken apart: the node it is meant for, and the kernel text it pretends to be."""
+    """A parsed marked line: the node it is meant for, and the simulated kernel text."""
 
     node: str
     text: str
 
 
 def mark_injected_line(node: str, text: str) -> str:
-    """The line to write so that `node` (and no other) takes `text` as an injected fault.
+    """Return the line to write so that only `node` takes `text` as an injected fault.
 
     Raises:
         ValueError: `node` is no node name, or `text` has a line break, which would end the record early.
@@ -36,6 +36,6 @@ def mark_injected_line(node: str, text: str) -> str:
 
 
 def parse_injected_line(line: str) -> InjectedLine | None:
-    """Take a marked line apart; None if it is not marked. What stands before the mark is ignored."""
+    """Parse a marked line; None if it is not marked. Text before the mark is ignored."""
     match = _MARKED.search(line)
     return InjectedLine(match["node"], match["text"]) if match else None

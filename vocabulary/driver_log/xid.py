@@ -1,11 +1,11 @@
 r"""The live grammar of the GPU driver's kernel records: Xid, SXid, and a GPU that fell off the bus.
 
-healthd acts on what this module reads, so it reads only shapes that the driver prints today, and only at the start of
-a record. The kernel prints names that users choose: a task's name holds 15 bytes and may be ``NVRM: Xid: 79, ``.
-Every form here therefore begins with driver text that a name of 15 bytes cannot complete, whatever the kernel prints
-behind the name; `tests/adversary/test_user_names_in_kernel_records.py` proves it for every form.
+healthd acts on the result, so this module accepts only forms that the driver prints today, and only at the start of a
+record. The kernel prints names that users choose: a task's name holds 15 bytes and may be ``NVRM: Xid: 79, ``. Every
+form here therefore begins with driver text that a name of 15 bytes cannot complete, whatever the kernel prints behind
+the name; `tests/adversary/test_user_names_in_kernel_records.py` verifies it for every form.
 
-Older shapes and log files with prefixes are read by `healthctl.kernel_log.offline_xid_grammar`, which healthd cannot import.
+`healthctl.kernel_log.offline_xid_grammar`, which healthd cannot import, parses older forms and log files with prefixes.
 A reader of ``/dev/kmsg`` must check the record's facility itself.
 """
 
@@ -64,7 +64,7 @@ _LIVE_SXID = re.compile(
     rf"nvidia-nvswitch(?P<switch>\d{{1,4}}): SXid \({_ADDRESS}\): (?P<code>\d{{1,7}})(?:,|(?=\s|$))(?P<rest>.*)",
     re.DOTALL,
 )
-_LIVE_FALLEN = re.compile(  # drivers before about 2017 said "GPU at 0000:01:00.0 has fallen"
+_LIVE_FALLEN = re.compile(  # drivers before about 2017 print "GPU at 0000:01:00.0 has fallen"
     rf"{_DEVICE}NVRM: (?:GPU (?:at )?{_ADDRESS}:? )?(?:GPU )?has fallen off the bus\b"
 )
 _LIVE_FALLEN_AT_PROBE = re.compile(
@@ -84,7 +84,7 @@ _SXID_HEAD = re.compile(r"\s*(?P<word>Fatal|Non-fatal)\b(?:,?\s*Link (?P<link>\d
 
 
 def parse_live_record(record: str) -> KernelEvent | None:
-    """Read one kernel record without any prefix. None unless it begins with a message of the driver.
+    """Parse one kernel record without any prefix. None unless it begins with a driver message.
 
     >>> event = parse_live_record("NVRM: Xid (PCI:0000:3b:00): 79, pid=42, name=python3, GPU has fallen off the bus.")
     >>> event.code, event.pci, event.pid, event.process, event.detail
@@ -100,7 +100,7 @@ def parse_live_record(record: str) -> KernelEvent | None:
 
 
 def format_xid(code: int, pci: str, *, pid: int | None = None, process: str = "", detail: str = "") -> str:
-    """The line a present driver prints for this Xid; the inverse of `parse_live_record`.
+    """Return the line a current driver prints for this Xid; the inverse of `parse_live_record`.
 
     Raises:
         ValueError: `pci` is no PCI address.
@@ -111,7 +111,7 @@ def format_xid(code: int, pci: str, *, pid: int | None = None, process: str = ""
 
 
 def read_xid_match(match: re.Match[str]) -> KernelEvent:
-    """The event of a match with the groups `code` and `rest`, and perhaps `address` and `mig`."""
+    """Return the event of a match with the groups `code` and `rest`, and perhaps `address` and `mig`."""
     rest = match["rest"].rstrip()  # a file from another system ends its lines with CR
     pid, process = None, ""
     if found := _PID.match(rest):
@@ -137,7 +137,7 @@ def read_xid_match(match: re.Match[str]) -> KernelEvent:
 
 
 def read_sxid_match(match: re.Match[str]) -> KernelEvent:
-    """The event of a match with the groups `switch`, `address`, `code` and `rest`."""
+    """Return the event of a match with the groups `switch`, `address`, `code` and `rest`."""
     head = _SXID_HEAD.match(match["rest"])
     return KernelEvent(
         kind=KernelEventKind.SXID,
@@ -151,7 +151,7 @@ def read_sxid_match(match: re.Match[str]) -> KernelEvent:
 
 
 def read_fallen_match(match: re.Match[str]) -> KernelEvent:
-    """The event of a match that perhaps has the group `address`."""
+    """Return the event of a match that may have the group `address`."""
     address = match.groupdict().get("address") or ""
     return KernelEvent(
         kind=KernelEventKind.FALLEN_OFF_BUS, pci=_canonical_pci_or_empty(address), detail=" ".join(match[0].split())
@@ -168,7 +168,7 @@ LIVE_FORMS = (
 
 
 def _canonical_pci_or_empty(address: str) -> str:
-    """Canonical, also from the two-part form of the oldest drivers; empty if unreadable (the event still counts)."""
+    """Return the canonical form, also for the oldest drivers' two parts; empty if unreadable (the event still counts)."""
     old = _TWO_PART.fullmatch(address)
     if old is not None:
         address = f"0:{int(old['bus'], 16) & 0xFF:x}:{old['device']}"

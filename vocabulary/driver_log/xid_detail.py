@@ -1,7 +1,7 @@
-"""The driver's own words within an Xid, taken apart where their layout is known. Pure.
+"""Parses the driver's text of an Xid where its layout is known. Pure.
 
-Only what a line prints is read; what a unit or register means for an operator is the catalogue's business. A line that
-is cut, or of another driver's making, gives what it has.
+Extracts only what a line prints; the catalogue explains what a unit or register means for an operator. A truncated
+line, or another driver's, gives what it has.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ _NUMBERS = frozenset(
 
 
 def decode_xid_detail(event: KernelEvent) -> Detail:
-    """What the text of this Xid says, by name; empty where nothing is known of its layout.
+    """Return the parts of this Xid's text by name; empty if its layout is unknown.
 
     >>> from vocabulary.driver_log.xid import parse_live_record
     >>> event = parse_live_record("NVRM: Xid (PCI:0000:07:00): 74, NVLink: fatal error detected on link 11(0x10000, 0x0)")
@@ -75,7 +75,7 @@ def decode_xid_detail(event: KernelEvent) -> Detail:
 
 
 def _build_pattern_reader(*patterns: re.Pattern[str]) -> Callable[[KernelEvent], Detail]:
-    """A reader that takes what the patterns name; the first to name a thing wins."""
+    """Return a reader that collects the patterns' groups; the first match of a name wins."""
 
     def read(event: KernelEvent) -> Detail:
         found: Detail = {}

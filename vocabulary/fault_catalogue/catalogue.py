@@ -1,4 +1,4 @@
-"""The catalogue of the driver's numbers: what each means, whom it blames, how bad it is, and what we would do about it.
+"""The catalogue of Xids and SXids: meaning, likely cause, severity, and recommended action.
 
 The knowledge itself is data, read by `vocabulary.fault_catalogue.catalogue_file`.
 """
@@ -26,18 +26,18 @@ from vocabulary.fault_catalogue.nvlink_tables import NvlinkTables, read_nvlink_e
 from vocabulary.fault_catalogue.reading_rules import has_severity_rules, read_by_rules
 from vocabulary.finding import Severity
 
-# The word in the head line of an SXid, and the digit in its second line.
+# The severity in the head line of an SXid, and the digit in its second line.
 _SXID_WORDS: dict[str | int | None, Severity] = {
     "Fatal": Severity.FATAL,
     "Non-fatal": Severity.WARNING,
     1: Severity.FATAL,
     0: Severity.WARNING,
 }
-FALLEN_OFF_BUS_XID = 79  # what the driver prints as well when it still can
+FALLEN_OFF_BUS_XID = 79  # the driver also prints this number when it still can
 
 
 class Catalogue(msgspec.Struct, frozen=True, kw_only=True):
-    """The whole catalogue, read and checked."""
+    """The whole catalogue, validated."""
 
     version: str
     sources: Mapping[str, str]
@@ -49,21 +49,21 @@ class Catalogue(msgspec.Struct, frozen=True, kw_only=True):
     nvlink: NvlinkTables
 
     def entry(self, code: int) -> XidEntry:
-        """What is known about `code`; for a number nobody has described, an entry that says exactly that."""
+        """Return the entry of `code`; for an undescribed number, an entry that says so."""
         return self.xids.get(code) or make_undescribed_xid(code)
 
     def sxid_entry(self, code: int) -> SxidEntry:
-        """The same for a number of a switch."""
+        """Return the entry of an SXid."""
         return self.sxids.get(code) or make_undescribed_sxid(code)
 
     def recovery(self, value: int) -> RecoveryAction:
-        """What a recovery-action number asks for; an unknown one asks for a person."""
+        """Return the entry of a recovery-action number; an unknown one requires a person."""
         return self.recovery_actions.get(value) or RecoveryAction(
             f"recovery action {value}, which is not described here", Severity.UNCLASSIFIED, Advice.TRIAGE
         )
 
     def severity_of(self, event: KernelEvent) -> Severity:
-        """How bad one kernel event is: by the number it carries, its other words, then the table. Cheap."""
+        """Return the severity of a kernel event: from its number, its other parts, then the table. Cheap."""
         if event.kind is KernelEventKind.FALLEN_OFF_BUS:
             return self.entry(FALLEN_OFF_BUS_XID).severity
         if event.kind is KernelEventKind.SXID:
@@ -77,7 +77,7 @@ class Catalogue(msgspec.Struct, frozen=True, kw_only=True):
         return read_by_rules(event, entry).severity if has_severity_rules(entry) else entry.severity
 
     def reading(self, event: KernelEvent) -> Reading:
-        """What this very line asks for, and why. Its severity is that of `severity_of`."""
+        """Return the action for this line, and why. Its severity is that of `severity_of`."""
         if event.kind is KernelEventKind.SXID:
             return self._of_switch(event)
         if event.kind is KernelEventKind.XID and event.recovery_action is not None:
@@ -104,5 +104,5 @@ class Catalogue(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def severity_from_sxid_line(event: KernelEvent) -> Severity | None:
-    """How bad the lines of an SXid themselves call it; None where they do not say."""
+    """Return the severity that the lines of an SXid state themselves; None if they do not."""
     return _SXID_WORDS.get(event.word) or _SXID_WORDS.get(decode_xid_detail(event).get("switch_severity"))

@@ -1,4 +1,4 @@
-"""What the catalogue says of one number: the closed words for causes and for what to do, entries of Xids and SXids. Pure."""
+"""Catalogue entries of Xids and SXids, with the closed lists of causes and recommended actions. Pure."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from vocabulary.finding import Severity
 
 
 class Cause(str, enum.Enum):
-    """Where a fault may come from. `XidEntry.blame` is the likeliest one, `XidEntry.causes` are all that are known."""
+    """Where a fault may come from. `XidEntry.blame` is the likeliest cause, `XidEntry.causes` are all known ones."""
 
     APPLICATION = "application"
-    OPERATOR = "operator"  # somebody did it on purpose
+    OPERATOR = "operator"  # a deliberate action
     CONFIGURATION = "configuration"
     DRIVER = "driver"
     FIRMWARE = "firmware"
@@ -28,13 +28,13 @@ class Cause(str, enum.Enum):
     THERMAL = "thermal"
     POWER = "power"
     PEER = "peer"  # the device at the other end of a link
-    OTHER_ERROR = "other_error"  # an error that was reported before, of which this one is the echo
+    OTHER_ERROR = "other_error"  # a consequence of an error that was reported before
     TEST = "test"
     UNKNOWN = "unknown"
 
 
 class Advice(str, enum.Enum):
-    """What should be done, in one word. The playbook decides; this is the catalogue's opinion."""
+    """The recommended action. The playbook decides; this is the catalogue's advice."""
 
     NONE = "none"
     WATCH = "watch"
@@ -53,7 +53,7 @@ class Advice(str, enum.Enum):
 
     @property
     def rank(self) -> int:
-        """Order for comparisons: how much it takes away from running work."""
+        """Order for comparisons: how much it disturbs running work."""
         return _WEIGHT[self]
 
 
@@ -81,7 +81,7 @@ _WEIGHT = {
 
 
 class Generation(str, enum.Enum):
-    """Generations that one fault differs between, as the catalogue's files write them."""
+    """GPU generations between which one fault differs, as the catalogue's files write them."""
 
     OLDER = "older"  # before A100
     AMPERE = "ampere"
@@ -94,11 +94,11 @@ Condition = str | int | tuple[str | int, ...]
 
 
 class ReadingRule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What some words of a line mean. `when` maps a part of the line to what it must be; empty: any line of this number.
+    """The meaning of some parts of a line. `when` maps a part to its condition; empty: any line of this number.
 
-    A part is what `vocabulary.driver_log.xid_detail.decode_xid_detail` names, or ``caused_by``, ``pid``, ``process``, ``mig``. What it must be:
-    a value, one of several, ``not VALUE`` (there, but another), ``any`` (there), ``none`` (not there). `says` may hold
-    parts in braces. `severity` and `action` come together, and replace those of the entry.
+    A part is what `vocabulary.driver_log.xid_detail.decode_xid_detail` names, or ``caused_by``, ``pid``, ``process``,
+    ``mig``. A condition is a value, one of several, ``not VALUE`` (present, but different), ``any`` (present), ``none``
+    (absent). `says` may hold parts in braces. `severity` and `action` come together, and replace those of the entry.
     """
 
     says: str
@@ -108,9 +108,9 @@ class ReadingRule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 
 
 class XidEntry(msgspec.Struct, frozen=True, kw_only=True):
-    """One Xid number. `process_survives` is None where nobody knows; `gpus` and `recovery_since` as in the file.
+    """One Xid number. `process_survives` is None if unknown; `gpus` and `recovery_since` as in the file.
 
-    `others` maps the names of other parties to what they do where it differs from ours; `why` argues our choice.
+    `others` maps the names of other projects to their action where it differs; `why` argues this catalogue's choice.
     """
 
     code: int
@@ -144,15 +144,15 @@ class ErrorReach(str, enum.Enum):
 
 
 class SxidEffect(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What an error of one reach does to jobs behind either kind of port, and what to do when its line says Fatal."""
+    """What an error of one reach does to jobs behind either kind of port, and the action when its line says Fatal."""
 
     fatal: Advice
-    access: str  # a GPU hangs on the port
-    trunk: str  # another switch does
+    access: str  # the port connects a GPU
+    trunk: str  # the port connects another switch
 
 
 class SxidEntry(msgspec.Struct, frozen=True, kw_only=True):
-    """One SXid number. `severity` and `action` count only where the line itself does not say how bad it is."""
+    """One SXid number. `severity` and `action` count only if the line itself states no severity."""
 
     code: int
     mnemonic: str
@@ -176,11 +176,11 @@ class RecoveryAction(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def make_undescribed_sxid(code: int) -> SxidEntry:
-    """The entry of a switch's number that nobody has described: only the word in its line can say how bad it is."""
+    """Return an entry for an undescribed SXid: only its line can state the severity."""
     return SxidEntry(
         code=code,
         mnemonic="",
-        meaning="No source describes this number of a switch. The word in its head line says how bad it is.",
+        meaning="No source describes this SXid. The severity in its head line applies.",
         blame=Cause.NVSWITCH,
         severity=Severity.UNCLASSIFIED,
         action=Advice.TRIAGE,
@@ -189,11 +189,11 @@ def make_undescribed_sxid(code: int) -> SxidEntry:
 
 
 def make_undescribed_xid(code: int) -> XidEntry:
-    """The entry of a number that nobody has described: it says exactly that."""
+    """Return an entry for an undescribed Xid, which says so."""
     return XidEntry(
         code=code,
         mnemonic="",
-        meaning="No source describes this number. Keep the line, hold the GPU, let a person look.",
+        meaning="No source describes this Xid. Keep the line, hold the GPU, have a person check.",
         causes=(),
         blame=Cause.UNKNOWN,
         process_survives=None,

@@ -1,4 +1,4 @@
-"""Reads the catalogue from ``playbooks/catalogue``, so that it has a version and can be changed without code.
+"""Reads the catalogue from ``playbooks/catalogue``, so that it has a version and can change without code.
 
 Loading costs some 30 ms: callers load once and keep the result.
 """
@@ -88,7 +88,7 @@ class _SxidRow(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
 
 class _File(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """All files together; the rows are read one by one, so that an error can name its number."""
+    """All files together; the rows are parsed one by one, so that an error can name its number."""
 
     version: str
     sources: dict[str, str]
@@ -114,12 +114,12 @@ SHIPPED = ("xid.yaml", "sxid.yaml", "nvlink.yaml")
 
 
 def load_catalogue(path: Path | None = None) -> Catalogue:
-    """Read the shipped catalogue, changed by the file at `path` where one is given.
+    """Return the shipped catalogue, overridden by the file at `path` if given.
 
-    That file holds only what differs; it must have a `version`, which is added to ours.
+    That file holds only the differences; it must have a `version`, which is appended to the shipped one.
 
     Raises:
-        CatalogueError: a file is missing, no YAML, or a field is wrong; names the file, the code and the field.
+        CatalogueError: a file is missing, not YAML, or a field is invalid; names the file, the code and the field.
     """
     data: dict[str, Any] = {}
     for name in SHIPPED:
@@ -128,13 +128,13 @@ def load_catalogue(path: Path | None = None) -> Catalogue:
         return _build_catalogue(data, str(FOLDER))
     mine = _load_sections(path)
     if not isinstance(mine.get("version"), str):
-        raise CatalogueError(f"{path}: version: missing, or no text; name your changes, for instance site-1")
+        raise CatalogueError(f"{path}: version: missing, or not text; name your changes, for instance site-1")
     mine["version"] = f"{data['version']}, {mine['version']}"
     return _build_catalogue(_merge_sections(data, mine), str(path))
 
 
 def _load_sections(path: Path) -> dict[str, Any]:
-    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # the C one is ten times faster
+    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # the C loader is ten times faster
     try:
         data = yaml.load(path.read_bytes(), Loader=loader)  # noqa: S506 - both are safe loaders
     except OSError as error:
@@ -147,7 +147,7 @@ def _load_sections(path: Path) -> dict[str, Any]:
 
 
 def _merge_sections(under: Mapping[Any, Any], over: Mapping[Any, Any]) -> dict[Any, Any]:
-    """`under` with what `over` says otherwise: mappings are joined, everything else is replaced."""
+    """Return `under` overridden by `over`: mappings are merged, everything else is replaced."""
     joined = dict(under)
     for key, value in over.items():
         old = joined.get(key)

@@ -1,4 +1,4 @@
-"""What one line means for whoever has to act, after its own words were weighed. Pure."""
+"""The meaning of one line for operators, after its own details were considered. Pure."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from vocabulary.finding import Severity
 
 
 class Basis(str, enum.Enum):
-    """What a reading rests on, best first."""
+    """What a reading is based on, best first."""
 
-    TABLE = "table"  # a row, a bit or a rule that fits the words in the line
-    LINE = "line"  # the driver's own word or number for how bad it is
-    ENTRY = "entry"  # only what is known of the number in general
+    TABLE = "table"  # a row, a bit or a rule that matches the line
+    LINE = "line"  # the driver's own severity
+    ENTRY = "entry"  # only general knowledge of the number
 
 
 class Reading(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """How bad a line is and what to do. `says` are sentences for a person.
+    """The severity of a line and the action. `says` are sentences for a person.
 
-    `unit` and `layout` (``v1``, ``v2``, or ``v1 or v2``) belong to NVLink 5; `immediate` and `later` are the vendor's own
-    words of the row that fits. `follow` is the number of an earlier Xid that decides instead.
+    `unit` and `layout` (``v1``, ``v2``, or ``v1 or v2``) belong to NVLink 5; `immediate` and `later` are the vendor's
+    action names of the matching row. `follow` is the number of an earlier Xid that decides instead.
     """
 
     severity: Severity
@@ -37,5 +37,5 @@ class Reading(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     @property
     def weight(self) -> tuple[int, int]:
-        """Order for comparisons: the worse severity first, then the heavier action."""
+        """Order for comparisons: the worse severity first, then the stronger action."""
         return self.severity.rank, self.action.rank

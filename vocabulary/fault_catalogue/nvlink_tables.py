@@ -1,7 +1,7 @@
-"""NVLink below the number: the sub-codes of Xids 144 to 150, and the register bits of Xid 74. Pure.
+"""NVLink details: the sub-codes of Xids 144 to 150, and the register bits of Xid 74. Pure.
 
-The tables are data (``nvlink.yaml``); this finds what in them fits the words of one line. Nothing that fits is never
-"nothing to do": then the driver's own word decides, and the reading says so.
+The tables are data (``nvlink.yaml``); this finds the entries that match one line. No match never means "nothing to do":
+then the driver's own severity decides, and the reading says so.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from vocabulary.fault_catalogue.catalogue_entry import Advice
 from vocabulary.fault_catalogue.line_reading import Basis, Reading
 from vocabulary.finding import Severity
 
-REGISTERS = 7  # that a line of Xid 74 prints
+REGISTERS = 7  # printed by a line of Xid 74
 REGISTER_BITS = 32
-WORD_DIGITS = len("0x") + 8  # of a word that was not cut
+WORD_DIGITS = len("0x") + 8  # of an untruncated register value
 _FATAL, _NONFATAL = "fatal", "nonfatal"
 
 
 class Bucket(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What one of the vendor's words asks for."""
+    """The meaning of one of the vendor's action names."""
 
     severity: Severity
     action: Advice
@@ -31,7 +31,7 @@ class Bucket(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Row(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What is due for some values of the second word. No `status`: for any value."""
+    """The action for some values of the second register value. No `status`: for any value."""
 
     immediate: str
     later: str
@@ -42,7 +42,7 @@ class Row(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
 
 
 class Unit(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One unit of NVLink 5. `v1` and `v2` are (mask, value) of the first word in either layout."""
+    """One unit of NVLink 5. `v1` and `v2` are (mask, value) of the first register value in either layout."""
 
     unit: str
     v1: tuple[int, int]
@@ -54,7 +54,7 @@ class Unit(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 
 
 class RegisterBits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What some bits of one register of Xid 74 mean."""
+    """The meaning of some bits of one register of Xid 74."""
 
     register: int
     bits: tuple[int, ...]
@@ -64,7 +64,7 @@ class RegisterBits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class OtherBits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What a bit means that no row describes, in the registers that carry meaning."""
+    """The meaning of a bit without a row, in the registers that carry meaning."""
 
     registers: tuple[int, ...]
     severity: Severity
@@ -73,7 +73,7 @@ class OtherBits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class NvlinkTables(msgspec.Struct, frozen=True, kw_only=True):
-    """``nvlink.yaml``, read and checked: every bucket that a row names is described."""
+    """``nvlink.yaml``, validated: every bucket that a row names is described."""
 
     units: Mapping[int, tuple[Unit, ...]]
     buckets: Mapping[str, Bucket]
@@ -89,7 +89,7 @@ class _Fit(msgspec.Struct, frozen=True):
 
 
 def read_nvlink_event(event: KernelEvent, tables: NvlinkTables) -> Reading | None:
-    """What a line of Xid 74 or 144 to 150 asks for; None if it has no words to read, or is another's."""
+    """Return the action for a line of Xid 74 or 144 to 150; None if it has no register values, or is another Xid."""
     if event.code == 74:
         return _read_xid74_registers(event, tables)
     return _read_nvlink5_event(event, tables) if event.code in tables.units else None
@@ -112,7 +112,7 @@ def _read_nvlink5_event(event: KernelEvent, tables: NvlinkTables) -> Reading | N
 
 
 def _match_units(code: int, found: Mapping[str, str | int], tables: NvlinkTables) -> Iterator[_Fit]:
-    """The units whose mask and value the first word satisfies. Without a second word the first may have been cut."""
+    """Return the units whose mask and value match the first register value. Without a second, it may be truncated."""
     if "status" not in found:
         return
     first = int(str(found["interrupt"]), 16)
@@ -162,12 +162,16 @@ def _reading_from_printed_severity(
     if fits:
         why = f"Unit {unit} is known, but not with this status"
     else:
-        why = f"No row fits the words of unit {unit}" if "status" in found else f"The words of unit {unit} are missing"
+        why = (
+            f"No row matches the values of unit {unit}"
+            if "status" in found
+            else f"The values of unit {unit} are missing"
+        )
     return Reading(
         severity=bucket.severity,
         action=bucket.action,
         basis=Basis.LINE,
-        says=(f"{why}: the word in the line decides, {_normalize_fatality(word)}.",),
+        says=(f"{why}: the severity in the line decides, {_normalize_fatality(word)}.",),
         unit=unit,
         layout=_format_layouts(fits),
     )
@@ -178,7 +182,7 @@ def _format_layouts(fits: Iterable[_Fit]) -> str:
 
 
 def _normalize_fatality(word: str) -> str:
-    """``fatal`` or ``nonfatal``, of a printed word such as "Link Fatal" or "Non-fatal"."""
+    """Return ``fatal`` or ``nonfatal`` for a printed text such as "Link Fatal" or "Non-fatal"."""
     return _FATAL if word.rsplit(maxsplit=1)[-1].lower() == _FATAL else _NONFATAL
 
 
@@ -203,7 +207,7 @@ def _read_xid74_registers(event: KernelEvent, tables: NvlinkTables) -> Reading |
         return None
     worst = max(read, key=lambda reading: reading.weight)
     if cut and worst.severity.rank < Severity.ERROR.rank:
-        return None  # harmless so far; nobody knows what the rest said
+        return None  # harmless so far, but the rest is unknown
     return msgspec.structs.replace(worst, says=tuple(line for reading in read for line in reading.says))
 
 

@@ -1,4 +1,4 @@
-"""Rules for reading a line, from the catalogue's file: which words mean what, and what follows from them. Pure."""
+"""The catalogue's rules for reading a line: which parts of it have which consequences. Pure."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ _OF_THE_EVENT = ("caused_by", "pid", "process", "mig")
 
 
 def list_rule_parts(rule: ReadingRule) -> set[str]:
-    """The parts of the line that the rule's sentence holds.
+    """Return the parts of the line that the rule's sentence contains.
 
     Raises:
         ValueError: the sentence has braces that name no part.
     """
     names = {name for _, name, _, _ in Formatter().parse(rule.says) if name is not None}
     if strange := {name for name in names if not name.isidentifier()}:
-        raise ValueError(f"braces hold {', '.join(sorted(map(repr, strange)))}, which names no part of a line")
+        raise ValueError(f"braces hold {', '.join(sorted(map(repr, strange)))}, which is not a part of a line")
     return names
 
 
 def read_by_rules(event: KernelEvent, entry: XidEntry) -> Reading:
-    """What the words of this line add to what is known of its number; of several rules that judge, the worst counts."""
+    """Return what this line adds to the entry of its number; of several rules with a severity, the worst counts."""
     general = Reading(severity=entry.severity, action=entry.action, basis=Basis.ENTRY, follow=event.caused_by)
     if not entry.reads:
         return general
@@ -51,12 +51,12 @@ def read_by_rules(event: KernelEvent, entry: XidEntry) -> Reading:
 
 
 def has_severity_rules(entry: XidEntry) -> bool:
-    """Whether some words can change how bad a line of this number is."""
+    """Return whether rules can change the severity of a line of this number."""
     return any(rule.severity is not None for rule in entry.reads)
 
 
 def event_parts(event: KernelEvent) -> dict[str, str | int]:
-    """Everything of a line that a rule may ask for, by name."""
+    """Return all parts of a line that a rule may use, by name."""
     known = {name: getattr(event, name) for name in _OF_THE_EVENT}
     return {name: value for name, value in known.items() if value not in (None, "")} | decode_xid_detail(event)
 

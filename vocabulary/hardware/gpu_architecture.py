@@ -1,4 +1,4 @@
-"""GPU generations, told from the product name that NVML prints. Source: NVIDIA's product pages."""
+"""GPU generations, derived from NVML's product name. Source: NVIDIA's product pages."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import re
 
 
 class Architecture(str, enum.Enum):
-    """Generations of data-centre GPUs that faults and repairs differ between."""
+    """Generations of data-centre GPUs between which faults and repairs differ."""
 
     VOLTA = "volta"
     TURING = "turing"
@@ -29,7 +29,7 @@ _PATTERNS = tuple((kind, re.compile(rf"(?<![A-Za-z0-9])(?:{words})(?![A-Za-z0-9]
 
 
 def architecture_of(product: str) -> Architecture | None:
-    """The generation of a product by its NVML name; None for one that is not listed.
+    """Return the generation of a product by its NVML name; None if it is not listed.
 
     >>> architecture_of("NVIDIA H100 80GB HBM3")
     <Architecture.HOPPER: 'hopper'>

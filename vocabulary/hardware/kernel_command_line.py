@@ -1,4 +1,4 @@
-"""Which words of the kernel's command line change how GPUs and adapters perform or fail."""
+"""Which kernel parameters change how GPUs and adapters perform or fail."""
 
 from __future__ import annotations
 
@@ -15,5 +15,5 @@ _TELLING = (
 
 
 def select_relevant_options(cmdline: str) -> str:
-    """The words that matter here, in order of the alphabet."""
+    """Return the relevant parameters, in alphabetical order."""
     return " ".join(sorted(word for word in cmdline.split() if word.partition("=")[0] in _TELLING))

@@ -1,7 +1,7 @@
-"""What a GPU driver asks for before it trusts a GPU again: the numbers that NVML's field 230 and an Xid 154 line share.
+"""The recovery that a GPU driver requests: the numbers shared by NVML's field 230 and Xid 154 lines.
 
-The only table of these numbers: findings, evidence, playbooks and preflight use its codes. How bad each one is after an
-Xid 154 stands in the catalogue of Xids.
+The only table of these numbers: findings, evidence, playbooks and preflight use its codes. The severity of each after
+an Xid 154 is in the catalogue of Xids.
 """
 
 from __future__ import annotations

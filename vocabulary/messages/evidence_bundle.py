@@ -1,6 +1,7 @@
-"""What a node hands over about the minutes before now, so that a person can see afterwards what led up to an incident.
+"""A node's evidence of the last minutes, so that a person can see afterwards what led to an incident.
 
-A bundle is bounded: `fit_bundle` thins out what is oldest, and says in `missing` what went. Times are UTC seconds.
+A bundle is bounded: `fit_bundle` thins out the oldest data, and lists in `missing` what was dropped. Times are UTC
+seconds.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ BUNDLE_BYTES_MAX = 4 << 20
 WHY_CHARS_MAX = 300
 TEXT_CHARS_MAX = 500  # of a kernel line
 
-POINTS_KEPT_WHOLE = 60  # the newest points of a series are thinned only when there is nothing else left
+POINTS_KEPT_WHOLE = 60  # the newest points of a series are thinned last
 STEPS_KEPT = 16
 LINES_KEPT = 50
 
@@ -26,7 +27,7 @@ T = TypeVar("T")
 
 
 class Series(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One value over time, oldest first. `component` is a component's key, as in findings; `unit` is in words."""
+    """One value over time, oldest first. `component` is a component's key, as in findings; `unit` is text."""
 
     name: str
     unit: str
@@ -35,7 +36,10 @@ class Series(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class KernelLine(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One record of the kernel log, cut at `TEXT_CHARS_MAX`. Facility 0 is the kernel; a process's record has another."""
+    """One record of the kernel log, truncated to `TEXT_CHARS_MAX`.
+
+    Facility 0 is the kernel; a process's record has another.
+    """
 
     at: float
     text: str
@@ -44,9 +48,9 @@ class KernelLine(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class StepTaken(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One finished training step; `sections` are seconds of its parts, where the trainer tells them.
+    """One finished training step; `sections` are seconds of its parts, if the trainer reports them.
 
-    A loss or gradient norm that was reported, but is NaN or infinite, is None and named in `not_finite`.
+    A reported loss or gradient norm that is NaN or infinite is None, and named in `not_finite`.
     """
 
     step: int
@@ -60,7 +64,7 @@ class StepTaken(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class RankEvidence(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What one rank's page says, also after its process died: what it was doing, since when, and its last steps."""
+    """One rank's page, also after its process died: its state, since when, and its last steps."""
 
     job: str
     attempt: int
@@ -77,7 +81,7 @@ class RankEvidence(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class TopologyFact(msgspec.Struct, frozen=True):
-    """How one component hangs together with others, in words: ``gpu:GPU-1``, ``pcie path``, ``0000:00:01.0 > 0000:3b:00.0``."""
+    """How one component connects to others, as text: ``gpu:GPU-1``, ``pcie path``, ``0000:00:01.0 > 0000:3b:00.0``."""
 
     component: str
     name: str
@@ -85,14 +89,17 @@ class TopologyFact(msgspec.Struct, frozen=True):
 
 
 class Missing(msgspec.Struct, frozen=True):
-    """What could not be had, and why."""
+    """What is unavailable, and why."""
 
     what: str
     why: str
 
 
 class EvidenceBundle(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Everything a node knows of the time from `from_at` to `taken_at`. `order` is empty if a person asked on the node."""
+    """Everything a node knows of the time from `from_at` to `taken_at`.
+
+    `order` is empty if a person on the node requested it.
+    """
 
     version: int
     node: str
@@ -112,10 +119,10 @@ class EvidenceBundle(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
 
 
 def fit_bundle(bundle: EvidenceBundle, bytes_max: int = BUNDLE_BYTES_MAX) -> EvidenceBundle:
-    """The bundle, or as much of it as fits `bytes_max` when encoded; what went is named in `missing`.
+    """Return as much of the bundle as fits `bytes_max` when encoded; `missing` names what was dropped.
 
-    First the older points are thinned, then old steps and old kernel lines go, then whole parts, the least telling first.
-    What is left in the end (names and a few reasons) takes some kilobytes, whatever `bytes_max` is.
+    First the older points are thinned, then old steps and old kernel lines go, then whole parts, the least useful
+    first. The minimum (names and a few reasons) takes some kilobytes, whatever `bytes_max` is.
     """
     for part, shorten in _SHORTENINGS:
         shortened = False
@@ -132,7 +139,7 @@ def fit_bundle(bundle: EvidenceBundle, bytes_max: int = BUNDLE_BYTES_MAX) -> Evi
 
 
 def _thin_points(bundle: EvidenceBundle) -> EvidenceBundle:
-    """Every other point of what is older than the newest minute."""
+    """Drop every other point older than the newest minute."""
     return replace(bundle, series=tuple(_thin_series(series) for series in bundle.series))
 
 
@@ -163,5 +170,5 @@ _SHORTENINGS: tuple[tuple[str, Callable[[EvidenceBundle], EvidenceBundle]], ...]
     ("all kernel lines", lambda bundle: replace(bundle, kernel_lines=())),
     ("versions", lambda bundle: replace(bundle, versions={})),
     ("GPUs", lambda bundle: replace(bundle, gpus=())),
-    ("what else was missing", lambda bundle: replace(bundle, missing=bundle.missing[-len(_SHORTENINGS) :])),
+    ("other missing items", lambda bundle: replace(bundle, missing=bundle.missing[-len(_SHORTENINGS) :])),
 )

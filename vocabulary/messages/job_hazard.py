@@ -1,4 +1,4 @@
-"""How likely the nodes of a job are to fail now: what the centre computes, and a training loop sets its checkpoints by."""
+"""The current failure rate of a job's nodes: computed by the controller, used to schedule checkpoints."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import msgspec
 
 
 class NodeRisk(msgspec.Struct, frozen=True):
-    """A node that is likelier to fail than others: how many times as likely, and why."""
+    """A node with a raised failure rate: how many times the usual rate, and why."""
 
     node: str
     factor: float
@@ -14,7 +14,10 @@ class NodeRisk(msgspec.Struct, frozen=True):
 
 
 class JobHazard(msgspec.Struct, frozen=True, kw_only=True):
-    """`GET /v1/hazard/{job}`. `per_s` is the failures per second of the whole job; true for `valid_s` from `at` on (UTC seconds)."""
+    """`GET /v1/hazard/{job}`.
+
+    `per_s` is the failures per second of the whole job; valid for `valid_s` from `at` on (UTC seconds).
+    """
 
     job: str
     attempt: int
@@ -26,10 +29,10 @@ class JobHazard(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Placement(msgspec.Struct, frozen=True):
-    """`GET /v1/placement`: where a job of so many nodes would live longest, and what the choice is worth.
+    """`GET /v1/placement`: where a job of so many nodes would live longest, and how much the choice gains.
 
-    `avoided` are free nodes that are likelier to fail than a usual one, worst first; failures per second of the whole job on the
-    chosen nodes, and on as many picked at random.
+    `avoided` are free nodes with a raised failure rate, worst first; failures per second of the whole job on the chosen
+    nodes, and on as many picked at random.
     """
 
     chosen: tuple[str, ...]

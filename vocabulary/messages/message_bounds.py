@@ -1,10 +1,10 @@
-"""How long and how large anything that a node sends may be. The centre refuses more, and healthd never sends more.
+"""Bounds of everything that a node sends. The controller rejects more, and healthd never sends more.
 
-Messages that exist only on the wire carry these bounds in their own types (`vocabulary.messages.wire`), so that the published
-document shows them. Findings and answers to orders are also read from the node's own file and from the centre's
-database, where an older release may have written longer ones: those types stay free, and have a twin here instead, of
-the same fields with bounds, that is asked only at the door. `check_bounds` asks it; `vocabulary.messages.message_truncation` makes a
-message fit.
+Messages that exist only on the wire carry these bounds in their own types (`vocabulary.messages.wire`), so that the
+published document shows them. Findings and answers to orders are also read from the node's own file and from the
+controller's database, where an older release may have written longer ones: those types have no bounds, and each has a
+twin here with the same fields and bounds, used only on receipt. `check_bounds` applies it;
+`vocabulary.messages.message_truncation` makes a message fit.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from msgspec import Meta
 TTL_S_MIN, TTL_S_MAX = 0.1, 3600.0  # of a report: healthd sends three times its report interval
 MOMENT_MAX = 253_402_300_799.0  # the end of the year 9999: the last moment that can be written as a date
 INT_MAX = 2**63 - 1
-NUMBER_MAX = 2.0**63  # of what a trainer's page can hold
+NUMBER_MAX = 2.0**63  # the limit of a beacon page
 
 NAME_CHARS_MAX = 255  # of a node, a job, a component
-WORD_CHARS_MAX = 64  # of a check, a phase, an id that we make
+WORD_CHARS_MAX = 64  # of a check, a phase, a generated id
 CODE_CHARS_MAX = 128
 TEXT_CHARS_MAX = 2000  # of a summary, a value of the evidence
 DETAIL_CHARS_MAX = 8000  # of an answer to an order
@@ -90,7 +90,7 @@ class OrderUpdateBounds(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def check_bounds(message: Any, twin: type) -> None:
-    """Hold a message against its twin.
+    """Validate a message against its twin.
 
     Raises:
         msgspec.ValidationError: it names the field and the bound.
@@ -99,6 +99,6 @@ def check_bounds(message: Any, twin: type) -> None:
 
 
 def holds_nul(data: bytes | str) -> bool:
-    """Whether a text in this JSON holds the character NUL, which PostgreSQL takes in no text."""
+    """Return whether a text in this JSON holds the character NUL, which PostgreSQL rejects."""
     raw = data.encode(errors="surrogatepass") if isinstance(data, str) else data
     return b"\\u0000" in raw and _ESCAPED_NUL.search(raw) is not None

@@ -1,8 +1,8 @@
-"""Has msgspec look at every message type before there are threads.
+"""Makes msgspec inspect every message type before there are threads.
 
-msgspec 0.22 gathers what it knows of a type when that type is first decoded, calls Python on the way, and so lets another
-thread in that may do the same: two first decodes at one moment end the process with SIGSEGV (seen in a chaos run, on healthd).
-What was gathered once is kept with the type.
+msgspec 0.22 collects a type's information on its first decode, calls Python meanwhile, and so lets another thread do
+the same: two first decodes at one moment end the process with SIGSEGV (seen in a chaos run, on healthd). The
+information is then kept with the type.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ import msgspec
 
 
 def build_decoders() -> None:
-    """Gather it for each `Struct` that is loaded. For a program's main thread, before it starts another."""
+    """Collect it for each loaded `Struct`. For a program's main thread, before it starts another."""
     for kind in set(_iterate_struct_types(msgspec.Struct)):
-        # Of some, names are there for type checkers only: nobody decodes those.
+        # Some types name things that exist for type checkers only: these are never decoded.
         with contextlib.suppress(TypeError, NameError, AttributeError):
             msgspec.json.Decoder(kind)
 

@@ -1,6 +1,6 @@
-"""Makes a message fit its bounds (`vocabulary.messages.message_bounds`), so that nothing a node finds out can keep its report from being taken.
+"""Truncates a message to its bounds (`vocabulary.messages.message_bounds`), so that no report is rejected for its size.
 
-What is cut says so: a text ends with `CUT`. Loaded only when something does not fit.
+A truncated text ends with `CUT`. Loaded only when something does not fit.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from vocabulary.order import OrderUpdate
 
 CUT = "… (cut)"
 NUL_SHOWN = "\N{SYMBOL FOR NULL}"
-SHORT_CHARS = 200  # of a text in a report that is too long as a whole
+SHORT_CHARS = 200  # per text, in a report that is too long as a whole
 
 _KINDS: dict[type, tuple[type, ...]] = {
     str: (inspect.StrType,),
@@ -32,7 +32,7 @@ _S = TypeVar("_S", bound=msgspec.Struct)
 
 
 def fit_report(report: Report) -> Report:
-    """The report, with everything in it cut to its bounds and the whole to `REPORT_BYTES_MAX`."""
+    """Return the report, with everything in it truncated to its bounds and the whole to `REPORT_BYTES_MAX`."""
     changes = tuple(replace(each, finding=fit_finding(each.finding)) for each in report.changes)
     active = tuple(fit_finding(finding) for finding in report.active[:ACTIVE_MAX])
     report = replace(report, changes=changes, active=active, ranks=report.ranks[:RANKS_MAX])
@@ -46,12 +46,12 @@ def fit_report(report: Report) -> Report:
 
 
 def fit_finding(finding: Finding) -> Finding:
-    """The finding, cut to its bounds. Its id stays: it was made of the whole text."""
+    """Return the finding, truncated to its bounds. Its id stays: it was made from the full text."""
     return _fit_struct(finding, _struct_fields(FindingBounds), leave=("id", "severity"))
 
 
 def fit_order_update(update: OrderUpdate) -> OrderUpdate:
-    """The answer to an order, cut to its bounds."""
+    """Return the answer to an order, truncated to its bounds."""
     return _fit_struct(update, _struct_fields(OrderUpdateBounds), leave=("id", "state"))
 
 
@@ -67,7 +67,7 @@ def _fit_struct(value: _S, fields: Iterable[inspect.Field], leave: tuple[str, ..
 
 
 def _fit_value(value: Any, info: inspect.Type) -> Any:
-    """`value`, brought within what `info` allows. Enums, booleans and None stay."""
+    """Return `value` within the bounds of `info`. Enums, booleans and None stay."""
     if isinstance(info, inspect.UnionType):
         info = _member_for(value, info.types)
     if isinstance(info, inspect.StrType) and type(value) is str:
@@ -85,14 +85,14 @@ def _fit_value(value: Any, info: inspect.Type) -> Any:
 
 
 def _member_for(value: Any, types: Iterable[inspect.Type]) -> inspect.Type:
-    """The member of a union that is for values like this one; a whole number may stand where only a float is allowed."""
+    """Return the union member for values like this one; an integer may stand where only a float is allowed."""
     wanted: tuple[type, ...] = _KINDS.get(type(value), (inspect.StructType,))
     by_kind = {type(each): each for each in types}
     return next((by_kind[kind] for kind in wanted if kind in by_kind), inspect.AnyType())
 
 
 def _fit_text(text: str, most: int | None) -> str:
-    text = text.replace("\0", NUL_SHOWN).encode(errors="replace").decode()  # half a surrogate pair cannot be written
+    text = text.replace("\0", NUL_SHOWN).encode(errors="replace").decode()  # a lone surrogate cannot be encoded
     return text if most is None or len(text) <= most else text[: most - len(CUT)] + CUT
 
 

@@ -1,8 +1,8 @@
-"""The last hour of a node as curves, for a person who looks at it now. Sent only while somebody asks.
+"""The last hour of a node as curves, for a person viewing it now. Sent only on request.
 
-A point stands for one bucket of half a minute and says the worst of it (a peak, a lowest clock, every reason that was
-given), so that nothing short is lost. Names, units and bounds are this closed list; what is not on it is not taken.
-Buckets are numbered on the node's monotonic clock: a step of the wall clock tears no curve.
+A point is one bucket of half a minute and holds its worst value (a peak, a lowest clock, every reason that was given),
+so that nothing short is lost. Names, units and bounds are this closed list; anything else is rejected. Buckets are
+numbered on the node's monotonic clock: a step of the wall clock tears no curve.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ COUNT_MAX = 2.0**63
 
 
 class SeriesKind(NamedTuple):
-    """Of one series: its unit, and the least and greatest value that is believed."""
+    """A series' unit, and the least and greatest plausible value."""
 
     unit: str
     least: float
@@ -66,9 +66,9 @@ HOST_SERIES: Mapping[str, SeriesKind] = {
 
 
 class TelemetryWish(msgspec.Struct, frozen=True):
-    """The centre asks: for `lasts_s` from now on tell telemetry with every report, and report every few seconds.
+    """A request: for `lasts_s` from now on send telemetry with every report, and report every few seconds.
 
-    The next one should hold the buckets of the last `back_s`; the rest the centre has.
+    The next report should hold the buckets of the last `back_s`; the controller has the rest.
     """
 
     lasts_s: float
@@ -76,7 +76,7 @@ class TelemetryWish(msgspec.Struct, frozen=True):
 
 
 class TelemetryBlock(msgspec.Struct, frozen=True):
-    """One GPU, by its PCI address, or the host. Columns begin with bucket number `first`; None: nothing was read in it."""
+    """One GPU, by its PCI address, or the host. Columns begin with bucket number `first`; None: no reading."""
 
     gpu: str
     first: int
@@ -84,7 +84,7 @@ class TelemetryBlock(msgspec.Struct, frozen=True):
 
 
 class TelemetryPart(msgspec.Struct, frozen=True):
-    """What a report carries on a wish. `monotonic` is the node's clock when it was made; bucket n begins at n times `bucket_s`."""
+    """A report's telemetry. `monotonic` is the node's clock when it was made; bucket n begins at n times `bucket_s`."""
 
     monotonic: float
     blocks: tuple[TelemetryBlock, ...]
@@ -92,14 +92,14 @@ class TelemetryPart(msgspec.Struct, frozen=True):
 
 
 class TelemetryError(ValueError):
-    """A part that cannot be used. The text says what is wrong with it, and repeats nothing that the node said."""
+    """An invalid part. The text says what is wrong with it, and repeats nothing of the node's data."""
 
 
 def read_part(data: bytes | memoryview) -> TelemetryPart:
-    """The part in `data`, or what of it is on the list: series that are not known go, and values out of bounds become None.
+    """Return the valid part of `data`: unknown series are dropped, and values out of bounds become None.
 
     Raises:
-        TelemetryError: it is too long, cannot be read, or speaks of times that cannot be.
+        TelemetryError: it is too long, cannot be read, or has impossible times.
     """
     if len(data) > TELEMETRY_BYTES_MAX:
         raise TelemetryError(f"longer than {TELEMETRY_BYTES_MAX} bytes")
@@ -118,13 +118,13 @@ def read_part(data: bytes | memoryview) -> TelemetryPart:
 
 
 def bucket_of(monotonic: float) -> int:
-    """The number of the bucket that is open at this time."""
+    """Return the number of the bucket that is open at this time."""
     return math.floor(monotonic / BUCKET_S)
 
 
 def _read_block(block: TelemetryBlock, newest: int) -> TelemetryBlock:
     if block.gpu != HOST and PCI.fullmatch(block.gpu) is None:
-        raise TelemetryError("names a GPU by what is no PCI address")
+        raise TelemetryError("names a GPU by an invalid PCI address")
     known = HOST_SERIES if block.gpu == HOST else GPU_SERIES
     columns: dict[str, tuple[float | None, ...]] = {}
     for name, values in block.columns.items():

@@ -1,7 +1,7 @@
-"""Messages between a node and the centre, as JSON over HTTP; `WIRE_VERSION` travels in every report.
+"""Messages between a node and the controller, as JSON over HTTP; `WIRE_VERSION` is in every report.
 
-Unknown fields are ignored (a newer peer may say more); missing ones without a default are an error that names the
-field. Golden examples live in ``tests/golden/wire/``.
+Unknown fields are ignored (a newer peer may send more); missing ones without a default are an error that names the
+field. Golden examples are in ``tests/golden/wire/``.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ T = TypeVar("T")
 class WireError(ValueError):
     """A message that cannot be read, or breaks a bound. The text names the field and what was expected.
 
-    `finding` is the id of the one finding that is at fault, if it is one: without it the rest may be good.
+    `finding` is the id of the one faulty finding, if there is one: without it the rest may be valid.
     """
 
     def __init__(self, text: str, finding: str = "") -> None:
@@ -50,7 +50,7 @@ class WireError(ValueError):
 
 
 class FindingChange(msgspec.Struct, frozen=True):
-    """One entry of a node's outbox: the finding as it stood after change number `seq`."""
+    """One entry of a node's outbox: the finding as of change number `seq`."""
 
     seq: Count
     finding: Finding  # within `FindingBounds`
@@ -67,7 +67,10 @@ class Gpu(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):  # plain d
 
 
 class Versions(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What is installed and runs on a node; empty where it does not tell. `vbios` and `firmware` (of network adapters): each once."""
+    """What is installed and runs on a node; empty if not reported.
+
+    `vbios` and `firmware` (of network adapters): each once.
+    """
 
     healthd: Name = ""
     driver: Name = ""  # NVIDIA's
@@ -78,7 +81,7 @@ class Versions(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     firmware: Annotated[tuple[Name, ...], msgspec.Meta(max_length=GPUS_MAX)] = ()
 
     def tidy(self) -> Versions:
-        """The same in printable characters and of bounded length, fit to be a name. BIOSes say what they like."""
+        """Return printable text of bounded length, suitable as names. BIOSes report arbitrary text."""
         return Versions(
             healthd=_replace_unprintable(self.healthd),
             driver=_replace_unprintable(self.driver),
@@ -100,10 +103,10 @@ def _unique_printable(texts: tuple[str, ...]) -> tuple[str, ...]:
 
 
 class StepWindow(msgspec.Struct, frozen=True, array_like=True, gc=False):  # same
-    """Steps in a row of one rank, numbers `first` to `first` + `size` - 1, of which `steps` were measured. A list on the wire.
+    """Steps `first` to `first` + `size` - 1 of one rank, of which `steps` were measured. A list on the wire.
 
-    Seconds and tokens are means of those steps; None: the loop does not tell them. `step_s` is without saving. `size` is a
-    power of two and `first` a multiple of it, so that windows of all ranks of a job can be laid side by side.
+    Seconds and tokens are means of those steps; None: the loop does not report them. `step_s` is without saving. `size`
+    is a power of two and `first` a multiple of it, so that windows of all ranks of a job can be compared.
     """
 
     first: Whole
@@ -118,13 +121,13 @@ class StepWindow(msgspec.Struct, frozen=True, array_like=True, gc=False):  # sam
 
 
 class RankStatus(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):  # as `Gpu`: a fleet has 100 000
-    """What one trainer rank's beacon says now. Times are UTC seconds.
+    """One trainer rank's current beacon. Times are UTC seconds.
 
     Step times are seconds: of the newest step, and the median of the last 64; `sections` likewise, by the names of the
-    page's sections (data, forward, backward, communication, optimizer, checkpoint, other), those that the loop tells;
-    `section` is the one it is in. Medians and sections may be some seconds older than `at`. Groups and stage say who its
-    true peers are; -1 and empty: not told. `windows` are its newest whole ones, oldest first: each is told several times,
-    so that a report may be lost.
+    page's sections (data, forward, backward, communication, optimizer, checkpoint, other), if the loop reports them;
+    `section` is the current one. Medians and sections may be some seconds older than `at`. Groups and stage identify
+    its true peers; -1 and empty: not set. `windows` are its newest complete ones, oldest first: each is sent several
+    times, so that a report may be lost.
     """
 
     job: Name
@@ -151,7 +154,7 @@ class RankStatus(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):  # 
 
 
 class Report(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Everything a node asserts, whole, every time: silence for longer than `ttl_s` means unknown, not healthy."""
+    """A node's complete state, every time: silence for longer than `ttl_s` means unknown, not healthy."""
 
     version: Count
     node: Name
@@ -168,11 +171,11 @@ class Report(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     versions: Versions = Versions()
     telemetry: msgspec.Raw | msgspec.UnsetType = (
         msgspec.UNSET
-    )  # a `TelemetryPart`, read apart: it must not spoil the rest
+    )  # a `TelemetryPart`, decoded separately: it must not spoil the rest
 
 
 class ReportReply(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The centre has durably stored every change up to and including `acked_seq`."""
+    """The controller has durably stored every change up to and including `acked_seq`."""
 
     acked_seq: int
     epoch: int
@@ -180,17 +183,17 @@ class ReportReply(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class OrdersReply(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Orders that are open for the node; the same ones come again until they are answered with a final state."""
+    """Open orders for the node; each is repeated until it is answered with a final state."""
 
     orders: tuple[Order, ...]
     telemetry: TelemetryWish | None = None
 
 
 class Enrolment(msgspec.Struct, frozen=True):
-    """With a join secret: a node asks for a token of its own.
+    """A node's request for a token, with a join secret.
 
-    `digest` is the SHA-256 (hexadecimal) of a token that the node made: then it alone knows the text, and may ask again when
-    the answer was lost. Empty: the centre makes one.
+    `digest` is the SHA-256 (hexadecimal) of a token that the node made: then only the node knows the text, and may
+    repeat the request when the answer was lost. Empty: the controller makes one.
     """
 
     node: Annotated[str, msgspec.Meta(min_length=1, max_length=255)]
@@ -198,20 +201,20 @@ class Enrolment(msgspec.Struct, frozen=True):
 
 
 class NewToken(msgspec.Struct, frozen=True):
-    """A token, told this once; empty where the node made it."""
+    """A token, returned only once; empty if the node made it."""
 
     token: str
 
 
 class UnreadOrder(msgspec.Struct, frozen=True):
-    """An order of which nothing but its id can be read: a newer centre knows more kinds. `why` says what is unknown."""
+    """An order of which only the id can be read: a newer controller knows more kinds. `why` says what is unknown."""
 
     id: str
     why: str = ""
 
 
 class ReceivedOrders(msgspec.Struct, frozen=True):
-    """An `OrdersReply` as a node of any age takes it: each order by itself."""
+    """An `OrdersReply` as a node of any age reads it: each order by itself."""
 
     orders: tuple[Order, ...]
     unread: tuple[UnreadOrder, ...] = ()
@@ -226,7 +229,7 @@ class _LooseOrders(msgspec.Struct, frozen=True):
 class Problem(msgspec.Struct, frozen=True, omit_defaults=True):
     """An error, for people and programs: what, where, and what to do.
 
-    `finding` is the id of the one finding of a report that is refused; a node leaves it out and sends the rest again.
+    `finding` is the id of a report's rejected finding; a node leaves it out and sends the rest again.
     """
 
     error: str
@@ -236,12 +239,12 @@ class Problem(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 def encode_message(message: msgspec.Struct) -> bytes:
-    """Compact JSON."""
+    """Encode as compact JSON."""
     return msgspec.json.encode(message)
 
 
 def decode_message(data: bytes | str, kind: type[T]) -> T:
-    """Parse and check JSON.
+    """Parse and validate JSON.
 
     Raises:
         WireError: not JSON, or a field is missing or of the wrong type; the text names it.
@@ -255,10 +258,10 @@ def decode_message(data: bytes | str, kind: type[T]) -> T:
 
 
 def decode_report(data: bytes) -> Report:
-    """Read a `Report` and hold all of it against its bounds (`vocabulary.messages.message_bounds`).
+    """Parse a `Report` and check all its bounds (`vocabulary.messages.message_bounds`).
 
     Raises:
-        WireError: it cannot be read, or breaks a bound; `finding` is set where one finding alone is at fault.
+        WireError: it cannot be read, or breaks a bound; `finding` is set if one finding alone is at fault.
     """
     report = decode_message(data, Report)
     nul = holds_nul(data)
@@ -275,7 +278,7 @@ def decode_report(data: bytes) -> Report:
 
 
 def check_order_update(update: OrderUpdate) -> None:
-    """Hold an answer to an order against its bounds.
+    """Check the bounds of an answer to an order.
 
     Raises:
         WireError: it breaks one.
@@ -287,7 +290,7 @@ def check_order_update(update: OrderUpdate) -> None:
 
 
 def decode_orders(data: bytes | str) -> ReceivedOrders:
-    """Read an `OrdersReply`, each order by itself: one that is not understood must not keep the others from being done.
+    """Parse an `OrdersReply`, each order by itself: an unknown one must not block the others.
 
     Raises:
         WireError: it is no such reply, or holds an order without an id.
@@ -304,7 +307,7 @@ def decode_orders(data: bytes | str) -> ReceivedOrders:
 
 
 def _decode_telemetry_wish(raw: msgspec.Raw | msgspec.UnsetType) -> TelemetryWish | None:
-    """What a person wants to see must never keep an order from being done: a wish that is not understood is none."""
+    """Decode a telemetry request; an invalid one counts as none, because it must not block orders."""
     if isinstance(raw, msgspec.UnsetType):
         return None
     try:

@@ -1,4 +1,4 @@
-"""How long something took or is to take, as people say it."""
+"""Durations, formatted for people."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ _SIZES = ((60, "min", 1, "s"), (3600, "h", 60, "min"), (86400, "d", 3600, "h"))
 
 
 def format_duration(seconds: float) -> str:
-    """A duration as people say it.
+    """Format a measured duration.
 
     >>> [format_duration(s) for s in (0.04, 7.25, 303, 7500, 273_600)]
     ['40 ms', '7.2 s', '5 min 3 s', '2 h 5 min', '3 d 4 h']
@@ -25,7 +25,7 @@ def format_duration(seconds: float) -> str:
 
 
 def format_period(seconds: float) -> str:
-    """A time that somebody chose, in units that people use, and exact to the second.
+    """Format a configured duration, in usual units and exact to the second.
 
     >>> [format_period(s) for s in (0.5, 45, 90, 600, 86_400, 2_592_000, 90_061)]
     ['0.5 s', '45 s', '1 min 30 s', '10 min', '1 d', '30 d', '1 d 1 h 1 min 1 s']

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 
 def format_count(number: int, one: str, many: str = "") -> str:
-    """So many of something; `many` where the plural is not the noun with an s.
+    """Format a number with its noun; `many` if the plural is not the noun with an s.
 
     >>> [format_count(n, "node") for n in (0, 1, 2)], format_count(2, "entry", "entries")
     (['0 nodes', '1 node', '2 nodes'], '2 entries')

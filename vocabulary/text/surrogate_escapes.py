@@ -1,4 +1,4 @@
-"""Makes text out of names that are no text: a file name may hold any bytes, and Python keeps the odd ones as surrogates."""
+"""Escapes names that are not valid text: a file name may hold any bytes, which Python keeps as surrogates."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ _SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 def escape_surrogates(text: str) -> str:
-    r"""The text, with everything that cannot be written as UTF-8 as an escape.
+    r"""Return the text, with everything that cannot be encoded as UTF-8 escaped.
 
     >>> escape_surrogates("caf\udce9.beacon")
     'caf\\xe9.beacon'

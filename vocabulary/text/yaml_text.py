@@ -1,7 +1,7 @@
-"""YAML that people write: whatever stands in a file is plain data, or one error in a line.
+"""YAML that people write: a file's content is plain data, or one error of one line.
 
-PyYAML's safe loader runs nothing, but raises what it likes (`2001-99-99` is a ValueError, a deep nest a RecursionError), and a
-few lines of aliases stand for more nodes than any memory holds.
+PyYAML's safe loader runs no code, but raises arbitrary exceptions (`2001-99-99` is a ValueError, a deep nest a
+RecursionError), and a few lines of aliases expand to more nodes than any memory holds.
 """
 
 from __future__ import annotations
@@ -12,18 +12,18 @@ import yaml
 
 BYTES_MAX = 16 << 20
 DEPTH_MAX = 40
-NODES_MAX = 1_000_000  # with what aliases repeat; a topology file of 20 000 nodes has 200 000
+NODES_MAX = 1_000_000  # aliases expanded; a topology file of 20 000 nodes has 200 000
 
 
 class YamlTextError(ValueError):
-    """A text that is no YAML, or too much of it. The words say where, as far as PyYAML does."""
+    """A text that is not YAML, or too large. The message says where, as far as PyYAML does."""
 
 
 def read_yaml(data: bytes | str) -> Any:
-    """Dictionaries, lists and plain values; None for an empty text.
+    """Return dictionaries, lists and plain values; None for an empty text.
 
     Raises:
-        YamlTextError: it is too long, no YAML, nested too deep, or holds what YAML has no value for.
+        YamlTextError: it is too long, not YAML, nested too deep, or has an invalid value.
     """
     if len(data) > BYTES_MAX:
         raise YamlTextError(f"longer than {BYTES_MAX >> 20} MiB")
@@ -37,7 +37,7 @@ def read_yaml(data: bytes | str) -> Any:
         raise
     except RecursionError:
         raise YamlTextError("nested too deep") from None
-    except Exception as error:  # PyYAML's constructors raise what they like on odd values
+    except Exception as error:  # PyYAML's constructors raise arbitrary exceptions on odd values
         raise YamlTextError(f"not YAML: {' '.join(str(error).split())}") from error
 
 

@@ -1,1 +1,4 @@
-"""What the kernel writes of faults other than Xids: one file per family, each a table of the forms its lines take."""
+"""Kernel messages of faults other than Xids: one file per family, each a table of line patterns.
+
+Called by the kernel-message check. May import `vocabulary` and `samples` only.
+"""

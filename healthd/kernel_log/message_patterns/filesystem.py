@@ -1,4 +1,4 @@
-"""Disks and file systems, local and over the network (kernel block, fs/ext4, fs/xfs, fs/btrfs, fs/nfs, md; Lustre)."""
+"""Disks and file systems, local and network (kernel block, fs/ext4, fs/xfs, fs/btrfs, fs/nfs, md; Lustre)."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from vocabulary.identity import ComponentKind
 
 _DEVICE = r"(?P<place>[\w.:-]{0,59}[\w.-])"
 _STATE = r"(?::? state \w{1,8})?"  # BTRFS since 5.18
-# What may hold an image that a user made: its damage is theirs.
+# Devices that may hold a user's image: its damage is the user's.
 _USERS_DEVICES = re.compile(r"(?:loop|nbd|zram|ram|fd|sr)\d")
-_BLOCK = r"(?:(?:blk_update_request|print_req_error|end_request): )?"  # which function spoke, in older kernels
+_BLOCK = r"(?:(?:blk_update_request|print_req_error|end_request): )?"  # the printing function, in older kernels
 
 FILESYSTEM = PatternFamily(
     check="filesystem",
@@ -36,7 +36,7 @@ FILESYSTEM = PatternFamily(
         make_pattern(
             "read_only",
             Severity.ERROR,
-            "a file system went read-only",
+            "a file system became read-only",
             rf"(?:EXT4-fs|BTRFS info|BTRFS:? error) \((?:device )?{_DEVICE}{_STATE}\): (?:Remounting filesystem read-only|forced readonly)",
         ),
         make_pattern(
@@ -61,13 +61,13 @@ FILESYSTEM = PatternFamily(
         make_pattern(
             "btrfs",
             Severity.WARNING,
-            "a file system met an error",
+            "a file system had an error",
             rf"BTRFS:? error \(device {_DEVICE}{_STATE}\)(?: in|:) (?P<error>[^\n]{{1,100}})",
         ),
         make_pattern(
             "journal",
             Severity.ERROR,
-            "a file system gave up its journal",
+            "a file system aborted its journal",
             r"Aborting journal on device (?P<place>[\w.:-]{1,60}?)(?:-\d{1,3})?\.",
         ),
         make_pattern(
@@ -77,12 +77,12 @@ FILESYSTEM = PatternFamily(
             rf"{_BLOCK}critical medium error, dev {_DEVICE},",
         ),
         make_pattern(
-            "io_error", Severity.WARNING, "a disk met an error", rf"{_BLOCK}I/O error, dev {_DEVICE}, sector \d"
+            "io_error", Severity.WARNING, "a disk had an error", rf"{_BLOCK}I/O error, dev {_DEVICE}, sector \d"
         ),
         make_pattern(
             "io_error",
             Severity.WARNING,
-            "a disk met an error",
+            "a disk had an error",
             rf"Buffer I/O error on dev(?:ice)? {_DEVICE}, (?:logical )?block",
         ),
         make_pattern(
@@ -125,7 +125,7 @@ FILESYSTEM = PatternFamily(
         make_pattern(
             "evicted",
             Severity.WARNING,
-            "a file server threw this node out",
+            "a file server evicted this node",
             r"LustreError: [0-9a-f]{1,4}-[0-9a-f]{1,3}: [\w.-]{1,160}: This client was evicted by (?P<place>[\w.-]{1,60})",
         ),
         make_pattern(

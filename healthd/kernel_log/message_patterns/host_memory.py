@@ -7,7 +7,7 @@ from vocabulary.finding import Severity
 from vocabulary.identity import ComponentKind
 
 _HARDWARE = r"(?:mce: )?(?:\{\d{1,9}\})?\[Hardware Error\]: {1,2}"
-# edac_mc.c; the error's text holds words alone, since a task may be called "EDAC MC0: 1 UE "
+# edac_mc.c; the error's text holds letters only, since a task may be called "EDAC MC0: 1 UE "
 _EDAC = r"EDAC (?P<controller>MC\d{1,3}): (?P<errors>\d{1,9})"
 _WHERE = r"(?: (?P<error>[A-Za-z][\w /-]{0,80}?))? on (?P<place>[^(]{1,80}?) \("
 
@@ -49,7 +49,7 @@ MEMORY = PatternFamily(
         make_pattern(
             "core_uncorrected",
             Severity.ERROR,
-            "a core met an error that could not be corrected",
+            "a core had an uncorrectable error",
             rf"{_HARDWARE}(?:System Fatal error|Uncorrected, software \w{{1,20}} error)\.",
         ),
         make_pattern(
@@ -61,7 +61,7 @@ MEMORY = PatternFamily(
         make_pattern(
             "core_corrected",
             Severity.INFO,
-            "a core met an error, corrected",
+            "a core had a corrected error",
             rf"{_HARDWARE}Corrected error, no action required",
         ),
         make_pattern(

@@ -1,4 +1,4 @@
-"""A kernel that stands still, fails, or ends processes (kernel/watchdog.c, hung_task.c, rcu/tree_stall.h, mm/oom_kill.c)."""
+"""A kernel that stalls, fails, or kills processes (kernel/watchdog.c, hung_task.c, rcu/tree_stall.h, mm/oom_kill.c)."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from vocabulary.finding import Severity
 from vocabulary.identity import ComponentKind
 
 _TASK = r"(?P<process>.{1,60}?)"
-# Where a name stands within the first 15 bytes: no blanks or brackets, since a task may itself be called "INFO: task x".
+# A name within the first 15 bytes has no blanks or brackets, since a task may itself be called "INFO: task x".
 _NAME = r"(?P<process>[\w./:+@-]{1,60}?)"
 
 LOCKUP = PatternFamily(
@@ -29,34 +29,34 @@ LOCKUP = PatternFamily(
         make_pattern(
             "soft",
             Severity.WARNING,
-            "a core did nothing but one task for long",
+            "a core was stuck in one task for a long time",
             rf"(?:(?:NMI )?watchdog: )?BUG: soft lockup - CPU#(?P<cpu>\d{{1,5}}) stuck for (?P<seconds>\d{{1,9}})s! \[{_TASK}:(?P<pid>\d{{1,10}})\]",
         ),
         make_pattern(
             "hard",
             Severity.ERROR,
-            "a core does not even take interrupts",
+            "a core does not handle interrupts",
             r"(?:NMI )?watchdog: (?:CPU\d{1,5}: )?Watchdog detected hard LOCKUP on cpu (?P<cpu>\d{1,5})",
         ),
         make_pattern(
             "hung_task",
             Severity.INFO,
-            "a process waits in the kernel for long",
+            "a process has been waiting in the kernel for a long time",
             rf"INFO: task {_NAME}:(?P<pid>\d{{1,10}}) blocked(?: in I/O wait)? for more than (?P<seconds>\d{{1,9}}) seconds",
         ),
         make_pattern(
             "rcu_stall",
             Severity.WARNING,
-            "a core holds up the kernel",
+            "a core stalls the kernel",
             r"(?:rcu: )?INFO: rcu\w{1,30} (?:self-)?detected (?:expedited )?stalls?",
         ),
         make_pattern(
-            "panic", Severity.FATAL, "the kernel gave up", r"Kernel panic - not syncing: (?P<reason>[^\n]{1,120})"
+            "panic", Severity.FATAL, "the kernel panicked", r"Kernel panic - not syncing: (?P<reason>[^\n]{1,120})"
         ),
         make_pattern(
             "oops",
             Severity.ERROR,
-            "the kernel met a fault of its own",
+            "the kernel hit a bug of its own",
             r"(?:BUG: (?:unable to handle|kernel NULL pointer)|kernel BUG at (?P<where>[\w./-]{1,80}:\d{1,6})!"
             r"|(?:Oops: ){1,2}(?:[a-z][\w ,:-]{6,100}: )?[0-9a-f]{4} \[#\d{1,6}\] (?:PREEMPT|SMP)|(?:Oops: )?general protection fault[,:] "
             r"|Internal error: [\w :,-]{1,100}: [0-9a-f]{1,16} \[#\d{1,6}\] (?:PREEMPT|SMP))",
@@ -64,13 +64,13 @@ LOCKUP = PatternFamily(
         make_pattern(
             "workers",
             Severity.WARNING,
-            "the kernel's own work waits for long",
+            "the kernel's own work is stalled",
             r"BUG: workqueue lockup - pool .{1,80} stuck for (?P<seconds>\d{1,9})s!",
         ),
         make_pattern(
             "bad_page",
             Severity.WARNING,
-            "the kernel found its account of the memory damaged",
+            "the kernel found its memory tables damaged",
             rf"BUG: Bad page (?:state|map|cache) in process {_TASK}\s{{1,2}}p\w{{2}}:(?P<page>[0-9a-f]{{1,20}})",
         ),
     ),
@@ -84,13 +84,13 @@ OOM = PatternFamily(
         make_pattern(
             "cgroup",
             Severity.INFO,
-            "a job used more memory than it may, and a process of it was ended",
+            "a job exceeded its memory limit, and one of its processes was killed",
             rf"Memory cgroup out of memory: Kill(?:ed)? process (?P<pid>\d{{1,10}}),? \({_TASK}\)",
         ),
         make_pattern(
             "host",
             Severity.INFO,
-            "the host ran out of memory, and a process was ended",
+            "the host ran out of memory, and a process was killed",
             rf"Out of [Mm]emory(?: \(oom_kill_allocating_task\))?: Kill(?:ed)? process (?P<pid>\d{{1,10}}),? \({_TASK}\)",
         ),
     ),
@@ -104,7 +104,7 @@ CPU = PatternFamily(
         make_pattern(
             "hot",
             Severity.INFO,
-            "a core was slowed down for heat",
+            "a core was throttled by heat",
             r"(?:mce: )?CPU\d{1,5}: (?:Core|Package) temperature (?:is )?above threshold, cpu clock",
         ),
     ),

@@ -1,4 +1,4 @@
-"""A form of line: how it is recognised, what it means, and how grave that is."""
+"""A line pattern: how a line is recognised, its meaning, and its severity."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from vocabulary.identity import ComponentKind
 
 
 class LinePattern(NamedTuple):
-    """One form. Its pattern's groups name the component (`pci`, `place`) and the evidence (all others).
+    """One pattern. Its groups name the component (`pci`, `place`) and the evidence (all others).
 
-    `clears`: the line says that what `code` told of is over. A form of severity INFO is recorded, and no more: something
-    else tells whether it lasts.
+    `clears`: the line says that the condition `code` has ended. A pattern of severity INFO is only recorded: another
+    source detects whether it lasts.
     """
 
     code: str
@@ -24,11 +24,12 @@ class LinePattern(NamedTuple):
 
 
 class PatternFamily(NamedTuple):
-    """Lines of one part of the kernel. The check speaks as `check`; `words` are strings one of which every line has.
+    """Lines of one part of the kernel. The check reports as `check`; every line contains one of the strings `words`.
 
-    `kind` is what the lines are about, unless they name the PCI address of a GPU. `about_programs`: the lines begin
-    with the name of a user's program, so anybody can have them printed. All forms of such a family are of severity INFO.
-    `users_devices` matches the names of devices that may hold what a user made; lines about them are of severity INFO too.
+    `kind` is the component of the lines, unless they name the PCI address of a GPU. `about_programs`: the lines begin
+    with the name of a user's program, so anybody can have them printed. All patterns of such a family are of severity
+    INFO. `users_devices` matches the names of devices that may hold what a user made; lines about them are of severity
+    INFO too.
     """
 
     check: str
@@ -40,7 +41,7 @@ class PatternFamily(NamedTuple):
 
 
 def match_pattern(family: PatternFamily, record: str) -> tuple[LinePattern, re.Match[str]] | tuple[None, None]:
-    """The first form of `family` that this record has, and its match."""
+    """Return the first pattern of `family` that this record matches, and its match."""
     for one in family.forms:
         match = one.pattern.match(record)
         if match is not None:
@@ -49,10 +50,10 @@ def match_pattern(family: PatternFamily, record: str) -> tuple[LinePattern, re.M
 
 
 def make_pattern(code: str, severity: Severity, summary: str, pattern: str, *, clears: bool = False) -> LinePattern:
-    """A form from its pattern's text, which is matched at the start of a record.
+    """Return a pattern from its text, which is matched at the start of a record.
 
     The pattern begins with more driver text than a task's name can hold (15 bytes), before anything that may be a name
-    or any other text: `tests/adversary/test_user_names_in_kernel_records.py` tries every form.
+    or any other text: `tests/adversary/test_user_names_in_kernel_records.py` tries every pattern.
     """
     return LinePattern(code, severity, summary, re.compile(pattern), clears)
 

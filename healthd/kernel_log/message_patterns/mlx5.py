@@ -1,7 +1,7 @@
-"""NVIDIA's network adapters (kernel drivers/net/ethernet/mellanox/mlx5/core: events.c, health.c, cmd.c, en_main.c, en/reporter_rx.c).
+"""NVIDIA's network adapters (kernel drivers/net/ethernet/mellanox/mlx5/core: events.c, health.c, cmd.c, en_main.c).
 
-A link or cable that goes is only recorded: ports that nobody uses say so at every boot. Whether one that was up is down
-is told by the sources `infiniband` and `ethernet`.
+A lost link or cable is only recorded: unused ports print this at every boot. The sources `infiniband` and `ethernet`
+detect ports that were up and are down.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ MLX5 = PatternFamily(
         make_pattern(
             "health",
             Severity.WARNING,
-            "a network adapter's firmware met an error",
+            "a network adapter's firmware had an error",
             rf"{_DEVICE}.{{0,80}}?Health issue observed, (?P<error>[^\n]{{1,80}})",
         ),
         make_pattern(

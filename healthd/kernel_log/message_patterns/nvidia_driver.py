@@ -1,4 +1,4 @@
-"""What NVIDIA's driver writes beside Xids and SXids (open-gpu-kernel-modules; the modules nvidia, nvidia-peermem)."""
+"""NVIDIA driver messages besides Xids and SXids (open-gpu-kernel-modules; the modules nvidia, nvidia-peermem)."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from vocabulary.identity import ComponentKind
 
 _GPU = r"NVRM: (?:GPU )?(?:at )?(?:PCI:)?(?P<pci>[0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}(?:\.[0-7])?)"
 
-# The function that speaks. Its name is longer than what is left of a task's name behind "NVRM: ".
+# The function that prints the line. Its name is longer than what is left of a task's name behind "NVRM: ".
 _FUNCTION = r"NVRM: (?:GPU\d{1,3} )?(?:nvidia_open|\w{12,80}): "
 
 NVIDIA = PatternFamily(
@@ -38,32 +38,32 @@ NVIDIA = PatternFamily(
         ),
         make_pattern("lost", Severity.FATAL, "the GPU is lost", rf"{_GPU}: GPU (?:is|has been) lost"),
         make_pattern("lost", Severity.FATAL, "a GPU is lost", rf"{_FUNCTION}GPU (?:is|has been) lost\b"),
-        # Warning: it names no GPU, and NVML, which does, calls that one lost within a second.
+        # Warning: it names no GPU, and NVML, which does, reports that GPU lost within a second.
         make_pattern(
             "unreachable",
             Severity.WARNING,
-            "the driver reads nothing from a GPU",
+            "the driver cannot read from a GPU",
             rf"{_FUNCTION}.{{0,80}}?(?:GPU lost from the bus|Check whether GPU is present on the bus|GPU_ATTACHED_SANITY_CHECK failed)",
         ),
         make_pattern(
             "unmapped",
             Severity.ERROR,
-            "the firmware gave the GPU's memory no address",
+            "the firmware assigned no address to the GPU's memory",
             rf"NVRM: BAR(?P<bar>\d) is \d{{1,9}}M @ 0x0{{1,16}} \(PCI:{PCI}\)",
         ),
         make_pattern(
             "probe_failed",
             Severity.ERROR,
-            "the driver did not take the GPU",
+            "the driver did not bind to the GPU",
             rf"nvidia(?:: probe of)? {PCI}(?:: probe with driver nvidia)? failed with error (?P<error>-\d{{1,5}})",
         ),
         make_pattern(
             "probe_failed",
             Severity.ERROR,
-            "the driver took none of the GPUs, or not all",
+            "the driver bound to none of the GPUs, or not to all",
             r"NVRM: The NVIDIA probe routine failed for (?P<devices>\d{1,3}) device",
         ),
-        make_pattern(  # information: any container with an old libcuda has it printed
+        make_pattern(  # information: any container with an old libcuda causes it
             "mismatch",
             Severity.INFO,
             "a program uses a driver library of another version than the kernel module",
@@ -72,7 +72,7 @@ NVIDIA = PatternFamily(
         make_pattern(
             "gsp",
             Severity.WARNING,
-            "the GPU's own processor does not answer again and again",
+            "the GPU's own processor repeatedly does not answer",
             r"NVRM: Rate limiting GSP RPC error prints for GPU at PCI:(?P<pci>[0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2})",
         ),
         make_pattern(
@@ -94,23 +94,23 @@ NVIDIA = PatternFamily(
             r"NVRM: (?:GPU\d{1,3} )?(?:\w{5,40}[nN]vlink\w{0,60}|\w{0,4}[nN]vlink\w{5,60}): "
             r"(?P<error>.{0,120}?(?:[Ff]ail|[Ee]rror|[Dd]egraded).{0,60})",
         ),
-        make_pattern(  # information: a network interface may be called "nvidia-nvlink", and the kernel prints its name first
+        make_pattern(  # information: a network interface may be called "nvidia-nvlink"
             "nvlink",
             Severity.INFO,
             "the driver could not set up NVLink",
             r"nvidia-nvlink: (?P<error>(?:[Ff]ailed|[Uu]nable|ERROR"
             r"|(?:[Nn]v[Ll]ink |NVLink |[Ll]ink \d).{0,120}?(?:[Ff]ail|[Ee]rror|[Dd]egraded)).{0,60})",
         ),
-        make_pattern(  # information: a program that ends while transfers run has it printed
+        make_pattern(  # information: a program that ends during transfers causes it
             "peermem",
             Severity.INFO,
-            "GPU memory could not be given to a network adapter",
+            "GPU memory could not be shared with a network adapter",
             r"(?:nvidia[-_]peermem|nv_peer_mem):? (?P<error>\w{1,60}:\d{1,5} ERROR .{0,120})",
         ),
         make_pattern(
             "crash_dump",
             Severity.INFO,
-            "the driver kept a dump of a crashed GPU",
+            "the driver stored a dump of a crashed GPU",
             r"NVRM: A GPU crash dump has been created",
         ),
     ),

@@ -28,7 +28,7 @@ NVME = PatternFamily(
         make_pattern(
             "disabled",
             Severity.ERROR,
-            "a disk was given up",
+            "a disk was disabled",
             rf"{_DISK}: (?:Disabling device after reset failure|Removing after probe failure)",
         ),
         make_pattern(

@@ -1,7 +1,7 @@
 """PCIe errors (kernel drivers/pci/pcie/aer.c, dpc.c, hotplug/pciehp_ctrl.c).
 
-Only the line that names device and severity counts: "error received" before it and the registers after it are the same
-event once more.
+Only the line that names device and severity counts: "error received" before it and the registers after it repeat the
+same event.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ AER = PatternFamily(
         make_pattern(
             "nonfatal",
             Severity.WARNING,
-            "PCIe error that could not be corrected",
+            "uncorrectable PCIe error",
             rf"{_DEVICE}(?:AER: )?PCIe Bus Error: severity=Uncorrect(?:ed|able) \(Non-Fatal\){_TYPE}",
         ),
         make_pattern(
@@ -39,11 +39,14 @@ AER = PatternFamily(
         make_pattern(
             "unrecovered",
             Severity.ERROR,
-            "a PCIe device did not come back",
+            "a PCIe device did not recover",
             rf"{_DEVICE}AER: [Dd]evice recovery failed",
         ),
         make_pattern(
-            "contained", Severity.ERROR, "a PCIe port was shut to contain an error", rf"{_DEVICE}DPC: containment event"
+            "contained",
+            Severity.ERROR,
+            "a PCIe port was disabled to contain an error",
+            rf"{_DEVICE}DPC: containment event",
         ),
         make_pattern(
             "link_down",
@@ -54,7 +57,7 @@ AER = PatternFamily(
         make_pattern(
             "removed",
             Severity.WARNING,
-            "a PCIe card is gone",
+            "a PCIe card is missing",
             rf"{_DEVICE}pciehp: Slot\((?P<slot>[\w-]{{1,20}})\): Card not present",
         ),
         make_pattern(

@@ -1,6 +1,6 @@
-"""Crashes of a user's programs (kernel arch/x86/mm/fault.c, kernel/traps.c): recorded, and never blamed on the node.
+"""Crashes of a user's programs (kernel arch/x86/mm/fault.c, kernel/traps.c): recorded, never blamed on the node.
 
-The program's name and the library's file are the user's to choose, so these lines prove nothing.
+The user chooses the program's name and the library's file, so these lines prove nothing.
 """
 
 from __future__ import annotations

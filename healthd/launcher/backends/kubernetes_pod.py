@@ -1,8 +1,8 @@
-"""Inside a pod of a Kubernetes Indexed Job: the ranks of one node, once. Kubernetes makes the next attempt.
+"""Runs in a pod of a Kubernetes Indexed Job: the ranks of one node, once. Kubernetes makes the next attempt.
 
-A pod is a node. Its number is JOB_COMPLETION_INDEX, which Kubernetes sets; how many pods there are (NNODES) and where
-the first is found (MASTER_ADDR, MASTER_PORT) is the manifest's to say. The pod ends with the code its ranks ended with:
-the manifest's podFailurePolicy reads it.
+A pod is a node. Its number is JOB_COMPLETION_INDEX, which Kubernetes sets; the manifest sets the number of pods
+(NNODES) and the first one's address (MASTER_ADDR, MASTER_PORT). The pod ends with its ranks' exit code, which the
+manifest's podFailurePolicy reads.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class PodBackend(LocalBackend):
         return self._job
 
     def start(self, attempt: Attempt) -> LocalRun:
-        """Start this pod's ranks as children; they are numbered after those of the pods before it."""
+        """Start this pod's ranks as children; their numbers follow those of the previous pods."""
         shared = attempt.shared_environment(self._address, self._port)
         if attempt.per_node:
             shared |= {"NNODES": str(self._pods), "PET_NNODES": str(self._pods)}

@@ -1,4 +1,7 @@
-"""No scheduler: the ranks are child processes on this machine. Pretend node names make it a cluster for tests and demos."""
+"""No scheduler: the ranks are child processes on this machine.
+
+Simulated node names make it a cluster for tests and demos.
+"""
 
 from __future__ import annotations
 
@@ -75,7 +78,7 @@ class LocalRun:
         self._children.append((rank, node, child))
 
     def ended(self) -> Sequence[RankEnd]:
-        """The ranks that have ended so far."""
+        """Return the ranks that have ended so far."""
         ends = [
             RankEnd(rank, node, child.returncode, rank in self._killed)
             for rank, node, child in self._children
@@ -85,21 +88,21 @@ class LocalRun:
         return ends
 
     def over(self) -> bool:
-        """Whether every rank has ended."""
+        """Return whether every rank has ended."""
         return len(self.ended()) == len(self._children)
 
     def terminate(self) -> None:
-        """SIGTERM to the ranks themselves; their workers are theirs to end."""
+        """Send SIGTERM to the ranks themselves; they end their workers."""
         for _, _, child in self._children:
             child.send_signal(signal.SIGTERM)
 
     def kill(self) -> None:
-        """SIGKILL to each rank and to all that came from it."""
+        """Send SIGKILL to each rank and all its descendants."""
         self._killed |= {rank for rank, _, child in self._children if child.poll() is None}
         self._offspring.end(self._numbers())
 
     def kill_one(self, task: int) -> None:
-        """SIGKILL to one process, and to those of its session."""
+        """Send SIGKILL to one process and its session."""
         for number, _, child in self._children:
             if number == task and child.poll() is None:
                 self._killed.add(task)
@@ -107,16 +110,14 @@ class LocalRun:
                     os.killpg(child.pid, signal.SIGKILL)
 
     def take_events(self) -> Sequence[Event]:
-        """Nothing happens but ends."""
+        """Return nothing: ranks only end."""
         return ()
 
     def clear(self) -> None:
-        """End what came from the ranks and has outlived them."""
+        """End descendants that have outlived the ranks."""
         left = self._offspring.end(self._numbers())
         if left:
-            stderr_writer.write_launcher_line(
-                f"ended {format_count(left, 'process', 'processes')} that the ranks left behind"
-            )
+            stderr_writer.write_launcher_line(f"ended {format_count(left, 'process', 'processes')} left by the ranks")
 
     def _numbers(self) -> set[int]:
         return {child.pid for _, _, child in self._children}
@@ -138,11 +139,11 @@ class LocalBackend:
         return os.environ.get("HEALTHD_JOB") or f"local-{os.getpid()}"
 
     def nodes(self) -> tuple[str, ...]:
-        """This machine, by its names."""
+        """This machine's names."""
         return self._nodes
 
     def ask(self, nodes: Sequence[str], question: NodeQuestion, stopped: Callable[[], bool]) -> Answers:
-        """Ask all of them in this process, side by side."""
+        """Query all of them in this process, concurrently."""
         answer = _TOPICS[question.topic]
         with ThreadPoolExecutor(max(1, len(nodes))) as threads:
             said = threads.map(lambda node: answer(node, question.arguments, stopped), nodes)
@@ -162,4 +163,4 @@ class LocalBackend:
             raise BackendError(f"cannot start a rank: {error}") from error
 
     def requeue(self, _refused: Collection[str], _in_vain: int, _announce: Announce) -> None:
-        """There is no queue."""
+        """Return None: there is no queue."""

@@ -1,8 +1,8 @@
-"""Inside an sbatch or salloc allocation: one srun step per attempt, pinned to the chosen nodes.
+"""Runs in an sbatch or salloc allocation: one srun step per attempt, pinned to the chosen nodes.
 
-How each rank ended is read from srun's own messages ("srun: error: n2: tasks 1-2: Exited with exit code 90"): Slurm's
-accounting keeps one code per step only, and a channel of our own would need ports that a site may not open. The step is
-killed through scancel, which reaches its tasks even when srun itself is stuck.
+How each rank ended is parsed from srun's messages ("srun: error: n2: tasks 1-2: Exited with exit code 90"): Slurm's
+accounting keeps one code per step only, and a separate channel would need ports that a site may not open. scancel kills
+the step, because it reaches the tasks even when srun itself is stuck.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ _BY_SIGNAL = {
 
 
 def parse_task_numbers(text: str, world: int) -> list[int]:
-    """The tasks of a list such as ``0-2,5``, as far as they are ranks of this world."""
+    """Return the tasks of a list such as ``0-2,5`` that are ranks of this world."""
     numbers: list[int] = []
     for part in text.split(","):
         first, _, last = part.partition("-")
@@ -62,7 +62,7 @@ def parse_task_numbers(text: str, world: int) -> list[int]:
 
 
 def parse_srun_message(line: str, world: int) -> list[RankEnd]:
-    """The ranks whose end a line of srun reports; none for any other line."""
+    """Return the ranks whose end a line of srun reports; none for any other line."""
     match = _TASKS.match(line.strip())
     if match is None:
         return []
@@ -76,7 +76,7 @@ def parse_srun_message(line: str, world: int) -> list[RankEnd]:
 
 
 def parse_node_answers(text: str, nodes: Sequence[str]) -> dict[str, dict[str, Any]]:
-    """The JSON objects, one per line, that name one of these nodes; other lines are a prolog's or a library's."""
+    """Return the JSON lines that name one of these nodes; other lines are a prolog's or a library's."""
     answers = {}
     for line in text.splitlines():
         try:
@@ -101,7 +101,7 @@ class SlurmRun:
         step_name: str,
         kill_one: Callable[[int], None] = lambda _: None,
     ) -> None:
-        """Args: `kill_one`: ends one task by its number; only needed where single ranks are replaced."""
+        """Args: `kill_one`: kills one task by its number; only needed where single ranks are replaced."""
         self._attempt = attempt
         self._job_id = job_id
         self._srun = srun
@@ -109,51 +109,51 @@ class SlurmRun:
         self._kill_one = kill_one
         self.rank_nodes = attempt.rank_nodes
         self._reported: dict[int, RankEnd] = {}
-        self._stayed: set[int] = set()  # ranks that ran when we killed the step
+        self._stayed: set[int] = set()  # ranks that still ran when the step was killed
         assert srun.stderr is not None  # noqa: S101 - it was asked for
         self._reader = threading.Thread(target=self._read, args=(srun.stderr,), name="srun-stderr", daemon=True)
         self._reader.start()
 
     def ended(self) -> Sequence[RankEnd]:
-        """What srun has reported; after its end also the ranks it says nothing about."""
+        """Return what srun has reported; after its end also the ranks it did not mention."""
         reported = {rank: self._marked(end) for rank, end in self._reported.copy().items()}
         if not self.over():
             return list(reported.values())
         return [reported.get(rank) or self._silent(rank) for rank in range(self._attempt.tasks)]
 
     def take_events(self) -> Sequence[Event]:
-        """Nothing happens but ends."""
+        """Return nothing: ranks only end."""
         return ()
 
     def over(self) -> bool:
-        """Whether srun has ended and everything it said is read."""
+        """Return whether srun has ended and all its output is read."""
         return self._srun.poll() is not None and not self._reader.is_alive()
 
     def terminate(self) -> None:
-        """SIGTERM to every task."""
+        """Send SIGTERM to every task."""
         self._signal("TERM")
 
     def kill(self) -> None:
-        """SIGKILL to every task, and to srun if no step can be found."""
+        """Send SIGKILL to every task, and to srun if no step can be found."""
         self._stayed |= set(range(self._attempt.tasks)) - set(self._reported)
         if not self._signal("KILL"):
             self._srun.kill()
 
     def kill_one(self, task: int) -> None:
-        """SIGKILL to one task: it is on a condemned node, and did not leave by itself."""
+        """Send SIGKILL to one task that is on a condemned node and did not leave by itself."""
         self._stayed.add(task)
         self._kill_one(task)
 
     def clear(self) -> None:
-        """Nothing: Slurm ends what is left of a step, as far as its process tracking goes."""
+        """Do nothing: Slurm ends a step's leftovers, as far as its process tracking goes."""
 
     def _marked(self, end: RankEnd) -> RankEnd:
-        """A rank with a code of its own left by itself, even if we heard of it after the kill."""
+        """Return the end as killed unless the rank has an exit code of its own, even one read after the kill."""
         by_signal = end.code is None or end.code < 0
         return end._replace(killed=by_signal and end.rank in self._stayed)
 
     def _silent(self, rank: int) -> RankEnd:
-        """Slurm reports every failure: a rank nobody speaks of ended well if the step did, else its node is gone."""
+        """Return the end of a rank without a report: success if the step succeeded, else its node is lost."""
         node = self._attempt.node_of(rank)
         lost = rank in self._stayed or (self._srun.returncode != 0 and not self._reported)
         return RankEnd(rank, node, None if lost else 0, killed=rank in self._stayed)
@@ -166,7 +166,7 @@ class SlurmRun:
         return bool(ids)
 
     def _read(self, stream: IO[bytes]) -> None:
-        """Pass srun's standard error on, and note what it says about tasks."""
+        """Forward srun's standard error, and record what it reports about tasks."""
         with stream:
             while line := stream.readline(STDERR_LINE_BYTES_MAX):
                 stderr_writer.forward_stderr(line)
@@ -194,22 +194,22 @@ class SlurmBackend:
         return self._job_id
 
     def nodes(self) -> tuple[str, ...]:
-        """The allocation's nodes, in Slurm's order, but for those that Slurm has taken from the job since.
+        """The allocation's nodes in Slurm's order, without those that Slurm has since removed from the job.
 
-        With --no-kill it does so when a node dies, and then starts no step that names it, however many others it names.
+        With --no-kill it removes a node that dies, and then starts no step that names it.
         """
         listed = _run_slurm_command(["squeue", "--noheader", f"--jobs={self._job_id}", "--format=%N"]).strip()
         left = _run_slurm_command(["scontrol", "show", "hostnames", listed]).split() if listed else []
         return tuple(node for node in self._nodes if node in left) or self._nodes
 
     def ask(self, nodes: Sequence[str], question: NodeQuestion, stopped: Callable[[], bool]) -> Answers:
-        """One short step over all of them."""
+        """Run one short step over all of them."""
         program = [sys.executable, "-m", f"healthd.launcher.{question.topic}", *question.arguments]
         argv = [*self._srun(nodes, 1), "--wait=5", "--kill-on-bad-exit=0", *program]
         return parse_node_answers(_collect_step_output(argv, self._clean(), question.seconds, stopped), nodes)
 
     def start(self, attempt: Attempt) -> AttemptRun:
-        """One step, one task per rank, and one for each spare process."""
+        """Start one step, with one task per rank and one per spare."""
         try:
             if attempt.swap:
                 here = self._environ.get("SLURMD_NODENAME", "")
@@ -231,7 +231,7 @@ class SlurmBackend:
     def _start(self, attempt: Attempt, more: Mapping[str, str], first: int = 0) -> SlurmRun:
         step_name = f"healthd-{attempt.number}-{secrets.token_hex(3)}"
         argv = [*self._srun((*attempt.nodes, *attempt.spares), attempt.tasks_per_node), f"--job-name={step_name}"]
-        # Of a task that ends well srun tells us nothing. Where ranks are replaced, the end of one is no reason to end others.
+        # srun does not report a task that ends well. Where ranks are replaced, one rank's end must not end the others.
         argv += ["--wait=0", "--no-kill"] if attempt.swap else [f"--wait={math.ceil(attempt.patience_seconds)}"]
         argv += ["--kill-on-bad-exit=0", sys.executable, "-m", "healthd.launcher.rank", *attempt.command]
         address, port = self._address(attempt.nodes[0]), PORT_FIRST + secrets.randbelow(PORT_COUNT)
@@ -253,7 +253,7 @@ class SlurmBackend:
             )
 
     def requeue(self, refused: Collection[str], in_vain: int, announce: Announce) -> RequeueDecision | None:
-        """`scontrol requeue`: Slurm ends this job, this process included, and queues it again."""
+        """Run `scontrol requeue`: Slurm ends this job, including this process, and queues it again."""
         try:
             return requeue_job(
                 partial(_run_slurm_command, check=True), self._job_id, self._nodes, refused, in_vain, announce
@@ -276,12 +276,12 @@ class SlurmBackend:
         ]
 
     def _clean(self) -> dict[str, str]:
-        """Our environment without what the batch script's own shape would tell srun about ours."""
+        """Return the environment without the batch script's own shape, which srun would apply to this step."""
         dropped = ("SLURM_NTASKS", "SLURM_NPROCS", "SLURM_TASKS_PER_NODE", "SLURM_NTASKS_PER_NODE", "SLURM_NNODES")
         return {key: value for key, value in self._environ.items() if key not in dropped}
 
     def _address(self, node: str) -> str:
-        """Where a node is reached: Slurm knows even when the name service does not."""
+        """Return a node's address: Slurm knows it even when the name service does not."""
         found = re.search(r"\bNodeAddr=(\S+)", _run_slurm_command(["scontrol", "show", "node", node]))
         return found[1] if found else node
 
@@ -299,7 +299,7 @@ def _run_slurm_command(
     environ: Mapping[str, str] | None = None,
     check: bool = False,
 ) -> str:
-    """The standard output of a Slurm command; empty when it fails, unless `check` asks for a `BackendError`."""
+    """Return the output of a Slurm command; empty if it fails, unless `check` makes that a `BackendError`."""
     try:
         done = subprocess.run(argv, capture_output=True, text=True, timeout=seconds, env=environ, check=False)
     except (OSError, subprocess.TimeoutExpired) as error:
@@ -314,7 +314,7 @@ def _run_slurm_command(
 def _collect_step_output(
     argv: Sequence[str], environ: Mapping[str, str], seconds: float, stopped: Callable[[], bool]
 ) -> str:
-    """What a step printed until its end, its deadline, or until `stopped`: some nodes may have answered by then."""
+    """Return a step's output until its end, its deadline, or `stopped`: some nodes may have answered by then."""
     try:
         srun = subprocess.Popen(
             argv, env=environ, text=True, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
@@ -327,7 +327,7 @@ def _collect_step_output(
             return srun.communicate(timeout=STOP_POLL_SECONDS)[0]
         except subprocess.TimeoutExpired:
             if stopped() or time.monotonic() >= give_up_at:
-                srun.terminate()  # it ends the step's tasks, too
+                srun.terminate()  # it also ends the step's tasks
                 try:
                     return srun.communicate(timeout=SRUN_END_SECONDS)[0]
                 except subprocess.TimeoutExpired:

@@ -1,8 +1,9 @@
-"""Giving a job of Slurm's back to its queue, and telling Slurm where and when it may start again.
+"""Requeues a Slurm job, and sets where and when it may start again.
 
-Slurm takes either only of a job that waits, hence after the requeue, and ends this process meanwhile: SIGTERM at once, also to the
-commands we run, SIGKILL after KillWait, or at once where the batch script's own shell ends on SIGTERM. So the caller records what is
-to happen before the requeue. Slurm keeps the later of our time and its own (two minutes, until old credentials run out).
+Slurm accepts these settings only for a pending job, hence after the requeue, and meanwhile ends this process: SIGTERM
+at once, also to running commands, SIGKILL after KillWait, or at once if the batch script's shell ends on SIGTERM. So
+the caller records the decision before the requeue. Slurm uses the later of this start time and its own (two minutes,
+until old credentials expire).
 """
 
 from __future__ import annotations
@@ -19,18 +20,18 @@ from healthd.launcher.decisions.requeue_policy import (
 )
 from healthd.launcher.scheduler_backend import Announce, BackendError
 
-TRIES = 3  # the first may be ended together with us
+TRIES = 3  # the first may be killed together with this process
 REQUEUED_STATES = ("COMPLETING", "PENDING")
 
-Ask = Callable[[Sequence[str]], str]  # a command's answer; raises BackendError
+Ask = Callable[[Sequence[str]], str]  # runs a command and returns its output; raises BackendError
 
 
 def requeue_job(
     ask: Ask, job_id: str, allocation: Sequence[str], refused: Collection[str], in_vain: int, announce: Announce
 ) -> RequeueDecision:
-    """Requeue the job; without the nodes that it refuses, or else after a wait that grows with each time in vain.
+    """Requeue the job without the refused nodes, or else after a wait that grows with each failed requeue.
 
-    `announce` is called with the plan just before the requeue: this process may not live to report the outcome.
+    `announce` is called with the decision just before the requeue: this process may not live to report the outcome.
 
     Raises:
         BackendError: Slurm does not requeue it.
@@ -56,14 +57,17 @@ def requeue_job(
 
 
 def _delay_requeue(seconds: float, why: str) -> RequeueDecision:
-    """A return that excludes no node, and why not."""
+    """Return a decision that excludes no node, with the reason."""
     return RequeueDecision(wait_seconds=seconds, note=f"it may get the same nodes: {why}" if why else "")
 
 
 def _compute_exclusions(
     ask: Ask, job_id: str, allocation: Sequence[str], refused: Collection[str]
 ) -> tuple[tuple[str, ...], str]:
-    """All that the job is to exclude, what its owner excluded among it; or nothing, and why. Asked while it still runs."""
+    """Return all nodes to exclude, including the owner's exclusions, or none and the reason.
+
+    Queried while the job runs.
+    """
     try:
         job = parse_job_fields(ask(["scontrol", "-o", "show", "job", job_id]))
         features = "Features" in job
@@ -78,7 +82,7 @@ def _compute_exclusions(
 
 
 def _send_requeue(ask: Ask, job_id: str) -> None:
-    """Requeue the job. Slurm's SIGTERM may end the command before it has the answer, so a failure may be none."""
+    """Requeue the job. Slurm's SIGTERM may end the command before its answer, so a failure may not be one."""
     try:
         ask(["scontrol", "requeue", job_id])
     except BackendError:
@@ -92,7 +96,7 @@ def _update_job(ask: Ask, job_id: str, change: str) -> None:
         try:
             ask(command)
         except BackendError as error:
-            stderr_writer.write_launcher_line(f"{error}; once more")
+            stderr_writer.write_launcher_line(f"{error}; retrying")
         else:
             return
     ask(command)

@@ -1,4 +1,4 @@
-"""What a launcher knows of the attempts that others made before it for the same job: it was queued again. Pure."""
+"""A requeued job's history: what earlier launchers recorded of their attempts. Pure."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from healthd.launcher.decisions.relaunch_policy import (
 
 
 def rebuild_history(events: Iterable[Mapping[str, Any]]) -> AttemptHistory:
-    """The crashes in a row and the highest step, as the events of this job tell them, oldest first.
+    """Return the consecutive crashes and the highest step from this job's events, oldest first.
 
-    A job that was stopped for another reason than to be queued again begins anew. How often it was started, and which
-    nodes it must not use, is of one allocation. Events without the members they should have are passed over.
+    A job that was stopped for a reason other than a requeue starts over. The number of starts and the excluded nodes
+    belong to one allocation. Incomplete events are skipped.
     """
     history = AttemptHistory()
     for event in events:
@@ -36,7 +36,7 @@ def rebuild_history(events: Iterable[Mapping[str, Any]]) -> AttemptHistory:
 
 
 def count_failed_requeues(events: Iterable[Mapping[str, Any]]) -> int:
-    """How often in a row, up to now, this job was queued again without an attempt between.
+    """Return how often in a row, up to now, this job was requeued without an attempt in between.
 
     Slurm may end a launcher before it records that its request was granted, so the request counts.
     """

@@ -1,7 +1,8 @@
-"""Whether an order explains why the ranks left as if they had been told to. Pure.
+"""Verifies that an order explains why the ranks exited as if ordered to. Pure.
 
-Any program may end with 90, 91 or 92. Believed without a proof, a command that always does would be started again for
-ever, at once, or condemn one node after the other. The proof is in the ranks' pages: who obeyed an order says so there.
+Any program may end with 90, 91 or 92. Without verification, a command that always does would be restarted forever, at
+once, or condemn one node after the other. The evidence is in the ranks' pages, where each rank records the order it
+obeyed.
 """
 
 from __future__ import annotations
@@ -20,19 +21,19 @@ from healthd.launcher.rank_pages import RankPage
 from healthd.trainer.beacons.beacon_page import OrderOutcome
 from healthd.trainer.exit_codes import ExitCode
 
-OBEYED = (OrderOutcome.SAVED, OrderOutcome.LEFT, OrderOutcome.ABORTED)  # not FAILED: a save that fails would fail again
+OBEYED = (OrderOutcome.SAVED, OrderOutcome.LEFT, OrderOutcome.ABORTED)  # not FAILED: a failed save would fail again
 
 
 def verify_ordered_leave(
     result: AttemptResult, ends: Sequence[RankEnd], pages: Sequence[RankPage], *, asked: bool = False
 ) -> AttemptResult:
-    """The same attempt; without a proof an ordered leave is a crash, or the loss of a node.
+    """Return the attempt; without evidence an ordered leave becomes a crash, or the loss of a node.
 
     Args:
-        result: what the ranks' codes say it came to.
+        result: the outcome by the ranks' exit codes.
         ends: those codes.
-        pages: what the ranks left; those of nodes that did not answer are missing.
-        asked: the launcher itself asked the ranks to leave.
+        pages: what the ranks left; those of silent nodes are missing.
+        asked: the launcher itself requested the ranks to leave.
     """
     if result.outcome is not Came.ORDERED:
         return result
@@ -46,7 +47,10 @@ def verify_ordered_leave(
 
 
 def _treat_as_crash(ends: Sequence[RankEnd]) -> AttemptResult:
-    """As if those codes were any other. The launcher must not end with one: whoever reads it would start the job again."""
+    """Treat those codes as ordinary ones.
+
+    The launcher must not end with one of them, or its caller would restart the job.
+    """
     result = judge_attempt([end._replace(code=1) if end.code in ORDERED_CODES else end for end in ends])
     if result.outcome is not Came.CRASHED:
         return result

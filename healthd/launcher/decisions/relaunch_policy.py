@@ -1,4 +1,4 @@
-"""What to do next, given how the ranks ended and what the nodes say of themselves. Pure; every answer carries its reason."""
+"""Decides the next step from how the ranks ended and what the nodes report. Pure; every result carries its reason."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ ORDERED_CODES = (ExitCode.CONDEMNED, ExitCode.RELAUNCH, ExitCode.ABORTED)
 
 
 class Fitness(str, enum.Enum):
-    """What a node's daemon says of taking work. Unknown is not good, but it is not a verdict against the node."""
+    """Whether a node's daemon says it can take work. Unknown is not good, but no verdict against the node."""
 
     FIT = "fit"
     UNKNOWN = "unknown"
@@ -25,16 +25,16 @@ _BADNESS = (Fitness.FIT, Fitness.UNKNOWN, Fitness.UNFIT)
 
 
 def is_worse_fitness(one: Fitness, other: Fitness) -> bool:
-    """Whether `one` speaks less well of a node than `other`."""
+    """Return whether `one` is worse than `other`."""
     return _BADNESS.index(one) > _BADNESS.index(other)
 
 
 class GateMode(str, enum.Enum):
-    """How much a node must prove before ranks start on it."""
+    """The requirement on a node before ranks start on it."""
 
-    PREFER = "prefer"  # fit nodes first, silent ones when there is nothing better
+    PREFER = "prefer"  # fit nodes first, silent ones if nothing better is available
     REQUIRE = "require"  # fit nodes only
-    OFF = "off"  # nobody is asked
+    OFF = "off"  # no node is queried
 
 
 class NodeVerdict(NamedTuple):
@@ -46,7 +46,7 @@ class NodeVerdict(NamedTuple):
 
 
 class RankEnd(NamedTuple):
-    """How one rank ended. `code` as of a shell's child: negative for a signal, None where nobody knows (its node is lost)."""
+    """How one rank ended. `code` as of a shell's child: negative for a signal, None if unknown (its node is lost)."""
 
     rank: int
     node: str
@@ -55,22 +55,22 @@ class RankEnd(NamedTuple):
 
 
 class AttemptOutcome(str, enum.Enum):
-    """What an attempt came to."""
+    """The outcome of an attempt."""
 
     DONE = "done"
-    ORDERED = "ordered"  # the ranks left because they were told to
+    ORDERED = "ordered"  # the ranks left because of an order
     LOST = "lost"  # a node vanished
     CRASHED = "crashed"
-    USER_ERROR = "user_error"  # (nearly) all ranks crashed alike, early, on nodes nobody finds fault with
+    USER_ERROR = "user_error"  # (nearly) all ranks crashed alike, early, on nodes without faults
     NEVER_AGAIN = "never_again"
 
 
 class AttemptResult(NamedTuple):
-    """An attempt in one line."""
+    """The result of an attempt."""
 
     outcome: AttemptOutcome
     condemned: frozenset[str]  # nodes that must not be used again
-    code: int  # what the launcher answers if it stops here
+    code: int  # the launcher's exit code if it stops here
     why: str
 
 
@@ -90,9 +90,9 @@ class LaunchAction(str, enum.Enum):
 
 
 class RetryLimits(NamedTuple):
-    """How often to try. Crashes without progress count in a row; progress or an ordered leave starts the count anew.
+    """Retry limits. Crashes without progress count in a row; progress or an ordered leave resets the count.
 
-    `user_error_seconds` after its start a crash is late: it needs another reason than the user's code; 0 is never early.
+    `user_error_seconds` after its start a crash is late: the user's code alone does not explain it; 0 is never early.
     """
 
     restarts: int = 20
@@ -103,7 +103,7 @@ class RetryLimits(NamedTuple):
 
 
 class AttemptProgress(NamedTuple):
-    """How far an attempt came: its highest finished step (-1: nobody told), and whether its progress file changed."""
+    """An attempt's highest finished step (-1: not reported), and whether its progress file changed."""
 
     step: int = -1
     touched: bool = False
@@ -121,11 +121,11 @@ class AttemptHistory(NamedTuple):
     step: int = -1  # the highest that any attempt has finished
 
     def advanced(self, progress: AttemptProgress) -> bool:
-        """Whether an attempt came further than all before it."""
+        """Return whether an attempt got further than all before it."""
         return progress.touched or progress.step > self.step
 
     def after(self, result: AttemptResult, progress: AttemptProgress = NO_PROGRESS) -> AttemptHistory:
-        """One attempt later. A node that is lost speaks neither for the job nor against it."""
+        """Return the history after one more attempt. A lost node counts neither for nor against the job."""
         crashes = 0
         if not self.advanced(progress) and result.outcome is not AttemptOutcome.ORDERED:
             crashes = self.crashes + (result.outcome in (AttemptOutcome.CRASHED, AttemptOutcome.USER_ERROR))
@@ -133,12 +133,12 @@ class AttemptHistory(NamedTuple):
         return AttemptHistory(self.restarts + 1, crashes, excluded, max(self.step, progress.step))
 
     def without(self, nodes: Collection[str]) -> AttemptHistory:
-        """These nodes are not used again."""
+        """Return the history with these nodes excluded."""
         return self._replace(excluded=self.excluded | frozenset(nodes))
 
 
 def judge_attempt(ends: Sequence[RankEnd]) -> AttemptResult:
-    """What an attempt came to, by how its ranks ended (all of them, in any order); see `proof` for an ordered leave."""
+    """Return an attempt's outcome from all ranks' ends, in any order; see `exit_verification` for an ordered leave."""
     codes = {end.code for end in ends}
     if codes == {ExitCode.DONE}:
         return AttemptResult(
@@ -150,7 +150,7 @@ def judge_attempt(ends: Sequence[RankEnd]) -> AttemptResult:
             AttemptOutcome.NEVER_AGAIN,
             frozenset(),
             int(ExitCode.NEVER_AGAIN),
-            f"never again, says rank {_join_sorted(ranks)}",
+            f"not to be restarted, reports rank {_join_sorted(ranks)}",
         )
     if codes & set(ORDERED_CODES):
         condemned = {end.node for end in ends if end.code == ExitCode.CONDEMNED or end.killed}
@@ -171,9 +171,9 @@ def judge_attempt(ends: Sequence[RankEnd]) -> AttemptResult:
 
 
 def combine_verdicts(gate: Sequence[NodeVerdict], preflight: Sequence[NodeVerdict], how: GateMode) -> list[NodeVerdict]:
-    """One verdict per node: the worse of what its daemon says and what its preflight said.
+    """Return one verdict per node: the worse of its daemon's and its preflight's.
 
-    Unless the daemon's word is required, a passed preflight speaks for a node whose daemon does not know.
+    Unless the daemon's verdict is required, a passed preflight suffices for a node whose daemon is unknown.
     """
     worst = {verdict.node: verdict for verdict in gate}
     for verdict in preflight:
@@ -184,7 +184,7 @@ def combine_verdicts(gate: Sequence[NodeVerdict], preflight: Sequence[NodeVerdic
     return list(worst.values())
 
 
-def choose_nodes(  # a pure decision names all it depends on
+def choose_nodes(  # a pure decision takes all its inputs
     allocation: Sequence[str],
     wanted: int,
     excluded: Collection[str],
@@ -193,15 +193,15 @@ def choose_nodes(  # a pure decision names all it depends on
     *,
     least: int | None = None,
 ) -> NodeChoice:
-    """The nodes to start on: fit before silent, else as the allocation lists them.
+    """Return the nodes to start on: fit before silent, else in the allocation's order.
 
     Args:
-        allocation: all nodes at hand, in the scheduler's order.
+        allocation: all available nodes, in the scheduler's order.
         wanted: how many to use.
         excluded: nodes that already failed this job.
         verdicts: the gate's answers; a node without one is unknown.
-        gate: what they must say.
-        least: with how few to go on when there are not enough; None: not with fewer.
+        gate: the requirement.
+        least: minimum to start with if there are not enough; None: `wanted`.
     """
     fitness = {verdict.node: verdict.fitness for verdict in verdicts}
     if gate is GateMode.OFF:
@@ -224,11 +224,11 @@ def choose_nodes(  # a pure decision names all it depends on
     nodes = tuple(node for node in allocation if node in chosen)
     silent = [node for node in nodes if fitness.get(node, Fitness.UNKNOWN) is not Fitness.FIT]
     fewer = f"{len(nodes)} instead of {wanted} nodes; " if len(nodes) < wanted else ""
-    return NodeChoice(nodes, fewer + (f"no word of {_join_sorted(silent)}" if silent else "all fit"))
+    return NodeChoice(nodes, fewer + (f"no report from {_join_sorted(silent)}" if silent else "all fit"))
 
 
 def decide_next_action(result: AttemptResult, history: AttemptHistory, limits: RetryLimits) -> tuple[LaunchAction, str]:
-    """What to do after an attempt; `history` includes it already."""
+    """Return what to do after an attempt; `history` already includes it."""
     if result.outcome in (AttemptOutcome.DONE, AttemptOutcome.NEVER_AGAIN, AttemptOutcome.USER_ERROR):
         return LaunchAction.STOP, result.why
     if history.crashes >= limits.crashes:
@@ -242,7 +242,7 @@ def decide_next_action(result: AttemptResult, history: AttemptHistory, limits: R
 
 
 def compute_backoff(history: AttemptHistory, limits: RetryLimits) -> float:
-    """Seconds to wait before the next attempt: none after an ordered leave or progress, doubling with each crash."""
+    """Return the seconds before the next attempt: 0 after an ordered leave or progress, doubling with each crash."""
     if history.crashes == 0:
         return 0.0
     doublings = min(history.crashes - 1, 32)  # a float holds that many, and no cap is so high
@@ -250,7 +250,7 @@ def compute_backoff(history: AttemptHistory, limits: RetryLimits) -> float:
 
 
 def describe_ordered_leave(ends: Sequence[RankEnd], condemned: Collection[str]) -> str:
-    """An ordered leave in words."""
+    """Describe an ordered leave for people."""
     aborted = sum(end.code == ExitCode.ABORTED for end in ends)
     killed = sorted({end.node for end in ends if end.killed})
     parts = [f"{format_count(aborted, 'rank')} aborted" if aborted else "all saved and left"]
@@ -265,7 +265,7 @@ def _describe_exit_code(end: RankEnd) -> str:
     if end.killed:
         return "stayed after its peers and was killed"
     if end.code is not None and end.code < 0:
-        return f"was ended by signal {-end.code}"
+        return f"was killed by signal {-end.code}"
     return f"exited with {end.code}"
 
 

@@ -1,7 +1,8 @@
-"""A second look at the nodes of an attempt that has not trained yet.
+"""Rechecks the nodes of an attempt that has not trained yet.
 
-Between the gate's question and the ranks' first word minutes may pass. Of a fault that strikes in between nobody is told: no rank
-was there, and the one that comes waits in its first collective until that gives up. Nothing is lost yet by going elsewhere.
+Minutes may pass between the gate's query and the ranks' first report. A fault in between reaches no rank: none was
+running, and later ones wait in their first collective until it times out. Moving to other nodes at this point loses no
+work.
 """
 
 from __future__ import annotations
@@ -10,12 +11,12 @@ from collections.abc import Callable, Sequence
 
 from healthd.launcher.decisions.relaunch_policy import NO_PROGRESS, AttemptProgress, NodeVerdict
 
-LOOKS = (1, 2, 4, 8, 16)  # after so many times the pause; a job that takes longer to its first step is on its own
-AGAIN_SHARE = 2 / 3  # of the pause: what ranks that were there have been told, they have obeyed by then
+LOOKS = (1, 2, 4, 8, 16)  # multiples of the pause; slower starts are not rechecked after that
+AGAIN_SHARE = 2 / 3  # of the pause: by then ranks that existed have obeyed any order
 
 
 class StartupRecheck:
-    """One attempt's. Asked all the time, it asks the nodes only when it is time."""
+    """The recheck of one attempt. Call it at any rate; it queries the nodes only when due."""
 
     def __init__(
         self,
@@ -28,10 +29,10 @@ class StartupRecheck:
         """Prepare.
 
         Args:
-            unfit: which of its nodes are unfit now; may take seconds.
-            progress: how far it has come; the same.
-            began: when, monotonic seconds.
-            pause: until the first look, s; 0: never look.
+            unfit: returns which of its nodes are unfit now; may take seconds.
+            progress: returns its progress; may take seconds.
+            began: start, monotonic seconds.
+            pause: seconds until the first recheck; 0: never.
         """
         self._unfit = unfit
         self._progress = progress
@@ -41,7 +42,7 @@ class StartupRecheck:
         self.found: Sequence[NodeVerdict] = ()
 
     def finds_unfit(self, now: float) -> bool:
-        """Whether a node is unfit, and one was at the look before, while no rank has finished a step. `found` says which."""
+        """Return whether a node is unfit in two rechecks in a row, before any rank finished a step; see `found`."""
         if not self._looks or now < self._looks[0]:
             return False
         del self._looks[0]

@@ -1,9 +1,9 @@
-# Descriptors and open flags are the subject here; pathlib has no words for them.
+# Descriptors and open flags are the subject here; pathlib has no equivalent.
 # ruff: noqa: PTH104, PTH108, PTH118
-"""The rank's side of a beacon page: publish a step in about a microsecond, look into the mailbox in a tenth of one.
+"""The rank's side of a beacon page: publishes a step in about 1 µs, polls the mailbox in about 0.1 µs.
 
-Nothing here may stop a training run. `open_beacon` answers a page that works or one that does nothing, with one
-warning; after that no call raises for reasons outside the caller's own code.
+Nothing here may stop a training run. `open_beacon` returns a working page, or one that does nothing, with one warning.
+After that no call raises for reasons outside the caller's own code.
 """
 
 from __future__ import annotations
@@ -74,11 +74,11 @@ _unmeasured, _entries = step_ring.UNMEASURED, step_ring.ENTRIES
 _pack_crc = beacon_page.CRC.pack
 
 
-_held: weakref.WeakValueDictionary[str, Beacon] = weakref.WeakValueDictionary()  # this process's own pages, by path
+_held: weakref.WeakValueDictionary[str, Beacon] = weakref.WeakValueDictionary()  # this process's pages, by path
 
 
 class EndedStep(NamedTuple):
-    """A finished step and its place in the ring; times as in `ring.StepRecord`."""
+    """A finished step and its place in the ring; times as in `step_ring.StepRecord`."""
 
     ordinal: int
     step: int
@@ -87,7 +87,7 @@ class EndedStep(NamedTuple):
 
 
 class Beacon:
-    """One rank's page. All methods are cheap and none touches the network; none that a step needs makes a system call."""
+    """One rank's page. All methods are cheap and none uses the network; the methods of a step make no system call."""
 
     def __init__(self, path: str, mapped: mmap.mmap, descriptor: int, identity: Identity, clock: Clock | None) -> None:
         self.path = path
@@ -104,23 +104,23 @@ class Beacon:
             self._view[at : at + step_ring.ENTRY_BYTES]
             for at in range(beacon_page.RING_AT, beacon_page.PAGE_BYTES, step_ring.ENTRY_BYTES)
         ]
-        self._wall = clock.wall if clock else time.time  # a call less than SystemClock, three times a step
+        self._wall = clock.wall if clock else time.time  # saves a call of SystemClock, three times a step
         self._monotonic = clock.monotonic if clock else time.monotonic
         self._sequence = self._completed = self._acknowledgements = 0
         self._step, self._phase, self._section = -1, Phase.STARTING, 0
         self._since = self._began = 0.0
         self._mailboxes: list[Mailbox] = []
-        self.poll = self.mailbox().poll  # bound once: a method call less in every step
+        self.poll = self.mailbox().poll  # bound once: saves a method call per step
         self._acknowledging = threading.Lock()  # the guard's watcher acknowledges too
         self.phase(Phase.STARTING)
 
     @classmethod
     def create(cls, directory: str, place: RankPlacement, clock: Clock | None = None) -> Beacon:
-        """Make the page of this process; a stale one of the same name is replaced.
+        """Create this process's page, replacing a stale one of the same name.
 
         Raises:
-            BeaconError: the directory is missing, unsafe, read-only or full, or a living process has this page; so has this one,
-                if it made one of the name and has neither ended nor closed it.
+            BeaconError: the directory is missing, unsafe, read-only or full, or a living process holds this page
+            (including this process, if it has neither ended nor closed its own).
         """
         path = os.path.join(directory, page_name(place.job, place.attempt, place.rank))
         problem = directory_problem(directory)
@@ -138,7 +138,7 @@ class Beacon:
         return beacon
 
     def begin_step(self, step: int) -> None:
-        """The step `step` begins now."""
+        """Start the step `step` now."""
         self._step = step
         self._phase, self._section = Phase.STEP, 0
         self._since = now = self._wall()
@@ -148,7 +148,7 @@ class Beacon:
         self._state[:] = body + _pack_crc(crc32(body))
 
     def section(self, section: int) -> None:
-        """The step turns to this section; 0 (`Section.NONE`) when it leaves one."""
+        """Enter a section of the step; 0 (`StepSection.NONE`) leaves it."""
         self._section = section
         now = self._wall()
         self._sequence = sequence = self._sequence + 1
@@ -156,7 +156,7 @@ class Beacon:
         self._state[:] = body + _pack_crc(crc32(body))
 
     def end_step(self) -> None:
-        """The step that began last is complete, and nothing but its time was told: it goes into the ring."""
+        """Finish the current step, which reported nothing but its time, and write it to the ring."""
         seconds = self._monotonic() - self._began
         completed = self._completed
         body = _pack_step(completed, self._step, self._since, seconds, 0) + _unmeasured
@@ -164,10 +164,10 @@ class Beacon:
         self._between(completed + 1, seconds)
 
     def end_measured_step(self, measured: EntryMeasurements) -> EndedStep:
-        """The same for a step that told more.
+        """Finish the current step with its measurements.
 
         Returns:
-            What `complete` needs when the rest of its numbers is there.
+            What `complete` needs once the remaining values are available.
         """
         seconds = self._monotonic() - self._began
         ended = EndedStep(self._completed, self._step, self._since, seconds)
@@ -176,7 +176,7 @@ class Beacon:
         return ended
 
     def complete(self, ended: EndedStep, measured: EntryMeasurements) -> None:
-        """Write the entry of a finished step again, unless a later step has its place already."""
+        """Rewrite a finished step's entry, unless a later step has taken its place."""
         if ended.ordinal >= self._completed - step_ring.ENTRIES + 1:
             self._ring[ended.ordinal % step_ring.ENTRIES][:] = step_ring.pack_entry(*ended, measured)
 
@@ -189,7 +189,7 @@ class Beacon:
         self._state[:] = body + _pack_crc(crc32(body))
 
     def phase(self, phase: Phase) -> None:
-        """The rank turns to something other than a step."""
+        """Set a phase other than a step."""
         now = self._wall()
         if phase is not self._phase or self._since == 0.0:
             self._phase, self._since, self._section = phase, now, 0
@@ -198,14 +198,14 @@ class Beacon:
         self._state[:] = body + _pack_crc(crc32(body))
 
     def mailbox(self) -> Mailbox:
-        """Another pair of eyes on the mailbox: it sees every order, whatever `poll` has taken."""
+        """Return another reader of the mailbox; it sees every order, whatever `poll` has returned."""
         block = self._view[beacon_page.MAILBOX_AT : beacon_page.MAILBOX_AT + beacon_page.MAILBOX_BYTES]
         mailbox = Mailbox(self.path, block, self._untrusted)
         self._mailboxes.append(mailbox)
         return mailbox
 
     def identify(self, gpu: RankGpu) -> None:
-        """Say which GPU this rank uses, once that is known."""
+        """Publish which GPU this rank uses, once known."""
         identity = self._identity._replace(gpu_uuid=gpu.uuid, gpu_pci=gpu.pci, gpu_index=gpu.number)
         if identity != self._identity:
             self._identity = identity
@@ -213,7 +213,7 @@ class Beacon:
             self._view[beacon_page.IDENTITY_AT : beacon_page.IDENTITY_AT + len(frame)] = frame
 
     def acknowledge(self, answer: Acknowledgement) -> None:
-        """Tell the node's daemon how far this rank got with an order."""
+        """Publish this rank's progress with an order."""
         with self._acknowledging:
             self._acknowledgements += 1
             document = answer._replace(detail=answer.detail[:DETAIL_CHARACTERS_MAX])._asdict()
@@ -221,21 +221,23 @@ class Beacon:
             try:
                 frame = beacon_page.pack_frame("acknowledgement", self._acknowledgements, document, room)
             except FieldError as error:
-                log_without_blocking(logging.WARNING, "beacon %s: %s; not answered, training goes on", self.path, error)
+                log_without_blocking(
+                    logging.WARNING, "beacon %s: %s; not answered, training continues", self.path, error
+                )
                 return
             self._view[beacon_page.ACKNOWLEDGEMENT_AT : beacon_page.ACKNOWLEDGEMENT_AT + len(frame)] = frame
 
     def end(self) -> None:
-        """Its guard is through: another of this process may have the name. The page stays as it is, and mapped."""
+        """Release the name for another page of this process; the page stays as it is, and mapped."""
         self.ended = True
 
     @property
     def is_ours(self) -> bool:
-        """Whether this process made it and has not ended it: not so in a forked child, and its parent's orders come to the parent."""
+        """Return whether this process made the page and has not ended it; false in a forked child."""
         return not self.ended and self._descriptor >= 0 and self._pid == os.getpid()
 
     def close(self) -> None:
-        """Let go of the page; the file stays, so that its last steps can be read. Harmless twice."""
+        """Unmap the page; the file stays, so that its last steps can be read. Idempotent."""
         for mailbox in self._mailboxes:
             mailbox.close()
         for view in (self._state, *self._ring, self._view):
@@ -246,7 +248,7 @@ class Beacon:
             self._descriptor = -1
 
     def _untrusted(self) -> str:
-        """Why what lies in this mailbox may be somebody else's; asked only when something does."""
+        """Return why another user may have written this mailbox; called only when it holds something."""
         status = os.fstat(self._descriptor)
         if status.st_uid != os.geteuid():
             return f"the page belongs to user {status.st_uid} now"
@@ -254,7 +256,7 @@ class Beacon:
 
 
 class NullBeacon:
-    """Stands where no page could be made: takes everything, holds no order."""
+    """Replaces a page that could not be made: accepts every call and never has an order."""
 
     path = ""
 
@@ -285,11 +287,11 @@ class NullBeacon:
         return None
 
     def mailbox(self) -> NullBeacon:
-        """As empty as this one."""
+        """Return this empty mailbox."""
         return self
 
     def acknowledge(self, answer: Acknowledgement) -> None:
-        """Nobody listens."""
+        """Nothing to publish."""
 
     def end(self) -> None:
         """Nothing is held."""
@@ -299,11 +301,11 @@ class NullBeacon:
 
 
 def open_beacon(directory: str, place: RankPlacement, clock: Clock | None = None) -> Beacon | NullBeacon:
-    """A page for this rank, or one that does nothing and a single warning that says why."""
+    """Return a page for this rank, or one that does nothing, after one warning with the reason."""
     try:
         return Beacon.create(directory, place, clock)
     except BeaconError as error:
-        log_without_blocking(logging.WARNING, "%s; training goes on without the node daemon's protection", error)
+        log_without_blocking(logging.WARNING, "%s; training continues without the node daemon's protection", error)
         return NullBeacon()
 
 
@@ -326,13 +328,13 @@ def _refuse_living_owner(path: str) -> None:
     try:
         view = read_page(path)
     except (BeaconError, FileNotFoundError):
-        return  # nothing there, or nothing that can be believed: it is replaced
+        return  # missing or invalid: replaced
     identity = view.identity
     if identity.pid == os.getpid():
         other = _held.get(path)
         if other is not None and other.is_ours:
             raise FieldError(
-                "identity", "another guard of this process has this page, and the orders in it; the outer one is enough"
+                "identity", "another guard of this process uses this page and its orders; use only the outer one"
             )
     elif process_alive(identity.pid, identity.process_start):
         todo = "give each job its own HEALTHD_JOB"
@@ -340,7 +342,7 @@ def _refuse_living_owner(path: str) -> None:
 
 
 def _free_name(path: str) -> str:
-    """The usual name, or one that nobody can foresee where another user has taken it: in a sticky directory it stays his."""
+    """Return the usual name, or a random one if another user holds it in the sticky directory."""
     try:
         taken = os.lstat(path).st_uid != os.geteuid()
     except OSError:
@@ -349,7 +351,7 @@ def _free_name(path: str) -> str:
 
 
 def _create_page(path: str, identity: Identity) -> tuple[mmap.mmap, int]:
-    """Fill a page aside, then rename it into place. Its blocks are reserved: a full tmpfs says so here, not by SIGBUS.
+    """Fill a temporary file and rename it. Its blocks are reserved, so that a full tmpfs fails here and not by SIGBUS.
 
     Returns:
         The page, and a descriptor of its file.

@@ -1,9 +1,9 @@
-# Directory entries and raw file status are the subject here; pathlib has no words for them.
+# Directory entries and raw file status are the subject here; pathlib has no equivalent.
 # ruff: noqa: PTH118
-"""Which files of the beacon directory to read, and in whose turn: any user may leave there what he likes, as much as he likes.
+"""Chooses which files of the beacon directory to read, and when: any user may put any number of files there.
 
-A look lists so many names and hands out so many files, and no more. Users take turns, so that nobody's files keep
-another's from being read; what a look does not come to, the next ones do.
+A pass lists and returns a limited number of files. Users take turns, so that one user's files do not block another's;
+later passes read the rest.
 """
 
 from __future__ import annotations
@@ -15,26 +15,26 @@ from typing import Any, NamedTuple
 
 SUFFIX, ASIDE = ".beacon", ".tmp"
 NAMES_PER_LOOK = 8192
-NAMES_MAX, NAMES_PER_USER_MIN, NAMES_PER_USER_MAX = 65536, 64, 8192  # remembered: the users share the first
-READS_PER_LOOK, READS_PER_USER = 2048, 256  # of a user's ranks on a node there are never so many
+NAMES_MAX, NAMES_PER_USER_MIN, NAMES_PER_USER_MAX = 65536, 64, 8192  # remembered; users share the first
+READS_PER_LOOK, READS_PER_USER = 2048, 256  # more than a user has ranks on a node
 LOOKS_MAX = 256
 
 
 class PageFile(NamedTuple):
-    """A directory entry as it stood: two equal ones are the same file with, as far as its status tells, the same content."""
+    """A directory entry and its status: equal entries are the same file, apparently with the same content."""
 
     path: str
     uid: int
     inode: int
     modified_ns: int
-    changed_ns: int  # not even its owner can set this one
+    changed_ns: int  # even its owner cannot set this one
 
 
 class DirectorySweep(NamedTuple):
-    """What to read now, users in turn; what needs no reading; how many of a user's files must wait.
+    """What to read now, alternating users; what needs no reading; how many files of each user must wait.
 
-    `whole`: no name is left that was there when the listing began. `asides` are pages that were not finished, `names` the
-    paths of all others that are remembered.
+    `whole`: the listing has returned all names present at its start. `asides` are unfinished pages, `names` the paths
+    of all others that are remembered.
     """
 
     due: list[PageFile]
@@ -46,24 +46,24 @@ class DirectorySweep(NamedTuple):
 
     @property
     def over(self) -> bool:
-        """Nothing is left to read but what is beyond a user's share."""
+        """Whether only files beyond a user's share are left to read."""
         return self.whole and not (self.due and self.late)
 
 
 class BeaconDirectory:
-    """Remembers names from look to look. No directory: no trainers, no files."""
+    """Remembers names between passes. A missing directory means no trainers and no files."""
 
     def __init__(self, path: str, only_uid: int | None = None) -> None:
         self._path = path
         self._only_uid = only_uid
-        self._listing: Any = None  # what scandir answers has no name
+        self._listing: Any = None  # scandir's type has no public name
         self._known: dict[str, None] = {}
         self._listed: dict[str, None] = {}
         self._handed_out: set[str] = set()
         self._turn = -1
 
     def look(self, settled: Container[PageFile] = ()) -> DirectorySweep:
-        """The next files to read; `settled` need no reading as they are."""
+        """Return the next files to read; `settled` files need no reading."""
         whole = self._list()
         by_user: dict[int, list[PageFile]] = {}
         asides = []
@@ -88,7 +88,7 @@ class BeaconDirectory:
         )
 
     def _list(self) -> bool:
-        """Take more names; whether the listing came to its end."""
+        """List more names; return whether the listing is complete."""
         if self._listing is None:
             self._listed = {}
             try:
@@ -105,7 +105,7 @@ class BeaconDirectory:
         return True
 
     def close(self) -> None:
-        """Let go of a listing that is not at its end; the next look begins anew."""
+        """Close an unfinished listing; the next pass starts over."""
         if self._listing is not None:
             self._listing.close()
             self._listing = None
@@ -123,7 +123,7 @@ class BeaconDirectory:
         self._listed.pop(name, None)
 
     def _trim(self, by_user: dict[int, list[PageFile]]) -> dict[int, int]:
-        """Newest first, and of each user no more than his share of the memory; how many were too many."""
+        """Sort newest first and limit each user to a share of the memory; return how many were dropped."""
         share = min(NAMES_PER_USER_MAX, max(NAMES_PER_USER_MIN, NAMES_MAX // max(1, len(by_user))))
         late = {}
         for uid, files in by_user.items():
@@ -135,7 +135,7 @@ class BeaconDirectory:
         return late
 
     def _in_turn(self, by_user: dict[int, list[PageFile]]) -> list[PageFile]:
-        """One of each user, then the next of each; who comes first is another one at every look."""
+        """Return one file of each user, then the next of each; each pass starts with another user."""
         users = sorted(by_user)
         first = next((place for place, uid in enumerate(users) if uid > self._turn), 0)
         users = users[first:] + users[:first]
@@ -146,7 +146,7 @@ class BeaconDirectory:
 
 
 def iterate_page_files(path: str, only_uid: int | None = None) -> Iterator[PageFile]:
-    """Every page of a directory once, users in turn; for a program that looks but once."""
+    """Yield every page of a directory once, alternating users; for a program that makes one pass."""
     directory, seen = BeaconDirectory(path, only_uid), set[PageFile]()
     try:
         for _ in range(LOOKS_MAX):

@@ -1,8 +1,9 @@
-"""The beacon page: where each block lies, what it holds, how it is checked. Pure; `docs/reference/beacon.md` is its prose.
+"""The beacon page: layout, contents and checksums of its blocks. Pure; `docs/reference/beacon.md` describes it.
 
-Three blocks are framed JSON (identity, acknowledgement, mailbox): they change rarely and want names. Two are packed
-(state, and the ring of `ring`): they change every step and must cost nothing. Every block carries its own CRC-32, because neither
-Python nor a reader in another process can order memory writes: a reader believes a checksum, never a sequence number.
+Three blocks are framed JSON (identity, acknowledgement, mailbox): they change rarely and benefit from names. Two are
+packed (state, and the ring of `step_ring`): they change every step and must be cheap. Every block carries its own
+CRC-32, because neither Python nor a reader in another process can order memory writes: a reader trusts a checksum,
+never a sequence number.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from vocabulary.text.surrogate_escapes import escape_surrogates
 
 MAGIC = b"gpu-hlth"
 VERSION = 2
-NAME_CHARS_MAX = 255  # of a text in an identity, as in reports (`vocabulary.messages.message_bounds`): a user's page must not silence the node
+NAME_CHARS_MAX = 255  # per text, as in reports (`message_bounds`): a user's page must not silence the node
 
 _HEADER = struct.Struct("<8sIIII")  # magic, version, page bytes, ring entries, ring entry bytes; then its CRC-32
 HEADER_AT = 0
@@ -43,7 +44,7 @@ class Phase(enum.IntEnum):
     STARTING = 0
     STEP = 1  # inside a training step
     BETWEEN = 2  # after a step, before the next
-    AGREEING = 3  # saw an order, waits for its peers' word on the step
+    AGREEING = 3  # saw an order and waits for its peers to agree on the step
     LEAVING = 4
     ABORTING = 5
     DONE = 6
@@ -52,7 +53,7 @@ class Phase(enum.IntEnum):
 class BeaconError(Exception):
     """A page that cannot be made, read or written. Names the file and the field.
 
-    The path in its words can be written as UTF-8, whatever the file's name; the one in `path` leads to the file.
+    Its text can be encoded as UTF-8, whatever the file's name; `path` holds the exact name.
     """
 
     def __init__(self, path: str, field: str, problem: str) -> None:
@@ -63,7 +64,7 @@ class BeaconError(Exception):
 
 
 class FieldError(Exception):
-    """A block whose content cannot be believed; the caller knows the file and makes it a `BeaconError`."""
+    """A block with invalid content; the caller knows the file and makes it a `BeaconError`."""
 
     def __init__(self, field: str, problem: str) -> None:
         super().__init__(f"{field}: {problem}")
@@ -72,16 +73,16 @@ class FieldError(Exception):
 
 
 class TornError(FieldError):
-    """A block whose checksum does not fit: read in the middle of being written, or damaged."""
+    """A block whose checksum does not match: read during a write, or damaged."""
 
     def __init__(self, field: str) -> None:
         super().__init__(field, "checksum does not match its content (torn or damaged)")
 
 
 class Identity(NamedTuple):
-    """Who writes this page. `process_start` is field 22 of /proc/PID/stat: it tells a reused pid from the old one.
+    """The writer of this page. `process_start` is field 22 of /proc/PID/stat: it distinguishes reused pids.
 
-    Groups, stage and GPU index are -1, and texts empty, where the job did not tell.
+    Groups, stage and GPU index are -1, and texts empty, where the job did not set them.
     """
 
     job: str
@@ -104,7 +105,7 @@ class Identity(NamedTuple):
 
 
 class MailboxOrder(NamedTuple):
-    """An order as a rank sees it. `cancelled` withdraws the order of that id, if it is not yet agreed upon.
+    """An order as a rank sees it. `cancelled` withdraws the order of that id, unless it is agreed already.
 
     `before_step` is for revert: checkpoints of this step and later ones are to be set aside; -1 in other orders.
     """
@@ -133,10 +134,10 @@ class OrderOutcome(str, enum.Enum):
 
 
 class Acknowledgement(NamedTuple):
-    """A rank's answer to an order. Times are UTC seconds, 0 where not reached yet.
+    """A rank's answer to an order. Times are UTC seconds, 0 if not reached yet.
 
-    `exit_code` is one of `exits`, told just before the rank ends with it, and -1 before; then `order` may be empty: a job
-    that is never to be started again needs no order.
+    `exit_code` is one of `exit_codes`, set just before the rank ends with it, and -1 before. `order` may then be empty: a
+    job that must not restart needs no order.
     """
 
     order: str
@@ -152,9 +153,9 @@ class Acknowledgement(NamedTuple):
 
 
 class RankState(NamedTuple):
-    """What the rank is doing now. `since` is when this phase began, `at` the last write; UTC seconds. Step -1: none yet.
+    """A rank's current phase. `since` is when it began, `at` the last write; UTC seconds. Step -1: none yet.
 
-    While `section` is one, `at` is when that section began.
+    Inside a `section`, `at` is when that section began.
     """
 
     step: int
@@ -166,13 +167,13 @@ class RankState(NamedTuple):
 
 
 def pack_header() -> bytes:
-    """The first 28 bytes of every page."""
+    """Return the first 28 bytes of every page."""
     head = _HEADER.pack(MAGIC, VERSION, PAGE_BYTES, step_ring.ENTRIES, step_ring.ENTRY_BYTES)
     return head + CRC.pack(crc32(head))
 
 
 def check_header(page: bytes) -> None:
-    """Accept a page of this version.
+    """Check that the page has this version.
 
     Raises:
         FieldError: no beacon, another version, or a damaged header.
@@ -188,7 +189,7 @@ def check_header(page: bytes) -> None:
 
 
 def pack_frame(field: str, sequence: int, document: dict[str, Any], room: int) -> bytes:
-    """A framed JSON block that fits `room` bytes. Half a surrogate pair (a path may hold one) becomes a question mark.
+    """Return a framed JSON block of at most `room` bytes; a lone surrogate, as in a path, becomes a question mark.
 
     Raises:
         FieldError: the document is too large for its block.
@@ -200,7 +201,7 @@ def pack_frame(field: str, sequence: int, document: dict[str, Any], room: int) -
 
 
 def unpack_frame(field: str, block: bytes) -> tuple[int, dict[str, Any] | None]:
-    """Sequence and document of a framed block; (0, None) where nothing was ever written.
+    """Return sequence and document of a framed block; (0, None) if nothing was ever written.
 
     Raises:
         FieldError: the block is torn or damaged.
@@ -221,12 +222,12 @@ def unpack_frame(field: str, block: bytes) -> tuple[int, dict[str, Any] | None]:
 
 
 def pack_checked(body: bytes) -> bytes:
-    """A packed block and its checksum."""
+    """Return a packed block and its checksum."""
     return body + CRC.pack(crc32(body))
 
 
 def unpack_state(block: bytes) -> RankState:
-    """The state block.
+    """Return the state block.
 
     Raises:
         FieldError: torn or damaged.
@@ -236,7 +237,7 @@ def unpack_state(block: bytes) -> RankState:
     if first != last or CRC.unpack_from(block, STATE.size)[0] != crc32(body):
         raise TornError("state")
     if not (abs(since) < NUMBER_MAX and abs(at) < NUMBER_MAX):
-        raise FieldError("state", "holds a time that is none")
+        raise FieldError("state", "holds an invalid time")
     try:
         return RankState(step, Phase(phase), since, at, completed, StepSection(section))
     except ValueError as error:
@@ -244,7 +245,7 @@ def unpack_state(block: bytes) -> RankState:
 
 
 def take_member(document: dict[str, Any], field: str, name: str, kind: type | tuple[type, ...]) -> Any:
-    """One required member of a framed document, of the right type.
+    """Return a required member of a framed document, of the right type.
 
     Raises:
         FieldError: it is missing or of another type.
@@ -253,14 +254,14 @@ def take_member(document: dict[str, Any], field: str, name: str, kind: type | tu
     if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
         raise FieldError(f"{field}.{name}", "missing" if value is None else f"has the wrong type: {value!r}")
     if isinstance(value, str) and not _is_text(value):
-        raise FieldError(f"{field}.{name}", "is no text that a report could carry")
-    if isinstance(value, int | float) and not abs(value) < NUMBER_MAX:  # so is NaN
-        raise FieldError(f"{field}.{name}", "is no number that a report could carry")
+        raise FieldError(f"{field}.{name}", "is a text that a report cannot carry")
+    if isinstance(value, int | float) and not abs(value) < NUMBER_MAX:  # NaN too
+        raise FieldError(f"{field}.{name}", "is a number that a report cannot carry")
     return value
 
 
 def _is_text(value: str) -> bool:
-    """Whether it can be written as UTF-8: JSON may hold half of a surrogate pair."""
+    """Return whether it can be encoded as UTF-8: JSON may hold a lone surrogate."""
     try:
         value.encode()
     except UnicodeEncodeError:
@@ -273,7 +274,7 @@ _GROUPS = ("pipeline_stage", "tensor_group", "data_group", "expert_group")
 
 
 def require_short(texts: Mapping[str, str]) -> None:
-    """Texts of an identity that a report can carry.
+    """Check that the texts of an identity fit into a report.
 
     Raises:
         FieldError: one is longer than `NAME_CHARS_MAX`; it names the member.

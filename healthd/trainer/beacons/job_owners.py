@@ -1,10 +1,10 @@
-# Raw files of /proc are the subject here; pathlib has no words for them.
+# Raw files of /proc are the subject here; pathlib has no equivalent.
 # ruff: noqa: PTH123
-"""Whose is a job? Any user may put a page with any job's name into the directory; only one of them runs that job.
+"""Determines a job's owner. Any user may write a page with any job's name; only one of them runs that job.
 
-Only the scheduler knows: in its control group of the job nobody else can put a process. Where it does not tell, nothing
-else that this node can see cannot be forged, neither who came first nor who answers; so nobody is believed to be the
-owner, and nobody is taken for a stranger.
+Only the scheduler knows: no other user can put a process into its control group of the job. Without that, everything
+else that this node can see can be forged, such as who came first or who answers; so no user is treated as the owner,
+and none is excluded.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _SLURM_GROUP = re.compile(r"/(?:system\.slice/)?(?:[\w.-]+_)?slurm[^/]*/(?:uid_\
 
 
 class JobClaim(NamedTuple):
-    """A page's say that its user runs a job."""
+    """A page's claim that its user runs a job."""
 
     path: str
     job: str
@@ -29,37 +29,41 @@ class JobClaim(NamedTuple):
 
 
 class JobClaimants(NamedTuple):
-    """The users with living pages of a job: those whose it may be, and those whose it is not, as the scheduler says."""
+    """The users with living pages of a job: possible owners, and those that the scheduler rules out."""
 
     users: tuple[int, ...]
     strangers: tuple[int, ...] = ()
 
     @property
     def disputed(self) -> bool:
-        """Whether they are more than one."""
+        """Whether there is more than one."""
         return len(self.users) + len(self.strangers) > 1
 
     @property
     def told(self) -> str:
-        """For people."""
+        """A description for people."""
         users = ", ".join(map(str, self.users))
         if self.strangers:
             strangers = ", ".join(map(str, self.strangers))
-            return f"user {strangers} claims the job too; it is user {users}'s: the scheduler runs it as that user"
-        return f"users {users} claim the job, and no scheduler says whose it is: each one's ranks are shown and ordered"
+            return (
+                f"user {strangers} claims the job too; it belongs to user {users}'s: the scheduler runs it as that user"
+            )
+        return (
+            f"users {users} claim the job, and no scheduler reports the owner: the ranks of all are shown and ordered"
+        )
 
 
 def read_job_claim(view: BeaconView) -> JobClaim:
-    """What a page claims."""
+    """Return a page's claim."""
     return JobClaim(view.path, view.identity.job, view.uid, view.identity.pid, view.alive)
 
 
 def find_job_claimants(claims: Iterable[JobClaim], proc: str = "/proc") -> dict[str, JobClaimants]:
-    """Whose each job may be, by its name. A job of which nobody lives is nobody's.
+    """Return each job's possible owners by job name. A job without living processes has none.
 
     Args:
         claims: the pages of this node.
-        proc: where the processes are; for tests.
+        proc: the proc file system; for tests.
     """
     by_job: dict[str, list[JobClaim]] = {}
     for claim in claims:
@@ -77,7 +81,7 @@ def _resolve_claims(claims: list[JobClaim], proc: str) -> JobClaimants:
 
 
 def is_placed_by_scheduler(claim: JobClaim, proc: str = "/proc") -> bool:
-    """Whether Slurm's control group of the job with that number holds the page's process: no user can move it there."""
+    """Return whether Slurm's control group of that job holds the page's process: no user can move it there."""
     try:
         with open(f"{proc}/{claim.pid}/cgroup", encoding="utf-8", errors="replace") as file:
             groups = [line.rstrip("\n").split(":", 2)[-1] for line in file]

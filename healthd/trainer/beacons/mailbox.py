@@ -1,4 +1,4 @@
-"""The rank's eyes on its mailbox."""
+"""The rank's reader of its mailbox."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from healthd.trainer.process_exit import log_without_blocking
 
 
 class Mailbox:
-    """Where the node's daemon leaves orders. Each reader has its own, and sees each order once.
+    """The mailbox in which the node's daemon leaves orders. Each reader has its own and sees each order once.
 
-    `untrusted` says why nothing in there may be believed, or nothing; it is asked only when there is something.
+    `untrusted` returns why the content must not be trusted, or nothing; called only when there is content.
     """
 
     def __init__(self, path: str, block: memoryview, untrusted: Callable[[], str]) -> None:
@@ -25,7 +25,7 @@ class Mailbox:
         self._warned = False
 
     def poll(self) -> MailboxOrder | None:
-        """A new order, once; None while there is none. A torn one comes with a later call."""
+        """Return a new order, once; None while there is none. A torn order comes with a later call."""
         if self._sequence[0] == self._read_sequence:
             return None
         return self._take()
@@ -34,7 +34,7 @@ class Mailbox:
         problem = self._untrusted()
         if problem:
             self._warn(problem)
-            self._read_sequence = self._sequence[0]  # nor later, when the page looks innocent again
+            self._read_sequence = self._sequence[0]  # ignored for good, even if the page becomes valid again
             return None
         try:
             sequence, document = beacon_page.unpack_frame("mailbox", bytes(self._block))
@@ -48,11 +48,9 @@ class Mailbox:
     def _warn(self, problem: str) -> None:
         if not self._warned:
             self._warned = True
-            log_without_blocking(
-                logging.WARNING, "beacon %s: %s; not acted upon, training goes on", self._path, problem
-            )
+            log_without_blocking(logging.WARNING, "beacon %s: %s; ignored, training continues", self._path, problem)
 
     def close(self) -> None:
-        """Let go of the page."""
+        """Unmap the page."""
         self._sequence.release()
         self._block.release()

@@ -1,10 +1,10 @@
-# Descriptors and open flags are the subject here; pathlib has no words for them.
+# Descriptors and open flags are the subject here; pathlib has no equivalent.
 # ruff: noqa: PTH101, PTH103, PTH108, PTH116, PTH123
-"""The reader's side of the beacon directory: the node daemon, `healthctl`, and a rank that looks before it writes.
+"""Reads the beacon directory: for the node daemon, `healthctl`, and a rank that checks before it writes.
 
-Pages belong to users the daemon does not trust. So: no symlinks, no shared write permission, the size must be exact,
-a living process must own its page, and the file is read and written by pread/pwrite, never mapped (a user who
-truncates a mapped file kills its reader).
+Pages belong to users the daemon does not trust. So: no symlinks, no shared write permission, the size must be exact, a
+living process must own its page, and the file is read and written by pread/pwrite, never mapped (a user who truncates a
+mapped file kills its reader).
 """
 
 from __future__ import annotations
@@ -33,17 +33,17 @@ from healthd.trainer.beacons.step_ring import ENTRIES, StepRecord, unpack_entrie
 
 READ_TRIES = 20
 READ_PAUSE_SECONDS = 0.0005
-PATIENCE_PER_USER, PATIENCE = 4, 32  # pages that are waited for to be whole, at one look
+PATIENCE_PER_USER, PATIENCE = 4, 32  # torn pages retried in one pass
 PAGES_AT_ONCE = 1024
-SHORTAGES = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM})  # they pass, and say nothing of the page
+SHORTAGES = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM})  # temporary; they say nothing about the page
 _UNTOLD = RankState(-1, Phase.STARTING, 0.0, 0.0, 0)
 
 
 class BeaconView(NamedTuple):
-    """One page as it stood at one instant. Works on the page of a dead process.
+    """One page at one instant. Also works on the page of a dead process.
 
-    `damaged` are the blocks that could not be read, and why, by name: `state` then says nothing, `acknowledgement` and
-    `order` are None. The rank is there all the same.
+    `damaged` maps unreadable blocks to the reason; `state` is then meaningless, `acknowledgement` and `order` are None.
+    The rank still counts as present.
     """
 
     path: str
@@ -68,17 +68,17 @@ class BeaconView(NamedTuple):
         return self.state.section.name.lower() if self.state.section else ""
 
     def steps(self, last: int = ENTRIES) -> list[StepRecord]:
-        """The newest finished steps, oldest first; parsed on demand, a few microseconds each."""
+        """Return the newest finished steps, oldest first; parsed on demand, a few microseconds each."""
         return unpack_entries(self.ring, self.state.completed, last)
 
 
 def read_page(path: str, tries: int = READ_TRIES) -> BeaconView:
-    """Read one page; up to `tries` times if it is torn, which heals within microseconds, as damage does not.
+    """Read one page, up to `tries` times if it is torn: a torn page heals within microseconds, a damaged one does not.
 
     Raises:
-        BeaconError: the file cannot be trusted, or does not say whose it is; names the file and the field.
+        BeaconError: the file cannot be trusted, or does not name its owner; names the file and the field.
         FileNotFoundError: there is no such file (pages come and go).
-        OSError: it cannot be read now (`SHORTAGES`), which says nothing of the page.
+        OSError: it cannot be read now (`SHORTAGES`), which says nothing about the page.
     """
     descriptor = _open_page(path, os.O_RDONLY)
     try:
@@ -101,13 +101,13 @@ def read_page(path: str, tries: int = READ_TRIES) -> BeaconView:
 
 
 class RetryBudget:
-    """What one look at many pages may wait for: pages that stay torn are cheap to make, and cost 10 ms each to tell."""
+    """Limits the retries in one pass: torn pages are cheap to fake and cost 10 ms each to detect."""
 
     def __init__(self) -> None:
         self._spent: dict[int, int] = {}
 
     def read(self, file: PageFile) -> BeaconView:
-        """As `read_page`, but a torn page is read once only where its user, or all users together, had their share of waiting."""
+        """Read like `read_page`, but without retries once the user, or all users together, have used their share."""
         left = self._spent.get(file.uid, 0) < PATIENCE_PER_USER and sum(self._spent.values()) < PATIENCE
         try:
             view = read_page(file.path, 1)
@@ -122,10 +122,10 @@ class RetryBudget:
 
 
 def read_all_pages(directory: str, only_uid: int | None = None) -> tuple[list[BeaconView], list[BeaconError]]:
-    """The pages of a directory, or of one user's there, by name, and what was wrong with the others.
+    """Return the pages of a directory (or of one user) by name, and the errors of the others.
 
-    Of more than `PAGES_AT_ONCE` each user's newest, as each takes 128 KiB. A page of which a part is damaged is in both.
-    No directory: no trainers, no pages.
+    Each user's newest pages come first, up to `PAGES_AT_ONCE` in all, as each takes 128 KiB. A partly damaged page is
+    in both results. A missing directory means no pages.
     """
     views: list[BeaconView] = []
     errors: list[BeaconError] = []
@@ -146,7 +146,7 @@ def read_all_pages(directory: str, only_uid: int | None = None) -> tuple[list[Be
 
 
 def post_order(path: str, order: MailboxOrder) -> int:
-    """Put an order into a rank's mailbox, over the one that is there; the same order again changes nothing.
+    """Write an order into a rank's mailbox, replacing the previous one; the same order again changes nothing.
 
     Returns:
         The mailbox's sequence number.
@@ -166,7 +166,7 @@ def post_order(path: str, order: MailboxOrder) -> int:
         sequence = (sequence + 1) % (1 << 63) or 1
         frame = beacon_page.pack_frame("mailbox", sequence, order._asdict(), beacon_page.MAILBOX_BYTES)
         os.pwrite(descriptor, frame[8:], beacon_page.MAILBOX_AT + 8)
-        os.pwrite(descriptor, frame[:8], beacon_page.MAILBOX_AT)  # last: the rank looks at nothing else
+        os.pwrite(descriptor, frame[:8], beacon_page.MAILBOX_AT)  # last, because the rank polls only this
         return int(sequence)
     except FieldError as error:
         raise BeaconError(path, error.field, error.problem) from error
@@ -175,7 +175,7 @@ def post_order(path: str, order: MailboxOrder) -> int:
 
 
 def remove_page_file(file: PageFile) -> bool:
-    """Delete a file if it still is the one that was seen; whether it is gone. What may not be deleted is left alone."""
+    """Delete a file if it is unchanged since it was seen; return whether it is gone. Ignores missing permission."""
     try:
         status = os.lstat(file.path)
         if (status.st_ino, status.st_ctime_ns) != (file.inode, file.changed_ns):
@@ -187,11 +187,11 @@ def remove_page_file(file: PageFile) -> bool:
 
 
 def prepare_directory(directory: str) -> None:
-    """Make the beacon directory as ranks of any user need it: sticky, writable by all. For the daemon, at start.
+    """Create the beacon directory for ranks of any user: sticky, writable by all. Called by the daemon at start.
 
     Raises:
         BeaconError: it exists and is not ours, or is not a directory.
-        OSError: it cannot be made.
+        OSError: it cannot be created.
     """
     os.makedirs(directory, exist_ok=True)
     status = os.lstat(directory)
@@ -207,7 +207,7 @@ def prepare_directory(directory: str) -> None:
 
 
 def directory_problem(directory: str) -> str:
-    """Why a rank must not publish here; empty when it may."""
+    """Return why a rank must not publish here; empty if it may."""
     try:
         status = os.lstat(directory)
     except OSError as error:
@@ -222,15 +222,15 @@ def directory_problem(directory: str) -> str:
 
 
 def writable_by_others(mode: int) -> str:
-    """What is wrong with the mode of a page; empty when only its owner may write."""
+    """Return what is wrong with a page's mode; empty if only its owner may write."""
     return f"{stat.S_IMODE(mode):04o} lets others write; a page is 0600" if mode & 0o022 else ""
 
 
 def process_start(pid: int) -> int | None:
-    """When a process began, in clock ticks since boot; None for one that is gone (a zombie is).
+    """Return a process's start time in clock ticks since boot; None if it has exited (also for a zombie).
 
     Raises:
-        OSError: it cannot be told now, as for want of a descriptor: no reason to call the process dead.
+        OSError: it cannot be read now, such as for lack of a descriptor: no reason to consider the process dead.
     """
     try:
         with open(f"/proc/{pid}/stat", "rb") as file:
@@ -243,7 +243,7 @@ def process_start(pid: int) -> int | None:
 
 
 def process_alive(pid: int, started: int) -> bool:
-    """Whether that very process still runs: a reused pid has another start time. Raises as `process_start` does."""
+    """Return whether that process still runs: a reused pid has another start time. Raises like `process_start`."""
     return process_start(pid) == started
 
 
@@ -257,7 +257,7 @@ def _open_page(path: str, flags: int) -> int:
 
 
 def _check_file(path: str, descriptor: int) -> int:
-    """The owner of a file that looks like a page; raises `BeaconError` for any other."""
+    """Return the owner of a file that looks like a page; raise `BeaconError` for any other."""
     status = os.fstat(descriptor)
     if not stat.S_ISREG(status.st_mode):
         raise BeaconError(path, "file", "is not a regular file")
@@ -280,7 +280,7 @@ def _read_identity(content: bytes) -> Identity:
 
 
 def _read_current_identity(descriptor: int) -> Identity:
-    """Who writes an open page; it says so a second time when it knows its GPU, and may be met in the middle of that."""
+    """Return the writer of an open page; it writes this block again when it knows its GPU, so retry if torn."""
     for left in reversed(range(READ_TRIES)):
         head = os.pread(descriptor, beacon_page.STATE_AT, 0)
         beacon_page.check_header(head)
@@ -294,7 +294,7 @@ def _read_current_identity(descriptor: int) -> Identity:
 
 
 def _check_owner(identity: Identity, uid: int) -> bool:
-    """Whether the page's process lives; if it does, it must be the file's owner that runs it."""
+    """Check whether the page's process lives; if so, it must run as the file's owner."""
     if not process_alive(identity.pid, identity.process_start):
         return False
     try:
@@ -309,16 +309,16 @@ def _check_owner(identity: Identity, uid: int) -> bool:
 
 
 def _read_process_user(pid: int, expected: int) -> int:
-    """The effective user of a process."""
+    """Return the effective user of a process."""
     owner = os.stat(f"/proc/{pid}").st_uid
     if owner == expected or owner != 0:
         return owner
-    with open(f"/proc/{pid}/status", "rb") as file:  # a process that is not dumpable shows as root's above
+    with open(f"/proc/{pid}/status", "rb") as file:  # a process that is not dumpable appears as root's above
         return int(file.read().partition(b"\nUid:")[2].split()[1])
 
 
 def _make_page_view(path: str, content: bytes, uid: int) -> tuple[BeaconView, bool]:
-    """A page, and whether reading it again may tell more."""
+    """Return a page, and whether another read may give more."""
     if len(content) != beacon_page.PAGE_BYTES:
         raise FieldError("size", "shrank while being read")
     beacon_page.check_header(content)

@@ -1,9 +1,9 @@
-"""Where a rank finds out who it is: torch's variables first, then Slurm's, then a job of one.
+"""A rank's identity from the environment: torch's variables first, then Slurm's, else a job of one rank.
 
-The attempt is HEALTHD_ATTEMPT, which `healthctl launch` sets alike on all nodes. Without it, TORCHELASTIC_RESTART_COUNT is taken,
-which is **not** the same everywhere: an elastic agent that joined late counts fewer restarts, and ranks of different
-attempts can't agree on orders. Where torchrun restarts ranks itself, make the guard with
-`adapters.process_group.guard_of_group()`, which asks the ranks for the highest count and takes that.
+The attempt is HEALTHD_ATTEMPT, which `healthctl launch` sets alike on all nodes. Without it, TORCHELASTIC_RESTART_COUNT
+is used, which is **not** the same everywhere: an elastic agent that joined late counts fewer restarts, and ranks of
+different attempts can't agree on orders. Where torchrun restarts ranks itself, make the guard with
+`adapters.process_group.guard_of_group()`, which uses the highest count of all ranks.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from typing import NamedTuple
 from healthd.trainer.beacons.beacon import DEFAULT_DIRECTORY
 from healthd.trainer.beacons.rank_placement import RankGpu, RankGroups, RankPlacement
 
-NUMBER_MAX = 2**31  # a page carries no more than 63 bits, and no job has so many of anything
+NUMBER_MAX = 2**31  # a page has 63 bits, and no job has so many of anything
 
 _log = logging.getLogger("healthd.trainer")
 
 
 class RankEnvironment(NamedTuple):
-    """A rank's place, and the directory its page belongs in."""
+    """A rank's placement, and the directory of its page."""
 
     place: RankPlacement
     beacon_directory: str
@@ -31,11 +31,12 @@ class RankEnvironment(NamedTuple):
 def read_environment(environ: Mapping[str, str]) -> RankEnvironment:
     """Read the variables that `healthctl launch`, torchrun or srun set.
 
-    What only describes the job (its groups, its attempt) is passed over where it makes no sense, with a warning. Who would
-    take another rank's name is refused.
+    Invalid values that only describe the job (its groups, its attempt) are ignored with a warning. Invalid values that
+    could take another rank's name raise.
 
     Raises:
-        ValueError: RANK, WORLD_SIZE or LOCAL_RANK is no number, or the rank does not fit the world; names the variable.
+        ValueError: RANK, WORLD_SIZE or LOCAL_RANK is not a number, or the rank exceeds the world size; names the
+        variable.
     """
     node = _read_text(environ, "HEALTHD_NODE", "SLURMD_NODENAME") or socket.gethostname()
     rank = _read_number(environ, 0, "RANK", "SLURM_PROCID")
@@ -59,7 +60,7 @@ def read_environment(environ: Mapping[str, str]) -> RankEnvironment:
 def _read_groups(environ: Mapping[str, str]) -> RankGroups:
     role = _read_text(environ, "HEALTHD_ROLE", "ROLE_NAME")
     return RankGroups(
-        "" if role == "default" else role,  # what torchrun says when nobody named one
+        "" if role == "default" else role,  # torchrun's value for an unnamed role
         _read_optional_number(environ, -1, "HEALTHD_PIPELINE_STAGE"),
         _read_optional_number(environ, -1, "HEALTHD_TENSOR_GROUP"),
         _read_optional_number(environ, -1, "HEALTHD_DATA_GROUP"),
@@ -68,7 +69,7 @@ def _read_groups(environ: Mapping[str, str]) -> RankGroups:
 
 
 def _read_gpu(environ: Mapping[str, str], local_rank: int) -> RankGpu:
-    """What CUDA_VISIBLE_DEVICES says of this rank; with one entry that is this rank's, whatever its local rank."""
+    """Return this rank's entry of CUDA_VISIBLE_DEVICES; a single entry is this rank's, whatever its local rank."""
     visible = [entry.strip() for entry in environ.get("CUDA_VISIBLE_DEVICES", "").split(",")]
     mine = visible[local_rank] if local_rank < len(visible) else visible[0] if len(visible) == 1 else ""
     if mine.startswith(("GPU-", "MIG-")):
@@ -92,14 +93,14 @@ def _read_number(environ: Mapping[str, str], default: int, *names: str) -> int:
 
 
 def _read_optional_number(environ: Mapping[str, str], default: int, *names: str) -> int:
-    """The first of these that is a number; -1 says of any of them that it is not told."""
+    """Return the first of these variables that is a number; -1 in any of them means not set."""
     for name in names:
         text = environ.get(name, "").strip()
         if text in ("", "-1"):
             continue
         if (number := _parse_whole_number(text)) is not None:
             return number
-        _log.warning("%s=%.40r is not a whole number; passed over", name, text)
+        _log.warning("%s=%.40r is not a whole number; ignored", name, text)
     return default
 
 

@@ -1,4 +1,4 @@
-"""Who a rank is: its job, its place in it, its peers, its GPU."""
+"""A rank's identity: its job, its place in it, its peers, its GPU."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 
 class RankGroups(NamedTuple):
-    """Where a rank stands among its peers; -1 and empty: not told. Ranks that share all of these do the same work."""
+    """A rank's parallelism groups; -1 and empty mean not set. Ranks that share all of these do the same work."""
 
     role: str = ""
     pipeline_stage: int = -1
@@ -17,7 +17,7 @@ class RankGroups(NamedTuple):
 
 
 class RankGpu(NamedTuple):
-    """The GPU of a rank, as far as it is known. PCI address as ``0000:3b:00.0``; `number` is its index as the driver counts."""
+    """The GPU of a rank, as far as known. PCI address as ``0000:3b:00.0``; `number` is the driver's index."""
 
     uuid: str = ""
     pci: str = ""
@@ -25,7 +25,7 @@ class RankGpu(NamedTuple):
 
 
 class RankPlacement(NamedTuple):
-    """A rank's place in its job, as its environment tells it."""
+    """A rank's place in its job, from its environment."""
 
     job: str
     attempt: int
@@ -38,5 +38,8 @@ class RankPlacement(NamedTuple):
 
 
 def page_name(job: str, attempt: int, rank: int) -> str:
-    """File name of a page. Unusual characters of a job's name are replaced: the identity inside is what counts."""
+    """Return a page's file name.
+
+    Unusual characters of the job name are replaced: the identity inside is authoritative.
+    """
     return f"{re.sub(r'[^A-Za-z0-9_.-]', '_', job)[:100]}.{attempt}.{rank}.beacon"

@@ -1,6 +1,6 @@
-"""The ring of a beacon page: one entry for each finished step. Pure; `docs/reference/beacon.md` is its prose.
+"""The ring of a beacon page: one entry per finished step. Pure; `docs/reference/beacon.md` describes it.
 
-A number that is not there is told by a flag, never by a value, so a loss of NaN is a loss that was reported as NaN.
+A flag marks an absent number, never a value, so a loss of NaN was reported as NaN.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from math import isfinite
 from typing import NamedTuple
 from zlib import crc32
 
-NUMBER_MAX = 2.0**63  # any user can write a page: what no report could carry must not silence the node
+NUMBER_MAX = 2.0**63  # any user can write a page: values that no report can carry must not silence the node
 ENTRIES, ENTRY_BYTES = 1024, 96
-LATE_STEPS_MAX = 16  # an entry that has not got its late values by then never gets them
+LATE_STEPS_MAX = 16  # an entry still incomplete by then stays incomplete
 
 LOSS, GRAD_NORM, TOKENS = 1 << 8, 1 << 9, 1 << 10
 ON_DEVICE, AWAITED = 1 << 16, 1 << 17
@@ -29,7 +29,7 @@ _SECONDS_MAX = 1e9
 
 
 class StepSection(enum.IntEnum):
-    """A part of a step. A loop's own names for its parts all count as `OTHER`."""
+    """A part of a step. A loop's own section names all count as `OTHER`."""
 
     NONE = 0
     DATA = 1
@@ -45,10 +45,10 @@ SECTION_NAMES = tuple(section.name.lower() for section in StepSection if section
 
 
 class StepRecord(NamedTuple):
-    """One finished step: when it began (UTC seconds), how long it took, and what the loop told of it.
+    """One finished step: start (UTC seconds), duration, and reported values.
 
-    `sections` are seconds by section, those that were timed: of the GPU where `on_device`, else of the host. Loss and
-    gradient norm may be NaN or infinite; None is "not told". While `awaited`, some are still to come from the GPU.
+    `sections` are seconds by timed section: of the GPU if `on_device`, else of the host. Loss and gradient norm may be
+    NaN or infinite; None means not reported. While `awaited`, some values are still to come from the GPU.
     """
 
     step: int
@@ -63,7 +63,7 @@ class StepRecord(NamedTuple):
 
 
 class EntryMeasurements(NamedTuple):
-    """What an entry says beyond its time; `seconds` has one place for each `StepSection`, the first for none of them."""
+    """An entry's values besides its time; `seconds` has one place per `StepSection`, the first for none of them."""
 
     flags: int = 0
     seconds: Sequence[float] = (0.0,) * len(StepSection)
@@ -73,7 +73,7 @@ class EntryMeasurements(NamedTuple):
 
 
 def pack_entry(ordinal: int, step: int, started_at: float, seconds: float, measured: EntryMeasurements) -> bytes:
-    """An entry of `ENTRY_BYTES` bytes.
+    """Return an entry of `ENTRY_BYTES` bytes.
 
     Raises:
         struct.error, OverflowError: a number does not fit its field.
@@ -87,7 +87,7 @@ def pack_entry(ordinal: int, step: int, started_at: float, seconds: float, measu
 
 
 def unpack_entries(ring: bytes, completed: int, last: int) -> list[StepRecord]:
-    """The newest `last` finished steps, oldest first. An entry that is torn, damaged or out of range is left out."""
+    """Return the newest `last` finished steps, oldest first, without torn, damaged or out-of-range entries."""
     records = []
     for ordinal in range(max(0, completed - min(last, ENTRIES)), completed):
         at = ordinal % ENTRIES * ENTRY_BYTES
@@ -128,12 +128,12 @@ def _list_timed_sections(flags: int) -> tuple[tuple[int, str], ...]:
 
 
 def seconds_that_fit(seconds: float) -> float:
-    """A duration as an entry can hold it: a clock that goes astray must not stop a training run."""
+    """Limit a duration to what an entry can hold: a clock error must not stop a training run."""
     return min(max(seconds, 0.0), _SECONDS_MAX) if isfinite(seconds) else 0.0
 
 
 class StepDurations(NamedTuple):
-    """How long steps took, and their sections: of the newest step that told, and the medians."""
+    """Durations of steps and their sections: of the newest step that reported, and the medians."""
 
     median: float = 0.0
     sections: dict[str, float] = {}  # noqa: RUF012 - nobody writes into it
@@ -141,7 +141,7 @@ class StepDurations(NamedTuple):
 
 
 def summarize_durations(steps: list[StepRecord]) -> StepDurations:
-    """Summarise steps, oldest first; a section's median is over the steps that have it. Seconds, to the microsecond."""
+    """Summarise steps, oldest first; a section's median is over the steps that have it. Seconds, rounded to 1 µs."""
     if not steps:
         return StepDurations()
     by_name: dict[str, list[float]] = {}
@@ -157,6 +157,6 @@ def summarize_durations(steps: list[StepRecord]) -> StepDurations:
 
 
 def _compute_median(values: list[float]) -> float:
-    """As `statistics` has it, whose import would cost every rank ten milliseconds."""
+    """Return the median; importing `statistics` would cost every rank ten milliseconds."""
     ordered, half = sorted(values), len(values) // 2
     return ordered[half] if len(values) % 2 else (ordered[half - 1] + ordered[half]) / 2

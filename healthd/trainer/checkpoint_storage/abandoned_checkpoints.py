@@ -1,8 +1,8 @@
-"""Checkpoints that must not be gone on from: set aside under another name, and never deleted while they are whole.
+"""Checkpoints that must not be used again: renamed, and never deleted while they are complete.
 
-ROOT/abandoned-step-000000042/     a whole checkpoint of a course that was given up
-ROOT/abandoned-step-000000042.2/   the same step's, of a later one
-ROOT/going-back.json               from which step on nothing counts, until the relaunched job has seen to it
+ROOT/abandoned-step-000000042/     a complete checkpoint that was abandoned
+ROOT/abandoned-step-000000042.2/   of the same step, abandoned later
+ROOT/going-back.json               the first excluded step, until the relaunched job has set the rest aside
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def set_aside(path: Path) -> Path:
         Its new path.
 
     Raises:
-        OSError: the file system says no.
+        OSError: a file operation failed.
     """
     number, target = 1, path.with_name(f"abandoned-{path.name}")
     while target.exists():
@@ -42,11 +42,11 @@ def set_aside(path: Path) -> Path:
 
 
 def list_usable_checkpoints(root: Path, finished: Mapping[Path, int]) -> list[Path]:
-    """Of complete checkpoints those that may be gone on from, oldest first.
+    """Return the complete checkpoints that may be used, oldest first.
 
     Args:
-        root: where they are, and the mark, if there is one.
-        finished: how many steps each holds: one more than the number of the last.
+        root: directory of the checkpoints and the mark, if any.
+        finished: steps that each checkpoint holds: one more than its last step's number.
 
     Raises:
         CheckpointError: the mark cannot be read.
@@ -57,28 +57,28 @@ def list_usable_checkpoints(root: Path, finished: Mapping[Path, int]) -> list[Pa
 
 
 def go_back(root: Path, finished: Mapping[Path, int], before_step: int) -> Path:
-    """Mark what is too new; arguments as `list_usable_checkpoints` has them. One rank calls this.
+    """Mark what is too new; arguments as for `list_usable_checkpoints`. One rank calls this.
 
     Returns:
-        The newest that may be gone on from.
+        The newest that may be used.
 
     Raises:
-        CheckpointError: there is none, or a mark that cannot be read.
-        OSError: the file system says no.
+        CheckpointError: there is none, or the mark cannot be read.
+        OSError: a file operation failed.
     """
     good = [path for path in list_usable_checkpoints(root, finished) if finished[path] <= before_step]
     if not good:
-        raise CheckpointError(f"{root}: holds no checkpoint from before step {before_step}")
+        raise CheckpointError(f"{root}: holds no checkpoint before step {before_step}")
     mark_too_new(root, before_step)
     return good[-1]
 
 
 def set_aside_marked(root: Path, finished: Mapping[Path, int]) -> None:
-    """What is marked as too new is set aside, then the mark goes. One rank calls this, when all have loaded.
+    """Set aside what is marked as too new, then remove the mark. One rank calls this, when all have loaded.
 
     Raises:
         CheckpointError: the mark cannot be read.
-        OSError: the file system says no.
+        OSError: a file operation failed.
     """
     if read_mark(root) is not None:
         for path in finished.keys() - set(list_usable_checkpoints(root, finished)):
@@ -87,13 +87,13 @@ def set_aside_marked(root: Path, finished: Mapping[Path, int]) -> None:
 
 
 def list_incomplete_checkpoints(root: Path, *, before: int) -> list[Path]:
-    """What was set aside, is older than step `before`, and is no whole checkpoint: rubbish of a crash, of use to nobody."""
+    """Return abandoned checkpoints older than step `before` that are incomplete: leftovers of a crash."""
     found = [(path, match) for path in root.iterdir() if (match := _ABANDONED.fullmatch(path.name))]
     return sorted(path for path, match in found if int(match[1]) < before and not _is_complete(path))
 
 
 def _is_complete(path: Path) -> bool:
-    """By its names and sizes; without its content's being read."""
+    """Return whether it is complete by names and sizes, without reading content."""
     try:
         files = read_manifest(path).files
         require_listed_files(path, set(files) | {MANIFEST})
@@ -103,15 +103,15 @@ def _is_complete(path: Path) -> bool:
     except CheckpointError as error:
         return not isinstance(error.__cause__, FileNotFoundError | None)
     except OSError:
-        return True  # what cannot be looked at is left alone
+        return True  # keep what cannot be checked
 
 
 def mark_too_new(root: Path, before_step: int) -> None:
-    """Say that nothing of step `before_step` or later may be gone on from; the earliest of several counts. On disk when it returns.
+    """Exclude step `before_step` and later; the earliest of several marks counts. On disk when it returns.
 
     Raises:
-        CheckpointError: the mark that is there cannot be read.
-        OSError: the file system says no.
+        CheckpointError: the existing mark cannot be read.
+        OSError: a file operation failed.
     """
     known = read_mark(root)
     aside = root / f".{MARK}.{os.getpid()}.tmp"
@@ -124,10 +124,10 @@ def mark_too_new(root: Path, before_step: int) -> None:
 
 
 def read_mark(root: Path) -> int | None:
-    """The step of the mark; None where there is none.
+    """Return the step of the mark; None if there is none.
 
     Raises:
-        CheckpointError: it cannot be read; then nobody knows which checkpoints are good.
+        CheckpointError: it cannot be read, so the good checkpoints are unknown.
     """
     try:
         step = json.loads((root / MARK).read_text(encoding="utf-8"))["before_step"]
@@ -135,20 +135,20 @@ def read_mark(root: Path) -> int | None:
         return None
     except (OSError, ValueError, TypeError, KeyError, RecursionError) as error:
         raise CheckpointError(
-            f"{root / MARK}: cannot be read ({error}); look which checkpoints are good, then delete it"
+            f"{root / MARK}: cannot be read ({error}); check which checkpoints are good, then delete it"
         ) from error
     if not isinstance(step, int):
         raise CheckpointError(
-            f"{root / MARK}: before_step: {step!r} is no step; look which checkpoints are good, then delete it"
+            f"{root / MARK}: before_step: {step!r} is no step; check which checkpoints are good, then delete it"
         )
     return step
 
 
 def remove_mark(root: Path) -> None:
-    """What the mark asked for is done. Harmless twice.
+    """Remove the mark once it has been applied. Idempotent.
 
     Raises:
-        OSError: the file system says no.
+        OSError: a file operation failed.
     """
     (root / MARK).unlink(missing_ok=True)
     if root.is_dir():

@@ -1,4 +1,4 @@
-"""One piece of work behind training's back, at most one at a time, whose failure is told by the next call."""
+"""One background task beside training, at most one at a time; the next call raises its failure."""
 
 from __future__ import annotations
 
@@ -10,30 +10,33 @@ T = TypeVar("T")
 
 
 class BackgroundTask(Generic[T]):
-    """At the interpreter's exit the work is waited for; `os._exit` leaves it behind."""
+    """At interpreter exit the task is waited for; `os._exit` abandons it."""
 
     def __init__(self, name: str) -> None:
-        """Args: `name`: of the thread, which starts with the first work."""
+        """Args: `name`: of the thread, which starts with the first task."""
         self._executor = ThreadPoolExecutor(1, thread_name_prefix=name)
         self._future: Future[T] | None = None
 
     def start(self, work: Callable[[], T]) -> None:
-        """Begin; what was begun before must have been taken in with `wait`."""
+        """Start a task; the previous one must have been collected with `wait`."""
         if self._future is not None:
-            raise RuntimeError("wait() for the work before this one first")
+            raise RuntimeError("call wait() for the previous task first")
         self._future = self._executor.submit(work)
 
     def wait(self) -> T | None:
-        """The result of what was begun, once; None if nothing was.
+        """Return the task's result, once; None if there was none.
 
         Raises:
-            Exception: what the work raised.
+            Exception: what the task raised.
         """
         future, self._future = self._future, None
         return None if future is None else future.result()
 
     def look(self, seconds: float) -> T | None:
-        """For other threads: the result, if it is there within so many seconds; it is not taken in, nor is an error."""
+        """Return the result if available within so many seconds, without collecting it or its error.
+
+        For other threads.
+        """
         future = self._future
         try:
             return None if future is None else future.result(seconds)
@@ -42,9 +45,9 @@ class BackgroundTask(Generic[T]):
 
     @property
     def done(self) -> bool:
-        """Nothing is under way; its result or error may still wait to be taken in."""
+        """Whether no task runs; its result or error may still have to be collected."""
         return self._future is None or self._future.done()
 
     def close(self) -> None:
-        """End the thread, after the work."""
+        """End the thread, after the task."""
         self._executor.shutdown()

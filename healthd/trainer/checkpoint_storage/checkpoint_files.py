@@ -1,6 +1,6 @@
-"""The files of one checkpoint: written with their SHA-256 taken on the way, listed in a manifest, checked before use.
+"""The files of one checkpoint: hashed while they are written, listed in a manifest, verified before use.
 
-The manifest is written last, so it is also the mark that everything before it is on disk.
+The manifest is written last, so it also marks that everything before it is on disk.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ class CheckpointError(Exception):
 
 
 class FileEntry(NamedTuple):
-    """What the manifest says of one file."""
+    """The manifest's entry for one file."""
 
     bytes: int
     sha256: str
 
 
 class Manifest(NamedTuple):
-    """What a complete checkpoint holds."""
+    """The content of a complete checkpoint."""
 
     step: int
     world: int
@@ -41,12 +41,12 @@ class Manifest(NamedTuple):
 
     @property
     def bytes(self) -> int:
-        """Of all files together."""
+        """The size of all files together."""
         return sum(entry.bytes for entry in self.files.values())
 
 
 class HashedStream:
-    """A file being written. What goes wrong is kept until the end, so that no library in between can swallow it."""
+    """A file being written. Errors are kept until the end, so that no library in between can swallow them."""
 
     def __init__(self, file: BinaryIO) -> None:
         self._file = file
@@ -55,7 +55,7 @@ class HashedStream:
         self.error: OSError | None = None
 
     def write(self, data: bytes | bytearray | memoryview) -> int:
-        """Append; after a failure the rest is ignored."""
+        """Append; ignored after a failure."""
         size = memoryview(data).nbytes
         if self.error is None:
             try:
@@ -67,17 +67,17 @@ class HashedStream:
         return size
 
     def tell(self) -> int:
-        """Bytes so far."""
+        """Return the bytes written so far."""
         return self._size
 
     def flush(self) -> None:
-        """Nothing is for anybody to read before the end."""
+        """Do nothing: nothing is read before the end."""
 
     def close(self) -> None:
-        """The `FileWriter` closes."""
+        """Do nothing: the `FileWriter` closes."""
 
     def finish(self) -> None:
-        """Have it on disk."""
+        """Sync to disk."""
         try:
             self._file.flush()
             if not isinstance(self._file, io.BytesIO):
@@ -87,19 +87,19 @@ class HashedStream:
 
     @property
     def entry(self) -> FileEntry:
-        """What was written."""
+        """Return the entry of what was written."""
         return FileEntry(self._size, self._digest.hexdigest())
 
 
 class FileWriter:
-    """Writes files into an open checkpoint, synced to disk, and knows each one's size and checksum afterwards.
+    """Writes files into an open checkpoint, synced to disk, and records each one's size and checksum.
 
-    Given the files of the checkpoint before, a file with content that is there already becomes a hard link to it.
-    To know that before it writes, it then holds one file at a time in memory.
+    Given the previous checkpoint's files, a file with existing content becomes a hard link. To know that before
+    writing, it then holds one file at a time in memory.
     """
 
     def __init__(self, directory: Path, known: Mapping[FileEntry, Path] | None = None) -> None:
-        """Args: `known`: files on the same file system that may be linked, by content; None writes each straight away."""
+        """Args: `known`: files on the same file system that may be linked, by content; None writes each immediately."""
         self.directory = directory
         self.entries: dict[str, FileEntry] = {}
         self.bytes_linked = 0
@@ -107,15 +107,15 @@ class FileWriter:
 
     @property
     def bytes_written(self) -> int:
-        """Bytes that went to disk and were not linked."""
+        """Bytes written to disk and not linked."""
         return sum(entry.bytes for entry in self.entries.values()) - self.bytes_linked
 
     @contextlib.contextmanager
     def create(self, name: str) -> Iterator[HashedStream]:
-        """A stream for the new file `name`; on disk for good when the block ends.
+        """Yield a stream for the new file `name`; durable when the block ends.
 
         Raises:
-            OSError: the file system says no, now or in any write of the block.
+            OSError: a file operation failed, now or in any write of the block.
         """
         path = self.directory / name
         target: BinaryIO = path.open("wb") if self._known is None else io.BytesIO()
@@ -135,7 +135,7 @@ class FileWriter:
         self.entries[name] = stream.entry
 
     def renamed(self, old: str, new: str) -> None:
-        """The file `old` is called `new` from now on."""
+        """Record that the file `old` is named `new` from now on."""
         self.entries[new] = self.entries.pop(old)
 
     def _link_or_write(self, path: Path, entry: FileEntry, content: memoryview) -> None:
@@ -143,7 +143,7 @@ class FileWriter:
         if source is not None:
             try:
                 os.link(source, path)
-            except OSError:  # gone meanwhile, or a file system without links: then write
+            except OSError:  # removed meanwhile, or a file system without links: then write
                 source = None
             else:
                 self.bytes_linked += entry.bytes
@@ -155,15 +155,15 @@ class FileWriter:
 
 
 def verify_checkpoint(path: Path, *, part: int = 0, parts: int = 1) -> Manifest:
-    """Check a checkpoint against its manifest: every name, and every byte of the `part`-th of `parts` shares.
+    """Verify a checkpoint against its manifest: every name, and every byte of the `part`-th of `parts` shares.
 
     Args:
         path: the checkpoint.
-        part: which share of the files the caller reads, counted from 0.
-        parts: into how many shares the files are dealt, biggest first.
+        part: the share of the files to read, counted from 0.
+        parts: number of shares, the biggest files distributed first.
 
     Raises:
-        CheckpointError: names the file and what is wrong with it.
+        CheckpointError: names the file and the problem.
     """
     manifest = read_manifest(path)
     try:
@@ -181,14 +181,14 @@ def _check_file_entry(file: Path, entry: FileEntry) -> None:
     if size != entry.bytes:
         raise CheckpointError(f"{file}: {size} bytes, the manifest says {entry.bytes}")
     if measure_file(file) != entry:
-        raise CheckpointError(f"{file}: its SHA-256 is not the manifest's")
+        raise CheckpointError(f"{file}: its SHA-256 does not match the manifest")
 
 
 def read_manifest(path: Path) -> Manifest:
-    """The manifest of a checkpoint.
+    """Return the manifest of a checkpoint.
 
     Raises:
-        CheckpointError: missing, unreadable, of another version, or with a wrong field, which it names.
+        CheckpointError: missing, unreadable, of another version, or with an invalid field, which it names.
     """
     file = path / MANIFEST
     try:
@@ -205,17 +205,17 @@ def read_manifest(path: Path) -> Manifest:
         }
         manifest = Manifest(int(document["step"]), int(document["world"]), files)
     except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
-        raise CheckpointError(f"{file}: field missing or wrong: {error!r}") from error
+        raise CheckpointError(f"{file}: field missing or invalid: {error!r}") from error
     if (match := _NAMED_STEP.search(path.name)) and int(match[1]) != manifest.step:
-        raise CheckpointError(f"{file}: step: {manifest.step}, but the directory is called {path.name}")
+        raise CheckpointError(f"{file}: step: {manifest.step}, but the directory is named {path.name}")
     return manifest
 
 
 def write_manifest(directory: Path, manifest: Manifest) -> None:
-    """List the files of an open checkpoint, after all of them.
+    """Write the manifest of an open checkpoint, after all files.
 
     Raises:
-        OSError: the file system says no.
+        OSError: a file operation failed.
     """
     document = {
         "version": MANIFEST_VERSION,
@@ -230,7 +230,7 @@ def write_manifest(directory: Path, manifest: Manifest) -> None:
 
 
 def measure_file(path: Path) -> FileEntry:
-    """Size and checksum of a file.
+    """Return a file's size and checksum.
 
     Raises:
         OSError: it cannot be read.
@@ -244,7 +244,7 @@ def measure_file(path: Path) -> FileEntry:
 
 
 def require_listed_files(directory: Path, listed: set[str]) -> None:
-    """Raise CheckpointError where the files under `directory` are not exactly those `listed`."""
+    """Raise CheckpointError if the files under `directory` are not exactly those `listed`."""
     present = {path.relative_to(directory).as_posix() for path in directory.rglob("*") if path.is_file()}
     if missing := sorted(listed - present):
         raise CheckpointError(f"{directory / missing[0]}: missing")
@@ -253,7 +253,7 @@ def require_listed_files(directory: Path, listed: set[str]) -> None:
 
 
 def sync_directory(path: Path) -> None:
-    """Have the names in a directory on disk."""
+    """Sync a directory's entries to disk."""
     descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(descriptor)

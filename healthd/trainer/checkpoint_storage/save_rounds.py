@@ -1,10 +1,10 @@
-"""What the ranks know of their exchanges, on the job's own store: it stays where the exchange itself broke.
+"""Rounds of exchanges between ranks, recorded in the job's store, which survives a broken exchange.
 
-A round is one save or one load. Each rank says when it is out of it, and how it went. Nobody begins the next round before
-all have, so all see alike whether what they exchange over has to be made anew. What came of a round is written down once,
-by the first rank or by whoever gave up waiting for it, so a rank whose exchange broke at the very end still learns it.
+A round is one save or one load. Each rank records when it has left the round, and the result. The next round begins
+only when all have, so that all agree whether the exchange must be set up again. The outcome is recorded once, by the
+first rank or by one that timed out waiting for it, so a rank whose exchange broke at the very end still learns it.
 
-No framework in here.
+Uses no framework.
 """
 
 from __future__ import annotations
@@ -20,48 +20,48 @@ from healthd.trainer.checkpoint_storage.checkpoint_files import CheckpointError
 from healthd.trainer.exchange_limits import ExchangeLimits
 
 T = TypeVar("T")
-_ILL = 1 << 32  # added beside the 1 of a rank that came out ill: both counts in one number
+_ILL = 1 << 32  # added beside the 1 of a rank that failed: both counts in one number
 _CONCLUDING = b"concluding"
 _PAUSE_SECONDS, _PAUSE_SECONDS_MAX = 0.01, 0.5
 
 
 class RoundStore(Protocol):
-    """What torch's TCPStore, PrefixStore, FileStore and HashStore have."""
+    """The subset of torch's TCPStore, PrefixStore, FileStore and HashStore that is used."""
 
     def add(self, key: str, amount: int, /) -> int:
-        """Add to a counter that starts at 0; the new value."""
+        """Add to a counter that starts at 0; return the new value."""
         ...
 
     def check(self, keys: list[str], /) -> bool:
-        """Whether all of them are there."""
+        """Return whether all keys exist."""
         ...
 
     def get(self, key: str, /) -> bytes:
-        """What is there."""
+        """Return the value."""
         ...
 
     def set(self, key: str, value: str, /) -> None:
-        """Write."""
+        """Set the value."""
         ...
 
     def compare_set(self, key: str, expected: str, desired: str, /) -> bytes:
-        """Write, if the key is not there (expected: ""); what is there then."""
+        """Set the value if the key is absent (expected: ""); return the value then."""
         ...
 
 
 class RoundOutcome(NamedTuple):
-    """What came of a round: where its result is, or why there is none."""
+    """The outcome of a round: where its result is, or why there is none."""
 
     result: str = ""
     why: str = ""
 
 
 class OutcomeUnknownError(CheckpointError):
-    """The first rank began to conclude, and cannot be heard any more."""
+    """The first rank began to conclude and no longer answers."""
 
 
 class StoreLostError(CheckpointError):
-    """The job's store is out of reach."""
+    """The job's store is unreachable."""
 
 
 class SaveRounds:
@@ -78,22 +78,22 @@ class SaveRounds:
 
     @property
     def number(self) -> int:
-        """Of this round; the same on every rank."""
+        """The round's number; the same on every rank."""
         return self._number
 
     def begin(self) -> bool:
-        """Wait until every rank is out of the round before.
+        """Wait until every rank has left the previous round.
 
         Returns:
-            Whether all came out of it well. If not, what they exchange over is to be made anew. Where the store is out of
-            reach: whether this rank did; the exchange goes on as long as it works.
+            Whether all succeeded. If not, the exchange must be set up again. If the store is unreachable: whether
+            this rank succeeded; the exchange continues as long as it works.
 
         Raises:
-            CheckpointError: a rank does not come, or a peer has given this round up already.
-            StoreLostError: and the exchange is to be made anew.
+            CheckpointError: a rank does not arrive, or a peer has given up this round.
+            StoreLostError: the store is unreachable, and the exchange must be set up again.
         """
         self._number += 1
-        before, late = self._number - 1, "a rank is not out of the save or load before"
+        before, late = self._number - 1, "a rank has not left the previous save or load"
         if before < 0:
             return True
         try:
@@ -106,36 +106,37 @@ class SaveRounds:
             return True
 
     def meet(self) -> None:
-        """Wait until every rank has come here, in this round. Raises as `begin`."""
+        """Wait until every rank has arrived here, in this round. Raises like `begin`."""
         key = f"{self._number}/met"
         self._asked(lambda: self._board.add(key, 1))
-        self._wait(lambda: self._board.add(key, 0) >= self._world, "a rank does not come")
+        self._wait(lambda: self._board.add(key, 0) >= self._world, "a rank does not arrive")
 
     def end(self, *, well: bool) -> None:
-        """This rank is out of the round. What cannot be told now is told before the next one."""
+        """Leave the round. What cannot be written now is written before the next one."""
         self._well = well
         self._owed[self._number] = 1 if well else 1 + _ILL
         with contextlib.suppress(StoreLostError):
             self._tell()
 
     def claim(self) -> RoundOutcome | None:
-        """For the first rank: from now on the others wait for what it concludes. An outcome, if somebody gave up before."""
-        with contextlib.suppress(StoreLostError):  # nor can anybody else be giving up there
+        """Make the others wait for the first rank's conclusion; return an outcome if a rank gave up before."""
+        with contextlib.suppress(StoreLostError):  # without the store no other rank can give up there either
             return self._first(_CONCLUDING.decode())
         return None
 
     def conclude(self, outcome: RoundOutcome) -> None:
-        """For the first rank: what came of the round. Where the store is out of reach, the exchange alone tells the others."""
+        """Record the outcome; for the first rank. If the store is unreachable, only the exchange carries it."""
         text = json.dumps(outcome)
         with contextlib.suppress(StoreLostError):
             if self._first(text) is None:
                 self._asked(lambda: self._board.set(self._outcome_key, text))
 
     def outcome(self) -> RoundOutcome:
-        """For the other ranks, where the exchange did not tell: what came of the round, or that it is given up.
+        """Return the outcome, or give the round up; for other ranks, if the exchange did not carry it.
 
         Raises:
-            OutcomeUnknownError: the first rank began to conclude and has not told the end in time; or the store is lost.
+            OutcomeUnknownError: the first rank began to conclude and has not finished in time; or the store is
+            lost.
         """
         try:
             return self._awaited()
@@ -143,7 +144,7 @@ class SaveRounds:
             raise OutcomeUnknownError(str(error)) from error
 
     def _awaited(self) -> RoundOutcome:
-        for last in (False, True):  # while it may still fail in its own exchanges, and while it concludes
+        for last in (False, True):  # while the first rank may still fail, and while it concludes
             end, pause = time.monotonic() + self._seconds, _PAUSE_SECONDS
             while time.monotonic() < end:
                 found = self._asked(self._written)
@@ -156,14 +157,14 @@ class SaveRounds:
             given_up = RoundOutcome(why=f"rank {self._rank} has waited {self._seconds:g} s for rank 0")
             if not last and (decided := self._first(json.dumps(given_up))) is not None:
                 return decided
-        raise OutcomeUnknownError(f"rank 0 has not told within {2 * self._seconds:g} s")
+        raise OutcomeUnknownError(f"rank 0 has not reported within {2 * self._seconds:g} s")
 
     @property
     def _outcome_key(self) -> str:
         return f"{self._number}/outcome"
 
     def _first(self, text: str) -> RoundOutcome | None:
-        """Write it if nothing is there; the outcome that is there then, None while it is being concluded."""
+        """Write it if nothing is there; return the outcome then, None while it is being concluded."""
         found = self._asked(lambda: self._board.compare_set(self._outcome_key, "", text))
         return None if found == _CONCLUDING else _decode_outcome(found)
 
@@ -185,7 +186,7 @@ class SaveRounds:
         end, pause = time.monotonic() + self._seconds, _PAUSE_SECONDS
         while True:
             if self._asked(lambda: self._out_of(self._number)) >= _ILL:
-                raise CheckpointError("a rank has given it up")
+                raise CheckpointError("a rank has given up")
             if self._asked(come):
                 return
             self._limits.require_current()
@@ -195,7 +196,7 @@ class SaveRounds:
             pause = min(2 * pause, _PAUSE_SECONDS_MAX)
 
     def _asked(self, question: Callable[[], T]) -> T:
-        """A connection that was idle for hours may be dead: then a new one is asked. Every question may be asked twice."""
+        """Call the store; reconnect once, as a connection idle for hours may be dead. Every request may be repeated."""
         try:
             return question()
         except Exception:  # noqa: BLE001 - a store of any make
@@ -203,7 +204,7 @@ class SaveRounds:
                 self._board = self._connect()
                 return question()
             except Exception as error:
-                raise StoreLostError(f"the job's store is out of reach: {error}") from error
+                raise StoreLostError(f"the job's store is unreachable: {error}") from error
 
 
 def _decode_outcome(content: bytes) -> RoundOutcome:

@@ -1,10 +1,10 @@
-"""Copies of ranks' states in a memory file system: which there are, and from which of them a whole step can be put together.
+"""Copies of ranks' states in a memory file system: which exist, and which of them make a complete step.
 
     DIRECTORY/step-000000042-of-8-rank-3-save-1f09ac3e-SHA256.copy
     DIRECTORY/step-000000042-of-8-rank-3-replica-save-1f09ac3e-SHA256.copy
 
-The name carries the checksum of the content, so a copy needs nothing beside it to be trusted. The directory is one node's
-and one job's; the ranks of a node may share it. No framework in here.
+The name carries the checksum of the content, so a copy can be verified by itself. The directory belongs to one node and
+one job; the node's ranks may share it. Uses no framework.
 """
 
 from __future__ import annotations
@@ -47,18 +47,18 @@ class StateCopy(NamedTuple):
 
 
 def prepare_private_directory(directory: Path) -> None:
-    """Make a directory that only this user can write to; what lies below it then is this user's, too.
+    """Create a directory that only this user can write to, so that its content is this user's too.
 
     Raises:
-        CheckpointError: it is there, and another user's, or others may write to it.
-        OSError: the file system says no.
+        CheckpointError: it exists and belongs to another user, or others may write to it.
+        OSError: a file operation failed.
     """
     with contextlib.suppress(FileExistsError):
         directory.mkdir(mode=0o700)
     status = directory.lstat()
     if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.geteuid() or status.st_mode & 0o022:
         raise CheckpointError(
-            f"{directory}: is not a directory of this user alone, and so not used for copies of the state in memory:"
+            f"{directory}: is not private to this user, so it is not used for state copies in memory:"
             " delete it, or start without --swap"
         )
 
@@ -67,14 +67,14 @@ class StateCopies:
     """The copies that one node holds."""
 
     def __init__(self, directory: Path) -> None:
-        """Args: `directory`: on tmpfs; is made when first needed."""
+        """Args: `directory`: on tmpfs; created when first needed."""
         self.directory = directory
 
     def held(self) -> list[StateCopy]:
-        """Those whose writing was finished; none in a directory that others may write to: what is in a copy is unpickled."""
+        """Return the finished copies; none if others may write to the directory, as copies are unpickled."""
         try:
             if foreign := self._foreign():
-                _log.warning("copies in memory not used: %s", foreign)
+                _log.warning("state copies in memory not used: %s", foreign)
                 return []
             names = sorted(path.name for path in self.directory.iterdir())
         except FileNotFoundError:
@@ -87,11 +87,11 @@ class StateCopies:
         ]
 
     def path(self, copy: StateCopy) -> Path:
-        """Where its file is."""
+        """Return the path of its file."""
         return self.directory / copy.name
 
     def aside(self, what: str, rank: int) -> Path:
-        """The name under which a rank writes a copy; what a crash left there is written over.
+        """Return a rank's temporary name for writing a copy; leftovers of a crash are overwritten.
 
         Raises:
             CheckpointError: the directory is not this user's alone.
@@ -104,52 +104,52 @@ class StateCopies:
     def _foreign(self) -> str:
         status = self.directory.lstat()
         if not stat.S_ISDIR(status.st_mode):
-            return f"{self.directory}: no directory"
+            return f"{self.directory}: not a directory"
         ours = status.st_uid == os.geteuid() and not status.st_mode & 0o022
         return "" if ours else f"{self.directory}: belongs to another user, or others may write to it"
 
     def finish(self, aside: Path, copy: StateCopy) -> None:
-        """What was written aside is this copy, whole."""
+        """Rename the written file to the finished copy."""
         aside.rename(self.path(copy))
 
     def check(self, copy: StateCopy) -> FileEntry:
-        """Read a copy through.
+        """Verify a copy's content.
 
         Raises:
-            CheckpointError: it is gone or not what its name says.
+            CheckpointError: it is missing or does not match its name.
         """
         try:
             entry = measure_file(self.path(copy))
         except OSError as error:
             raise CheckpointError(f"{self.path(copy)}: {error.strerror}") from error
         if entry.sha256 != copy.sha256:
-            raise CheckpointError(f"{self.path(copy)}: its content is not what its name says")
+            raise CheckpointError(f"{self.path(copy)}: its content does not match its name")
         return entry
 
     def forget(self, *, but: int) -> None:
         """Delete all copies of other steps."""
         for copy in self.held():
             if copy.step != but:
-                with contextlib.suppress(FileNotFoundError):  # a rank beside this one was quicker
+                with contextlib.suppress(FileNotFoundError):  # another rank of this node deleted it
                     self.path(copy).unlink()
 
 
 class CopySource(NamedTuple):
-    """From which rank's node a copy is taken."""
+    """The rank from whose node a copy is taken."""
 
     holder: int
     copy: StateCopy
 
 
 def find_complete_step(held: Sequence[Iterable[StateCopy]], world: int) -> list[CopySource]:
-    """The newest step of which every rank's copy is held somewhere.
+    """Find the newest step of which every rank's copy is held somewhere.
 
     Args:
         held: what each rank's node holds, by rank.
         world: the number of ranks; copies of jobs of another size do not count.
 
     Returns:
-        A source for each rank, its own node where that holds it; empty where no step is whole.
+        A source for each rank, its own node if that holds it; empty if no step is complete.
     """
     holders: dict[tuple[int, str], dict[int, list[CopySource]]] = {}
     for holder, copies in enumerate(held):

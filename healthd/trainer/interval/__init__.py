@@ -1,6 +1,8 @@
-"""How often to save: from what a save really costs and how likely this job's nodes are to fail now. Standard library only.
+"""How often to save, from the measured cost of a save and the current failure rate of the job's nodes.
 
-The node daemon reads one file of this package, and need not load what only a trainer uses.
+Holds the optimal interval, the cost estimates, the schedule, and the hazard file. Called by training loops; the node
+daemon writes the hazard file and does not load the rest. Standard library only; may import `store_caller` and
+`beacons`.
 """
 
 from __future__ import annotations

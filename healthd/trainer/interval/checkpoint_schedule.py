@@ -1,9 +1,9 @@
-"""When to save next. The whole job follows one plan, or its ranks would wait for each other in two different collectives.
+"""When to save next. The whole job follows one plan, or its ranks would wait for each other in different collectives.
 
-Rank 0 measures and decides; the others learn the number of steps through the job's own store, one review after it was
-written there. Between reviews there is no traffic. A rank whose host is ahead of rank 0's (on GPUs hosts do not wait for
-collectives) waits for the number: never is a missing one taken for "as before". Who has waited too long decides that it is
-"as before", for all: number or not, the first to write it in the store is right.
+Rank 0 measures and decides; the others read the number of steps from the job's store, one review after it was written.
+Between reviews there is no traffic. A rank whose host is ahead of rank 0's (on GPUs hosts do not wait for collectives)
+waits for the number and never takes a missing one as "unchanged". A rank that has waited too long decides "unchanged"
+for all: the first to write to the store decides.
 """
 
 from __future__ import annotations
@@ -26,21 +26,21 @@ from healthd.trainer.store_caller import FIRST_PAUSE_SECONDS, PAUSE_SECONDS_MAX,
 from vocabulary.clock import Clock, SystemClock
 
 FIRST_REVIEW_STEPS = 8  # by then the first steps, which compile and warm up, are outnumbered
-REVIEWS_PER_INTERVAL = 8  # so a node that turns sick shortens the present interval, not only the next
+REVIEWS_PER_INTERVAL = 8  # so a degrading node shortens the current interval, not only the next
 REVIEW_STEPS_MAX = 1000
 STEPS_KEPT = 64
 STEPS_MAX = 1 << 40
-WAIT_SECONDS = 30.0  # for rank 0's number: it is about as late as rank 0's host is behind this one
-WORD_SECONDS = 20.0  # for a word from the store, whose answers may be lost
-TRY_SECONDS = 1.0  # rank 0 tells its number; it insists one review later
+WAIT_SECONDS = 30.0  # for rank 0's number, which lags as far as rank 0's host does
+WORD_SECONDS = 20.0  # for an answer of the store, which may be lost
+TRY_SECONDS = 1.0  # for rank 0 to write its number; it retries one review later
 _KEEP, _NOTHING = 0, -1
-NODE_MTBF_S = 6500 * 3600.0  # 3.8 failures in 1000 node-days, the middle of what three fleets published
+NODE_MTBF_S = 6500 * 3600.0  # 3.8 failures in 1000 node-days, the middle of three fleets' published rates
 
 _log = logging.getLogger("healthd.trainer")
 
 
 class Bounds(NamedTuple):
-    """What the plan may not leave, whatever the arithmetic says. Seconds; `first_steps` holds until the first review."""
+    """Limits of the plan, whatever is computed. Seconds; `first_steps` holds until the first review."""
 
     least_s: float = 30.0
     most_s: float = 4 * 3600.0
@@ -48,7 +48,7 @@ class Bounds(NamedTuple):
 
 
 class RankIdentity(NamedTuple):
-    """Which rank of which job this is, and the directory where the node daemon publishes the job's hazard; "": nobody does."""
+    """This rank, its job, and the directory where the node daemon publishes the job's hazard; "" if there is none."""
 
     job: str = ""
     attempt: int = 0
@@ -61,13 +61,13 @@ class CheckpointInterval:
 
     Args:
         nodes: nodes of the job.
-        node_mtbf_s: mean time between failures of one node, for as long as nobody publishes a better one.
-        seat: who this is.
-        store: as the guard has it. Without one each rank decides alone: for a job of one rank only.
-        stall_prior_s: what a save is taken to cost before the first one was measured.
+        node_mtbf_s: mean time between failures of one node, until a better one is published.
+        seat: this rank's identity.
+        store: the guard's store. Without one each rank decides alone: only for a job of one rank.
+        stall_prior_s: assumed cost of a save until the first one is measured.
 
     Raises:
-        ValueError: a number that cannot be.
+        ValueError: a number out of range.
     """
 
     def __init__(
@@ -106,12 +106,12 @@ class CheckpointInterval:
         bounds: Bounds | None = None,
         environ: Mapping[str, str] | None = None,
     ) -> CheckpointInterval:
-        """The interval of this process, as its environment variables place it; they mean what they mean to the guard.
+        """Return this process's interval, from the same environment variables as the guard's.
 
-        `HEALTHD_CHECKPOINT_STEPS` overrules all that is measured: so many steps lie between two saves.
+        `HEALTHD_CHECKPOINT_STEPS` overrides all measurements: it sets the steps between two saves.
 
         Raises:
-            ValueError: a number that cannot be; names the variable.
+            ValueError: a number out of range; names the variable.
         """
         environ = os.environ if environ is None else environ
         place, directory = read_environment(environ)
@@ -122,13 +122,16 @@ class CheckpointInterval:
         return found
 
     def fix(self, steps: int) -> None:
-        """From now on so many steps lie between two saves, whatever they cost. The same on every rank."""
+        """Fix the steps between two saves, whatever they cost. The same on every rank."""
         self.interval_steps, self._fixed = steps, True
 
     def due(self, step: int) -> bool:
-        """Whether every rank saves in this step. Call it in every step, also in those that save for another reason."""
+        """Return whether every rank saves in this step.
+
+        Call it in every step, also in those that save for another reason.
+        """
         self._measure()
-        if self._last_saved is None:  # where this attempt began counts as saved: it came from a checkpoint
+        if self._last_saved is None:  # this attempt started from a checkpoint, so its start counts as saved
             self._last_saved, self._next_review = step - 1, step + FIRST_REVIEW_STEPS
         if step >= self._next_review and not self._fixed:
             self._review(step)
@@ -136,30 +139,30 @@ class CheckpointInterval:
 
     @contextmanager
     def saving(self, step: int) -> Iterator[None]:
-        """Around the part of a save that training waits for, whatever it was ordered by. A save that fails counts not."""
+        """Measure the part of a save that training waits for, whatever ordered it. A failed save does not count."""
         began = self._clock.monotonic()
         yield
         self._stall.add(self._clock.monotonic() - began)
         self._last_saved = step
-        self._looked_at = None  # the time since is no step's
+        self._looked_at = None  # the time since belongs to no step
 
     def written(self, seconds: float) -> None:
-        """A save that went on beside training is whole `seconds` after training went on."""
+        """Record that a background save was complete `seconds` after training resumed."""
         self._write.add(seconds)
 
     def failed(self, failures: int = 1) -> None:
-        """Nodes of this job failed: a launcher that relaunches may hand down what earlier attempts lived through."""
+        """Record node failures of this job: a relaunching launcher may pass on those of earlier attempts."""
         self._hazard.lived(0.0, failures)
 
     @property
     def mtbf_s(self) -> float:
-        """The job's own, as far as is known now: what the centre publishes, else the estimate."""
+        """The job's MTBF as known now: the controller's, else the estimate."""
         published = read_hazard(self._directory, self._job, self._clock.wall()) if self._directory else None
         return 1 / (published.per_s if published else self._hazard.per_s())
 
     @property
     def interval_s(self) -> float:
-        """The optimum now, within the bounds; never shorter than a save needs to be written."""
+        """The current optimum, within the limits; never shorter than a save takes to be written."""
         optimum_s = daly_s(self._stall.seconds, self.mtbf_s)
         return min(max(optimum_s, self._bounds.least_s, self._write.seconds), self._bounds.most_s)
 
@@ -171,12 +174,12 @@ class CheckpointInterval:
         self._looked_at = now
 
     def _review(self, step: int) -> None:
-        """Take up the number that was written at the last review, and (rank 0) write the next one."""
+        """Apply the number that was written at the last review, and (rank 0) write the next one."""
         try:
             agreed = self._learn(self._reviews) if self._reviews else _KEEP
         except StoreGoneError as error:
             self._fixed = True
-            text = "%s; from now on %d steps lie between two saves, and training goes on"
+            text = "%s; saving every %d steps from now on, and training continues"
             _log.error(text, error, self.interval_steps)
             return
         if agreed > 0:
@@ -185,17 +188,17 @@ class CheckpointInterval:
         self._next_review = step + min(max(1, self.interval_steps // REVIEWS_PER_INTERVAL), REVIEW_STEPS_MAX)
         if self._rank == 0:
             self._wanted = self._wanted_steps()
-            with suppress(Exception):  # a store of any make
+            with suppress(Exception):  # a store of any type
                 self._patience.once(self._deciding(self._reviews, self._wanted), TRY_SECONDS)
 
     def _learn(self, review: int) -> int:
-        """What all ranks follow from now on; raises StoreGoneError."""
+        """Return the plan of all ranks from now on; raises StoreGoneError."""
         if self._rank == 0:
             return self._patience.insist(self._deciding(review, self._wanted), WORD_SECONDS)
         ends, pause = time.monotonic() + WAIT_SECONDS, FIRST_PAUSE_SECONDS
         while (found := self._patience.insist(self._looking(review), WORD_SECONDS)) == _NOTHING:
             if time.monotonic() >= ends:
-                text = "no plan of rank 0 within %g s, the last one goes on: do all ranks call due() in every step?"
+                text = "no plan from rank 0 within %g s, keeping the last one: do all ranks call due() in every step?"
                 _log.error(text, WAIT_SECONDS)
                 return self._patience.insist(self._deciding(review, _KEEP), WORD_SECONDS)
             time.sleep(pause)
@@ -203,11 +206,11 @@ class CheckpointInterval:
         return found
 
     def _deciding(self, review: int, steps: int) -> Callable[[], int]:
-        """Write it, unless something is there; what is there then. May be asked again, the first to decide stays it."""
+        """Write the number unless one is there; return the one there. Idempotent: the first to decide wins."""
         return lambda: int(self._store.compare_set(f"{self._key}{review}", "", str(steps)))
 
     def _looking(self, review: int) -> Callable[[], int]:
-        """What is there. A store answers with what was expected where there is nothing."""
+        """Return the number there. A store returns the expected value if there is none."""
         return lambda: int(self._store.compare_set(f"{self._key}{review}", str(_NOTHING), str(_NOTHING)))
 
     def _wanted_steps(self) -> int:

@@ -1,4 +1,4 @@
-"""What a save costs here and how often this job's nodes fail, from what was seen so far. Pure; times in seconds."""
+"""Estimates the cost of a save and the job's failure rate from observations. Pure; times in seconds."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from collections import deque
 from math import isfinite
 from statistics import median
 
-SAVES_KEPT = 7  # a median over them outlives three odd ones: a cold file system, a neighbour's burst
-PRIOR_FAILURES = 2.0  # the prior MTBF weighs as much as two failures seen: ours
+SAVES_KEPT = 7  # the median ignores three outliers: a cold file system, a neighbour's burst
+PRIOR_FAILURES = 2.0  # the prior MTBF weighs as much as two observed failures: our choice
 
 
 class MedianCost:
@@ -15,23 +15,23 @@ class MedianCost:
 
     def __init__(self, prior_s: float) -> None:
         if not isfinite(prior_s) or prior_s < 0:
-            raise ValueError(f"a prior cost of {prior_s!r} s is none; it must be 0 or more")
+            raise ValueError(f"a prior cost of {prior_s!r} s is invalid; it must be 0 or more")
         self._prior_s = prior_s
         self._seen_s: deque[float] = deque(maxlen=SAVES_KEPT)
 
     def add(self, seconds: float) -> None:
-        """One more; what is no duration is not counted."""
+        """Add a measurement; an invalid duration is ignored."""
         if isfinite(seconds) and seconds >= 0:
             self._seen_s.append(seconds)
 
     @property
     def seconds(self) -> float:
-        """The cost, as far as it is known."""
+        """The cost, as far as known."""
         return median(self._seen_s) if self._seen_s else self._prior_s
 
 
 class HazardEstimate:
-    """Failures per second of a whole job: a gamma prior around the nodes' MTBF, updated by what this job lives through.
+    """Failures per second of a whole job: a gamma prior around the nodes' MTBF, updated by observed run time.
 
     Raises:
         ValueError: no nodes, or an MTBF that is not positive.
@@ -45,11 +45,11 @@ class HazardEstimate:
         self._node_seconds = prior_failures * node_mtbf_s
 
     def lived(self, seconds: float, failures: int = 0) -> None:
-        """The job ran for so long and was ended by so many failures of nodes; times that are none are not counted."""
+        """Add a run time and the node failures that ended it; invalid times are ignored."""
         if isfinite(seconds) and seconds >= 0 and failures >= 0:
             self._node_seconds += seconds * self._nodes
             self._failures += failures
 
     def per_s(self) -> float:
-        """The mean of the posterior, of the whole job."""
+        """The posterior mean for the whole job."""
         return self._nodes * self._failures / self._node_seconds

@@ -1,4 +1,4 @@
-"""The file by which the node daemon tells a job's ranks their hazard: beside the beacon pages, written whole by rename."""
+"""The file in which the node daemon publishes a job's hazard to its ranks, beside the beacon pages."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ BYTES_MAX = 4096
 PER_S_MIN, PER_S_MAX = (
     1e-12,
     1.0,
-)  # a failure in 30 000 years, and one a second: nobody who says less or more is believed
+)  # from one failure in 30 000 years to one a second; other values are rejected
 
 
 class PublishedHazard(NamedTuple):
-    """Failures per second of one job as the centre sees it; true until `valid_until` (UTC seconds)."""
+    """Failures per second of one job as the controller estimates it; valid until `valid_until` (UTC seconds)."""
 
     per_s: float
     nodes: int
@@ -28,13 +28,13 @@ class PublishedHazard(NamedTuple):
 
 
 def hazard_path(directory: str, job: str) -> Path:
-    """Where the hazard of a job stands. Two jobs never share one: the hash tells apart what cleaning made equal."""
+    """Return the path of a job's hazard. Two jobs never share one: the hash distinguishes equal cleaned names."""
     clean = re.sub(r"[^A-Za-z0-9_.-]", "_", job)[:100]
     return Path(directory) / f"{clean}.{sha256(job.encode(errors='replace')).hexdigest()[:12]}.hazard"
 
 
 def write_hazard(directory: str, job: str, hazard: PublishedHazard) -> Path:
-    """Put the file there, or over the one that is there.
+    """Write or replace the file.
 
     Raises:
         OSError: it cannot be written; the old one stays.
@@ -46,7 +46,7 @@ def write_hazard(directory: str, job: str, hazard: PublishedHazard) -> Path:
     aside.unlink(missing_ok=True)
     descriptor = os.open(aside, flags, 0o644)
     try:
-        os.fchmod(descriptor, 0o644)  # the job runs as anybody, whatever the umask here
+        os.fchmod(descriptor, 0o644)  # the job runs as any user, whatever the umask here
         os.write(descriptor, json.dumps(content).encode())
         aside.replace(path)
     except OSError:
@@ -58,7 +58,7 @@ def write_hazard(directory: str, job: str, hazard: PublishedHazard) -> Path:
 
 
 def read_hazard(directory: str, job: str, now: float) -> PublishedHazard | None:
-    """The hazard of a job, if root (or this user) wrote one that is whole and still true; never raises."""
+    """Return a job's hazard if root (or this user) wrote a complete and valid file; never raises."""
     try:
         descriptor = os.open(hazard_path(directory, job), os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK)
     except (OSError, ValueError):
@@ -75,7 +75,7 @@ def read_hazard(directory: str, job: str, now: float) -> PublishedHazard | None:
 
 
 def parse_hazard(content: bytes, job: str, now: float) -> PublishedHazard | None:
-    """The content of such a file; None for anything that is not wholly right, of another job, or out of date."""
+    """Parse the file's content; None if it is invalid, of another job, or expired."""
     try:
         document = json.loads(content)
         per_s, nodes, until = (document[name] for name in PublishedHazard._fields)

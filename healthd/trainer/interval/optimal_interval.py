@@ -1,8 +1,8 @@
-"""The optimal time between checkpoints, and what any other costs. Pure; all times in seconds.
+"""The optimal time between checkpoints, and the cost of any other. Pure; all times in seconds.
 
-The model: failures come at a constant rate and take the job back to its last whole checkpoint. `stall_s` is the time in
-which a save stops training (C in the formulas), `mtbf_s` the job's mean time between failures (F), an interval the
-training done between two saves. `docs/explanation/checkpoint-interval.md` derives what is here.
+The model: failures come at a constant rate and return the job to its last complete checkpoint. `stall_s` is the time
+for which a save stops training (C in the formulas), `mtbf_s` the job's mean time between failures (F), an interval the
+training between two saves. `docs/explanation/checkpoint-interval.md` derives the formulas.
 """
 
 from __future__ import annotations
@@ -10,15 +10,15 @@ from __future__ import annotations
 from math import exp, expm1, isfinite, sqrt
 from typing import NamedTuple
 
-EXPONENT_MAX = 500.0  # beyond it a segment practically never ends, and exp would overflow soon
+EXPONENT_MAX = 500.0  # beyond it a segment practically never ends, and exp would soon overflow
 
 
 class Waste(NamedTuple):
-    """What becomes of the job's time, as shares of it that add up to 1."""
+    """The parts of the job's time that are lost, as shares of it."""
 
     useful: float
     checkpoint: float
-    rework: float  # training that a failure threw away
+    rework: float  # training lost to a failure
     restart: float
 
     @property
@@ -28,19 +28,19 @@ class Waste(NamedTuple):
 
 
 def young_daly_s(stall_s: float, mtbf_s: float) -> float:
-    """The first-order optimum, sqrt(2 C F).
+    """Return the first-order optimum, sqrt(2 C F).
 
     Raises:
-        ValueError: a time that is negative, or no number.
+        ValueError: a time is negative or not a number.
     """
     return sqrt(2 * _require_duration("stall_s", stall_s) * _require_positive("mtbf_s", mtbf_s))
 
 
 def daly_s(stall_s: float, mtbf_s: float) -> float:
-    """Daly's higher-order optimum; F itself where a save costs twice that or more.
+    """Return Daly's higher-order optimum; F itself if a save costs twice that or more.
 
     Raises:
-        ValueError: a time that is negative, or no number.
+        ValueError: a time is negative or not a number.
     """
     first_order_s = young_daly_s(stall_s, mtbf_s)
     if stall_s >= 2 * mtbf_s:
@@ -50,20 +50,20 @@ def daly_s(stall_s: float, mtbf_s: float) -> float:
 
 
 def waste_at(interval_s: float, stall_s: float, mtbf_s: float, restart_s: float = 0.0, write_s: float = 0.0) -> Waste:
-    """The expected waste if a save begins after each `interval_s` of training.
+    """Return the expected waste if a save begins after each `interval_s` of training.
 
-    `restart_s` is the time from a failure until training goes on, during which nodes fail as well. `write_s` is how long
-    a save is still being written after training goes on: a failure within it falls back one checkpoint further.
+    `restart_s` is the time from a failure until training resumes, during which nodes also fail. `write_s` is how long a
+    save is still being written after training resumes: a failure within it falls back one checkpoint further.
 
     Raises:
-        ValueError: an interval or MTBF that is not positive, or another time that is negative or no number.
+        ValueError: an interval or MTBF is not positive, or another time is negative or not a number.
     """
     interval_s, mtbf_s = _require_positive("interval_s", interval_s), _require_positive("mtbf_s", mtbf_s)
     stall_s, write_s = _require_duration("stall_s", stall_s), _require_duration("write_s", write_s)
     segment, restarting = (interval_s + stall_s) / mtbf_s, _require_duration("restart_s", restart_s) / mtbf_s
     if segment + restarting > EXPONENT_MAX:
         return Waste(0.0, 0.0, 1.0, 0.0)
-    failures = expm1(segment)  # before one segment gets through
+    failures = expm1(segment)  # before one segment succeeds
     rework_s = failures * (mtbf_s + write_s) - (interval_s + stall_s)
     restart_s = failures * mtbf_s * expm1(restarting)
     whole_s = failures * (mtbf_s * exp(restarting) + write_s)

@@ -198,5 +198,5 @@ def test_a_token_that_others_may_read_is_named_and_used(asking: Run, token_file:
     assert asking("nodes", "list", "-o", "json").stderr == ""
     token_file.chmod(0o644)
     careless = asking("nodes", "list", "-o", "json")
-    assert "others may read this secret (0644): chmod 0600" in careless.stderr
+    assert "other users can read this secret (0644): chmod 0600" in careless.stderr
     assert careless.stdout == asking("nodes", "list", "-o", "json").stdout

@@ -140,7 +140,7 @@ def test_a_gpu_that_is_new_or_another_is_noted_and_is_no_fault() -> None:
     assert notes([], gpu("GPU-a"), GPUS[1]) == [], "before anything was known nothing is new"
     assert notes([gpu("GPU-a")], gpu("GPU-a", "7")) == [], "a serial number that was not known before is no other one"
     assert notes([gpu("GPU-a", "7")], gpu("GPU-a", "8")) == [
-        ("changed", "info", "GPU 0 at 0000:10:00.0 is another than before: serial 7 -> 8")
+        ("changed", "info", "GPU 0 at 0000:10:00.0 is another one than before: serial 7 -> 8")
     ]
     assert notes([gpu("GPU-a")], gpu("GPU-a"), GPUS[1]) == [
         ("appeared", "info", "GPU 1 (GPU-1) is new at 0000:11:00.0")

@@ -80,7 +80,7 @@ def test_versions_and_topology_come_from_what_was_sampled(tmp_path: Path) -> Non
     assert facts["pcie:0000:3b:00.0", "PCIe path"] == "0000:00:01.0 > 0000:3b:00.0"
     assert facts["nic_port:mlx5_0/1", "fabric port"].startswith("0000:3c:00.0 InfiniBand ACTIVE")
     assert facts["gpu:GPU-0", "NVLink 0"] == "active, to 0000:01:00.0, 3 CRC errors"
-    assert facts["gpu:GPU-0", "NVLink 1"] == "state not known"
+    assert facts["gpu:GPU-0", "NVLink 1"] == "state unknown"
 
 
 def test_what_could_not_be_had_is_named_with_its_reason(tmp_path: Path) -> None:
@@ -91,7 +91,7 @@ def test_what_could_not_be_had_is_named_with_its_reason(tmp_path: Path) -> None:
     assert missing["nvml"] == "hung: a call has not answered"
     assert missing["infiniband"] == "waiting"
     assert "kernel_log" not in missing
-    assert missing["telemetry and kernel lines before 2023-11-14T22:12:50Z"] == "healthd began to listen then"
+    assert missing["telemetry and kernel lines before 2023-11-14T22:12:50Z"] == "healthd started then"
     assert "training steps" in missing
 
 
@@ -163,8 +163,8 @@ def test_a_page_that_holds_no_number_and_no_text_still_makes_a_bundle(tmp_path: 
     rewrite(good, beacon_page.RING_AT, step_ring.pack_entry(0, 0, number, 1.0, step_ring.EntryMeasurements()))
     bundle = collect_evidence(status(), QUIET, tmp_path)
     assert [(rank.job, rank.steps) for rank in bundle.ranks] == [("good", ())]
-    assert "is no text" in said_missing(bundle)[f"page {text.name}"]
-    assert "a time that is none" in said_missing(bundle)[f"page {time.name}"]
+    assert "is a text that" in said_missing(bundle)[f"page {text.name}"]
+    assert "an invalid time" in said_missing(bundle)[f"page {time.name}"]
     assert decode_message(encode_message(bundle), EvidenceBundle) == bundle
 
 

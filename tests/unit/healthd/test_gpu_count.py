@@ -115,7 +115,7 @@ def test_the_bus_has_a_gpu_that_nvml_does_not_list() -> None:
 def test_a_gpu_given_to_a_virtual_machine_is_intended(driver: str) -> None:
     assert asked_twice(check(), bus(*range(7), _7=driver), listed(*range(7))) == {}
     more = asked_twice(check(), bus(*range(6), _6="", _7=driver), listed(*range(6)))
-    assert "1 more given to virtual machines" in more["not_bound"]
+    assert "1 more passed to virtual machines" in more["not_bound"]
 
 
 def test_a_configured_count_that_is_met_says_what_is_intended() -> None:

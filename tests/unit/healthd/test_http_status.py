@@ -129,7 +129,7 @@ def test_a_main_loop_that_stands_still_is_not_alive(
     assert answer("/livez")[0] == 200
     clock.advance(STUCK_S + 1)
     code, text = answer("/livez")
-    assert (code, "has not come round" in text) == (503, True)
+    assert (code, "has not run" in text) == (503, True)
 
 
 def test_who_hangs_up_before_the_answer_leaves_no_traceback(

@@ -122,7 +122,7 @@ def test_bytes_that_are_no_text_are_an_unreadable_message(tmp_path: Path, monkey
     line = b'{"type":"NvmlUnavailable","at":1.0,"reason":"\xff"}\n'
     pretend_child(tmp_path, monkeypatch, f"import os, time; os.write(1, {line!r}); time.sleep(60)")
     collector = Watched(None)
-    assert "unreadable message of the child" in next_one(collector, NvmlUnavailable).reason
+    assert "invalid message from the child" in next_one(collector, NvmlUnavailable).reason
     collector.close()
 
 

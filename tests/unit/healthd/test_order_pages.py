@@ -192,7 +192,7 @@ def test_a_page_made_anew_keeps_the_answer_of_the_process_before(tmp_path: Path)
         child.communicate(b"\n")
     again = Beacon.create(str(tmp_path), RankPlacement("j", 1, 0, 1))
     end = step(each)
-    assert (end.state, end.detail) == (OrderState.FAILED, "rank 0 ended, and its page vanished")
+    assert (end.state, end.detail) == (OrderState.FAILED, "rank 0 ended, and its page is missing")
     assert again.poll() is None
     again.close()
 

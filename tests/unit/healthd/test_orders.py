@@ -199,7 +199,7 @@ def test_a_program_that_does_not_end_is_ended_with_all_it_started() -> None:
     script = "import subprocess, time; subprocess.Popen(['sleep', '61.25']); time.sleep(60)"
     end = run_to_end(program(script, lasts_s=0.5))
     assert isinstance(end, OrderUpdate)
-    assert (end.state, end.detail) == (OrderState.FAILED, "ended at the order's expiry")
+    assert (end.state, end.detail) == (OrderState.FAILED, "killed when the order expired")
     lines = [path.read_bytes() for path in Path("/proc").glob("[0-9]*/cmdline") if _readable(path)]
     assert not any(b"61.25" in line and line.startswith(b"sleep") for line in lines)
 

@@ -120,7 +120,7 @@ def test_what_cannot_be_understood_is_removed_and_said(
     (tmp_path / "x.json").write_bytes(text)
     assert SimulatedFaultFolder(tmp_path).read(1.0) == ([], [])
     assert list(tmp_path.iterdir()) == []
-    assert "no fault that can be pretended" in caplog.text
+    assert "not a valid simulated fault" in caplog.text
 
 
 @given(st.dictionaries(st.sampled_from(GpuReading.__struct_fields__), st.integers(0, 200)))

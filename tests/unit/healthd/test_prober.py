@@ -100,7 +100,7 @@ def test_garbage_is_a_failing_source(root: Path) -> None:
     prober = SourceProber(Host(root=root), {"pressure": SourceSchedule(1, PressureSample)}, deadline_s=5)
     assert prober._reading(b"hello").state is SourceState.FAILING
     wrong = b'{"source":"pressure","state":"present","at":1,"seconds":0,"sample":[["io"]]}'
-    assert "wrong shape" in prober._reading(wrong).reason
+    assert "wrong type" in prober._reading(wrong).reason
 
 
 def test_trouble_of_a_source_is_a_finding_until_it_is_read_again() -> None:

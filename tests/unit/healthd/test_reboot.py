@@ -78,7 +78,7 @@ def test_a_machine_that_does_not_go_down_is_said_when_the_time_is_up(machine: Pa
         time.sleep(0.002)
     late = each.step(NOW + 61)
     assert late is not None
-    assert (late.state, late.detail) == (OrderState.EXPIRED, "the machine did not go down")
+    assert (late.state, late.detail) == (OrderState.EXPIRED, "the machine did not reboot")
 
 
 def test_a_program_that_is_not_there_is_named(machine: Path) -> None:

@@ -76,7 +76,7 @@ def test_an_event_without_a_line_is_evidence_by_itself() -> None:
     assert fact is not None
     assert (fact.code, fact.component.index, fact.injected) == ("79", 3, False)
     assert fact.origin.startswith("b:nvml:")
-    assert "told by the driver" in fact.summary
+    assert "reported by the driver" in fact.summary
 
 
 def test_a_test_fault_in_the_log_is_no_line_of_the_driver() -> None:

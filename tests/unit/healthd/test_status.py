@@ -58,7 +58,7 @@ def test_reasons_are_sentences_and_the_worst_comes_first() -> None:
         "condemned by order o1: XID 79",
         "xid/79 (fatal): GPU has fallen off the bus",
         "xid/79 (warning): GPU has fallen off the bus",
-        "no word from NVML",
+        "no report from NVML",
     )
 
 

@@ -24,7 +24,7 @@ from vocabulary.finding import Severity
         ("hopper: As Ampere", "hoppper: As Ampere", "xid 63: .*hoppper"),
         ("sources: [CAT, HDR]", "sources: [CAT, RUMOUR]", "sources: RUMOUR"),
         ("version: 2026-09", "version: [", "not YAML"),
-        ("version: 2026-09", "version: {}", "version: missing, or no text"),
+        ("version: 2026-09", "version: {}", "version: missing, or not text"),
         ("0: {meaning:", "0: {meannig:", "recovery action 0"),
         (
             "severity: error, action: triage, effect: port",
@@ -60,7 +60,7 @@ def test_an_error_names_the_file_the_code_and_the_field(tmp_path: Path, old: str
         ("version: site-1\nxid: []\n", "xid"),
         ("version: site-1\nxid: {43: {reads: [{says: x, severity: info}]}}\n", "xid 43: .*come together"),
         ("version: site-1\nxid: {43: {reads: [{says: 'pid {pid}'}]}}\n", "xid 43: .*pid in braces, but not under when"),
-        ("version: site-1\nxid: {43: {reads: [{says: '{pid.real}', when: {pid: any}}]}}\n", "xid 43: .*names no part"),
+        ("version: site-1\nxid: {43: {reads: [{says: '{pid.real}', when: {pid: any}}]}}\n", "xid 43: .*not a part"),
         ("version: site-1\nxid: {43: {reads: [{says: '{', when: {pid: any}}]}}\n", "xid 43: .*reads"),
         ("xid: {79: {note: x}}\n", "version: missing"),
         ("version: site-1\nsxid_effects: {}\nsxid: {12020: {ours: {effect: nowhere}}}\n", "sxid 12020"),

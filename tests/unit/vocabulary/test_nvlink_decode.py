@@ -70,7 +70,9 @@ def test_a_line_of_nvlink_5(
 def test_a_fallback_says_that_it_is_one() -> None:
     reading = read_nvlink_event(event(144, "SAW_MVB Nonfatal XC0 i1 Link 3 (0x1 0x3 0x0)"), TABLES)
     assert reading is not None
-    assert reading.says == ("Unit SAW_MVB is known, but not with this status: the word in the line decides, nonfatal.",)
+    assert reading.says == (
+        "Unit SAW_MVB is known, but not with this status: the severity in the line decides, nonfatal.",
+    )
 
 
 def test_what_the_driver_injected_is_named() -> None:

@@ -19,7 +19,7 @@ def test_a_file_that_others_may_read_is_named_with_what_to_do(tmp_path: Path, mo
     file.chmod(mode)
     words = read_by_others(file)
     assert bool(words) is told
-    assert not told or f"{file}: others may read this secret ({mode:04o}): chmod 0600" in words
+    assert not told or f"{file}: other users can read this secret ({mode:04o}): chmod 0600" in words
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root gives files away")

@@ -86,7 +86,7 @@ def test_what_fails_alike_on_all_ranks_at_once_is_the_users_error(tmp_path: Path
 
     assert done.returncode == 7
     assert len(attempts(events)) == 1
-    assert "3 of 3 ranks exited with 7 soon after their start, no node shows a fault" in done.stderr
+    assert "3 of 3 ranks exited with 7 soon after their start, no node has a fault" in done.stderr
     assert [event["outcome"] for event in read_events(events) if event["event"] == "stopped"] == ["user_error"]
 
 

@@ -240,7 +240,7 @@ def test_a_notice_file_makes_the_ranks_leave_and_the_job_queue_again(tmp_path: P
 
     said = launcher.communicate(timeout=DEADLINE_S)[1]
     assert launcher.returncode == 75, said
-    assert f"told to stop by the notice in {notice}" in said
+    assert f"stopped by the notice in {notice}" in said
     assert "ordered after" in said
 
 
@@ -268,4 +268,4 @@ def test_a_journal_that_cannot_be_written_stops_nothing(tmp_path: Path, capfd: p
     LaunchJournal(tmp_path / "absent" / "events", "j", ManualClock()).write("gate", "gate: n1 fit")
 
     assert drain_stderr()
-    assert "this event is not in it" in capfd.readouterr().err
+    assert "this event is not recorded" in capfd.readouterr().err

@@ -58,7 +58,7 @@ def test_a_worker_that_outlives_its_rank_is_ended_with_the_attempt(place: Path, 
 
     assert done.returncode == code, done.stderr  # its end was read: no worker holds the pipe
     assert gone(pid_in(place / "pid.worker"))
-    assert "ended 1 process that the ranks left behind" in done.stderr
+    assert "ended 1 process left by the ranks" in done.stderr
 
 
 def test_a_rank_that_is_killed_takes_with_it_what_has_left_it(place: Path) -> None:

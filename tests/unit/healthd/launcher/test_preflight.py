@@ -56,7 +56,7 @@ def test_what_a_preflight_complains_of_is_the_reason() -> None:
         "n1", ["sh", "-c", "echo progress >&2; echo 'Error: no such level' >&2; exit 2"], 9.0, lambda: False
     )
 
-    assert said.reason == "the preflight ended with 2 and said nothing that can be read: Error: no such level"
+    assert said.reason == "the preflight ended with 2 and printed nothing readable: Error: no such level"
 
 
 def test_the_program_prints_one_line_for_its_node() -> None:

@@ -30,7 +30,7 @@ OTHERS = {
     "srun": """echo '{"node": "n1", "fitness": "unfit", "reason": "wrong products"}'""",
 }
 REASON = "no attempt possible here (1 node needed, 0 usable of 1; not n1)"
-PLAN = f"healthctl launch: {REASON}: asking Slurm to queue the job again, from now on without n1\n"
+PLAN = f"healthctl launch: {REASON}: requesting Slurm to requeue the job, from now on without n1\n"
 FILL_PIPE = "dd if=/dev/zero of=/proc/$PPID/fd/2 bs=4096 count=1000 oflag=nonblock 2>&-"  # the launcher's own log
 OUTCOME = "healthctl launch: the job is queued again, from now on without n1\n"
 
@@ -105,4 +105,4 @@ def test_slurm_refuses_to_requeue_and_the_launcher_says_so(start: Start) -> None
     assert launcher.returncode == 75
     assert PLAN in said
     assert "presently disabled" in said
-    assert said.endswith(f"healthctl launch: no attempt possible ({REASON[26:-1]}); exit 75: queue it again\n")
+    assert said.endswith(f"healthctl launch: no attempt possible ({REASON[26:-1]}); exit 75: requeue it\n")

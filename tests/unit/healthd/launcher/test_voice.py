@@ -117,7 +117,7 @@ def test_what_is_said_comes_out_in_order_and_what_is_lost_is_counted() -> None:
     listener.join()
     os.close(reading)
     said = b"".join(heard)
-    assert said.lstrip(b"x") == line * 4 + b"healthctl launch: 6 lines lost here: nobody took them\nthe end\n"
+    assert said.lstrip(b"x") == line * 4 + b"healthctl launch: 6 lines dropped: the reader was too slow\nthe end\n"
 
 
 def listen(descriptor: int, heard: list[bytes]) -> None:

@@ -30,7 +30,7 @@ def test_each_mount_over_the_network_is_asked(machine: Build) -> None:
 
 
 def test_a_machine_with_local_disks_only_is_a_state(machine: Build) -> None:
-    with pytest.raises(SourceAbsent, match="over the network"):
+    with pytest.raises(SourceAbsent, match="no network file system"):
         read_network_mounts(machine({"/proc/1/mounts": "/dev/sda1 / ext4 rw 0 0\n"}), {})
 
 

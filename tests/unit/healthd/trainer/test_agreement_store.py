@@ -128,7 +128,7 @@ def test_who_cannot_write_the_decision_leaves_and_the_others_do_not_wait_for_eve
     a = order("a", expires_at=9.0)
     first.at_boundary(3, 0.0, a)
 
-    with pytest.raises(StoreGoneError, match=r"out of reach \(20 s\): ConnectionError: decide: broken pipe"):
+    with pytest.raises(StoreGoneError, match=r"unreachable \(20 s\): ConnectionError: decide: broken pipe"):
         last.at_boundary(3, 0.0, a)
 
     assert last.pending
@@ -144,7 +144,7 @@ def test_a_rank_without_a_store_does_not_vote_and_trains_on(*, cancelled: bool) 
     ruling = agreement.at_boundary(1, 0.0, order("a", cancelled=cancelled))
 
     assert dropped(ruling) == [("a", OrderOutcome.CANCELLED if cancelled else OrderOutcome.FAILED)]
-    assert ("out of reach" in ruling.dropped[0].why) is not cancelled
+    assert ("unreachable" in ruling.dropped[0].why) is not cancelled
     assert not agreement.pending
     assert agreement.at_boundary(2, 0.0, order("a")) == ((), (), ())
 
@@ -195,7 +195,7 @@ def test_a_store_that_does_not_answer_is_left_behind() -> None:
 
     with pytest.raises(TimeoutError, match="no answer within"):
         StoreCaller().once(never.wait, 0.01)
-    with pytest.raises(StoreGoneError, match=r"out of reach \(0.01 s\): TimeoutError: no answer"):
+    with pytest.raises(StoreGoneError, match=r"unreachable \(0.01 s\): TimeoutError: no answer"):
         StoreCaller().insist(never.wait, 0.01)
     never.set()
 

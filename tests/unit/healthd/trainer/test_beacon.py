@@ -196,7 +196,7 @@ def test_an_answer_that_does_not_fit_stops_nothing(beacon: Beacon, caplog: pytes
     answer = read_page(beacon.path).acknowledgement
     assert answer is not None
     assert (answer.order, answer.checkpoint) == ("o1", "/ckpt/?")
-    assert "not answered, training goes on" in caplog.text
+    assert "not answered, training continues" in caplog.text
 
 
 def test_two_jobs_do_not_mix(directory: str) -> None:

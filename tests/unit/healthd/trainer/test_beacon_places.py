@@ -154,7 +154,7 @@ def test_a_read_only_directory_costs_one_warning_and_a_strangers_page_none() -> 
 
     assert (strange.stdout, strange.stderr) == ("Beacon\n", "")
     assert read_only.stdout == "NullBeacon\n"
-    assert read_only.stderr.count("training goes on") == 1
+    assert read_only.stderr.count("training continues") == 1
 
 
 def _as_nobody(place: Path) -> tuple[subprocess.CompletedProcess[str], subprocess.CompletedProcess[str]]:
@@ -187,6 +187,6 @@ def test_a_full_tmpfs_costs_one_warning_and_leaves_nothing_behind(directory: str
     )  # fmt: skip
 
     assert done.stdout == "NullBeacon\n"
-    assert done.stderr.count("training goes on") == 1
+    assert done.stderr.count("training continues") == 1
     assert os.strerror(errno.EFBIG) in done.stderr
     assert list(Path(directory).iterdir()) == []

@@ -63,12 +63,12 @@ def test_a_crash_before_the_rename_leaves_the_one_before(tmp_path: Path) -> None
     ("damage", "text"),
     [
         (lambda path: (path / "__0_0.distcp").write_bytes(b"weigh"), "__0_0.distcp: 5 bytes, the manifest says 7"),
-        (lambda path: (path / "__0_0.distcp").write_bytes(b"wEights"), "__0_0.distcp: its SHA-256 is not the manifest's"),
+        (lambda path: (path / "__0_0.distcp").write_bytes(b"wEights"), "__0_0.distcp: its SHA-256 does not match the manifest"),
         (lambda path: (path / ".metadata").unlink(), ".metadata: missing"),
         (lambda path: (path / "manifest.json").unlink(), "manifest.json: No such file"),
         (lambda path: (path / "manifest.json").write_text('{"version": 1'), "manifest.json: not JSON"),
         (lambda path: (path / "manifest.json").write_text('{"version": 9}'), "manifest.json: version"),
-        (lambda path: (path / "manifest.json").write_text('{"version": 1}'), "manifest.json: field missing or wrong: KeyError"),
+        (lambda path: (path / "manifest.json").write_text('{"version": 1}'), "manifest.json: field missing or invalid: KeyError"),
         (lambda path: (path / "stray").touch(), "stray: not in the manifest"),
     ],
 )  # fmt: skip
@@ -137,7 +137,7 @@ def test_after_going_back_the_new_course_is_the_latest_and_the_old_one_is_kept_a
     assert found is not None
     assert found.path == path
     assert names(tmp_path) == ["abandoned-step-000000100", "step-000000060"]
-    assert "of a run that went back to step 60" in caplog.text
+    assert "to a run that went back to step 60" in caplog.text
     save(checkpoints, 100)
     save(checkpoints, 70)
     assert names(tmp_path) == ["abandoned-step-000000100", "abandoned-step-000000100.2", "step-000000070"]
@@ -192,7 +192,7 @@ def test_a_run_with_nothing_to_go_back_to_says_so(tmp_path: Path, kept: list[int
     for step in kept:
         save(checkpoints, step)
 
-    with pytest.raises(CheckpointError, match="holds no checkpoint from before step 7"):
+    with pytest.raises(CheckpointError, match="holds no checkpoint before step 7"):
         checkpoints.go_back(7)
 
     assert not checkpoints.going_back
@@ -204,7 +204,7 @@ def test_a_mark_that_cannot_be_read_stops_everything(tmp_path: Path, content: by
     save(checkpoints, 7)
     (tmp_path / "going-back.json").write_bytes(content)
 
-    with pytest.raises(CheckpointError, match=r"going-back.json.*look which checkpoints are good"):
+    with pytest.raises(CheckpointError, match=r"going-back.json.*check which checkpoints are good"):
         checkpoints.newest_first()
     with pytest.raises(CheckpointError):
         checkpoints.go_back(9)

@@ -122,7 +122,7 @@ def test_a_checkpoint_under_another_steps_name_is_none(tmp_path: Path) -> None:
     checkpoints = Checkpoints(tmp_path)
     save(checkpoints, 1)
     (tmp_path / "step-000000001").rename(tmp_path / "step-000000007")
-    with pytest.raises(CheckpointError, match=r"manifest\.json: step: 1, but the directory is called step-000000007"):
+    with pytest.raises(CheckpointError, match=r"manifest\.json: step: 1, but the directory is named step-000000007"):
         verify_checkpoint(tmp_path / "step-000000007")
 
 

@@ -114,7 +114,7 @@ def test_an_order_to_save_waits_for_the_one_under_way_and_for_its_own(tmp_path: 
     ("damage", "said"),
     [
         (lambda file: file.write_bytes(file.read_bytes()[:-1]), "bytes, the manifest says"),
-        (lambda file: file.write_bytes(file.read_bytes()[:-1] + b"\xff"), "its SHA-256 is not the manifest's"),
+        (lambda file: file.write_bytes(file.read_bytes()[:-1] + b"\xff"), "its SHA-256 does not match the manifest"),
         (lambda file: file.unlink(), "missing"),
     ],
 )

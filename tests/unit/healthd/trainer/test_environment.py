@@ -82,7 +82,7 @@ def test_an_attempt_that_makes_no_sense_gives_way_to_the_next_name(caplog: pytes
     found = read_environment({"HEALTHD_ATTEMPT": "one", "TORCHELASTIC_RESTART_COUNT": "2"})
 
     assert found.place.attempt == 2
-    assert "HEALTHD_ATTEMPT='one' is not a whole number; passed over" in caplog.text
+    assert "HEALTHD_ATTEMPT='one' is not a whole number; ignored" in caplog.text
 
 
 @pytest.mark.parametrize(

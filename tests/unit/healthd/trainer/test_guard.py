@@ -161,7 +161,7 @@ def test_a_gpu_is_named_and_times_once_the_first_step_begins(
     with make(1, 2, device=Broken()).step(0):
         pass
     assert read_page(path_of(tmp_path, 1)).state.completed == 1
-    assert "the GPU cannot be asked for its name: CUDA error: no device; training goes on" in caplog.text
+    assert "the GPU's name cannot be read: CUDA error: no device; training continues" in caplog.text
 
 
 def test_undisturbed_training_ends_well(make: MakeGuard, tmp_path: Path) -> None:
@@ -330,7 +330,7 @@ def test_an_order_of_tomorrow_is_answered_and_training_goes_on(make: MakeGuard, 
 
     assert (answer_of(tmp_path).outcome, answer_of(tmp_path).detail) == (
         OrderOutcome.FAILED,
-        "this rank knows no order 'levitate'",
+        "this rank does not know the order 'levitate'",
     )
 
 

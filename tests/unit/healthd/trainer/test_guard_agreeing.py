@@ -152,7 +152,7 @@ def test_a_rank_that_voted_and_lost_its_store_leaves_and_does_not_train_on(
     assert 1 not in ours.saved
     answer = ours.answer(1)
     assert (answer.outcome, answer.agreed_step) == (OrderOutcome.FAILED, -1)
-    assert "the ranks' store is out of reach (0.1 s): ConnectionError: broken pipe" in answer.detail
+    assert "the ranks' store is unreachable (0.1 s): ConnectionError: broken pipe" in answer.detail
 
 
 @pytest.mark.parametrize("steps", [range(0, 1000, 10), [0, 1, 2, 3, 0, 1, 2, 3], [5] * 9, range(90, 50, -3)], ids=str)

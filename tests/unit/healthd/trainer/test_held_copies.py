@@ -46,7 +46,7 @@ def test_a_folder_that_another_user_made_first_is_refused(tmp_path: Path) -> Non
     others.mkdir(mode=0o700)
     os.chown(others, 65534, 65534)
     for path in (tmp_path / "open", tmp_path / "link", tmp_path / "file", others):
-        with pytest.raises(CheckpointError, match="not a directory of this user alone"):
+        with pytest.raises(CheckpointError, match="not private to this user"):
             prepare_private_directory(path)
 
 
@@ -99,7 +99,7 @@ def test_copies_are_known_by_their_names_and_trusted_by_their_content(tmp_path: 
     assert copies.check(whole).bytes == 5
     assert (tmp_path / "memory").stat().st_mode & 0o077 == 0
     copies.path(whole).write_bytes(b"stAte")
-    with pytest.raises(CheckpointError, match="not what its name says"):
+    with pytest.raises(CheckpointError, match="does not match its name"):
         copies.check(whole)
     copies.forget(but=43)
     assert copies.held() == []

@@ -236,7 +236,7 @@ def test_whom_the_scheduler_placed_is_ordered_alone(users: Users, monkeypatch: p
     assert read_page(forged).order_sequence == 1, "nothing of ours"
     sample = BeaconCollector(Path(users.directory)).read(NOW)
     assert [rank.rank for rank in sample.ranks] == [0]
-    assert f"user {BOB} claims the job too; it is user {ALICE}'s" in sample.disputed[PLACE.job]
+    assert f"user {BOB} claims the job too; it belongs to user {ALICE}'s" in sample.disputed[PLACE.job]
     users.end(mine)
     end = ordered.step(NOW)
     assert end is not None
@@ -262,7 +262,7 @@ def test_who_claims_a_job_is_reported_and_hides_nobody(users: Users) -> None:
         "job-7",
         Severity.WARNING,
     )
-    assert f"users {ALICE}, {BOB} claim the job, and no scheduler says whose it is" in fact.summary
+    assert f"users {ALICE}, {BOB} claim the job, and no scheduler reports the owner" in fact.summary
 
     users.end(forged)
     (over,) = check.judge(collector.read(NOW))

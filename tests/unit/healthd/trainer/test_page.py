@@ -95,7 +95,7 @@ def test_a_state_mixed_from_two_writes_is_refused(cut: int) -> None:
 @pytest.mark.parametrize("moment", [float("nan"), float("inf")])
 def test_a_time_that_is_none_is_refused(moment: float) -> None:
     for since, at in ((moment, 1.0), (1.0, moment)):
-        with pytest.raises(FieldError, match="holds a time that is none"):
+        with pytest.raises(FieldError, match="holds an invalid time"):
             beacon_page.unpack_state(beacon_page.pack_checked(beacon_page.STATE.pack(3, 42, since, at, 42, 1, 0, 3)))
 
 
@@ -129,9 +129,9 @@ def test_the_header_says_what_is_wrong() -> None:
         ({"rank": "0"}, "identity.rank: has the wrong type: '0'"),
         ({"job": None}, "identity.job: missing"),
         ({"pid": True}, "pid"),
-        ({"pid": 10**30}, "identity.pid: is no number that a report could carry"),
-        ({"created_at": float("nan")}, "identity.created_at: is no number"),
-        ({"job": "half \ud800"}, "identity.job: is no text that a report could carry"),
+        ({"pid": 10**30}, "identity.pid: is a number that a report cannot carry"),
+        ({"created_at": float("nan")}, "identity.created_at: is a number"),
+        ({"job": "half \ud800"}, "identity.job: is a text that a report cannot carry"),
     ],
 )
 def test_a_wrong_member_is_named(change: dict[str, object], text: str) -> None:

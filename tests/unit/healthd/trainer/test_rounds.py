@@ -114,12 +114,12 @@ def test_a_late_rank_is_waited_for_and_who_gave_up_takes_the_others_along() -> N
     for each in (hasty, late):
         assert each.begin()
     hasty.end(well=True)
-    with pytest.raises(CheckpointError, match="a rank is not out of the save or load before within 0 s"):
+    with pytest.raises(CheckpointError, match="a rank has not left the previous save or load within 0 s"):
         hasty.begin()
     hasty.end(well=False)
 
     late.end(well=True)
-    with pytest.raises(CheckpointError, match="a rank has given it up"):
+    with pytest.raises(CheckpointError, match="a rank has given up"):
         late.begin()
     late.end(well=False)
     assert together(hasty.begin, late.begin) == [False, False]
@@ -206,7 +206,7 @@ def test_without_the_store_the_exchange_goes_on_as_long_as_it_works() -> None:
         alone.conclude(RoundOutcome("path"))
         alone.end(well=True)
     assert alone.begin()
-    with pytest.raises(OutcomeUnknownError, match="the job's store is out of reach: broken pipe"):
+    with pytest.raises(OutcomeUnknownError, match="the job's store is unreachable: broken pipe"):
         alone.outcome()
     alone.end(well=False)
     with pytest.raises(StoreLostError):

@@ -37,7 +37,7 @@ def test_a_rank_that_is_done_does_not_hide_that_the_others_wait_for_it(*, alive:
     assert fact is not None
     found = {key: fact.evidence[key] for key in ("rank", "not_arrived", "waiting", "dead", "done", "missing")}
     assert found == {"rank": 1, "not_arrived": "", "waiting": "1, 2", "dead": "", "done": "0", "missing": "done"}
-    assert "rank 0 is done with training, the others are not" in fact.summary
+    assert "rank 0 has finished training, the others have not" in fact.summary
 
 
 def test_a_rank_that_hangs_is_named_before_one_that_is_done() -> None:

@@ -114,7 +114,7 @@ def test_who_waits_is_answered_when_the_node_tells(tmp_path_factory: pytest.Temp
         (b'{"monotonic":"\xff"}', "cannot be read"),
         (b'"' + b"x" * 300_000 + b'"', "longer than 262144 bytes"),
         (part(gpu="0000:00:00.0"), "of a GPU that the report does not name"),
-        (part(gpu="<script>"), "names a GPU by what is no PCI address"),
+        (part(gpu="<script>"), "names a GPU by an invalid PCI address"),
     ],
 )
 def test_a_bad_part_is_dropped_and_counted_and_spoils_nothing_else(

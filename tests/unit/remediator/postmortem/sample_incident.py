@@ -103,7 +103,9 @@ def actions(job: str) -> list[Action]:
     return [
         action("cordon", NODE, T + 1, 0.4, done, detail="drained in slurm"),
         *(abort(node, job, 6.0 + number) for number, node in enumerate(JOB_NODES)),
-        action("collect_evidence", NODE, T + 1, 2.5, done, detail="812345 bytes of evidence are with the centre"),
+        action(
+            "collect_evidence", NODE, T + 1, 2.5, done, detail="812345 bytes of evidence delivered to the controller"
+        ),
         action("ticket", NODE, T + 9.2, 0.8, ActionState.FAILED, detail="https://tickets.example: 503"),
     ]
 

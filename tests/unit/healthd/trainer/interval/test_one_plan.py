@@ -130,7 +130,7 @@ def test_a_store_that_is_gone_for_good_ends_no_training_and_the_plan_stays(
     assert hosts[0].saved == hosts[1].saved == hosts[2].saved
     assert hosts[0].saved[-1] > STEPS - 20
     assert [record.levelno for record in caplog.records] == [logging.ERROR] * 3
-    assert "steps lie between two saves, and training goes on" in caplog.text
+    assert "steps from now on, and training continues" in caplog.text
 
 
 def test_who_has_waited_too_long_for_rank_0_decides_for_all(
