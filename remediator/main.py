@@ -1,4 +1,4 @@
-"""The command line of the centre."""
+"""The command line of the controller."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from remediator.commands.token_commands import token_group
 @click.pass_context
 def main(context: click.Context) -> None:
     """The centre of gpu-healthd: findings of all nodes in, bounded actions out."""
-    level = logging.INFO if context.invoked_subcommand == "serve" else logging.WARNING  # a command's output is its own
+    level = logging.INFO if context.invoked_subcommand == "serve" else logging.WARNING  # only the command's own output
     logging.basicConfig(level=level, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
 
 

@@ -1,4 +1,5 @@
-"""Telling people: one file for each kind of receiver, one table of them, and the outbox that carries messages there.
+"""Notifications: one file per kind of receiver, their registry, and the outbox that delivers messages.
 
-A receiver turns an envelope into requests and sends them within its time; it knows neither the store nor the others.
+A receiver turns an envelope into requests and sends them within its deadline. It knows neither the store nor other
+receivers.
 """
