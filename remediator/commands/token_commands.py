@@ -1,4 +1,4 @@
-"""`remediator token`: credentials, on the machine that has the database. Every change is audited with who made it."""
+"""`remediator token`: credentials, on the machine with the database. Every change is audited with its author."""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
 """A simulated fleet, to compare policies.
 
-Lives here: simulated nodes, jobs, faults and operators; the decisions are made by the real pipeline. Called by
-`healthctl simulate` and `bench`. Pure: the caller passes the random generator. May import `pipeline`, `decisions`,
-`detection`, `state` and `model`.
+Lives here: simulated nodes, jobs, faults and operators. The real pipeline makes the decisions.
+Called by `healthctl` and `bench`.
+Pure: the caller passes the random generator.
+May import `pipeline`, `decisions`, `detection`, `state` and `model`.
 """

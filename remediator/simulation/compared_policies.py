@@ -1,4 +1,4 @@
-"""The policies that are compared, and how the plain ones are made of the same steps that playbooks are made of."""
+"""The compared policies; the plain ones are built from the same steps as playbooks."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ POLICIES: Mapping[str, ComparedPolicy] = {
 
 
 def compared_policy(name: str, shipped: Policy) -> Policy:
-    """The rules of a policy that acts."""
+    """Return the rules of a policy that acts."""
     if POLICIES[name].shipped:
         return Policy([replace(rule, place="") for rule in shipped.rules], shipped.digest, shipped.source)
     middle = ((_REBOOT,),) if name == "reboot-return" else ()
