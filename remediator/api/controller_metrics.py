@@ -1,4 +1,4 @@
-"""The centre's own `/metrics`, read from the published snapshot at scrape time."""
+"""The controller's own `/metrics`, from the published snapshot at scrape time."""
 
 from __future__ import annotations
 
@@ -116,7 +116,7 @@ def _return_metrics(snapshot: StateSnapshot, now: float) -> Iterator[Metric]:
 
 
 def render_metrics(service: HandlerContext) -> bytes:
-    """The page in Prometheus text format."""
+    """Return the page in Prometheus text format."""
     registry = CollectorRegistry()
     registry.register(_ControllerCollector(service))
     return generate_latest(registry) + generate_latest(service.engine.counters)
@@ -128,7 +128,7 @@ class _StandbyCollector(Collector):
 
 
 def render_standby_metrics() -> bytes:
-    """The page of a replica that stands by."""
+    """Return the page of a standby replica."""
     registry = CollectorRegistry()
     registry.register(_StandbyCollector())
     return generate_latest(registry)

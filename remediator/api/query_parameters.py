@@ -1,4 +1,4 @@
-"""Query parameters and headers that several routes have in common."""
+"""Query parameters and headers that several routes share."""
 
 from __future__ import annotations
 

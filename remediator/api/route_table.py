@@ -1,4 +1,4 @@
-"""Every route, in one table: who may call it, what goes in, what comes out."""
+"""All routes in one table: access, input and output."""
 
 from __future__ import annotations
 
