@@ -102,7 +102,7 @@ async def create_silence(request: Request) -> Response:
     wish = await decode_request_body(request, SilenceWish, WORDS_BYTES_MAX)
     now, actor = service.clock.wall(), request_identity(request).name
     if wish.until <= now:
-        raise Refusal(400, f"'until' is {wish.until:.0f}, and that is over", "give UTC seconds that are to come")
+        raise Refusal(400, f"'until' is {wish.until:.0f}, which is in the past", "give UTC seconds that are to come")
     if not wish.text.strip():
         raise Refusal(400, "the reason is empty", 'send {"text": …}: others will want to know')
     known = list_open_silences(service.engine.snapshot.standing)

@@ -50,8 +50,8 @@ async def respond_to_database_outage(request: Request, error: Exception) -> Resp
     """The database is unavailable: no bug, and a retry may succeed."""
     if is_permanent_refusal(error):
         return await respond_to_internal_error(request, error)
-    log.warning("%s %s: the database cannot be asked: %s", request.method, request.url.path, driver_message(error))
-    problem = Problem(error="the database cannot be asked now", todo="send it again later; a repetition does no harm")
+    log.warning("%s %s: the database is unavailable: %s", request.method, request.url.path, driver_message(error))
+    problem = Problem(error="the database is unavailable now", todo="send it again later; a repetition does no harm")
     return json_response(problem, 503, {"retry-after": str(RETRY_AFTER_S)})
 
 

@@ -20,7 +20,7 @@ from remediator.model.journal_records import BREAKER
 from remediator.model.rule_conditions import NodeState
 from remediator.state.node_index import is_in_cluster
 
-LEADING = "1 while this replica leads and may act, 0 while it stands by or the lead is in doubt."
+LEADING = "1 while this replica leads and may act, 0 on a standby or while the lease is in doubt."
 
 
 class _ControllerCollector(Collector):
@@ -68,7 +68,7 @@ class _ControllerCollector(Collector):
         performer = self._service.performer
         text = "1 while the scheduler says nothing of any node."
         yield GaugeMetricFamily("remediator_scheduler_failing", text, float(performer.scheduler_failing))
-        text = "Attempts to tell a receiver, by how they ended, in this term."
+        text = "Delivery attempts to a receiver, by result, in this term."
         told = CounterMetricFamily("remediator_messages", text, labels=["receiver", "result"])
         for receiver, counts in performer.told().items():
             for result, count in counts.items():

@@ -34,7 +34,7 @@ def collect_fleet_metrics(engine: DecisionEngine, entries: Iterable[ReportEntry]
     """Return all metrics of one snapshot. `entries` are the nodes' last reports; `now` is in UTC seconds."""
     snapshot = engine.snapshot
     settings = effective_settings(snapshot.standing, engine.settings)
-    yield InfoMetricFamily("remediator_build", "This centre.", value={"version": VERSION})
+    yield InfoMetricFamily("remediator_build", "This controller.", value={"version": VERSION})
     mode = GaugeMetricFamily(
         "remediator_mode", "1 for how far automation may go now, 0 for the others.", labels=["mode"]
     )

@@ -37,7 +37,7 @@ async def acknowledge_incident(request: Request) -> Response:
     words = await decode_request_body(request, Words, WORDS_BYTES_MAX)
     incident, _ = await _stored_incident(request)
     if incident.state is IncidentState.CLOSED:
-        raise Refusal(409, f"{incident.id} is closed", "nobody needs to look after it")
+        raise Refusal(409, f"{incident.id} is closed", "no acknowledgement is needed")
     return await _submit_incident_command(request, incident, IncidentCommandKind.ACKNOWLEDGE, words.text)
 
 

@@ -81,5 +81,5 @@ class LeaderGateway:
             return await self._pages.standing_by(request, self.word)
         todo = "ask the replica whose /healthz answers 200"
         return json_response(
-            Problem(error=f"this remediator stands by: {self.word}", todo=todo), 503, {"retry-after": "1"}
+            Problem(error=f"this remediator is a standby: {self.word}", todo=todo), 503, {"retry-after": "1"}
         )

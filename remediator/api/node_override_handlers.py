@@ -32,7 +32,7 @@ async def hold_node(request: Request) -> Response:
     wish = await decode_request_body(request, HoldWish, WORDS_BYTES_MAX)
     if wish.until is not None and wish.until <= handler_context_of(request).clock.wall():
         raise Refusal(
-            400, f"'until' is {wish.until:.0f}, and that is over", "give UTC seconds that are to come, or none"
+            400, f"'until' is {wish.until:.0f}, which is in the past", "give UTC seconds that are to come, or none"
         )
     record = handler_context_of(request).engine.snapshot.nodes.get(request.path_params["node"])
     if record is not None and record.state is NodeState.RETIRED:

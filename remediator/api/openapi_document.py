@@ -42,7 +42,7 @@ def build_openapi_document() -> dict[str, Any]:
         "info": {
             "title": "gpu-healthd remediator",
             "version": "1",
-            "description": "The centre of gpu-healthd. A standby answers 503 to all but /healthz, /livez and /metrics.",
+            "description": "The gpu-healthd controller. A standby answers 503 to all but /healthz, /livez and /metrics.",
         },
         "paths": paths,
         "components": {

@@ -115,7 +115,7 @@ async def approve_plan_step(request: Request) -> Response:
     check_admission(service)
     waiting = [each.id for each in list_awaited_approvals(incident)]
     if wanted.what not in waiting:
-        todo = f"it waits for {', '.join(waiting)}" if waiting else "it waits for nobody's approval"
+        todo = f"it waits for {', '.join(waiting)}" if waiting else "it awaits no approval"
         raise Refusal(409, f"{name} does not wait for {wanted.what!r}", todo)
     item = StepApproved(
         at=service.clock.wall(),

@@ -226,7 +226,7 @@ class DecisionEngine:
             try:
                 if not self._asked:
                     self._over = why
-                    log.critical("no more decisions are made: %s", why)
+                    log.critical("decisions have stopped: %s", why)
                 self._let_go(why)
             finally:
                 if not self._asked:

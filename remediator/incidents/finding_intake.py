@@ -137,7 +137,7 @@ def _has_finding_room(state: ClusterState, finding: Finding) -> bool:
 def _count_excess_findings(state: ClusterState, node: str, beyond: list[Finding], now: float) -> None:
     injected = all(finding.injected for finding in beyond)
     state.remember(Occurrence(now, OVERFLOW, node, count=len(beyond), injected=injected))
-    text = f"{node} has told of more than {KNOWN_MAX} findings within the hour; {len(beyond)} more are only counted"
+    text = f"{node} has reported more than {KNOWN_MAX} findings within the hour; {len(beyond)} more are only counted"
     state.note(now, "findings_counted", f"{text}, the first is {beyond[0].kind}", node=node, injected=injected)
 
 

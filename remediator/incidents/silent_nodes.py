@@ -53,7 +53,7 @@ def apply_silence_observation(state: ClusterState, item: SilenceObserved, limits
             touched.add(name)
     for finding in _active_silence_findings(state.findings.values()):
         if finding.node not in item.silent or finding.node in covered:
-            why = "it is silent together with others" if finding.node in covered else "the node was heard again"
+            why = "it is silent together with others" if finding.node in covered else "the node reports again"
             _absorb_silence_finding(state, finding.cleared(item.at, why), item.at)
             touched.add(finding.node)
     return touched
@@ -123,7 +123,7 @@ def _silence_end_reason(incident: Incident, groups: Mapping[str, list[str]], ite
     wholes = [f"{RULE}:{place}" for place, nodes in groups.items() if not set(nodes).isdisjoint(still)]
     if wholes:
         return f"part of {', '.join(wholes)} now"
-    return "not silent as a whole any more; who still is, is told alone"
+    return "no longer silent as a group; nodes that still are get their own findings"
 
 
 def _follow_silence_incident(
@@ -141,7 +141,7 @@ def _silence_reason(state: ClusterState, place: str, nodes: list[str]) -> str:
     known = len(state.index.in_cluster if place == _CLUSTER else state.index.members(place))
     where = "" if place == _CLUSTER else f" of {place.replace(':', ' ')}"
     who = f"{count_of_total(len(nodes), known, 'node')}{where} are silent at once ({name_first_nodes(nodes)})"
-    return f"{who}; the cause is the network or this centre, not the nodes"
+    return f"{who}; the cause is the network or this controller, not the nodes"
 
 
 def _silence_finding(node: str, last_heard: float, now: float) -> Finding:
@@ -153,7 +153,7 @@ def _silence_finding(node: str, last_heard: float, now: float) -> Finding:
         code=CODE,
         component=_HOST,
         severity=Severity.WARNING,
-        summary=f"nothing was heard of it for {now - last_heard:.0f} s",
+        summary=f"no report for {now - last_heard:.0f} s",
         first_seen=now,
         last_seen=now,
         origin=origin,

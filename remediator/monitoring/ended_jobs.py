@@ -22,4 +22,4 @@ def _clearing_reason(finding: Finding, now: float) -> str:
     waits = finding.severity is Severity.ERROR or finding.evidence.get("level") in _ASKS_FOR_A_TEST
     if not waits:
         return "the job has ended"
-    return "the job has ended, and nobody tested the node within a day" if now - finding.last_seen > UNTESTED_S else ""
+    return "the job has ended, and the node was not tested within a day" if now - finding.last_seen > UNTESTED_S else ""

@@ -103,7 +103,7 @@ class FleetObserver:
         try:
             look()
         except queue.Full:
-            log.warning("the engine's queue is full; what %s has to say is told later", name)
+            log.warning("the engine's queue is full; the %s pass is submitted later", name)
         except Exception:
             if not self.failing[name]:
                 log.exception("looking at %s fails, what it said before stays in force; please report it", name)

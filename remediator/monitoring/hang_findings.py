@@ -84,7 +84,7 @@ def build_hang_finding(job: StalledJob, now: float) -> Finding | None:
     if verdict.culprits[0] in dead:
         grave, what = node in job.sick, "died"
     elif verdict.culprits[0] in job.silent:
-        grave, what = False, "is on a node that nothing is heard of"
+        grave, what = False, "is on a silent node"
     else:
         grave, what = _is_node_evidence_enough(job, node, verdict.culprits), "has not arrived where the others wait"
     gpus = {ranks[n][1].gpu if n in ranks else "" for n in verdict.culprits}

@@ -198,7 +198,7 @@ class JobWatcher:
             for written in told:
                 written.result(WRITTEN_WITHIN_S)
         except (queue.Full, NotYetWritten, StoreError) as error:
-            log.warning("conclusions are told again later: %s", str(error) or type(error).__name__)
+            log.warning("conclusions are submitted again later: %s", str(error) or type(error).__name__)
             return False
         return True
 

@@ -154,7 +154,7 @@ _OWN_TROUBLE = {
     SlowdownKind.GC: "its ranks collect garbage, one after the other",
     SlowdownKind.APPLICATION: "its program keeps single ranks from their work",
     SlowdownKind.GLOBAL: "all of its ranks became slower at once",
-    SlowdownKind.LINK: "transfers are slow, and it cannot be told whose",
+    SlowdownKind.LINK: "transfers are slow, and the slow link is not known",
     SlowdownKind.HOST_IO: "all of its ranks wait for data",
 }
 

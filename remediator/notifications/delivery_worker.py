@@ -239,7 +239,7 @@ class DeliveryWorker:
         for first in range(0, len(latest), REPEAT_MAX):
             answer = receiver.repeat(latest[first : first + REPEAT_MAX], now)
             if not answer.taken:
-                log.warning("%s did not hear what is still so: %s", self._way.name, answer.words)
+                log.warning("%s did not receive the repeated alerts: %s", self._way.name, answer.words)
                 return
 
 

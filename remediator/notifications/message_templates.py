@@ -49,7 +49,7 @@ def fill_template(source: str, items: Sequence[Delivery], trouble: list[str]) ->
         return _environment.from_string(source).render(messages=messages, count=len(messages), **messages[0])
     except Exception as error:  # noqa: BLE001 - whatever a template does, the message must go out
         trouble.append(
-            f"(the template of this receiver failed, so these are the plain words: {type(error).__name__}: {error})"
+            f"(the template of this receiver failed, so this is the default text: {type(error).__name__}: {error})"
         )
         return None
 

@@ -109,13 +109,15 @@ def _check_branch_end(branch: Sequence[Step], text: YamlSource[PlaybookDocument]
 
 def _check_step_order(step: Step, done: frozenset[Verb], text: YamlSource[PlaybookDocument], at: Place) -> None:
     if step.verb is Verb.NOTIFY_TRAINER and Verb.DRAIN in done:
-        raise PolicyError(f"{text.place(*at)}: '{step}' comes behind 'drain': nobody is left to tell")
+        raise PolicyError(f"{text.place(*at)}: '{step}' comes after 'drain': no rank is left to notify")
     if step.verb is Verb.RETURN_TO_SERVICE and Verb.PREFLIGHT not in done:
         raise PolicyError(
             f"{text.place(*at)}: a node comes back only through a test; put 'preflight' in a stage before"
         )
     if step.verb in _NOT_LEFT_TO_PEOPLE and step.mode not in (Mode.ACT, Mode.APPROVE):
-        raise PolicyError(f"{text.place(*at)}: '{step}' left to people would leave the node nowhere; use mode approve")
+        raise PolicyError(
+            f"{text.place(*at)}: '{step}' in mode recommend or observe would leave the node undefined; use mode approve"
+        )
     if step.verb in _NEED_DRAINED and Verb.DRAIN not in done:
         raise PolicyError(f"{text.place(*at)}: '{step}' would hit running work; put 'drain' in a stage before it")
     if step.verb in _NEED_CORDONED and not done & ISOLATING:

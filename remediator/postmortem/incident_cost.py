@@ -42,7 +42,7 @@ def _build_span(name: str, began: float | None, ended: float | None, else_: str)
     if began is None or ended is None:
         return DurationSpan(name, None, else_)
     return DurationSpan(
-        name, max(0.0, ended - began), "" if ended >= began else "the clocks of node and centre disagree"
+        name, max(0.0, ended - began), "" if ended >= began else "the clocks of node and controller disagree"
     )
 
 

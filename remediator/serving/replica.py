@@ -166,7 +166,7 @@ class Replica:
         try:
             won = self._journal.leadership.campaign()
         except (SQLAlchemyError, OSError) as error:
-            self._front.word = f"the database cannot be asked who leads: {str(error).partition(chr(10))[0]}"
+            self._front.word = f"cannot read the leader from the database: {str(error).partition(chr(10))[0]}"
             return False
         self._front.word = "taking the lead" if won else "another remediator leads"
         return won

@@ -31,7 +31,7 @@ class ComparedPolicy(NamedTuple):
 
 
 POLICIES: Mapping[str, ComparedPolicy] = {
-    "none": ComparedPolicy("jobs start again where they were; people find what stays broken", acts=False),
+    "none": ComparedPolicy("jobs restart where they were; operators find what stays broken", acts=False),
     "reboot-return": ComparedPolicy("whatever is reported: the node reboots and returns", shipped=False),
     "eject": ComparedPolicy("whatever is reported: the job stops at once, the node leaves", shipped=False),
     "checkpoint-eject": ComparedPolicy("the shipped playbook: save where there is time, then leave"),

@@ -129,7 +129,7 @@ class SessionLock:
     def raise_epoch(self) -> int:
         """See `WriterLock`."""
         if not self._held:
-            raise ConnectionError("the session that kept the lead is gone")
+            raise ConnectionError("the session that held the lock has ended")
         return self._ask(_raise_epoch)
 
     def release(self) -> None:
@@ -148,7 +148,7 @@ class SessionLock:
 
     def _ask(self, question: Callable[[Connection], int]) -> int:
         if self._session is None:
-            raise ConnectionError("the session that kept the lead is gone")
+            raise ConnectionError("the session that held the lock has ended")
         try:
             return question(self._session)
         except BaseException:

@@ -52,11 +52,11 @@ def list_verdict_reasons(
             lines.append(f"{len(shown) - CALLS_MAX} more calls stand still")
         told = sorted({rank for each in stuck for rank in each.timed_out})
         if told:
-            lines.append(f"{format_ranks(told)} reported the time-out, which says who waited and not for whom")
+            lines.append(f"{format_ranks(told)} reported the time-out, which names a waiting rank, not the culprit")
         unsure = sorted({snapshot.groups[each.group].label for each in stuck if not snapshot.groups[each.group].known})
         if unsure:
             lines.append(
-                f"the records do not tell who belongs to group {', '.join(unsure)}: ranks never seen in it are not counted"
+                f"the records do not name the members of group {', '.join(unsure)}: ranks never seen in it are not counted"
             )
     if silent:
         lines.append(f"no record of {format_ranks(silent)}: dead, or stopped before writing one")

@@ -83,7 +83,7 @@ class KubernetesScheduler:
         self._begin()
         stale = self._nodes.stale() or self._pods.stale()
         if stale:
-            return {name: NodeHold(name, None, reason=f"Kubernetes cannot be asked: {stale}") for name in nodes}
+            return {name: NodeHold(name, None, reason=f"Kubernetes cannot be reached: {stale}") for name in nodes}
         known, wanted = self._nodes.items(), frozenset(nodes)
         work: dict[str, list[Pod]] = {}
         for pod in self._pods.items().values():
@@ -214,7 +214,7 @@ class KubernetesScheduler:
 
             if time.monotonic() > self._until:
                 return
-            outcome = self._change(node.key, change, "an operator lifted the hold: what we wrote there is gone too")
+            outcome = self._change(node.key, change, "an operator lifted the hold: our marks are removed too")
             log.info("%s: %s", node.key, outcome.detail)
 
     def _change(self, node: str, change: Callable[[Node], dict[str, Any] | ActionOutcome], done: str) -> ActionOutcome:

@@ -141,4 +141,4 @@ def _cordon_writers(node: Node) -> set[str]:
 
 def _foreign_cordon_writer(node: Node, us: str) -> str:
     writers = sorted(_cordon_writers(node) - {us})
-    return f"cordoned by {' and '.join(writers)}" if writers else "cordoned, nobody says by whom"
+    return f"cordoned by {' and '.join(writers)}" if writers else "cordoned by an unknown user"

@@ -103,9 +103,7 @@ def describe_slurm_hold(node: SlurmNode, jobs: tuple[str, ...]) -> NodeHold:
     said = "+".join(sorted(node.state)) or "nothing"
     strange = node.state - BASES - HELD - AWAY - IN_SERVICE
     if not node.state & BASES or (strange and not node.state & HELD):
-        return NodeHold(
-            node.name, None, reason=f"Slurm cannot tell yet, or in words we do not know: {node.name} is {said}"
-        )
+        return NodeHold(node.name, None, reason=f"Slurm reports no usable state: {node.name} is {said}")
     return NodeHold(
         node.name,
         schedulable=not node.state & (HELD | AWAY),

@@ -59,7 +59,7 @@ def list_document_errors(document: Any) -> list[str]:
             if isinstance(error, dict)
             else [_text_field(error)]
         )
-        found.append(": ".join(dict.fromkeys(word for word in said if word)) or "an error without a word")
+        found.append(": ".join(dict.fromkeys(word for word in said if word)) or "an error without a description")
     return found
 
 

@@ -94,7 +94,7 @@ class SlurmScheduler:
             forgotten = self._drains.forgotten(gone, self._slurm.began(due)) if asked else ()
         except SlurmError as error:
             holds |= _unavailable_holds(
-                gone, f"our drain is gone, lifted or forgotten: when did slurmctld begin? {error}"
+                gone, f"our drain is missing, lifted or forgotten; the start of slurmctld is unknown: {error}"
             )
         else:
             for name in forgotten:
