@@ -44,7 +44,7 @@ APPROVAL_BYTES_MAX = 4096
 
 
 async def list_nodes(request: Request) -> Response:
-    """`GET /v1/nodes?after=NAME&limit=N`, by name; all of them where nothing is asked for. Away from the loop: they are many."""
+    """`GET /v1/nodes?after=NAME&limit=N`, by name; all by default. Runs outside the event loop."""
     service = handler_context_of(request)
     after = request.query_params.get("after", "")
     limit = int(query_number(request, "limit", NODES_MAX, 1, NODES_MAX))
