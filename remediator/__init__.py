@@ -1,1 +1,1 @@
-"""The centre: findings of many nodes in, decisions and bounded actions out. Never imported by a node."""
+"""The controller: it takes findings of many nodes, decides, and carries out bounded actions. Nodes never import it."""

@@ -28,37 +28,37 @@ PORT_MAX = 65535
 
 
 class ConfigError(ValueError):
-    """The file, the key, what is wrong, what would be right."""
+    """A configuration error: the file, the key, what is wrong and what is valid."""
 
 
 class SchedulerConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Which scheduler holds nodes, and how often it is asked, in quiet times and while a plan runs."""
+    """Which scheduler holds nodes, and how often it is polled, when idle and while a plan runs."""
 
     kind: str = "local"  # `local`, `slurm`, `kubernetes`
-    state_file: str = "/var/lib/gpu-healthd/holds.json"  # of the local backend
+    state_file: str = "/var/lib/gpu-healthd/holds.json"  # file of the local backend
     slurm: SlurmOptions = SlurmOptions()
     kubernetes: KubernetesOptions = KubernetesOptions()
-    poll_s: Annotated[float, msgspec.Meta(gt=0)] = 5.0  # how often it is asked about all nodes
-    poll_busy_s: Annotated[float, msgspec.Meta(gt=0)] = 0.5  # and about those that a plan runs on
+    poll_s: Annotated[float, msgspec.Meta(gt=0)] = 5.0  # poll interval for all nodes
+    poll_busy_s: Annotated[float, msgspec.Meta(gt=0)] = 0.5  # poll interval for nodes with a running plan
 
 
 class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Everything `remediator serve` needs; every key has a default that works on one machine."""
+    """Configuration of `remediator serve`. Every key has a default that works on one machine."""
 
-    cluster: str = "default"  # its name, in messages and metrics
+    cluster: str = "default"  # cluster name in messages and metrics
     listen: str = "127.0.0.1:15180"  # HOST:PORT of the API, the pages and metrics
     database: str = "sqlite:////var/lib/gpu-healthd/remediator.db"  # or `postgresql://USER@HOST/NAME`
-    playbooks: tuple[str, ...] = ()  # none: the shipped default
+    playbooks: tuple[str, ...] = ()  # empty: the shipped default
     mode: Mode = Mode.RECOMMEND  # how far automation may go
     budget: IsolationBudget = IsolationBudget()
     silence: SilenceLimits = SilenceLimits()
-    topology: str = ""  # a file: which node stands in which rack, hangs on which switch
-    probation_s: Annotated[float, msgspec.Meta(ge=0)] = 86400.0  # trial time of a node that came back
+    topology: str = ""  # file that maps nodes to racks and switches
+    probation_s: Annotated[float, msgspec.Meta(ge=0)] = 86400.0  # probation of a node that returned to service
     again_after_s: Annotated[float, msgspec.Meta(ge=0)] = (
-        COUNTS_S  # a fatal fault seen so long after a person's word on it is decided afresh
+        COUNTS_S  # a fatal fault seen this long after an operator settled it is decided again
     )
     node_mtbf_h: Annotated[float, msgspec.Meta(gt=0)] = (
-        NODE_MTBF_H  # of a usual node: what jobs set their checkpoints by
+        NODE_MTBF_H  # of a typical node; jobs derive their checkpoint interval from it
     )
     scheduler: SchedulerConfig = SchedulerConfig()
     alerts: AlertSettings = AlertSettings()
@@ -66,12 +66,12 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     retention: RetentionSettings = RetentionSettings()
     limits: AccessLimits = AccessLimits()
     web: WebSettings = WebSettings()
-    tls: TlsSettings | None = None  # none: in the clear
-    insecure: bool = False  # answer in the clear to others than this machine
+    tls: TlsSettings | None = None  # none: plain HTTP
+    insecure: bool = False  # allow plain HTTP beyond this machine
 
     @property
     def playbook_paths(self) -> list[Path]:
-        """The playbook files in force."""
+        """The playbook files in use."""
         if self.playbooks:
             return [Path(p) for p in self.playbooks]
         return [SHIPPED]
@@ -87,7 +87,7 @@ def load_config(path: Path) -> Config:
     """Read and check the file.
 
     Raises:
-        ConfigError: it cannot be read, is no YAML mapping, or has a wrong key or value.
+        ConfigError: the file cannot be read, is not a YAML mapping, or has a wrong key or value.
     """
     try:
         document = read_yaml(path.read_bytes())
@@ -120,7 +120,7 @@ def load_config(path: Path) -> Config:
 
 
 def _check_slurm_conf(path: Path, scheduler: SchedulerConfig) -> None:
-    """A wrong name here reads, once all runs, as a slurmctld that is away."""
+    """Check the name early: at run time a wrong one looks like a slurmctld that is down."""
     conf = scheduler.slurm.conf
     if scheduler.kind != "slurm" or not conf:
         return

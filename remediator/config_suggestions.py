@@ -1,4 +1,4 @@
-"""What a mistake in the configuration was probably meant to be: where exactly it is, and the words that are valid there. Pure."""
+"""Explains a configuration error: its exact position and the values that are valid there. Pure."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from typing import Any
 import msgspec
 from msgspec import inspect
 
-_Place = tuple[str, Any, Any]  # its path, the type that is wanted there, what stands there
+_Place = tuple[str, Any, Any]  # path, expected type, value found
 
 
 def explain_config_error(error: msgspec.ValidationError, document: Any, kind: type) -> str:
-    """The error in words: its exact place, and what is valid there. `kind` is the type the document should have had."""
+    """Describe the error: its exact position and the valid values. `kind` is the expected type of the document."""
     message = str(error)
     match = re.fullmatch(r"(.*?)(?: - at `\$(.*)`)?", message, re.DOTALL)
     wrong = re.search(r"(unknown field|Invalid enum value|Invalid value) [`']([^`']*)[`']", message)
@@ -32,7 +32,7 @@ def explain_config_error(error: msgspec.ValidationError, document: Any, kind: ty
 
 
 def _descend_places(place: _Place, field: str, index: str) -> Iterator[_Place]:
-    """The places one step further; a step into a mapping names no key, so it leads to all of them."""
+    """Descend one step; a step into a mapping names no key, so it leads to all of its values."""
     path, wanted, value = place
     for kind in _type_alternatives(wanted, value):
         if isinstance(kind, inspect.StructType) and isinstance(value, dict) and field in value:
@@ -46,7 +46,7 @@ def _descend_places(place: _Place, field: str, index: str) -> Iterator[_Place]:
 
 
 def _type_alternatives(wanted: Any, value: Any) -> list[Any]:
-    """What a type may be; of types with tags the one that the value names, if it names one."""
+    """Return the types a value may have; of tagged types only the one the value names, if it names one."""
     if not isinstance(wanted, inspect.UnionType):
         return [wanted]
     structs = [one for one in wanted.types if isinstance(one, inspect.StructType) and isinstance(value, dict)]
@@ -59,7 +59,7 @@ def _struct_field_names(wanted: Any, value: dict[str, Any]) -> list[str]:
 
 
 def _accepted_texts(wanted: Any) -> list[str]:
-    """The texts that a type takes: values of an enumeration, or the tags of a choice of types."""
+    """List the texts that a type accepts: values of an enumeration, or tags of a union."""
     if isinstance(wanted, inspect.EnumType):
         return [str(one.value) for one in wanted.cls]
     if isinstance(wanted, inspect.LiteralType):

@@ -1,4 +1,4 @@
-"""The command line of the centre."""
+"""The command line of the controller."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ from remediator.commands.token_commands import token_group
 @click.version_option(package_name="gpu-healthd")
 @click.pass_context
 def main(context: click.Context) -> None:
-    """The centre of gpu-healthd: findings of all nodes in, bounded actions out."""
-    level = logging.INFO if context.invoked_subcommand == "serve" else logging.WARNING  # a command's output is its own
+    """The gpu-healthd controller: findings of all nodes in, bounded actions out."""
+    level = logging.INFO if context.invoked_subcommand == "serve" else logging.WARNING  # only the command's own output
     logging.basicConfig(level=level, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
 
 
 @main.command("serve")
 @CONFIG
 def serve_command(config_path: Path) -> None:
-    """Run the centre until SIGTERM."""
+    """Run the controller until SIGTERM."""
     from remediator.config import ConfigError, load_config
     from remediator.playbook.playbook_errors import PolicyError
     from remediator.serving.replica import serve_replica
@@ -51,7 +51,7 @@ def webhooks_group() -> None:
 @CONFIG
 @click.argument("name")
 def webhooks_test_command(config_path: Path, name: str) -> None:
-    """Send one test message to the receiver NAME, and say what came of it."""
+    """Send one test message to the receiver NAME, and print the result."""
     from remediator.commands.webhook_commands import send_receiver_test
     from remediator.config import ConfigError, load_config
 
@@ -66,7 +66,7 @@ def webhooks_test_command(config_path: Path, name: str) -> None:
 @CONFIG
 @click.option("--limit", type=click.IntRange(1, 10_000), default=30, show_default=True, help="So many, newest first.")
 def webhooks_list_command(config_path: Path, limit: int) -> None:
-    """What is on its way to whom, and what became of it."""
+    """List deliveries with recipient and state."""
     from remediator.commands.webhook_commands import list_deliveries
     from remediator.config import ConfigError, load_config
 
@@ -84,7 +84,7 @@ def audit_group() -> None:
 @audit_group.command("verify")
 @CONFIG
 def audit_verify_command(config_path: Path) -> None:
-    """Walk along the chain of the audit log; ends with 1 and names the first event that does not fit."""
+    """Verify the chain of the audit log; exits with 1 and names the first event that does not match."""
     from remediator.commands.store_commands import verify_audit_chain
     from remediator.config import ConfigError, load_config
     from remediator.store.audit_log import describe_chain_check
@@ -128,7 +128,7 @@ def export_command(config_path: Path, since: str, output: Path) -> None:
 @main.command("compact")
 @CONFIG
 def compact_command(config_path: Path) -> None:
-    """Give the space of what was forgotten back at once; on SQLite while the remediator is stopped."""
+    """Release the space of deleted data now; on SQLite only while the remediator is stopped."""
     from remediator.commands.store_commands import compact_database
     from remediator.config import ConfigError, load_config
     from remediator.store.journal import StoreError

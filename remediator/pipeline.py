@@ -1,7 +1,8 @@
-"""The one composition: inputs in, incidents, decisions and planned actions out. The same for live running and replay.
+"""The pipeline: inputs in, incidents, decisions and planned actions out. Live operation and replay use the same one.
 
-`apply_input` is the only mutator of the state. It is a function of the state, the input (which carries its own time) and the
-settings: no clock, no I/O, no logging. What changed is left in `state.changes` for the store to write in one piece.
+`apply_input` is the only function that changes the state. It depends on the state, the input (which carries its time)
+and the settings: no clock, no I/O, no logging. Changes are collected in `state.changes`, and the store writes them
+together.
 """
 
 from __future__ import annotations
@@ -64,7 +65,7 @@ from vocabulary.text.duration_format import format_period
 
 RETRY_FIRST_S = 1.0
 RETRY_MAX_S = 30.0
-DATA_KEYS_MAX, DATA_CHARS_MAX = 256, 64 << 10  # that a node says of one order, in all: as much as one update may bring
+DATA_KEYS_MAX, DATA_CHARS_MAX = 256, 64 << 10  # per order, reported by the node: as much as one update may carry
 
 _FROM_RESULT = {ActionResult.REFUSED: ActionState.REFUSED, ActionResult.UNKNOWN: ActionState.FAILED}
 _FROM_ORDER = {
@@ -76,7 +77,7 @@ _FROM_ORDER = {
 
 
 def apply_input(state: ClusterState, item: AnyInput, settings: DecisionSettings) -> None:
-    """Take in one input and carry every affected incident as far as it goes."""
+    """Apply one input and advance every incident it affects."""
     touched = _fold_input(state, item, settings)
     settings = cluster_overrides.effective_settings(state.standing, settings)
     for incident_id in _incidents_on(state, touched):
@@ -89,7 +90,7 @@ def apply_input(state: ClusterState, item: AnyInput, settings: DecisionSettings)
                 decide_incident(state, state.incidents[incident_id], settings, item.at)
             advance_plan(state, incident_id, settings.budget, item.at)
             _close_idle_incident(state, incident_id, item.at)
-        except IllegalTransition as error:  # the plan does not fit the node's life
+        except IllegalTransition as error:  # the plan does not fit the node's lifecycle state
             hand_incident_over(state, state.incidents[incident_id], str(error), item.at)
         except Exception as error:  # noqa: BLE001 - a mistake of ours about one incident must not starve the others
             hand_incident_over(
@@ -105,7 +106,7 @@ def _incidents_on(state: ClusterState, nodes: set[str] | None) -> list[str]:
 
 
 def _fold_input(state: ClusterState, item: AnyInput, settings: DecisionSettings) -> set[str] | None:
-    """Fold the input into the state. Returns the nodes it concerns, or None for all of them."""
+    """Apply the input to the state. Returns the nodes it concerns, or None for all of them."""
     if isinstance(item, FindingsReported | PlacementChanged | InventoryChanged):
         return _fold_node_report(state, item, settings)
     if isinstance(item, StepApproved | IncidentCommand | IncidentReopened):
@@ -150,11 +151,11 @@ def _fold_node_report(
         _ensure_node(state, item.node, item.at)
         before, jobs = state.nodes[item.node], tuple(dict.fromkeys(item.jobs))
         if jobs == before.jobs:
-            return {item.node}  # a new leader hears this of every node: all incidents anew each time would take minutes
+            return {item.node}  # sent for every node by a new leader: deciding all incidents each time takes minutes
         left_at = None if jobs else item.at if before.jobs else before.left_at
         worlds = item.worlds if jobs == item.jobs else ()
         state.put_node(replace(before, jobs=jobs, worlds=worlds, left_at=left_at))
-        return {i.node for i in state.incidents.values()}  # an order under way may have to reach this node too
+        return {i.node for i in state.incidents.values()}  # a running order may have to reach this node too
     _ensure_node(state, item.node, item.at)
     found = {kind for product in item.products if (kind := architecture_of(product)) is not None}
     state.topology.setdefault("report", {})[item.node] = NodeLocation(driver=item.driver, image=item.image)
@@ -193,7 +194,7 @@ def _ensure_node(state: ClusterState, node: str, now: float) -> None:
 
 
 def _policy_filter(state: ClusterState, settings: DecisionSettings, now: float) -> Callable[[Finding], bool]:
-    """Whether the policy has an answer for a finding."""
+    """Return whether the policy has a rule for a finding."""
 
     def wanted(finding: Finding) -> bool:
         rule = settings.policy.first(finding, state, now)
@@ -203,7 +204,10 @@ def _policy_filter(state: ClusterState, settings: DecisionSettings, now: float) 
 
 
 def _job_fault_handling(state: ClusterState, settings: DecisionSettings, now: float) -> finding_intake.JobFaultHandling:
-    """Which findings the policy calls a job's own fault; the job's incident has them, not their node's."""
+    """Select the findings that the policy treats as a job's own fault.
+
+    They belong to the job's incident, not the node's.
+    """
     in_force = cluster_overrides.effective_settings(state.standing, settings)
 
     def takes(finding: Finding) -> bool:
@@ -297,7 +301,7 @@ def _apply_order_answer(state: ClusterState, item: OrderAnswered) -> set[str]:
 def _note_late_answer(
     state: ClusterState, action_id: str, said: str, now: float, data: Facts | None = None, actor: str = OURSELVES
 ) -> None:
-    """What was begun has ended after we gave it up. Nothing follows from it, but it is written down."""
+    """Record that an action ended after we gave it up. Nothing follows from it."""
     action = state.unheard.take(action_id)
     if action is not None:
         text = f"ended after it was {action.state.value} ({action.detail}): {said}"
@@ -305,7 +309,7 @@ def _note_late_answer(
 
 
 def _bound_order_facts(before: Facts, said: Facts) -> Facts:
-    """What is known of an order and what is said now; of too much, what was said first goes."""
+    """Merge known and new facts of an order; beyond the limit, the oldest are dropped."""
     data = {key: value for key, value in before.items() if key not in said} | said
     sizes = {key: len(key) + len(str(value)) for key, value in data.items()}
     chars = sum(sizes.values())
@@ -370,7 +374,7 @@ def _apply_time(state: ClusterState, item: Tick, settings: DecisionSettings) -> 
 
 
 def _clamp_future_times(state: ClusterState, now: float) -> None:
-    """The clock of a leader before may have been ahead; what it dated later than now binds nobody until that time comes."""
+    """Clamp times from the future: a former leader's clock may have been ahead."""
     state.isolated_at[:] = [min(at, now) for at in state.isolated_at if now - at < 86400.0]
     reopen_rules.clamp_settlement_times(state, now)
     latest = now + RETRY_MAX_S
@@ -379,7 +383,7 @@ def _clamp_future_times(state: ClusterState, now: float) -> None:
 
 
 def _close_idle_incident(state: ClusterState, incident_id: str, now: float) -> None:
-    """An incident without a plan under way is over when nothing of it is asserted any more, and people had time to see it."""
+    """Close an incident without a running plan once nothing of it is active and operators had time to see it."""
     incident = state.incidents.get(incident_id)
     if incident is None or incident.state is not IncidentState.OPEN or incident.kept_open:
         return

@@ -1,4 +1,4 @@
-"""Who may call what. A handler runs only after its route's rule was held against the caller's token."""
+"""Access control: a handler runs only after the caller's token was checked against its route's rule."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from remediator.api.handler_context import Refusal, handler_context_of
 from remediator.model.credentials import Identity, Role
 from remediator.server_config import AccessLimits
 
-NAME_MAX = 255  # of a node or a person, as the database keeps them
+NAME_MAX = 255  # limit of node and user names in the database
 
 
 class Access(enum.Enum):
-    """The least that a caller must be."""
+    """The minimum role of a caller."""
 
     ANYONE = "anyone"
     JOIN = "a join secret"
@@ -39,37 +39,37 @@ _PEOPLE = {
 
 
 def is_access_allowed(access: Access, identity: Identity, node: str | None) -> bool:
-    """Whether the rule lets somebody in; `node` is the one in the path, if there is one there."""
+    """Return whether the rule admits this identity; `node` is the one in the path, if any."""
     if access is Access.NODE:
         return identity.role is Role.NODE and identity.name == node
     if access is Access.JOIN:
         return identity.role is Role.JOIN
     if access is Access.JOB and identity.role is Role.NODE:
-        return True  # the handler asks whether it holds a rank of the job
+        return True  # the handler checks that it holds a rank of the job
     return identity.role in _PEOPLE.get(access, set())
 
 
 async def authorize_request(request: Request, access: Access) -> None:
-    """Hold a request against its route's rule; leaves the identity with the request.
+    """Check a request against its route's rule; stores the identity with the request.
 
     Raises:
-        Refusal: 401 without a good token, 403 with another's, 429 too often.
+        Refusal: 401 without a valid token, 403 with another's, 429 too many requests.
     """
     if access is Access.ANYONE:
         return
     identity, token = await _identify_bearer(request)
     if identity.role is Role.NODE and (misfit := _certificate_refusal(request, identity)):
-        limit_unknown_clients(request)  # whoever copied the token must not use up what its node may ask
+        limit_unknown_clients(request)  # a copied token must not use up its node's rate
         raise misfit
     admit_identity(request, access, identity)
     request.state.secret = token if access is Access.JOIN else ""
 
 
 def admit_identity(request: Request, access: Access, identity: Identity) -> None:
-    """Let in somebody who is known: by a token, or by what a page's session rests on.
+    """Admit an identity from a token or from a page's session.
 
     Raises:
-        Refusal: 403 not with this identity, 429 too often.
+        Refusal: 403 not with this identity, 429 too many requests.
     """
     count_request(request, identity)
     require_access(access, identity, request.path_params.get("node"))
@@ -77,10 +77,10 @@ def admit_identity(request: Request, access: Access, identity: Identity) -> None
 
 
 def count_request(request: Request, identity: Identity, weight: int = 1) -> None:
-    """Count a request of somebody who is known as so many.
+    """Count a request of a known identity with this weight.
 
     Raises:
-        Refusal: 429 too often.
+        Refusal: 429 too many requests.
     """
     gate = handler_context_of(request).gate
     bucket = gate.nodes if identity.role is Role.NODE else gate.people
@@ -91,25 +91,25 @@ def count_request(request: Request, identity: Identity, weight: int = 1) -> None
 
 
 def require_access(access: Access, identity: Identity, node: str | None = None) -> None:
-    """Raises: Refusal: 403, the rule does not let this identity in."""
+    """Raises: Refusal: 403, the rule does not admit this identity."""
     if not is_access_allowed(access, identity, node):
         raise _forbidden_refusal(access, identity, node)
 
 
 def request_identity(request: Request) -> Identity:
-    """Who was let in."""
+    """Return the admitted identity."""
     identity: Identity = request.state.identity
     return identity
 
 
 def audit_actor(request: Request) -> str:
-    """Who was let in, and from where, for the audit log."""
+    """Return the admitted identity and its address, for the audit log."""
     return f"{request_identity(request).name} ({client_address(request)})"
 
 
 def client_address(request: Request) -> str:
-    """Where the caller is, for the audit log: what the trusted proxy says, else as `peer_address`."""
-    known: str | None = getattr(request.state, "address", None)  # a page asks the API without the headers it came with
+    """Return the caller's address for the audit log: from the trusted proxy, otherwise as `peer_address`."""
+    known: str | None = getattr(request.state, "address", None)  # pages call the API without their headers
     if known is not None:
         return known
     proxy = handler_context_of(request).config.web.proxy
@@ -119,15 +119,15 @@ def client_address(request: Request) -> str:
 
 
 def peer_address(request: Request) -> str:
-    """The address at the other end of the connection; empty where there is none (a UNIX socket). Limits go by it."""
+    """Return the peer's address; empty for a UNIX socket. Limits use it."""
     return request.client.host if request.client else ""
 
 
 def check_open_request(request: Request) -> None:
-    """Whether an open request may go on.
+    """Check whether an open request may go on.
 
     Raises:
-        Refusal: 401, its token was revoked or has ended meanwhile.
+        Refusal: 401, its token was revoked or has expired meanwhile.
     """
     holds: Callable[[Identity], bool] = getattr(request.state, "holds", handler_context_of(request).tokens.holds)
     if not holds(request_identity(request)):
@@ -145,17 +145,17 @@ async def _identify_bearer(request: Request) -> tuple[Identity, str]:
 
 
 async def identity_of(request: Request, token: str) -> Identity:
-    """Whose token this is.
+    """Return the identity of a token.
 
     Raises:
-        Refusal: 401 nobody's, 429 too many were nobody's, 503 nobody can say now.
+        Refusal: 401 unknown token, 429 too many unknown tokens, 503 the database is unavailable.
     """
     tokens = handler_context_of(request).tokens
     if (known := tokens.identify(token)) is not None:
-        return known  # asked before any limit: nobody can be locked out by a neighbour behind the same address
+        return known  # before any limit: a neighbour behind the same address must not lock it out
     limit_unknown_clients(request)
     try:
-        await asyncio.to_thread(tokens.refresh)  # it may have been issued just now, by another process
+        await asyncio.to_thread(tokens.refresh)  # another process may have issued it just now
     except SQLAlchemyError as error:
         raise Refusal(503, "the token cannot be looked up: the database is away", "try again later", 1) from error
     identity = tokens.identify(token)
@@ -166,13 +166,13 @@ async def identity_of(request: Request, token: str) -> Identity:
 
 
 def limit_unknown_clients(request: Request) -> None:
-    """Raises: Refusal: 429, too many requests of this address came without a good token."""
+    """Raises: Refusal: 429, too many requests of this address came without a valid token."""
     if (wait_s := handler_context_of(request).gate.unknown.wait_s(peer_address(request))) > 0:
         raise _too_many_requests("too many requests without a good token from this address", wait_s)
 
 
 def _count_connection(request: Request, identity: Identity, limits: AccessLimits) -> None:
-    if identity.role is Role.JOIN:  # a fleet shares it; each will show a token of its own
+    if identity.role is Role.JOIN:  # a fleet shares it; each node will use a token of its own
         return
     most = limits.connections_per_node if identity.role is Role.NODE else limits.connections_per_person
     request.scope.get("known", lambda _whose, _most: None)(identity.id, most)
@@ -180,7 +180,7 @@ def _count_connection(request: Request, identity: Identity, limits: AccessLimits
 
 def _too_many_requests(words: str, wait_s: float) -> Refusal:
     refusal = Refusal(429, words, "ask less often", math.ceil(wait_s))
-    refusal.headers["connection"] = "close"  # so that nobody keeps one by asking too often
+    refusal.headers["connection"] = "close"  # so that rejected callers keep no connection
     return refusal
 
 
@@ -196,7 +196,7 @@ def _forbidden_refusal(access: Access, identity: Identity, node: str | None) -> 
 
 
 def _certificate_refusal(request: Request, identity: Identity) -> Refusal | None:
-    """Why a node's token does not count on this connection, if it does not."""
+    """Return why a node's token is not valid on this connection; None if it is."""
     tls = handler_context_of(request).config.tls
     if tls is None or not tls.nodes_by_certificate:
         return None

@@ -1,4 +1,4 @@
-"""What people were told or are to be, and what they wish not to hear for a time. A silence keeps nobody from acting."""
+"""Handlers for notifications and silences. A silence mutes messages and blocks no action."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ async def list_alerts(request: Request) -> Response:
 
 
 def build_alert_view(item: Delivery, known: tuple[AlertSilence, ...], now: float) -> AlertView:
-    """One message to one receiver; what waits although its time has come may be silenced."""
+    """Build one message to one receiver; one that waits although it is due may be silenced."""
     message, state, error, due = item.message, item.state.value, item.detail, item.due
     waits = item.state is DeliveryState.WAITING and item.phase is NotificationPhase.FIRE and not item.batch
     silence = find_matching_silence(known, message.node, item.kinds, now) if waits else None
@@ -90,19 +90,19 @@ async def list_silences(request: Request) -> Response:
 
 
 def build_silence_view(silence: AlertSilence) -> SilenceView:
-    """One silence."""
+    """Build the view of one silence."""
     return SilenceView(
         silence.id, silence.match, silence.kinds, silence.since, silence.until, silence.actor, silence.why
     )
 
 
 async def create_silence(request: Request) -> Response:
-    """`POST /v1/alerts/silences`; asking for the same once more is the same silence."""
+    """`POST /v1/alerts/silences`; a repeated request gives the same silence."""
     service = handler_context_of(request)
     wish = await decode_request_body(request, SilenceWish, WORDS_BYTES_MAX)
     now, actor = service.clock.wall(), request_identity(request).name
     if wish.until <= now:
-        raise Refusal(400, f"'until' is {wish.until:.0f}, and that is over", "give UTC seconds that are to come")
+        raise Refusal(400, f"'until' is {wish.until:.0f}, which is in the past", "give UTC seconds that are to come")
     if not wish.text.strip():
         raise Refusal(400, "the reason is empty", 'send {"text": …}: others will want to know')
     known = list_open_silences(service.engine.snapshot.standing)
@@ -121,7 +121,7 @@ async def create_silence(request: Request) -> Response:
 
 
 async def end_silence(request: Request) -> Response:
-    """`POST /v1/alerts/silences/{id}/end`: what waits is told at once."""
+    """`POST /v1/alerts/silences/{id}/end`: waiting messages are sent at once."""
     service, name = handler_context_of(request), request.path_params["silence"]
     words = await decode_request_body(request, Words, WORDS_BYTES_MAX)
     if name not in {each.id for each in list_open_silences(service.engine.snapshot.standing)}:
@@ -139,7 +139,7 @@ async def end_silence(request: Request) -> Response:
 
 
 async def send_test_alert(request: Request) -> Response:
-    """`POST /v1/alerts/test`: send a receiver a message that says that nothing is wrong. Written down before it is sent."""
+    """`POST /v1/alerts/test`: send a test message to a receiver. It is stored before it is sent."""
     service = handler_context_of(request)
     wish = await decode_request_body(request, AlertTest, WORDS_BYTES_MAX)
     config, actor = service.config, request_identity(request).name

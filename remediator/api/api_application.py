@@ -1,4 +1,4 @@
-"""The leader's application: the routes behind their rules, and how every error is answered."""
+"""The leader's application: the routes with their rules, and the error responses."""
 
 from __future__ import annotations
 
@@ -41,17 +41,17 @@ async def respond_to_unknown_route(request: Request, error: Exception) -> Respon
 
 
 async def respond_to_internal_error(request: Request, error: Exception) -> Response:
-    """A bug of ours; the details go to the log, not to the caller."""
+    """An internal error; the details go to the log, not to the caller."""
     log.error("%s %s failed", request.method, request.url.path, exc_info=error)
     return json_response(Problem(error="the remediator failed on this request; its log says why"), 500)
 
 
 async def respond_to_database_outage(request: Request, error: Exception) -> Response:
-    """The database cannot be asked: no bug, and nothing that another attempt could not mend."""
+    """The database is unavailable: no bug, and a retry may succeed."""
     if is_permanent_refusal(error):
         return await respond_to_internal_error(request, error)
-    log.warning("%s %s: the database cannot be asked: %s", request.method, request.url.path, driver_message(error))
-    problem = Problem(error="the database cannot be asked now", todo="send it again later; a repetition does no harm")
+    log.warning("%s %s: the database is unavailable: %s", request.method, request.url.path, driver_message(error))
+    problem = Problem(error="the database is unavailable now", todo="send it again later; a repetition does no harm")
     return json_response(problem, 503, {"retry-after": str(RETRY_AFTER_S)})
 
 
@@ -64,7 +64,7 @@ HANDLERS: Handlers = {
 
 
 def build_app(service: HandlerContext, pages: Sequence[BaseRoute] = ()) -> Starlette:
-    """The leader's application. The loop it runs on must be known to the wake-ups. `pages` come after the API's routes."""
+    """Build the leader's application. The wake-ups must know its loop. `pages` come after the API's routes."""
     routes = [*(endpoint.route() for endpoint in ENDPOINTS), *pages]
     app = Starlette(routes=routes, exception_handlers=dict(HANDLERS))
     app.state.service = service

@@ -1,4 +1,4 @@
-"""The audit log asked backwards, with filters: what people page through. What follows it as it grows asks for events."""
+"""Search of the audit log, newest first, with filters. Clients that follow the log use events instead."""
 
 from __future__ import annotations
 

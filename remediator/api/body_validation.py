@@ -1,4 +1,4 @@
-"""What is wrong with a body that cannot be read: the field, and what is expected there, in words of the API. Pure."""
+"""Describes an invalid body: the field and what it expects, in terms of the API. Pure."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from msgspec import inspect
 
 from vocabulary.messages.wire import WireError
 
-SENT_CHARS = 60  # so much of a value is shown
+SENT_CHARS = 60  # shown of a value
 _AT = re.compile(r"(?P<what>.*?) - at `\$\.?(?P<place>[^`]*)`", re.DOTALL)
 _FIELD = re.compile(r"Object (?P<how>missing required|contains unknown) field `(?P<field>[^`]*)`")
 _EXPECTED = re.compile(r"Expected `(?P<wanted>[^`]*)`(?:, got `(?P<got>[^`]*)`)?(?P<limit>.*)", re.DOTALL)
@@ -27,11 +27,11 @@ _COMPARED |= {">= ": "at least {}", "> ": "above {}", "matching regex ": "like {
 
 
 def describe_body_error(error: BaseException, kind: type) -> str:
-    """One sentence.
+    """Describe the error in one sentence.
 
     Args:
-        error: what the codec said.
-        kind: the message that was expected.
+        error: the decoder's error.
+        kind: the expected message.
     """
     text = str(error)
     placed = _AT.fullmatch(text)
@@ -51,11 +51,11 @@ def describe_body_error(error: BaseException, kind: type) -> str:
 
 
 def describe_bound_error(error: WireError, kind: type, body: bytes) -> str:
-    """One sentence about a node's message that cannot be read or breaks a bound: the field, the bound, and what was sent.
+    """Describe an invalid or too large message of a node: the field, the limit, and what was sent.
 
     Args:
-        error: what the reader said.
-        kind: the message that was expected.
+        error: the decoder's error.
+        kind: the expected message.
         body: the message itself.
     """
     cause = error.__cause__
@@ -85,7 +85,7 @@ def _received_text(name: str | None) -> str:
 
 
 def _allowed_values_text(kind: type, place: str) -> str:
-    """The words that may stand in a field of the message itself."""
+    """List the values a field of the message may have."""
     info = inspect.type_info(kind)
     fields = {f.encode_name: f.type for f in info.fields} if isinstance(info, inspect.StructType) else {}
     found = fields.get(place)

@@ -1,4 +1,4 @@
-"""What operators say of the whole cluster, and of single actions: how far automation may go, and what is not to be done after all."""
+"""Handlers for cluster-wide overrides: the automation mode, and cancellation of actions."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from remediator.store.history_queries import HistoryQueries
 
 
 async def set_automation_mode(request: Request) -> Response:
-    """`POST /v1/mode`: until somebody says otherwise, whatever the configuration says; an empty mode gives it back its say."""
+    """`POST /v1/mode`: overrides the configured mode until changed; an empty mode ends the override."""
     service = handler_context_of(request)
     wish = await decode_request_body(request, ModeWish, WORDS_BYTES_MAX)
     check_admission(service)
@@ -41,7 +41,7 @@ async def set_automation_mode(request: Request) -> Response:
 
 
 async def cancel_action(request: Request) -> Response:
-    """`POST /v1/actions/{id}/cancel`: not to be done; the rest of its plan is left to people. What was begun may still end."""
+    """`POST /v1/actions/{id}/cancel`: the rest of its plan is left to operators. A running action may still finish."""
     service, name = handler_context_of(request), request.path_params["action"]
     words = await decode_request_body(request, Words, WORDS_BYTES_MAX)
     action = service.engine.snapshot.actions.get(name)

@@ -1,4 +1,4 @@
-"""The centre's own `/metrics`, read from the published snapshot at scrape time."""
+"""The controller's own `/metrics`, from the published snapshot at scrape time."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from remediator.model.journal_records import BREAKER
 from remediator.model.rule_conditions import NodeState
 from remediator.state.node_index import is_in_cluster
 
-LEADING = "1 while this replica leads and may act, 0 while it stands by or the lead is in doubt."
+LEADING = "1 while this replica leads and may act, 0 on a standby or while the lease is in doubt."
 
 
 class _ControllerCollector(Collector):
@@ -68,7 +68,7 @@ class _ControllerCollector(Collector):
         performer = self._service.performer
         text = "1 while the scheduler says nothing of any node."
         yield GaugeMetricFamily("remediator_scheduler_failing", text, float(performer.scheduler_failing))
-        text = "Attempts to tell a receiver, by how they ended, in this term."
+        text = "Delivery attempts to a receiver, by result, in this term."
         told = CounterMetricFamily("remediator_messages", text, labels=["receiver", "result"])
         for receiver, counts in performer.told().items():
             for result, count in counts.items():
@@ -116,7 +116,7 @@ def _return_metrics(snapshot: StateSnapshot, now: float) -> Iterator[Metric]:
 
 
 def render_metrics(service: HandlerContext) -> bytes:
-    """The page in Prometheus text format."""
+    """Return the page in Prometheus text format."""
     registry = CollectorRegistry()
     registry.register(_ControllerCollector(service))
     return generate_latest(registry) + generate_latest(service.engine.counters)
@@ -128,7 +128,7 @@ class _StandbyCollector(Collector):
 
 
 def render_standby_metrics() -> bytes:
-    """The page of a replica that stands by."""
+    """Return the page of a standby replica."""
     registry = CollectorRegistry()
     registry.register(_StandbyCollector())
     return generate_latest(registry)

@@ -1,4 +1,4 @@
-"""Lemons and stragglers as people read them, from what the centre's own findings say. Pure."""
+"""Views of lemons and stragglers, from the controller's own findings. Pure."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _STRAGGLER = f"{CENTRE}{straggler_findings.SOURCE}:"
 
 
 def list_lemon_views(snapshot: StateSnapshot) -> tuple[LemonView, ...]:
-    """Nodes whose past speaks against them, the worst first."""
+    """Return suspected lemon nodes, the worst first."""
     incidents = {incident.node: incident.id for incident in snapshot.incidents.values()}
     found = [
         _build_lemon_view(finding, snapshot, incidents.get(finding.node, ""))
@@ -51,7 +51,7 @@ def _build_lemon_view(finding: Finding, snapshot: StateSnapshot, incident: str) 
 
 
 def list_straggler_views(snapshot: StateSnapshot, roster: ReportRegistry) -> tuple[StragglerView, ...]:
-    """What holds jobs back now, the slowest first."""
+    """Return what slows jobs down now, the slowest first."""
     incidents = {name: incident.id for incident in snapshot.incidents.values() for name in incident.findings}
     found = [
         _build_straggler_view(finding, roster, incidents.get(finding.id, ""))

@@ -1,4 +1,4 @@
-"""One route: its path, who may call it, what goes in and out. The routes, their rules and the published document are made of these."""
+"""One route: path, access, input and output. Router, access rules and OpenAPI document are built from these."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Handler = Callable[[Request], Awaitable[Response]]
 
 
 class Query(NamedTuple):
-    """One word of the query. `kind` is number, integer or string; a list may be given several times."""
+    """A query parameter. `kind` is number, integer or string; a list may be given several times."""
 
     name: str
     kind: str
@@ -39,13 +39,13 @@ class Endpoint(msgspec.Struct, frozen=True, kw_only=True):
     headers: tuple[Query, ...] = ()
 
     def route(self) -> Route:
-        """For the router: the handler behind its rule."""
+        """Return the router's entry: the handler behind its rule."""
         return Route(self.path, self.answered, methods=[self.method])
 
     async def answered(self, request: Request) -> Response:
-        """Hold a request against the rule, and hand it to the handler."""
+        """Check a request against the rule, and call the handler."""
         await authorize_request(request, self.access)
-        if self.access is not Access.ANYONE:  # those ask no database
+        if self.access is not Access.ANYONE:  # these use no database
             refuse_nul_characters(request)
         return await self.handler(request)
 

@@ -1,7 +1,7 @@
 """`GET /v1/events/stream`: the audit log as server-sent events.
 
-Nothing is buffered for a reader but what the socket holds: each asks the log itself, from where it is. Who does not read for a
-while is cut off, and resumes with `Last-Event-ID`.
+Nothing is buffered for a client but what its socket holds: each reads the log from its own position. A client that
+stops reading is disconnected, and resumes with `Last-Event-ID`.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from vocabulary.messages.wire import encode_message
 
 EVENTS_AT_ONCE = 200
 HEARTBEAT_S = 15.0
-UNREAD_S = 10.0  # a reader that takes nothing for so long is cut off
+UNREAD_S = 10.0  # a client that reads nothing for so long is disconnected
 SEQ_DIGITS = 15
 
 
 class _EventStreamResponse(Response):
-    """Sends as fast as the reader takes, and lets go of one who takes nothing."""
+    """Sends as fast as the client reads, and closes when it reads nothing."""
 
     media_type = "text/event-stream"
 
@@ -60,7 +60,7 @@ class _EventStreamResponse(Response):
 
 
 async def stream_events(request: Request) -> Response:
-    """After the event in `Last-Event-ID`, or `after`; without either, from now on."""
+    """Events after `Last-Event-ID`, or `after`; without either, from now on."""
     service = handler_context_of(request)
     text = request.headers.get("last-event-id") or request.query_params.get("after")
     if text is None:
@@ -92,7 +92,7 @@ async def _event_stream_parts(request: Request, after: int) -> AsyncGenerator[by
 
 
 async def _parts_until_disconnect(parts: AsyncGenerator[bytes, None], gone: asyncio.Task[None]) -> AsyncIterator[bytes]:
-    """The parts until the reader is gone: who goes from page to page must not be kept waiting for a seat by those left."""
+    """Yield the parts until the client disconnects, so that a page that was left frees its slot for the next one."""
     try:
         while True:
             part = asyncio.ensure_future(anext(parts))

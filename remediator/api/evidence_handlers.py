@@ -1,4 +1,4 @@
-"""Evidence: nodes hand in bundles that were ordered, operators read them. None of it passes through the deciding thread."""
+"""Evidence: nodes upload requested bundles, operators read them. Nothing of it passes through the decision thread."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from vocabulary.messages.wire import WireError, decode_message
 from vocabulary.order import OrderKind
 
 GZIP_BYTES_MAX = BUNDLE_BYTES_MAX
-AT_ONCE = 2  # bundles checked and written at a time: after a fault in the fabric every node of a job sends one
+AT_ONCE = 2  # bundles checked and written at a time: after a fabric fault every node of a job sends one
 
 
 async def store_evidence_bundle(request: Request) -> Response:
-    """`POST /v1/nodes/{node}/evidence/{order}`, gzipped: acknowledged once it is on the disk; the first for an order stays."""
+    """`POST /v1/nodes/{node}/evidence/{order}`, gzipped: acknowledged once durable; the first for an order stays."""
     node = request_identity(request).name
     order = request.path_params["order"]
     content = await read_request_body(request, GZIP_BYTES_MAX)
@@ -33,7 +33,7 @@ async def store_evidence_bundle(request: Request) -> Response:
 
 
 async def show_evidence(request: Request) -> Response:
-    """`GET /v1/incidents/{id}/evidence`: what there is; with `order=ID`, that bundle."""
+    """`GET /v1/incidents/{id}/evidence`: the list of bundles; with `order=ID`, that bundle."""
     store = evidence_store_of(request)
     incident, order = request.path_params["incident"], request.query_params.get("order")
     if order is None:
@@ -45,15 +45,15 @@ async def show_evidence(request: Request) -> Response:
 
 
 def evidence_store_of(request: Request) -> EvidenceStore:
-    """The bundles of this cluster."""
+    """Return the store of this cluster's bundles."""
     return EvidenceStore(handler_context_of(request).journal.engine)
 
 
 def decompress_bounded(content: bytes, bytes_max: int) -> bytes:
-    """What was gzipped, if it is one whole member and no longer than `bytes_max`. Never makes more than that of it.
+    """Decompress one whole gzip member of at most `bytes_max`; never produces more.
 
     Raises:
-        Refusal: 400, it is no gzip, damaged, or has something after it; 413, it would be longer.
+        Refusal: 400, it is no gzip, damaged, or has data after it; 413, it would be longer.
     """
     stream = zlib.decompressobj(wbits=zlib.MAX_WBITS | 16)
     try:
@@ -68,10 +68,10 @@ def decompress_bounded(content: bytes, bytes_max: int) -> bytes:
 
 
 def _check_and_store_bundle(request: Request, node: str, order: str, content: bytes) -> None:
-    """Check and store.
+    """Check and store a bundle.
 
     Raises:
-        Refusal: 400, 403, 404, 413: it is not wanted; 503: it cannot be stored now.
+        Refusal: 400, 403, 404, 413: it was not requested; 503: it cannot be stored now.
     """
     store, now = evidence_store_of(request), handler_context_of(request).clock.wall()
     try:
@@ -83,7 +83,7 @@ def _check_and_store_bundle(request: Request, node: str, order: str, content: by
         _check_bundle(decompress_bounded(content, BUNDLE_BYTES_MAX), node, order)
         store.keep(EvidenceEntry(order, action.incident, node, now, len(content)), content)
     except SQLAlchemyError as error:
-        why = getattr(error, "orig", None) or type(error).__name__  # its own text holds the whole bundle
+        why = getattr(error, "orig", None) or type(error).__name__  # the error's own text holds the whole bundle
         raise Refusal(503, f"the evidence cannot be stored now: {why}", "send it again later") from error
 
 

@@ -1,7 +1,7 @@
-"""The two calls that every node makes all the time, straight to their handlers: a fleet makes little else.
+"""Routes the two most frequent calls straight to their handlers: nearly all requests of a fleet.
 
-What Starlette does around a handler costs a fifth of a report (bench/results/2026-11-remediator.md). Here is the same for two paths: the
-route's rule, its handler, and the same answers to errors. Everything else goes the usual way.
+Starlette's own layers cost a fifth of a report (bench/results/2026-11-remediator.md). For these two paths this is
+equivalent: the route's rule, its handler, and the same error responses. All other requests go through Starlette.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ class FastPathApplication:
     """An ASGI application in front of another."""
 
     def __init__(self, app: Starlette, endpoints: Sequence[Endpoint], handlers: Handlers) -> None:
-        """Args: `handlers`: what answers an error, by its class; one for `Exception` is among them."""
+        """Args: `handlers`: the error handlers by class, one for `Exception` among them."""
         self._app = app
         self._handlers = handlers
         self._endpoints = {(e.method, e.path.rpartition("/")[2]): e for e in endpoints if _is_fast_path(e)}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """One request."""
+        """Handle one request."""
         path: str = scope.get("path", "")
         if not path.startswith(PREFIX):
             await self._app(scope, receive, send)

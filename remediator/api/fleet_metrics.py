@@ -1,6 +1,6 @@
-"""The fleet on `/metrics`: which nodes are out and why, what is found, what people are waited for.
+"""The fleet on `/metrics`: isolated nodes and why, findings, and what awaits operators.
 
-A series of its own has only what is not as it should be, and at most `SHOWN_MAX` of a kind, so that a page stays a page.
+Only what is abnormal has a series of its own, at most `SHOWN_MAX` per kind, so that the page stays small.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ SLOWDOWN = "slowdown"  # evidence of a finding about a slow rank
 
 
 def collect_fleet_metrics(engine: DecisionEngine, entries: Iterable[ReportEntry], now: float) -> Iterator[Metric]:
-    """All of it, of one snapshot. `entries` are the nodes' last words; `now` is in UTC seconds."""
+    """Return all metrics of one snapshot. `entries` are the nodes' last reports; `now` is in UTC seconds."""
     snapshot = engine.snapshot
     settings = effective_settings(snapshot.standing, engine.settings)
-    yield InfoMetricFamily("remediator_build", "This centre.", value={"version": VERSION})
+    yield InfoMetricFamily("remediator_build", "This controller.", value={"version": VERSION})
     mode = GaugeMetricFamily(
         "remediator_mode", "1 for how far automation may go now, 0 for the others.", labels=["mode"]
     )
@@ -116,7 +116,7 @@ def _finding_metrics(findings: list[Finding]) -> Iterator[Metric]:
     labels = ["node", "component", "job", "kind", "confirmed"]
     text = "How much more time a slow rank needs than its peers; 0.3 is 30 %."
     family = GaugeMetricFamily("remediator_straggler_slowdown_ratio", text, labels=labels)
-    rows: dict[tuple[str, ...], float] = {}  # two attempts of one job may say the same of the same rank
+    rows: dict[tuple[str, ...], float] = {}  # two attempts of one job may report the same rank
     for each in nlargest(SHOWN_MAX, slow, key=lambda finding: (finding.last_seen, finding.id)):
         job, confirmed = (str(each.evidence.get(name, "")) for name in ("job", "confirmed"))
         names = (each.node, str(each.component), job, each.code, confirmed)

@@ -1,4 +1,4 @@
-"""What every handler needs, and the two things they share: waking long polls, and answering errors one way."""
+"""The context of every handler, wake-ups of long polls, and error responses."""
 
 from __future__ import annotations
 
@@ -40,28 +40,28 @@ NUL_TOLD = "the request holds the character NUL (%00 or \\u0000), which no name 
 
 
 class LongPollWakeups:
-    """Tells every long poll that something was published, from any thread."""
+    """Wakes long polls after a publication, from any thread."""
 
     def __init__(self) -> None:
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._waiting: dict[str, set[asyncio.Event]] = {}  # by node; under "" those who want to hear of everything
+        self._waiting: dict[str, set[asyncio.Event]] = {}  # by node; under "" those that need all publications
         self.ended = False
 
     def bind(self, loop: asyncio.AbstractEventLoop) -> None:
-        """The loop that serves the polls."""
+        """Set the loop that serves the polls."""
         self._loop = loop
 
     def wake(self, nodes: Collection[str] | None = None) -> None:
-        """Something changed, for all or for the polls of some nodes only: a fleet's thousands need not turn round each time.
+        """Wake all polls, or those of some nodes only, to spare a fleet's thousands.
 
-        Callable from any thread, also before the loop runs and after it ended.
+        Safe to call from any thread, also before the loop runs and after it has ended.
         """
         if self._loop is not None and not self._loop.is_closed():
             with contextlib.suppress(RuntimeError):  # the loop closed just now
                 self._loop.call_soon_threadsafe(self._set, nodes)
 
     def end(self) -> None:
-        """The service stops: every poll answers now, with what there is."""
+        """The service stops: every poll answers now with what it has."""
         self.ended = True
         self.wake()
 
@@ -72,7 +72,7 @@ class LongPollWakeups:
 
     @contextlib.contextmanager
     def subscription(self, node: str = "") -> Iterator[asyncio.Event]:
-        """An event that is set by every wake-up while the block runs; with a node, by those that concern it."""
+        """Yield an event that is set by every wake-up while the block runs; with a node, by those that concern it."""
         event = asyncio.Event()
         self._waiting.setdefault(node, set()).add(event)
         try:
@@ -97,16 +97,14 @@ class HandlerContext(msgspec.Struct, frozen=True):
     reload: PolicyReloader
     gate: RateLimitGate
     lookout: FleetObserver
-    watch_faults: Mapping[
-        str, int
-    ]  # judgements of what many nodes say together that ended in an error of ours, by part
+    watch_faults: Mapping[str, int]  # internal errors of the detectors, by part
     sessions: LoginSessions
     telemetry: TelemetryCache = msgspec.field(default_factory=TelemetryCache)
     report_times: ReportLatency = msgspec.field(default_factory=ReportLatency)
 
 
 class Refusal(Exception):
-    """An answer that is an error, with its status."""
+    """An error response with its status."""
 
     def __init__(
         self, status: int, error: str, todo: str = "", retry_after_s: int | None = None, *, finding: str = ""
@@ -118,16 +116,16 @@ class Refusal(Exception):
 
 
 def handler_context_of(request: Request) -> HandlerContext:
-    """The parts, from the application."""
+    """Return the application's context."""
     service: HandlerContext = request.app.state.service
     return service
 
 
 async def read_request_body(request: Request, bytes_max: int) -> bytes:
-    """The request's body.
+    """Return the request's body.
 
     Raises:
-        Refusal: 413, longer than `bytes_max`; 408, it does not come to its end in time.
+        Refusal: 413, longer than `bytes_max`; 408, it is not complete in time.
     """
     chunks, size = [], 0
     limit_s = handler_context_of(request).gate.limits.body_s
@@ -150,7 +148,10 @@ async def read_request_body(request: Request, bytes_max: int) -> bytes:
 
 
 class _BodyDeadline:
-    """Cancels this task unless it is `met` in time. Nearly every body has come already, and a task for each to wait in is dear."""
+    """Cancels this task unless it is `met` in time.
+
+    Nearly every body has arrived already, and a task per body is expensive.
+    """
 
     def __init__(self, within_s: float) -> None:
         self.over = False
@@ -167,13 +168,13 @@ class _BodyDeadline:
 
 
 async def decode_request_body(request: Request, kind: type[T], bytes_max: int) -> T:
-    """The request's body, read as a message.
+    """Decode the request's body as a message.
 
     Raises:
-        Refusal: 400, it is none; 408, 413 as `read_request_body`.
+        Refusal: 400, it is invalid; 408, 413 as `read_request_body`.
     """
     try:
-        body = await read_request_body(request, bytes_max) or b"{}"  # who has nothing to say may send nothing
+        body = await read_request_body(request, bytes_max) or b"{}"  # an empty message may be sent as no body
         if holds_nul(body):
             raise Refusal(400, NUL_TOLD)
         return decode_message(body, kind)
@@ -183,7 +184,7 @@ async def decode_request_body(request: Request, kind: type[T], bytes_max: int) -
 
 
 def refuse_nul_characters(request: Request) -> None:
-    """No database takes the character NUL in a name, and nothing here is named so.
+    """Reject NUL characters: no database takes one in a name.
 
     Raises:
         Refusal: 400, it is in the path or the query.
@@ -193,10 +194,10 @@ def refuse_nul_characters(request: Request) -> None:
 
 
 def query_number(request: Request, name: str, default: float, least: float, most: float) -> float:
-    """A number from the query.
+    """Return a number from the query.
 
     Raises:
-        Refusal: 400, it is none or out of range.
+        Refusal: 400, it is not a number or out of range.
     """
     text = request.query_params.get(name)
     if text is None:
@@ -211,25 +212,25 @@ def query_number(request: Request, name: str, default: float, least: float, most
 
 
 def json_response(message: msgspec.Struct, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
-    """A message as JSON."""
+    """Return a message as JSON."""
     return Response(msgspec.json.encode(message), status, headers, media_type="application/json")
 
 
 def check_admission(service: HandlerContext) -> None:
-    """Before anything of a request is taken in: may it be?
+    """Check, before reading a request, whether it can be accepted.
 
     Raises:
-        Refusal: 503, it would only wait in memory; the caller keeps it and comes again.
+        Refusal: 503, it would only wait in memory; the caller keeps it and retries.
     """
     if why := service.engine.overload():
         raise Refusal(503, f"nothing was taken: {why}", "send it again later", RETRY_AFTER_S)
 
 
 def submit_input(service: HandlerContext, item: AnyInput) -> Future[None]:
-    """Hand an input to the engine.
+    """Submit an input to the engine.
 
     Raises:
-        Refusal: 503, it cannot keep up.
+        Refusal: 503, the engine is overloaded.
     """
     try:
         return service.engine.submit_durably(item)
@@ -239,7 +240,7 @@ def submit_input(service: HandlerContext, item: AnyInput) -> Future[None]:
 
 
 async def wait_until_durable(service: HandlerContext, done: Future[None]) -> None:
-    """Wait until an input is on the disk.
+    """Wait until an input is durable.
 
     Raises:
         Refusal: 503, it takes too long.

@@ -1,7 +1,7 @@
-"""What is asked about a job: how likely its nodes are to fail now.
+"""`GET /v1/hazard/{job}`: how likely a job's nodes are to fail now.
 
-Every node of a job asks, of thousands of jobs. So nodes and findings are sorted by job once in a while, in a thread of its
-own, and a job's answer is worked out once for all who ask.
+Every node of thousands of jobs asks. So a separate thread groups nodes and findings by job at intervals, and each job's
+answer is computed once.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from remediator.model.journal_records import NodeRecord
 from vocabulary.finding import Finding
 from vocabulary.messages.wire import encode_message
 
-STALE_S = 5.0  # an answer is good for much longer
-NEWS_S = 0.25  # how soon after the last look a job is looked for again that was not known
+STALE_S = 5.0  # an answer stays valid for much longer
+NEWS_S = 0.25  # how soon an unknown job triggers a new grouping
 
 
 class JobHazards:
@@ -41,15 +41,15 @@ class JobHazards:
         return job in self._nodes
 
     def holds(self, job: str, node: str) -> bool:
-        """Whether a node holds a rank of a job."""
+        """Return whether a node holds a rank of a job."""
         return node in self._nodes.get(job, ())
 
     def known(self, job: str, node: str | None) -> bytes | None:
-        """The answer for who asks, if it was worked out before."""
+        """Return the answer for this caller, if it was computed before."""
         return self._answers.get((job, self._attempt(job, node)))
 
     def answer(self, job: str, node: str | None, node_mtbf_h: float) -> bytes:
-        """Work out the answer about a job that is known, for a node about the attempt that it holds itself."""
+        """Compute the answer about a known job; for a node, about the attempt that it holds itself."""
         nodes, attempt = list(self._nodes[job].values()), self._attempt(job, node)
         findings = {node.node: self._findings.get(node.node, ()) for node in nodes}
         found = compute_job_hazard(job, nodes, findings, self._wall, node_mtbf_h, attempt)
@@ -58,13 +58,13 @@ class JobHazards:
         return self._answers[job, attempt]
 
     def _attempt(self, job: str, node: str | None) -> int | None:
-        """The newest that the node holds; None: the one that most do."""
+        """Return the newest attempt that the node holds; None: the one that most nodes hold."""
         record = self._nodes[job].get(node) if node is not None else None
         return None if record is None else max(ref.attempt for ref in record.jobs if ref.job == job)
 
 
 class HazardCache:
-    """The jobs as last sorted. For the one thread of the event loop."""
+    """The jobs as last grouped. For the event loop's thread only."""
 
     def __init__(self, service: HandlerContext) -> None:
         self._service = service
@@ -73,7 +73,7 @@ class HazardCache:
         self._at = 0.0
 
     async def jobs(self, job: str, node: str | None) -> JobHazards:
-        """Those jobs; sorted anew if that was long ago, or if the job, or a rank of it on `node`, is not among them."""
+        """Return the jobs; grouped anew if that was long ago, or if the job, or a rank of it on `node`, is missing."""
         async with self._sorting:
             known, age_s = self._jobs, self._service.clock.monotonic() - self._at
             if known is not None and age_s < STALE_S:
@@ -87,7 +87,7 @@ class HazardCache:
 
 
 async def show_job_hazard(request: Request) -> Response:
-    """`GET /v1/hazard/{job}`: for people, and for the nodes that hold its ranks."""
+    """`GET /v1/hazard/{job}`: for operators, and for the nodes that hold its ranks."""
     identity, service = request_identity(request), handler_context_of(request)
     job: str = request.path_params["job"]
     node = identity.name if identity.role is Role.NODE else None

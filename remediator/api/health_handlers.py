@@ -1,4 +1,4 @@
-"""What anybody may ask: is this the one to ask, does it live, its metrics, what else there is to call."""
+"""Handlers without authentication: readiness, liveness, metrics and the OpenAPI document."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from remediator.api.handler_context import handler_context_of, json_response
 
 
 class Readiness(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Whether requests should be sent here, and if not, why."""
+    """Whether this replica should receive requests, and if not, why."""
 
     ready: bool
     role: str  # leader or standby
@@ -23,7 +23,7 @@ class Readiness(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 async def handle_healthz(request: Request) -> Response:
-    """Ready when decisions are being made, the database can be written and nobody else leads; else says what is wrong."""
+    """Ready when decisions are made, the database is writable and no other replica leads; otherwise says what is wrong."""
     engine = handler_context_of(request).engine
     trouble = engine.trouble or ("" if engine.alive else "the engine has stopped; see the log")
     word = Readiness(ready=not trouble, role="leader", epoch=engine.epoch, error=trouble)
@@ -31,7 +31,7 @@ async def handle_healthz(request: Request) -> Response:
 
 
 async def handle_livez(request: Request) -> Response:
-    """Alive as long as decisions could be made; a database that is away for a while is no reason to be restarted."""
+    """Alive as long as decisions could be made; a database outage is no reason for a restart."""
     alive = handler_context_of(request).engine.alive
     return Response("ok\n" if alive else "the engine has stopped\n", 200 if alive else 503, media_type="text/plain")
 
@@ -43,5 +43,5 @@ async def handle_metrics(request: Request) -> Response:
 
 
 async def handle_openapi(request: Request) -> Response:
-    """The OpenAPI document, made once by the application."""
+    """The OpenAPI document, which the application builds once."""
     return Response(request.app.state.openapi_document(), media_type="application/json")

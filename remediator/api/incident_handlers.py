@@ -1,6 +1,7 @@
-"""What operators do with incidents besides approving: acknowledge, note, resolve, open again. Inputs of the pipeline, all of them.
+"""Handlers for incidents besides approval: acknowledge, note, resolve, reopen. All are inputs of the pipeline.
 
-Each may be repeated without harm. `If-Match` with the `ETag` of `GET /v1/incidents/{id}` says: only if it is still as I saw it.
+Each may be repeated safely. `If-Match` with the `ETag` of `GET /v1/incidents/{id}` makes a request apply only to that
+state.
 """
 
 from __future__ import annotations
@@ -32,16 +33,16 @@ KEY_CHARS_MAX = 128
 
 
 async def acknowledge_incident(request: Request) -> Response:
-    """`POST /v1/incidents/{id}/acknowledge`: I look after it."""
+    """`POST /v1/incidents/{id}/acknowledge`: assign the incident to the caller."""
     words = await decode_request_body(request, Words, WORDS_BYTES_MAX)
     incident, _ = await _stored_incident(request)
     if incident.state is IncidentState.CLOSED:
-        raise Refusal(409, f"{incident.id} is closed", "nobody needs to look after it")
+        raise Refusal(409, f"{incident.id} is closed", "no acknowledgement is needed")
     return await _submit_incident_command(request, incident, IncidentCommandKind.ACKNOWLEDGE, words.text)
 
 
 async def add_incident_note(request: Request) -> Response:
-    """`POST /v1/incidents/{id}/notes`: with `Idempotency-Key`, a repetition is known and not written twice."""
+    """`POST /v1/incidents/{id}/notes`: with `Idempotency-Key`, a repetition is not written twice."""
     words = await decode_request_body(request, Words, WORDS_BYTES_MAX)
     if not words.text.strip():
         raise Refusal(400, "the note is empty", 'send {"text": …}')
@@ -60,7 +61,7 @@ async def add_incident_note(request: Request) -> Response:
 
 
 async def resolve_incident(request: Request) -> Response:
-    """`POST /v1/incidents/{id}/resolve`: it is over; what was planned and not done is cancelled."""
+    """`POST /v1/incidents/{id}/resolve`: close it; planned actions are cancelled."""
     words = await decode_request_body(request, Words, WORDS_BYTES_MAX)
     incident, _ = await _stored_incident(request)
     if incident.state is IncidentState.CLOSED:
@@ -76,7 +77,7 @@ async def resolve_incident(request: Request) -> Response:
 
 
 async def reopen_incident(request: Request) -> Response:
-    """`POST /v1/incidents/{id}/reopen`: it was not over. It is decided upon anew, and only a person closes it again."""
+    """`POST /v1/incidents/{id}/reopen`: it is decided anew, and only an operator closes it again."""
     words = await decode_request_body(request, Words, WORDS_BYTES_MAX)
     incident, findings = await _stored_incident(request)
     if incident.state is not IncidentState.CLOSED:
@@ -101,7 +102,7 @@ async def reopen_incident(request: Request) -> Response:
 
 
 async def reset_circuit_breaker(request: Request) -> Response:
-    """`POST /v1/breaker/reset`: I have looked; nodes may be isolated again. Resetting a closed one changes nothing."""
+    """`POST /v1/breaker/reset`: allow isolations again. Resetting a closed breaker changes nothing."""
     words = await decode_request_body(request, Words, WORDS_BYTES_MAX)
     service = handler_context_of(request)
     check_admission(service)
@@ -113,15 +114,15 @@ async def reset_circuit_breaker(request: Request) -> Response:
 
 
 def incident_etag(incident: Incident) -> str:
-    """Names one state of an incident."""
+    """Return a tag of one state of an incident."""
     return f'"{hashlib.sha256(encode_message(incident)).hexdigest()[:16]}"'
 
 
 async def _stored_incident(request: Request) -> tuple[Incident, list[Finding]]:
-    """The incident of the path as it is on the disk.
+    """Return the durable incident of the path.
 
     Raises:
-        Refusal: 404, there is none; 412, it is not as the caller saw it.
+        Refusal: 404, there is none; 412, it has changed since the caller read it.
     """
     name = request.path_params["incident"]
     found = await asyncio.to_thread(handler_context_of(request).journal.incident, name)

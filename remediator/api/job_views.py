@@ -1,4 +1,4 @@
-"""GPUs and jobs as people read them, from the committed state and the nodes' last words. Pure."""
+"""Views of GPUs and jobs, from the committed state and the nodes' last reports. Pure."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from vocabulary.finding import Finding
 from vocabulary.health import Health, health_of
 from vocabulary.identity import ComponentKind
 
-FINDINGS_LISTED = 100  # of one job
+FINDINGS_LISTED = 100  # per job
 NOWHERE = ("", -1)
 _ABOUT_GPUS = frozenset({ComponentKind.GPU, ComponentKind.NVLINK})
 
 
 def parse_gpu_key(text: str) -> tuple[str, int]:
-    """``NODE/INDEX`` as a place in the list; only a node is the place before its first GPU.
+    """Parse ``NODE/INDEX`` as a position in the list; a node alone is the position before its first GPU.
 
     Raises:
         ValueError: the index is no number.
@@ -44,7 +44,7 @@ def list_gpu_views(
     after: tuple[str, int] = NOWHERE,
     limit: int = 1,
 ) -> tuple[GpuView, ...]:
-    """So many GPUs after that one, by node and index, of the nodes that fit a shell pattern."""
+    """Return up to so many GPUs after that one, by node and index, of nodes that match a shell pattern."""
     found: list[GpuView] = []
     known = _findings_by_gpu(snapshot.findings.values())
     names = [name for name in snapshot.nodes if name >= after[0] and (pattern == "*" or fnmatchcase(name, pattern))]
@@ -58,7 +58,7 @@ def list_gpu_views(
 
 
 def _findings_by_gpu(findings: Iterable[Finding]) -> dict[tuple[str, str], list[Finding]]:
-    """Active ones by their node and each name that they know their GPU by."""
+    """Return active findings by node and by each name of their GPU."""
     found: dict[tuple[str, str], list[Finding]] = {}
     for finding in findings:
         about = finding.component
@@ -76,7 +76,7 @@ def _node_gpu_views(
     for gpu in sorted(entry.gpus, key=lambda each: each.index):
         found = {
             f.id: f for key in (gpu.uuid, gpu.pci) for f in known.get((entry.node, key), ()) if key
-        }  # told by both names it is one
+        }  # reported under both names, it is one
         rank = ranks.get(gpu.uuid)
         yield GpuView(
             node=entry.node,
@@ -93,16 +93,16 @@ def _node_gpu_views(
 
 
 class _JobAttempt(NamedTuple):
-    """One attempt of a job: its nodes, and what each of them that has reported is to it."""
+    """One attempt of a job: its nodes, and the last report of each that has reported."""
 
     nodes: list[str]
     shares: list[JobShare]
 
 
 def list_job_views(snapshot: StateSnapshot, roster: ReportRegistry) -> tuple[JobView, ...]:
-    """Every job with ranks, its newest attempt, by name; without its ranks."""
+    """Return every job with ranks, its newest attempt, by name; without its ranks."""
     gathered = _gather_job_attempts(roster.get(name) for name in snapshot.nodes)
-    for record in snapshot.nodes.values():  # whoever has not reported to this leader yet
+    for record in snapshot.nodes.values():  # nodes that have not reported to this leader yet
         if record.jobs and roster.get(record.node) is None:
             for ref in record.jobs:
                 gathered.setdefault(ref, _JobAttempt([], [])).nodes.append(record.node)
@@ -117,7 +117,7 @@ def list_job_views(snapshot: StateSnapshot, roster: ReportRegistry) -> tuple[Job
 
 
 def find_job_view(snapshot: StateSnapshot, roster: ReportRegistry, name: str) -> JobView | None:
-    """One job with its ranks, by rank; None where no node tells of it."""
+    """Return one job with its ranks, by rank; None if no node reports it."""
     told = [entry for each in snapshot.nodes if (entry := roster.get(each)) is not None and _entry_has_job(entry, name)]
     waiting = [r for r in snapshot.nodes.values() if roster.get(r.node) is None and any(j.job == name for j in r.jobs)]
     known = [*(entry.jobs for entry in told), *(record.jobs for record in waiting)]
@@ -152,7 +152,7 @@ def _gather_job_attempts(entries: Iterable[ReportEntry | None]) -> dict[JobRef, 
 
 
 def _active_findings(findings: Iterable[Finding]) -> tuple[dict[str, list[Finding]], dict[str, list[Finding]]]:
-    """Active findings: what nodes say, by node; what was concluded of a job, by its name."""
+    """Return active findings: nodes' own by node, the detectors' by job name."""
     on_node: dict[str, list[Finding]] = {}
     of_job: dict[str, list[Finding]] = {}
     for finding in findings:
@@ -169,7 +169,7 @@ def _active_findings(findings: Iterable[Finding]) -> tuple[dict[str, list[Findin
 def _build_job_view(
     ref: JobRef, job: _JobAttempt, on_node: Mapping[str, Collection[Finding]], concluded: Collection[Finding]
 ) -> JobView:
-    """Of findings about ranks only its own are shown: a node may run several jobs."""
+    """Build one job's view with the findings about its own ranks only: a node may run several jobs."""
     own = f"{ref.job}.{ref.attempt}"
     said = [
         finding

@@ -1,4 +1,4 @@
-"""The door of one replica. Who leads, lets every request in; who stands by, says so and takes nothing."""
+"""The ASGI entry point of one replica. The leader serves all requests; a standby reports its state and accepts nothing."""
 
 from __future__ import annotations
 
@@ -26,17 +26,17 @@ METHODS = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"]
 
 
 class BrowserPages(Protocol):
-    """What people see in a browser."""
+    """The browser pages of a replica."""
 
-    always: Sequence[BaseRoute]  # also while standing by
+    always: Sequence[BaseRoute]  # also on a standby
     leading: Sequence[BaseRoute]
 
     async def standing_by(self, request: Request, word: str) -> Response:
-        """What a replica shows that does not lead, and what it waits for."""
+        """Return the page of a standby, with what it waits for."""
 
 
 class LeaderGateway:
-    """An ASGI application that becomes the leader's. `word` says, until then, what this replica waits for."""
+    """An ASGI application that becomes the leader's. Until then `word` says what this replica waits for."""
 
     def __init__(self, wakeups: LongPollWakeups, pages: BrowserPages | None = None) -> None:
         self.word = "starting"
@@ -53,12 +53,12 @@ class LeaderGateway:
         self._standing_by = Starlette(routes=routes, lifespan=self._lifespan)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """One request, or the server's own life cycle."""
+        """Handle one request, or the server's lifespan."""
         app = self._standing_by if self._leading is None or scope["type"] == "lifespan" else self._leading
         await app(scope, receive, send)
 
     def lead(self, service: HandlerContext) -> None:
-        """From the next request on this replica is the one that answers. Callable from any thread."""
+        """Serve as leader from the next request on. Safe to call from any thread."""
         app = build_app(service, self._pages.leading if self._pages else ())
         self._leading = FastPathApplication(app, ENDPOINTS, HANDLERS)
 
@@ -81,5 +81,5 @@ class LeaderGateway:
             return await self._pages.standing_by(request, self.word)
         todo = "ask the replica whose /healthz answers 200"
         return json_response(
-            Problem(error=f"this remediator stands by: {self.word}", todo=todo), 503, {"retry-after": "1"}
+            Problem(error=f"this remediator is a standby: {self.word}", todo=todo), 503, {"retry-after": "1"}
         )

@@ -1,6 +1,6 @@
-"""What pages and commands list: GPUs, jobs, actions, what waits for people, the breaker, lemons, stragglers, a node's past.
+"""Lists: GPUs, jobs, actions, approvals, the breaker, lemons, stragglers, a node's history.
 
-All of it away from the loop: there is much of it.
+All are computed outside the event loop, for they are large.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ T = TypeVar("T")
 GPUS_LISTED, GPUS_MAX = 1000, 10_000
 ACTIONS_LISTED, ACTIONS_MAX = 200, 1000
 EVENTS_LISTED, EVENTS_MAX = 200, 1000
-FRESH_S = 1.0  # so long an answer that looks at every rank is good for all who ask
+FRESH_S = 1.0  # how long a result over all ranks is shared
 STATES = ("open", "ended", "all")
 
 
 class SharedResult(Generic[T]):
-    """What is dear to work out, worked out once for all who ask within `FRESH_S`. For the one thread of the event loop."""
+    """An expensive result, computed once for all callers within `FRESH_S`. For the event loop's thread only."""
 
     def __init__(self, work: Callable[[HandlerContext], T]) -> None:
         self._work = work
@@ -48,7 +48,7 @@ class SharedResult(Generic[T]):
         self._found: tuple[float, T] | None = None
 
     async def get(self, service: HandlerContext) -> T:
-        """The answer."""
+        """Return the result."""
         async with self._one_at_a_time:
             now = service.clock.monotonic()
             if self._found is None or now - self._found[0] >= FRESH_S:
@@ -57,7 +57,7 @@ class SharedResult(Generic[T]):
 
 
 def encoded_job_list(service: HandlerContext) -> bytes:
-    """All jobs, as they are sent."""
+    """Return all jobs, encoded."""
     found = list_job_views(service.engine.snapshot, service.roster)
     return encode_message(JobList(at=service.clock.wall(), jobs=found))
 
@@ -134,7 +134,7 @@ async def show_awaiting(request: Request) -> Response:
 def awaiting_views(
     snapshot: StateSnapshot, rules: Mapping[str, PolicyRule], decided_at: Callable[[Sequence[str]], Mapping[str, float]]
 ) -> list[AwaitingView]:
-    """What waits for people, the longest first; `decided_at` finds when decisions were made."""
+    """Return what awaits operators, the longest first; `decided_at` looks up times of decisions."""
     waiting = [
         (incident, each) for incident in snapshot.incidents.values() for each in list_awaited_approvals(incident)
     ]
@@ -155,7 +155,7 @@ def awaiting_views(
 
 
 async def show_breaker(request: Request) -> Response:
-    """`GET /v1/breaker`, with every limit of the whole cluster and how far it is used."""
+    """`GET /v1/breaker`, with every limit of the whole cluster and its use."""
     return json_response(await asyncio.to_thread(_build_breaker_view, handler_context_of(request)))
 
 
@@ -199,7 +199,7 @@ async def show_stragglers(request: Request) -> Response:
 
 
 async def show_node_history(request: Request) -> Response:
-    """`GET /v1/nodes/{node}/history?limit=N`: the audit log's lines about it, newest first; also of one that is long gone."""
+    """`GET /v1/nodes/{node}/history?limit=N`: its audit events, newest first; also for a removed node."""
     service, node = handler_context_of(request), request.path_params["node"]
     limit = int(query_number(request, "limit", EVENTS_LISTED, 1, EVENTS_MAX))
 

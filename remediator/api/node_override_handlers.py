@@ -1,4 +1,7 @@
-"""What operators do with nodes: keep us off, retire, and end both; cordon and uncordon by our hand. Inputs of the pipeline, all of them; saying it again changes nothing."""
+"""Handlers for nodes: hold, retire, and end both; cordon and uncordon.
+
+All are inputs of the pipeline; a repetition changes nothing.
+"""
 
 from __future__ import annotations
 
@@ -25,11 +28,11 @@ _UNFIT_FOR_WORK = frozenset({OrderKind.RESET_GPU.value, OrderKind.REBOOT.value, 
 
 
 async def hold_node(request: Request) -> Response:
-    """`POST /v1/nodes/{node}/hold`: hands off; until it is released, or until then."""
+    """`POST /v1/nodes/{node}/hold`: operator hold, until released or until a time."""
     wish = await decode_request_body(request, HoldWish, WORDS_BYTES_MAX)
     if wish.until is not None and wish.until <= handler_context_of(request).clock.wall():
         raise Refusal(
-            400, f"'until' is {wish.until:.0f}, and that is over", "give UTC seconds that are to come, or none"
+            400, f"'until' is {wish.until:.0f}, which is in the past", "give UTC seconds that are to come, or none"
         )
     record = handler_context_of(request).engine.snapshot.nodes.get(request.path_params["node"])
     if record is not None and record.state is NodeState.RETIRED:
@@ -38,31 +41,31 @@ async def hold_node(request: Request) -> Response:
 
 
 async def release_node(request: Request) -> Response:
-    """`POST /v1/nodes/{node}/release`: it is in our care again."""
+    """`POST /v1/nodes/{node}/release`: end the operator hold."""
     words = await decode_request_body(request, Words, WORDS_BYTES_MAX)
     return await _submit_node_command(request, NodeCommandKind.RELEASE, words.text)
 
 
 async def retire_node(request: Request) -> Response:
-    """`POST /v1/nodes/{node}/retire`: it is no part of the cluster any more."""
+    """`POST /v1/nodes/{node}/retire`: remove it from the cluster."""
     words = await decode_request_body(request, Words, WORDS_BYTES_MAX)
     return await _submit_node_command(request, NodeCommandKind.RETIRE, _require_reason(words.text))
 
 
 async def unretire_node(request: Request) -> Response:
-    """`POST /v1/nodes/{node}/unretire`: it is one again, on probation."""
+    """`POST /v1/nodes/{node}/unretire`: return it to the cluster, on probation."""
     words = await decode_request_body(request, Words, WORDS_BYTES_MAX)
     return await _submit_node_command(request, NodeCommandKind.UNRETIRE, words.text)
 
 
 async def cordon_node(request: Request) -> Response:
-    """`POST /v1/nodes/{node}/cordon`: out of the scheduler's service, in the caller's name; only people lift it."""
+    """`POST /v1/nodes/{node}/cordon`: cordon it in the scheduler in the caller's name; only operators lift it."""
     words = await decode_request_body(request, Words, WORDS_BYTES_MAX)
     return await _submit_manual_cordon(request, ManualCordonKind.CORDON, _require_reason(words.text))
 
 
 async def uncordon_node(request: Request) -> Response:
-    """`POST /v1/nodes/{node}/uncordon`: into the scheduler's service, whoever holds it, as the caller's own deed."""
+    """`POST /v1/nodes/{node}/uncordon`: resume it in the scheduler in the caller's name, whoever holds it."""
     wish = await decode_request_body(request, UncordonWish, WORDS_BYTES_MAX)
     service, node = handler_context_of(request), request.path_params["node"]
     running = running_node_work(service.engine.snapshot, node, service.clock.wall())
@@ -73,7 +76,7 @@ async def uncordon_node(request: Request) -> Response:
 
 
 def running_node_work(snapshot: StateSnapshot, node: str, now: float) -> list[str]:
-    """What of ours may run on a node now that no job may meet, in words. What was withdrawn and fetched before may run on."""
+    """Describe running actions that must not meet a job, including withdrawn ones that the node had fetched before."""
     planned = [a for a in snapshot.ordered.get(node, ()) if a.verb in _UNFIT_FOR_WORK and now < a.deadline]
     given_up = [a for a in snapshot.unheard.values() if a.node == node and a.order and a.verb in _UNFIT_FOR_WORK]
     found = [f"{a.verb} is ordered on {node}" + (f" ({a.detail})" if a.detail else "") for a in planned]

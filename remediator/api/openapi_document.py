@@ -1,4 +1,4 @@
-"""The OpenAPI 3.1 document, made of the table of routes and the types of the messages: what is published is what is checked."""
+"""The OpenAPI 3.1 document, built from the route table and the message types that requests are validated with."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _PARAMETER = re.compile(r"\{(\w+)(?::path)?\}")
 
 
 def build_openapi_document() -> dict[str, Any]:
-    """The whole document, as JSON values."""
+    """Return the whole document, as JSON values."""
     kinds = {kind for e in ENDPOINTS for kind in (e.body, e.answer) if isinstance(kind, type)} | {Problem}
     ordered = sorted(kinds, key=lambda kind: kind.__name__)
     _, components = msgspec.json.schema_components(ordered, ref_template="#/components/schemas/{name}")
@@ -42,7 +42,7 @@ def build_openapi_document() -> dict[str, Any]:
         "info": {
             "title": "gpu-healthd remediator",
             "version": "1",
-            "description": "The centre of gpu-healthd. A standby answers 503 to all but /healthz, /livez and /metrics.",
+            "description": "The gpu-healthd controller. A standby answers 503 to all but /healthz, /livez and /metrics.",
         },
         "paths": paths,
         "components": {
@@ -54,7 +54,7 @@ def build_openapi_document() -> dict[str, Any]:
 
 @cache
 def openapi_document() -> bytes:
-    """The document as JSON text, made at the first call."""
+    """Return the document as JSON text, built at the first call."""
     return msgspec.json.encode(build_openapi_document())
 
 

@@ -1,4 +1,4 @@
-"""What operators call: nodes, incidents, the audit log."""
+"""Handlers for operators: nodes, incidents and events."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ APPROVAL_BYTES_MAX = 4096
 
 
 async def list_nodes(request: Request) -> Response:
-    """`GET /v1/nodes?after=NAME&limit=N`, by name; all of them where nothing is asked for. Away from the loop: they are many."""
+    """`GET /v1/nodes?after=NAME&limit=N`, by name; all by default. Runs outside the event loop."""
     service = handler_context_of(request)
     after = request.query_params.get("after", "")
     limit = int(query_number(request, "limit", NODES_MAX, 1, NODES_MAX))
@@ -68,7 +68,7 @@ async def show_node(request: Request) -> Response:
 
 
 async def list_incidents(request: Request) -> Response:
-    """`GET /v1/incidents?state=open`, newest first: the newest, or every one that is open."""
+    """`GET /v1/incidents?state=open`, newest first: the newest, or all that are open."""
     service, state = handler_context_of(request), request.query_params.get("state", "all")
     if state == "open":
         snapshot = service.engine.snapshot
@@ -87,7 +87,7 @@ async def list_incidents(request: Request) -> Response:
 
 
 async def show_incident(request: Request) -> Response:
-    """`GET /v1/incidents/{id}`, whole."""
+    """`GET /v1/incidents/{id}`, in full."""
     name, service = request.path_params["incident"], handler_context_of(request)
     journal = service.journal
     found = await asyncio.to_thread(journal.incident, name)
@@ -105,7 +105,7 @@ async def show_incident(request: Request) -> Response:
 
 
 async def approve_plan_step(request: Request) -> Response:
-    """`POST /v1/incidents/{id}/approve`, body `{"what": ID}`: one of the ids that the incident says it waits for."""
+    """`POST /v1/incidents/{id}/approve`, body `{"what": ID}`: one of the ids for which the incident awaits approval."""
     service = handler_context_of(request)
     name = request.path_params["incident"]
     wanted = await decode_request_body(request, Approval, APPROVAL_BYTES_MAX)
@@ -115,7 +115,7 @@ async def approve_plan_step(request: Request) -> Response:
     check_admission(service)
     waiting = [each.id for each in list_awaited_approvals(incident)]
     if wanted.what not in waiting:
-        todo = f"it waits for {', '.join(waiting)}" if waiting else "it waits for nobody's approval"
+        todo = f"it waits for {', '.join(waiting)}" if waiting else "it awaits no approval"
         raise Refusal(409, f"{name} does not wait for {wanted.what!r}", todo)
     item = StepApproved(
         at=service.clock.wall(),
@@ -129,9 +129,9 @@ async def approve_plan_step(request: Request) -> Response:
 
 
 async def poll_events(request: Request) -> Response:
-    """`GET /v1/events?after=SEQ&wait_s=N`: the audit log after SEQ; waits up to N seconds for the first line.
+    """`GET /v1/events?after=SEQ&wait_s=N`: audit events after SEQ; waits up to N seconds for the first.
 
-    With `since=T` those from T (UTC s) on.
+    With `since=T`, those from T (UTC s) on.
     """
     service = handler_context_of(request)
     after = int(query_number(request, "after", 0, 0, SEQ_MAX))

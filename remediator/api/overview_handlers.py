@@ -1,4 +1,4 @@
-"""The cluster in one look: the status alone, or with all that a person asks next."""
+"""The cluster's status, and its overview with the details an operator needs next."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from remediator.store.database import is_permanent_refusal
 from remediator.store.history_queries import HistoryQueries
 
 TOLD, TOLD_MAX = 20, 100
-LISTED_MAX = 1000  # of what blocks, and of what waits for a person
+LISTED_MAX = 1000  # blocking reasons, and items that await an operator
 
 WITHOUT_DATABASE = (
     "the database does not answer: the reasons of decisions, and since when people are waited for, are not known"
@@ -38,7 +38,7 @@ async def show_status(request: Request) -> Response:
 
 
 async def show_overview(request: Request) -> Response:
-    """`GET /v1/overview?incidents=N`: the status, and what is asked next of the N worst open incidents."""
+    """`GET /v1/overview?incidents=N`: the status, and details of the N worst open incidents."""
     told = int(query_number(request, "incidents", TOLD, 0, TOLD_MAX))
     return await asyncio.to_thread(lambda: json_response(_build_overview(handler_context_of(request), told)))
 
@@ -89,7 +89,7 @@ def _build_status(service: HandlerContext, snapshot: StateSnapshot, now: float) 
     word = service.performer.scheduler_word
     if service.reload.problem:
         trouble = (*trouble, f"the playbooks as they are now are not in force: {service.reload.problem}")
-    if word != "ok" and snapshot.nodes:  # it is asked about nodes only
+    if word != "ok" and snapshot.nodes:  # it is polled about nodes only
         trouble = (*trouble, f"scheduler: {word}")
     if not service.engine.may_act() and not service.engine.trouble:
         trouble = (*trouble, "who leads is in doubt: nothing is begun until the lead is confirmed")
@@ -98,7 +98,7 @@ def _build_status(service: HandlerContext, snapshot: StateSnapshot, now: float) 
 
 
 def _leader_name(service: HandlerContext) -> str:
-    """Who answers here: a standby does not."""
+    """Return this replica's name: only the leader answers."""
     alone = "the only replica" if service.journal.alone else "others may stand by"
     lease = "its lead is confirmed" if service.engine.may_act() else "its lead is in doubt"
     return f"{socket.gethostname()}, process {os.getpid()}, epoch {service.engine.epoch}; {alone}; {lease}"

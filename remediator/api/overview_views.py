@@ -1,4 +1,4 @@
-"""The committed state as one look at it: what is worst, what blocks or waits, who is not heard. Bounded. Pure."""
+"""The cluster overview from the committed state: worst incidents, blocked automation, silent nodes. Bounded and pure."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ from vocabulary.health import Health
 from vocabulary.order import TRAINER_ORDERS
 
 NAMES_MAX = 20
-FINDINGS_MAX, ACTIONS_MAX = 20, 20  # of one incident
+FINDINGS_MAX, ACTIONS_MAX = 20, 20  # per incident
 _TELLING = {verb.value for verb in ONLY_TELLING}
 _TO_RANKS = {kind.value for kind in TRAINER_ORDERS}
 
 
 def order_worst_incidents(snapshot: StateSnapshot) -> list[Incident]:
-    """Open incidents: nobody's test, what many nodes share, the worst finding, what waits for people, the oldest."""
+    """Sort open incidents: real before drills, groups, severity, waiting for an operator, age."""
 
     def rank(incident: Incident) -> tuple[bool, bool, int, bool, float, str]:
         worst = max((finding.severity.rank for finding in _active_incident_findings(incident, snapshot)), default=-1)
@@ -46,7 +46,7 @@ def incident_overviews(
     decisions: Mapping[str, Decision],
     rules: Mapping[str, PolicyRule],
 ) -> tuple[ToldIncident, ...]:
-    """Each with what matters of it now; `decisions` by id, as far as they are known."""
+    """Return each incident with its current details; `decisions` by id, as far as known."""
     actions: dict[str, list[Action]] = {incident.id: [] for incident in chosen}
     for action in snapshot.actions.values():
         if action.incident in actions:
@@ -77,7 +77,7 @@ def _incident_overview(
 
 
 def _action_weight(action: Action) -> tuple[int, float, str]:
-    """A plan may have hundreds of deeds. What was done to a node weighs most, to tell people least; then the newest."""
+    """Sort key: changes of a node first, notifications last, then the newest. A plan may have hundreds of actions."""
     kind = 0 if action.verb in _TELLING else 1 if action.verb in _TO_RANKS else 2
     return kind, action.planned_at, action.id
 
@@ -93,7 +93,7 @@ def _active_incident_findings(incident: Incident, snapshot: StateSnapshot) -> li
 def incident_node_views(
     chosen: Iterable[Incident], snapshot: StateSnapshot, roster: ReportRegistry, now: float
 ) -> tuple[NodeView, ...]:
-    """The nodes that these incidents are about, as they stand; none for what several share."""
+    """Return the nodes that these incidents are about; none for group incidents."""
     about = {incident.node: incident.id for incident in chosen if incident.node in snapshot.nodes}
     return tuple(
         node_summary_view(snapshot.nodes[name], snapshot, roster.get(name), of, now) for name, of in about.items()
@@ -101,7 +101,7 @@ def incident_node_views(
 
 
 def order_blocked_reasons(blocked: Sequence[str], incidents: Sequence[Incident]) -> list[str]:
-    """What blocks: all of the whole cluster, then what one incident waits for, in the order of the incidents."""
+    """Return blocking reasons: of the whole cluster first, then of incidents in their order."""
     place = {incident.id: number for number, incident in enumerate(incidents)}
 
     def key(sentence: str) -> int:
@@ -112,14 +112,14 @@ def order_blocked_reasons(blocked: Sequence[str], incidents: Sequence[Incident])
 
 
 def operator_cordoned_nodes(snapshot: StateSnapshot) -> NamedNodes:
-    """The nodes that people keep from work in the scheduler."""
+    """Return the nodes that operators have cordoned in the scheduler."""
     holds = snapshot.holds.values()
     held = (hold.node for hold in holds if hold.schedulable is False and hold.owner is HoldOwner.OPERATOR)
     return _named_nodes(name for name in held if name in snapshot.nodes and is_in_cluster(snapshot.nodes[name]))
 
 
 def unhealthy_unassigned_nodes(snapshot: StateSnapshot, roster: ReportRegistry, now: float) -> NamedNodes:
-    """The nodes that call themselves unhealthy and that no incident speaks of."""
+    """Return self-reported unhealthy nodes without an incident."""
     spoken_of = {incident.node for incident in snapshot.incidents.values()}
     found = (
         record.node
@@ -137,7 +137,7 @@ def _node_health(roster: ReportRegistry, node: str, now: float) -> Health:
 
 
 def report_freshness_view(snapshot: StateSnapshot, roster: ReportRegistry, now: float) -> HeardView:
-    """How much of what is shown is young."""
+    """Return how recent the reports are."""
     entries = [roster.get(record.node) for record in snapshot.nodes.values() if is_in_cluster(record)]
     known = [entry for entry in entries if entry is not None]
     fresh = sum(now - entry.seen_at <= entry.ttl_s for entry in known)
@@ -146,7 +146,7 @@ def report_freshness_view(snapshot: StateSnapshot, roster: ReportRegistry, now: 
 
 
 def silence_summary(silences: Sequence[AlertSilence]) -> SilencedView:
-    """How many silences hold."""
+    """Return how many silences are active."""
     return SilencedView(len(silences), min((silence.until for silence in silences), default=None))
 
 

@@ -1,4 +1,4 @@
-"""Where the next job would live longest: advice for whoever places it, by what is known of the nodes that are free."""
+"""Placement advice for the next job: the free nodes that are least likely to fail."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ async def show_placement(request: Request) -> Response:
 
 
 def _place_job(snapshot: StateSnapshot, wanted: int, now: float, node_mtbf_h: float) -> tuple[Placement | None, int]:
-    """The advice, and how many nodes are free."""
+    """Return the advice, and how many nodes are free."""
     free = [node for node in snapshot.nodes.values() if _is_free(node)]
     names = {node.node for node in free}
     findings: dict[str, list[Finding]] = {}

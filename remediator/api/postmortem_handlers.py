@@ -1,4 +1,4 @@
-"""`GET /v1/incidents/{id}/postmortem`: an incident told whole, as Markdown, HTML or JSON."""
+"""`GET /v1/incidents/{id}/postmortem`: an incident's post-mortem as Markdown, HTML or JSON."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from vocabulary.order import TRAINER_ORDERS
 
 log = logging.getLogger(__name__)
 
-BUNDLES_MAX = 8  # that are unpacked for one post-mortem; those of the node itself first
+BUNDLES_MAX = 8  # decompressed for one post-mortem; those of the node itself first
 EARLIER_S = 30 * 86400.0
 RETURNS_WITHIN_S = 7 * 86400.0
 HEADERS = {"X-Content-Type-Options": "nosniff", "Content-Security-Policy": "sandbox", "Referrer-Policy": "no-referrer"}
@@ -79,7 +79,7 @@ def _load_incident_history(service: HandlerContext, incident_id: str) -> Inciden
 
 
 def _newest_job_attempts(actions: list[Action]) -> dict[str, int]:
-    """The newest attempt of each job that was told to save or to stop."""
+    """Return the newest attempt of each job that was ordered to checkpoint or to stop."""
     attempts: dict[str, int] = {}
     for order in (action.order for action in actions):
         if order is not None and order.kind in TRAINER_ORDERS and order.attempt is not None:
@@ -94,7 +94,7 @@ def _load_evidence_bundles(store: EvidenceStore, incident: Incident) -> list[Evi
         content = store.content(incident.id, entry.order)
         try:
             bundles.append(decode_message(gzip.decompress(content or b""), EvidenceBundle))
-        except (WireError, OSError, EOFError) as error:  # it was whole when it came
+        except (WireError, OSError, EOFError) as error:  # it was valid on arrival
             log.error("evidence for order %s cannot be read: %s", entry.order, error)
     return bundles
 

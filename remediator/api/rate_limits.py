@@ -1,4 +1,4 @@
-"""How often somebody may ask: token buckets, and seats for requests that stay open. For the one thread of the event loop."""
+"""Rate limits: token buckets, and slots for requests that stay open. For the event loop's thread only."""
 
 from __future__ import annotations
 
@@ -8,11 +8,14 @@ from contextlib import contextmanager
 
 from remediator.server_config import AccessLimits
 
-KEPT_MAX = 200_000  # callers remembered; beyond, everybody begins anew with a full bucket
+KEPT_MAX = 200_000  # callers kept; beyond, all restart with a full bucket
 
 
 class TokenBuckets:
-    """Token buckets by key: `burst` at once, then `per_s`. What is known only afterwards is charged, and may be owed."""
+    """Token buckets by key: `burst` at once, then `per_s`.
+
+    Costs known only afterwards are charged, and may exceed the balance.
+    """
 
     def __init__(self, per_s: float, burst: int, now: Callable[[], float]) -> None:
         self._per_s = per_s
@@ -21,7 +24,7 @@ class TokenBuckets:
         self._left: dict[str, tuple[float, float]] = {}  # tokens left, and when
 
     def wait_s(self, key: str) -> float:
-        """Take one. 0, or how long until there is one to take."""
+        """Take one token. Returns 0, or the seconds until one is available."""
         left = self._now_left(key)
         if left < 1.0:
             self._left[key] = (left, self._now())
@@ -30,11 +33,11 @@ class TokenBuckets:
         return 0.0
 
     def owes_s(self, key: str) -> float:
-        """How long until what was charged is paid for; 0 where nothing is owed."""
+        """Return the seconds until the charged tokens are refilled; 0 without debt."""
         return max(0.0, -self._now_left(key) / self._per_s)
 
     def charge(self, key: str, tokens: float) -> None:
-        """Take so many, also where there are less."""
+        """Take so many tokens, even if fewer are left."""
         self._take(key, self._now_left(key), tokens)
 
     def _now_left(self, key: str) -> float:
@@ -48,7 +51,7 @@ class TokenBuckets:
 
 
 class RequestSlots:
-    """Requests that stay open, by key and in all."""
+    """Requests that stay open, by key and in total."""
 
     def __init__(self, each: int, total: int | None = None) -> None:
         self._each = each
@@ -57,7 +60,7 @@ class RequestSlots:
 
     @contextmanager
     def one(self, key: str) -> Iterator[bool]:
-        """A seat while the block runs; False where there is none left."""
+        """Hold a slot while the block runs; False if none is left."""
         full = self._taken[key] >= self._each or (self._total is not None and self._taken.total() >= self._total)
         if full:
             yield False

@@ -1,4 +1,4 @@
-"""Records to views: the committed state and the roster, as people read them. Pure."""
+"""Views of records: the committed state and the report registry. Pure."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ from vocabulary.order import OrderState
 
 
 def node_view(record: NodeRecord, snapshot: StateSnapshot, roster: ReportRegistry, now: float) -> NodeView:
-    """One node, whole."""
+    """Build one node's view in full."""
     incident = next((i.id for i in snapshot.incidents.values() if i.node == record.node), "")
     entry = roster.get(record.node)
     findings = [f for f in snapshot.findings.values() if f.node == record.node and f.active]
@@ -57,7 +57,7 @@ def node_view(record: NodeRecord, snapshot: StateSnapshot, roster: ReportRegistr
 
 
 def node_list_view(snapshot: StateSnapshot, roster: ReportRegistry, now: float, after: str, limit: int) -> NodeList:
-    """So many nodes with names after `after`, by name, each without GPUs, ranks and findings."""
+    """Build up to so many nodes after `after`, by name, without GPUs, ranks and findings."""
     names = sorted(name for name in snapshot.nodes if name > after)[:limit]
     incidents = {incident.node: incident.id for incident in snapshot.incidents.values()}
     return NodeList(
@@ -71,7 +71,7 @@ def node_list_view(snapshot: StateSnapshot, roster: ReportRegistry, now: float, 
 def node_summary_view(
     record: NodeRecord, snapshot: StateSnapshot, entry: ReportEntry | None, incident: str, now: float
 ) -> NodeView:
-    """One node without GPUs, ranks and findings; `incident` is the id of the open one about it."""
+    """Build one node's view without GPUs, ranks and findings; `incident` is the id of its open one."""
     hold = snapshot.holds.get(record.node)
     return NodeView(
         node=record.node,
@@ -102,7 +102,7 @@ def incident_view(
     events: Sequence[AuditEvent] = (),
     untold: Collection[str] = (),
 ) -> IncidentView:
-    """One incident with what belongs to it. `untold` are the ids of actions that told nobody, beside those among `actions`."""
+    """Build an incident's view in full. `untold`: ids of undelivered actions, besides those among `actions`."""
     return IncidentView(
         id=incident.id,
         node=incident.node,
@@ -131,7 +131,7 @@ def incident_view(
 def settlement_view(
     findings: Sequence[Finding], words: Mapping[str, Settlement], nodes: Mapping[str, NodeRecord], after_s: float
 ) -> WordView | None:
-    """A person's last word on what is still asserted of an incident; `words` by finding, `after_s` for how long they count."""
+    """Build the operator's last settlement of active findings; `words` by finding, `after_s`: how long they count."""
     last = max(words.values(), key=lambda word: word.at, default=None)
     if last is None:
         return None
@@ -146,7 +146,10 @@ def settlement_view(
 def incident_list_view(
     incidents: Sequence[Incident], injected: Container[str], untold: Collection[str] = ()
 ) -> IncidentList:
-    """Many incidents, without what belongs to them. Ids: `injected` of findings that are test faults, `untold` of actions that told nobody."""
+    """Build views of many incidents, without details.
+
+    `injected`: ids of findings from test faults; `untold`: of undelivered actions.
+    """
     return IncidentList(
         tuple(
             replace(
@@ -175,7 +178,7 @@ def _awaits_part(incident: Incident) -> bool:
 
 
 def action_view(action: Action) -> ActionView:
-    """One action."""
+    """Build one action's view."""
     runs = action.began_at is not None and not action.state.final
     return ActionView(
         id=action.id,
@@ -197,7 +200,7 @@ def action_view(action: Action) -> ActionView:
 
 
 def event_view(seq: int, event: AuditEvent) -> EventView:
-    """One line of the audit log."""
+    """Build the view of one audit event."""
     return EventView(
         seq=seq,
         at=event.at,

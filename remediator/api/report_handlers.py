@@ -1,4 +1,4 @@
-"""What nodes call: reports, orders, answers."""
+"""Handlers for nodes: reports, orders, order updates."""
 
 from __future__ import annotations
 
@@ -47,18 +47,18 @@ from vocabulary.order import Order, OrderUpdate
 
 BOUNDS_TODO = "healthd keeps these bounds by itself (docs/reference/api.md); upgrade the older of node and remediator"
 UPDATE_BYTES_MAX = 64 << 10
-REPEATED_PER_PIECE = 10  # so many repeated findings and ranks are as much work as a piece of news
+REPEATED_PER_PIECE = 10  # repeated findings and ranks that cost as much as one piece of news
 
 
 async def accept_report(request: Request) -> Response:
-    """`POST /v1/nodes/{node}/report`: acknowledged once every change in it is on the disk."""
+    """`POST /v1/nodes/{node}/report`: acknowledged once every change in it is durable."""
     node = request_identity(request).name
     service = handler_context_of(request)
     begun = service.clock.monotonic()
     body = await read_request_body(request, REPORT_BYTES_MAX)
     _limit_node_rate(service, node)
     message = _decode_report(body, node)
-    check_admission(service)  # before the roster takes it: what it knows, it does not tell the engine again
+    check_admission(service)  # before the registry takes it: known findings are not submitted to the engine again
     before, entry = service.roster.take(message, service.clock.wall())
     if entry is not before:
         telemetry_handlers.accept_report_telemetry(service, message)
@@ -73,7 +73,7 @@ async def accept_report(request: Request) -> Response:
 
 
 async def poll_orders(request: Request) -> Response:
-    """`GET /v1/nodes/{node}/orders?wait_s=N`: the open ones; waits up to N seconds for the first."""
+    """`GET /v1/nodes/{node}/orders?wait_s=N`: open orders; waits up to N seconds for the first."""
     node = request_identity(request).name
     service = handler_context_of(request)
     wait_s = query_number(request, "wait_s", 0, 0, WAIT_MAX_S)
@@ -88,7 +88,7 @@ async def poll_orders(request: Request) -> Response:
 
 
 async def accept_order_update(request: Request) -> Response:
-    """`POST /v1/nodes/{node}/orders/{id}`: how far the node is with an order."""
+    """`POST /v1/nodes/{node}/orders/{id}`: the node's progress with an order."""
     node = request_identity(request).name
     service = handler_context_of(request)
     check_admission(service)
@@ -135,10 +135,10 @@ def _decode_report(body: bytes, node: str) -> Report:
 
 
 def _limit_node_rate(service: HandlerContext, node: str) -> None:
-    """One node's flood must keep nobody else's news waiting.
+    """Limit a node's news, so that one node's flood does not delay others.
 
     Raises:
-        Refusal: 429, it has told more than its share; the node keeps what is new and comes again.
+        Refusal: 429, it exceeds its share; the node keeps its news and retries.
     """
     if (wait_s := service.gate.news.owes_s(node)) > 0:
         most = service.gate.limits.news_per_s
@@ -147,7 +147,7 @@ def _limit_node_rate(service: HandlerContext, node: str) -> None:
 
 
 def _charge_report_weight(service: HandlerContext, message: Report, asserted: frozenset[str], *, moved: bool) -> None:
-    """What a report weighs; one that only repeats what is known weighs nothing."""
+    """Charge a report's weight; one that only repeats known facts is free."""
     weight = len(message.changes) + service.roster.news_in(message.node, asserted)
     weight += (len(message.active) + len(message.ranks)) // REPEATED_PER_PIECE + PLACEMENT_WEIGHS * moved
     if weight:
@@ -157,7 +157,7 @@ def _charge_report_weight(service: HandlerContext, message: Report, asserted: fr
 def _submit_report_changes(
     service: HandlerContext, message: Report, before: ReportEntry | None, entry: ReportEntry
 ) -> Future[None] | None:
-    """Tell the engine what is news in a report. Most reports hold none, and cost no write."""
+    """Submit the news of a report. Most reports have none and cost no write."""
     now = service.clock.wall()
     current = entry is not before
     asserted = frozenset(f.id for f in message.active)
@@ -180,7 +180,7 @@ def _submit_report_changes(
 
 
 def _inventory_input(entry: ReportEntry, now: float) -> InventoryChanged:
-    """What decisions ask of a node's hardware and software."""
+    """Build the inventory input: a node's hardware and software, as decisions need it."""
     driver, image = entry.versions.driver, entry.versions.image
     return InventoryChanged(at=now, node=entry.node, products=entry.products, driver=driver, image=image)
 
@@ -188,12 +188,12 @@ def _inventory_input(entry: ReportEntry, now: float) -> InventoryChanged:
 async def _wait_for_orders(
     service: HandlerContext, node: str, known: frozenset[str], wait_s: float, welcome: Callable[[], None] = lambda: None
 ) -> tuple[Order, ...]:
-    """The open orders, as soon as there is one the node does not know yet, or a wish to see its telemetry.
+    """Return the open orders once one is new to the node, or a telemetry request is.
 
-    An order that is handed out is an outside effect: only who leads beyond doubt may say what is to be done.
+    Handing out an order is an outside effect, so it requires a confirmed lease.
 
     Raises:
-        Refusal: 503, the lead is in doubt. What `welcome` raises, asked again at every wake-up.
+        Refusal: 503, the lease is in doubt; and what `check_open_request` raises, which runs at every wake-up.
     """
     deadline = service.clock.monotonic() + max(wait_s, LEASE_S)
     asked_until = service.clock.monotonic() + wait_s

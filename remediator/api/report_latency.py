@@ -1,4 +1,4 @@
-"""How long reports took, from their head until all that is new in them was durable: the centre's own word on its ingest."""
+"""Ingest latency: from a report's headers until everything new in it is durable."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ BOUNDS_S = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5
 
 
 class ReportLatency:
-    """Of one term. Counted by the one thread of the event loop, a thousand times a second; read by any."""
+    """The latency of one term. Written by the event loop's thread, a thousand times a second; read by any."""
 
     def __init__(self) -> None:
         self._counts = [0] * (len(BOUNDS_S) + 1)
         self._total_s = 0.0
 
     def count(self, took_s: float) -> None:
-        """One report that was taken, in seconds."""
+        """Count one accepted report, in seconds."""
         self._counts[bisect_left(BOUNDS_S, took_s)] += 1
         self._total_s += took_s
 
     def family(self) -> HistogramMetricFamily:
-        """For `/metrics`."""
+        """Return the metric family for `/metrics`."""
         bounds = [*(str(bound) for bound in BOUNDS_S), "+Inf"]
         text = "From the head of a report until all that is new in it was durable, in this term."
         buckets = list(zip(bounds, map(float, accumulate(self._counts)), strict=True))

@@ -1,4 +1,4 @@
-"""Every route, in one table: who may call it, what goes in, what comes out."""
+"""All routes in one table: access, input and output."""
 
 from __future__ import annotations
 
@@ -65,14 +65,19 @@ ENDPOINTS: tuple[Endpoint, ...] = (
         "A node's own token for a join secret.",
     ),
     _post(
-        "/v1/nodes/{node}/report", _NODE, report_handlers.accept_report, Report, ReportReply, "Durable when answered."
+        "/v1/nodes/{node}/report",
+        _NODE,
+        report_handlers.accept_report,
+        Report,
+        ReportReply,
+        "Report a node's state; durable when answered.",
     ),
     _get(
         "/v1/nodes/{node}/orders",
         _NODE,
         report_handlers.poll_orders,
         OrdersReply,
-        "Every open order; waits for one that is not known.",
+        "A node's open orders; waits for a new one.",
         (WAIT, Query("known", "string", "id of an order that the node has", many=True)),
     ),
     _post(
@@ -81,7 +86,7 @@ ENDPOINTS: tuple[Endpoint, ...] = (
         report_handlers.accept_order_update,
         OrderUpdate,
         None,
-        "How far an order is.",
+        "Report the progress of an order.",
     ),
     _post(
         "/v1/nodes/{node}/evidence/{order:path}",
@@ -89,7 +94,7 @@ ENDPOINTS: tuple[Endpoint, ...] = (
         evidence_handlers.store_evidence_bundle,
         "application/gzip",
         None,
-        "The bundle that an order asked for.",
+        "Upload the evidence bundle of an order.",
     ),
     _get(
         "/v1/hazard/{job:path}",
@@ -107,7 +112,7 @@ ENDPOINTS: tuple[Endpoint, ...] = (
         GpuList,
         "GPUs, by node and index.",
         (
-            Query("node", "string", "only of nodes that fit this shell pattern"),
+            Query("node", "string", "only of nodes that match this shell pattern"),
             Query("after", "string", "only after this one, NODE/INDEX"),
             LIMIT,
         ),
@@ -117,23 +122,23 @@ ENDPOINTS: tuple[Endpoint, ...] = (
         _VIEWER,
         placement_handlers.show_placement,
         Placement,
-        "Which free nodes are least likely to fail.",
-        (Query("nodes", "integer", "so many are wanted"),),
+        "The free nodes that are least likely to fail.",
+        (Query("nodes", "integer", "number of nodes wanted"),),
     ),
     _get(
         "/v1/status",
         _VIEWER,
         overview_handlers.show_status,
         StatusView,
-        "Counts, the mode, and what keeps automation from acting.",
+        "Counts, the mode, and what blocks automation.",
     ),
     _get(
         "/v1/overview",
         _VIEWER,
         overview_handlers.show_overview,
         OverviewView,
-        "The cluster in one look: the status, the worst incidents, what waits for people, who is not heard.",
-        (Query("incidents", "integer", "so many are told at most, the worst first"),),
+        "Status, worst incidents, approvals and silent nodes.",
+        (Query("incidents", "integer", "at most this many, the worst first"),),
     ),
     _get(
         "/v1/nodes",
@@ -151,7 +156,7 @@ ENDPOINTS: tuple[Endpoint, ...] = (
         _VIEWER,
         list_handlers.show_node_history,
         EventList,
-        "Its audit log, newest first.",
+        "The node's audit events, newest first.",
         (LIMIT,),
     ),
     _get(
@@ -159,18 +164,27 @@ ENDPOINTS: tuple[Endpoint, ...] = (
         _VIEWER,
         telemetry_handlers.show_node_telemetry,
         TelemetryView,
-        "The last hour of one node, as curves; asks the node to tell it.",
+        "The node's last hour of telemetry, requested from the node.",
         (WAIT,),
     ),
-    _post("/v1/nodes/{node}/hold", _OPERATOR, node_override_handlers.hold_node, HoldWish, None, "Hands off this node."),
-    _post("/v1/nodes/{node}/release", _OPERATOR, node_override_handlers.release_node, Words, None, "No longer."),
+    _post(
+        "/v1/nodes/{node}/hold", _OPERATOR, node_override_handlers.hold_node, HoldWish, None, "Place an operator hold."
+    ),
+    _post(
+        "/v1/nodes/{node}/release",
+        _OPERATOR,
+        node_override_handlers.release_node,
+        Words,
+        None,
+        "End the operator hold.",
+    ),
     _post(
         "/v1/nodes/{node}/cordon",
         _OPERATOR,
         node_override_handlers.cordon_node,
         Words,
         None,
-        "Out of service, in the caller's name.",
+        "Cordon the node in the caller's name.",
     ),
     _post(
         "/v1/nodes/{node}/uncordon",
@@ -178,7 +192,7 @@ ENDPOINTS: tuple[Endpoint, ...] = (
         node_override_handlers.uncordon_node,
         UncordonWish,
         None,
-        "Into service, whoever holds it.",
+        "Uncordon the node, whoever holds it.",
     ),
     _post(
         "/v1/nodes/{node}/retire",
@@ -186,7 +200,7 @@ ENDPOINTS: tuple[Endpoint, ...] = (
         node_override_handlers.retire_node,
         Words,
         None,
-        "It is no part of the cluster any more.",
+        "Remove the node from the cluster.",
     ),
     _post(
         "/v1/nodes/{node}/unretire",
@@ -194,7 +208,7 @@ ENDPOINTS: tuple[Endpoint, ...] = (
         node_override_handlers.unretire_node,
         Words,
         None,
-        "It is one again, on probation.",
+        "Return the node to the cluster, on probation.",
     ),
     _get(
         "/v1/incidents",
@@ -202,21 +216,21 @@ ENDPOINTS: tuple[Endpoint, ...] = (
         operator_handlers.list_incidents,
         IncidentList,
         "Incidents, newest first.",
-        (Query("state", "string", "open: every one that is open; without it the newest, open or not"),),
+        (Query("state", "string", "open: all open ones; by default the newest, open or not"),),
     ),
     _get(
         _INCIDENT,
         _VIEWER,
         operator_handlers.show_incident,
         IncidentView,
-        "One incident, whole; its state is named by ETag.",
+        "One incident in full; the ETag identifies its state.",
     ),
     _get(
         f"{_INCIDENT}/postmortem",
         _VIEWER,
         postmortem_handlers.show_postmortem,
         "text/markdown",
-        "The incident told afterwards.",
+        "The incident's post-mortem.",
         (Query("format", "string", "md, html or json"),),
     ),
     _get(
@@ -224,8 +238,8 @@ ENDPOINTS: tuple[Endpoint, ...] = (
         _OPERATOR,
         evidence_handlers.show_evidence,
         EvidenceList,
-        "What bundles there are; with 'order', that bundle.",
-        (Query("order", "string", "the order that asked for it"),),
+        "List the bundles; with 'order', return that bundle.",
+        (Query("order", "string", "the order that requested it"),),
     ),
     _post(
         f"{_INCIDENT}/approve",
@@ -233,7 +247,7 @@ ENDPOINTS: tuple[Endpoint, ...] = (
         operator_handlers.approve_plan_step,
         Approval,
         None,
-        "Let what it waits for be done.",
+        "Approve what the incident awaits.",
     ),
     _post(
         f"{_INCIDENT}/acknowledge",
@@ -241,7 +255,7 @@ ENDPOINTS: tuple[Endpoint, ...] = (
         incident_handlers.acknowledge_incident,
         Words,
         None,
-        "I look after it.",
+        "Assign it to the caller.",
         (IF_MATCH,),
     ),
     _post(
@@ -250,20 +264,12 @@ ENDPOINTS: tuple[Endpoint, ...] = (
         incident_handlers.add_incident_note,
         Words,
         None,
-        "Write a note.",
+        "Add a note.",
         (IF_MATCH, KEY),
     ),
+    _post(f"{_INCIDENT}/resolve", _OPERATOR, incident_handlers.resolve_incident, Words, None, "Close it.", (IF_MATCH,)),
     _post(
-        f"{_INCIDENT}/resolve", _OPERATOR, incident_handlers.resolve_incident, Words, None, "It is over.", (IF_MATCH,)
-    ),
-    _post(
-        f"{_INCIDENT}/reopen",
-        _OPERATOR,
-        incident_handlers.reopen_incident,
-        Words,
-        None,
-        "It was not over.",
-        (IF_MATCH,),
+        f"{_INCIDENT}/reopen", _OPERATOR, incident_handlers.reopen_incident, Words, None, "Open it again.", (IF_MATCH,)
     ),
     _get(
         "/v1/actions",
@@ -271,32 +277,13 @@ ENDPOINTS: tuple[Endpoint, ...] = (
         list_handlers.show_actions,
         ActionList,
         "Actions, newest first.",
-        (Query("state", "string", "open, ended or all; without it, open"), LIMIT),
+        (Query("state", "string", "open, ended or all; default: open"), LIMIT),
     ),
     _post(
-        "/v1/actions/{action:path}/cancel",
-        _OPERATOR,
-        cluster_handlers.cancel_action,
-        Words,
-        None,
-        "Do not do it after all.",
+        "/v1/actions/{action:path}/cancel", _OPERATOR, cluster_handlers.cancel_action, Words, None, "Cancel the action."
     ),
-    _post(
-        "/v1/mode",
-        _OPERATOR,
-        cluster_handlers.set_automation_mode,
-        ModeWish,
-        None,
-        "How far automation may go from now on.",
-    ),
-    _get(
-        "/v1/alerts",
-        _VIEWER,
-        alert_handlers.list_alerts,
-        AlertList,
-        "What people were told or are to be, newest first.",
-        (LIMIT,),
-    ),
+    _post("/v1/mode", _OPERATOR, cluster_handlers.set_automation_mode, ModeWish, None, "Set the automation mode."),
+    _get("/v1/alerts", _VIEWER, alert_handlers.list_alerts, AlertList, "Notifications, newest first.", (LIMIT,)),
     _get("/v1/alerts/silences", _VIEWER, alert_handlers.list_silences, SilenceList, "Silences that have not ended."),
     _post(
         "/v1/alerts/silences",
@@ -304,11 +291,9 @@ ENDPOINTS: tuple[Endpoint, ...] = (
         alert_handlers.create_silence,
         SilenceWish,
         SilenceView,
-        "Tell nobody for a time.",
+        "Mute notifications for a time.",
     ),
-    _post(
-        "/v1/alerts/silences/{silence}/end", _OPERATOR, alert_handlers.end_silence, Words, None, "Tell people again."
-    ),
+    _post("/v1/alerts/silences/{silence}/end", _OPERATOR, alert_handlers.end_silence, Words, None, "End a silence."),
     _post(
         "/v1/alerts/test",
         _OPERATOR,
@@ -317,23 +302,12 @@ ENDPOINTS: tuple[Endpoint, ...] = (
         AlertTested,
         "Send a receiver a test message.",
     ),
-    _get("/v1/awaiting", _VIEWER, list_handlers.show_awaiting, AwaitingList, "What waits for a person's word."),
-    _get("/v1/lemons", _VIEWER, list_handlers.show_lemons, LemonList, "Nodes whose past speaks against them."),
-    _get("/v1/stragglers", _VIEWER, list_handlers.show_stragglers, StragglerList, "What holds jobs back."),
-    _get(
-        "/v1/breaker",
-        _VIEWER,
-        list_handlers.show_breaker,
-        BreakerView,
-        "Open or not, and every limit with its figures.",
-    ),
+    _get("/v1/awaiting", _VIEWER, list_handlers.show_awaiting, AwaitingList, "What awaits approval."),
+    _get("/v1/lemons", _VIEWER, list_handlers.show_lemons, LemonList, "Suspected lemon nodes."),
+    _get("/v1/stragglers", _VIEWER, list_handlers.show_stragglers, StragglerList, "What slows jobs down."),
+    _get("/v1/breaker", _VIEWER, list_handlers.show_breaker, BreakerView, "The breaker, and every limit with its use."),
     _post(
-        "/v1/breaker/reset",
-        _OPERATOR,
-        incident_handlers.reset_circuit_breaker,
-        Words,
-        None,
-        "Let nodes be isolated again.",
+        "/v1/breaker/reset", _OPERATOR, incident_handlers.reset_circuit_breaker, Words, None, "Allow isolations again."
     ),
     _get(
         "/v1/events",
@@ -348,12 +322,12 @@ ENDPOINTS: tuple[Endpoint, ...] = (
         _VIEWER,
         audit_handlers.search_audit_log,
         AuditView,
-        "The audit log asked backwards: newest first, with filters.",
+        "Search the audit log, newest first.",
         (
-            *(Query(name, "string", f"only lines with this {name}") for name in ("node", "incident", "kind", "actor")),
+            *(Query(name, "string", f"only events with this {name}") for name in ("node", "incident", "kind", "actor")),
             SINCE,
             Query("until", "number", "only from before then, UTC seconds"),
-            Query("before", "integer", "only lines before this number"),
+            Query("before", "integer", "only events before this number"),
             LIMIT,
         ),
     ),
@@ -367,18 +341,25 @@ ENDPOINTS: tuple[Endpoint, ...] = (
         headers=(RESUME,),
     ),
     _get("/v1/tokens", _ADMIN, token_handlers.list_tokens, TokenList, "All tokens, without their text."),
-    _post("/v1/tokens", _ADMIN, token_handlers.issue_token, TokenWish, NewToken, "A new token, told this once."),
+    _post(
+        "/v1/tokens",
+        _ADMIN,
+        token_handlers.issue_token,
+        TokenWish,
+        NewToken,
+        "Issue a token; only this response contains it.",
+    ),
     _post(
         "/v1/tokens/rotate",
         _ADMIN,
         token_handlers.rotate_token,
         Rotation,
         NewToken,
-        "A new token; the old ones end soon.",
+        "Replace a name's tokens; the old ones end soon.",
     ),
-    _post("/v1/tokens/{token}/revoke", _ADMIN, token_handlers.revoke_token, None, None, "End a token now."),
+    _post("/v1/tokens/{token}/revoke", _ADMIN, token_handlers.revoke_token, None, None, "Revoke a token."),
     _get("/v1/openapi.json", _ANYONE, health_handlers.handle_openapi, "application/json", "This document."),
-    _get("/healthz", _ANYONE, health_handlers.handle_healthz, health_handlers.Readiness, "Is this the one to ask?"),
-    _get("/livez", _ANYONE, health_handlers.handle_livez, "text/plain", "Does it live?"),
-    _get("/metrics", _ANYONE, health_handlers.handle_metrics, "text/plain", "Prometheus' metrics."),
+    _get("/healthz", _ANYONE, health_handlers.handle_healthz, health_handlers.Readiness, "Readiness."),
+    _get("/livez", _ANYONE, health_handlers.handle_livez, "text/plain", "Liveness."),
+    _get("/metrics", _ANYONE, health_handlers.handle_metrics, "text/plain", "Prometheus metrics."),
 )

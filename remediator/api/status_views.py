@@ -1,4 +1,4 @@
-"""The cluster in one look: counts, the mode, and everything that keeps automation from acting, in words. Pure."""
+"""The cluster's status: counts, the mode, and everything that blocks automation, as text. Pure."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def status_view(
     roster: ReportRegistry,
     now: float,
 ) -> StatusView:
-    """The cluster in one look; the caller adds what only it knows."""
+    """Build the status; the caller adds what only it knows."""
     settings = effective_settings(snapshot.standing, settings)
     entries = [roster.get(node) for node in snapshot.nodes]
     health = Counter((e.health_at(now) if e else Health.UNKNOWN).value for e in entries)
@@ -55,7 +55,7 @@ def status_view(
 
 
 def _format_utc_second(at: float) -> str:
-    """UTC, as every page and command tells it."""
+    """Format a UTC time, as all pages and commands do."""
     return datetime.fromtimestamp(at, tz=timezone.utc).strftime("%Y-%m-%d %H:%M:%SZ")
 
 
@@ -71,7 +71,7 @@ def _mode_origin_text(snapshot: StateSnapshot) -> str:
 def blocked_automation_reasons(
     settings: DecisionSettings, snapshot: StateSnapshot, roster: ReportRegistry, now: float
 ) -> tuple[str, ...]:
-    """Everything that keeps automation from acting, in words; what concerns the whole cluster first."""
+    """List everything that blocks automation, as text; cluster-wide reasons first."""
     words = []
     if settings.mode is not Mode.ACT:
         by = _mode_origin_text(snapshot)

@@ -1,4 +1,4 @@
-"""The last hour of a node, for a person who looks at it; and where a report's share of it is taken in."""
+"""The last hour of a node's telemetry for a viewer, and the intake of telemetry in reports."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ WAIT_MAX_S = 10.0
 
 
 async def show_node_telemetry(request: Request) -> Response:
-    """`GET /v1/nodes/{node}/telemetry?wait_s=N`: asks the node to tell it; waits up to N seconds for the first of it."""
+    """`GET /v1/nodes/{node}/telemetry?wait_s=N`: requests it from the node; waits up to N seconds for the first data."""
     service, node = handler_context_of(request), request.path_params["node"]
     wait_s = query_number(request, "wait_s", 0, 0, WAIT_MAX_S)
     if node not in service.engine.snapshot.nodes:
@@ -42,8 +42,8 @@ async def show_node_telemetry(request: Request) -> Response:
 
 
 def accept_report_telemetry(service: HandlerContext, report: Report) -> None:
-    """What a report carries for who looks; whatever is wrong with it, the report goes on without."""
-    if report.telemetry is UNSET:  # as nearly all are
+    """Take in the telemetry of a report. An error in it does not affect the report."""
+    if report.telemetry is UNSET:  # the usual case
         return
     clock, gpus = service.clock, {gpu.pci for gpu in report.gpus}
     if service.telemetry.take(report.node, report.boot_id, gpus, report.telemetry, clock.monotonic(), clock.wall()):
@@ -51,6 +51,6 @@ def accept_report_telemetry(service: HandlerContext, report: Report) -> None:
 
 
 def _wait_for_telemetry(service: HandlerContext, node: str, since: float | None) -> bool:
-    """Whether there is something; where the question was news, whether the node told it after that."""
+    """Return whether there is data; after a new request, whether it came since."""
     told_at = service.telemetry.told_at(node)
     return told_at is not None and (since is None or told_at >= since)

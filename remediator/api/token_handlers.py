@@ -1,4 +1,4 @@
-"""Tokens over HTTP: admins issue, list, rotate and revoke them; nodes enrol with a join secret."""
+"""Token handlers: admins issue, list, rotate and revoke them; nodes enrol with a join secret."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ T = TypeVar("T")
 
 
 async def issue_token(request: Request) -> Response:
-    """`POST /v1/tokens`: the answer is the only time the token is told."""
+    """`POST /v1/tokens`: only this response contains the token."""
     wish = await decode_request_body(request, TokenWish, WISH_BYTES_MAX)
     if why := find_credential_misfit(wish.role, wish.name, wish.uses, replaces=wish.replaces):
         raise Refusal(400, why)
@@ -41,12 +41,12 @@ async def issue_token(request: Request) -> Response:
 
 
 async def list_tokens(request: Request) -> Response:
-    """`GET /v1/tokens`: all there ever were, without their text, which nobody has."""
+    """`GET /v1/tokens`: all tokens ever issued, without their text, which is not stored."""
     return json_response(TokenList(tuple(await _run_in_database(handler_context_of(request).tokens.all))))
 
 
 async def rotate_token(request: Request) -> Response:
-    """`POST /v1/tokens/rotate`: a new token for a name; those it has end after the overlap."""
+    """`POST /v1/tokens/rotate`: a new token for a name; its old ones end after the overlap."""
     wish = await decode_request_body(request, Rotation, WISH_BYTES_MAX)
     service, who = handler_context_of(request), audit_actor(request)
     now = service.clock.wall()
@@ -63,7 +63,7 @@ async def rotate_token(request: Request) -> Response:
 
 
 async def revoke_token(request: Request) -> Response:
-    """`POST /v1/tokens/{id}/revoke`: it counts at once, also for requests that are open."""
+    """`POST /v1/tokens/{id}/revoke`: effective at once, also for open requests."""
     service, who, token_id = handler_context_of(request), audit_actor(request), request.path_params["token"]
     gone = await _run_in_database(lambda: service.tokens.revoke(service.clock.wall(), actor=who, token_id=token_id))
     if not gone and all(token.id != token_id for token in await _run_in_database(service.tokens.all)):
@@ -73,7 +73,7 @@ async def revoke_token(request: Request) -> Response:
 
 
 async def enrol_node(request: Request) -> Response:
-    """`POST /v1/enrol`: a node's own token for a join secret. A node that made its token itself may ask again."""
+    """`POST /v1/enrol`: a node's own token for a join secret. A node that made its token itself may retry."""
     wish = await decode_request_body(request, Enrolment, WISH_BYTES_MAX)
     if why := find_credential_misfit(Role.NODE, wish.node, None, replaces=False):
         raise Refusal(400, why)

@@ -1,4 +1,4 @@
-"""Who speaks through the trusted reverse proxy. Pure."""
+"""Client addresses behind the trusted reverse proxy. Pure."""
 
 from __future__ import annotations
 
@@ -9,23 +9,23 @@ from functools import cache
 from remediator.server_config import TrustedProxy
 
 FORWARDED = "x-forwarded-for"
-HOPS_MAX = 32  # looked at, from the nearest on
+HOPS_MAX = 32  # examined, from the nearest on
 
 _Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 _Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
 
 def is_proxy_address(proxy: TrustedProxy | None, address: str) -> bool:
-    """Whether a connection from `address` is the proxy's."""
+    """Return whether a connection from `address` is the proxy's."""
     there = _parse_hop_address(address)
     return proxy is not None and there is not None and _is_in_networks(proxy, there)
 
 
 def client_behind_proxy(proxy: TrustedProxy | None, peer: str, forwarded: Sequence[str]) -> str:
-    """Where a request comes from that `peer` sent: the nearest hop that is no proxy of ours.
+    """Return the origin of a request sent by `peer`: the nearest hop that is not one of our proxies.
 
-    Only the trusted proxy's word counts, and of its word only what it and its like have added: what stands further left may be
-    the caller's own invention. Where it says nothing that is an address, it is `peer`.
+    Only the trusted proxy's header counts, and only what it and its like have added: the client may have invented what
+    is further left. Without a valid address there, it is `peer`.
 
     Args:
         proxy: the trusted one, if there is one.
@@ -46,7 +46,7 @@ def client_behind_proxy(proxy: TrustedProxy | None, peer: str, forwarded: Sequen
 
 
 def _parse_hop_address(text: str) -> _Address | None:
-    """An address as hops are written: 192.0.2.1, 192.0.2.1:80, 2001:db8::1 or [2001:db8::1]:80."""
+    """Parse a hop's address: 192.0.2.1, 192.0.2.1:80, 2001:db8::1 or [2001:db8::1]:80."""
     bare = text.strip()
     if bare.startswith("["):
         bare = bare[1:].partition("]")[0]

@@ -1,1 +1,4 @@
-"""The commands of the centre beside `serve`: its store, its tokens, its messages. One file a group."""
+"""The remediator's commands other than `serve`, one file per group: store, tokens, webhooks, reservations.
+
+Called by `main`. May import `config`, `store`, `notifications`, `schedulers` and `model`.
+"""

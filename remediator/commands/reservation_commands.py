@@ -1,4 +1,4 @@
-"""What `remediator slurm` does: nodes in service set aside for a test over several of them, and given back."""
+"""`remediator slurm`: reserves nodes in service for a multi-node test, and releases them."""
 
 from __future__ import annotations
 

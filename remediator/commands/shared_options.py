@@ -1,4 +1,4 @@
-"""Options that several commands of the centre share."""
+"""Options that several commands of the controller share."""
 
 from __future__ import annotations
 

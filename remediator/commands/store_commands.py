@@ -1,4 +1,4 @@
-"""What `remediator audit`, `export_records` and `compact_database` do: look after the database, beside the centre or while it is stopped."""
+"""Commands on the database, beside a running controller or while it is stopped: audit, export, compact."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _UNIT_S = {"d": 86400.0, "h": 3600.0}
 
 
 def parse_since_option(text: str, now: float) -> float:
-    """`7d` and `12h` ago, or a date or time in ISO 8601 (UTC unless it says otherwise), as UTC seconds.
+    """Parse `7d` or `12h` ago, or an ISO 8601 date or time (UTC by default), into UTC seconds.
 
     Raises:
         ValueError: it is neither.
@@ -38,10 +38,10 @@ def parse_since_option(text: str, now: float) -> float:
 
 
 def verify_audit_chain(config: Config) -> audit_log.ChainCheck:
-    """Walk along the audit log.
+    """Verify the chain of the audit log.
 
     Raises:
-        StoreError: there is no such database, or its schema is not the one this program knows.
+        StoreError: there is no such database, or its schema has another version.
     """
     with _open_journal(config) as journal, journal.engine.connect() as db:
         return audit_log.verify_chain(db)
@@ -51,7 +51,7 @@ def export_records(config: Config, since: float, out: BinaryIO) -> int:
     """Write every record since then. Returns how many.
 
     Raises:
-        StoreError: there is no such database, or its schema is not the one this program knows.
+        StoreError: there is no such database, or its schema has another version.
     """
     with _open_journal(config) as journal:
         count = 0
@@ -62,10 +62,11 @@ def export_records(config: Config, since: float, out: BinaryIO) -> int:
 
 
 def export_records_to_file(config: Config, since: float, file: Path) -> int:
-    """The same into a file, which is there whole or not at all.
+    """Write the same into a file, atomically.
 
     Raises:
-        StoreError: as above. OSError: it cannot be written.
+        StoreError: as above.
+        OSError: it cannot be written.
     """
     aside = file.with_name(f"{file.name}.part")
     try:
@@ -80,10 +81,10 @@ def export_records_to_file(config: Config, since: float, file: Path) -> int:
 
 
 def compact_database(config: Config) -> str:
-    """Give unused space back, while no remediator is at work on SQLite. Returns what was done.
+    """Release unused space, on SQLite only while no remediator runs. Returns what was done.
 
     Raises:
-        StoreError: a remediator is at work, or there is no such database.
+        StoreError: a remediator is running, or there is no such database.
     """
     with _open_journal(config) as journal:
         if journal.alone and not journal.leadership.campaign():

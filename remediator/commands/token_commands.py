@@ -1,4 +1,4 @@
-"""`remediator token`: credentials, on the machine that has the database. Every change is audited with who made it."""
+"""`remediator token`: credentials, on the machine with the database. Every change is audited with its author."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ def token_group() -> None:
 
 def _add_role_options(command: Callable[..., Any]) -> Callable[..., Any]:
     for option, words in (
-        ("--admin", "For a person who also looks after tokens."),
-        ("--operator", "For a person or a program that approves, acknowledges, resolves."),
-        ("--viewer", "For a person or a program that reads."),
+        ("--admin", "For an operator who also manages tokens."),
+        ("--operator", "For an operator or a program that approves, acknowledges, resolves."),
+        ("--viewer", "For a user or a program that reads."),
         ("--node", "For this node's healthd; speaks for that node alone."),
     ):
         command = click.option(option, metavar="NAME", help=words)(command)

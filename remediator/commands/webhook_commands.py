@@ -1,4 +1,4 @@
-"""What `remediator webhooks` does: try a receiver out, and show what is on its way."""
+"""`remediator webhooks`: tests a receiver, and lists deliveries."""
 
 from __future__ import annotations
 
@@ -17,10 +17,12 @@ from vocabulary.text.plurals import format_count
 
 
 def send_receiver_test(config: Config, name: str) -> Iterator[str]:
-    """Send one test message, past the outbox; what keeps matters open is told at once that it is over. Yields what came of it.
+    """Send one test message, bypassing the outbox, and resolve it at once where receivers keep alerts open.
+
+    Yields the results.
 
     Raises:
-        ConfigError: there is no such receiver, or it did not take the message.
+        ConfigError: there is no such receiver, or it did not accept the message.
     """
     receivers = config.alerts.everyone
     if name not in receivers:
@@ -35,10 +37,10 @@ def send_receiver_test(config: Config, name: str) -> Iterator[str]:
 
 
 def list_deliveries(config: Config, limit: int) -> list[str]:
-    """What is on its way to whom, and what became of it, newest first. Reads the database only.
+    """List deliveries with recipient and state, newest first. Only reads the database.
 
     Raises:
-        ConfigError: there is no outbox yet, or 'database' is none.
+        ConfigError: there is no outbox yet, or 'database' is not a database.
     """
     try:
         engine = open_engine(parse_database_url(config.database))

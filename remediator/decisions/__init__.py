@@ -1,4 +1,8 @@
-"""Pure: what to do about an incident, and why. Records and a time in, records and reasons out.
+"""Decides what to do about an incident, and why.
 
-No clock, no store, no network, no logging may live here. Every answer carries its reason, also when it is "nothing".
+Lives here: rule selection and guards, step verbs, the isolation budget, the circuit breaker, group incidents, spares.
+Called by `incidents`, `overrides` and `pipeline`.
+Pure: records and a time in, records and reasons out. No clock, store, network or log. Every answer carries its
+  reason.
+May import `state` and `model`.
 """

@@ -1,4 +1,4 @@
-"""What waits for a person's word: the one place that knows it, for views, for the API and for scenarios."""
+"""What awaits an operator's approval, for views, the API and scenarios."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _NOT_DONE = frozenset({Answer.HOLD, Answer.APPROVE, Answer.RECOMMEND, Answer.OBS
 
 
 def list_awaited_approvals(incident: Incident) -> tuple[Awaited, ...]:
-    """What an open incident waits for a person to approve: its decision, or steps of its plan."""
+    """Return what awaits approval in an open incident: its decision, or steps of its plan."""
     if incident.state is IncidentState.CLOSED:
         return ()
     if incident.answer is Answer.APPROVE and incident.decision not in incident.approved:
@@ -28,7 +28,7 @@ def list_awaited_approvals(incident: Incident) -> tuple[Awaited, ...]:
 
 
 def list_proposed_stages(incident: Incident, rules: Mapping[str, PolicyRule]) -> tuple[tuple[str, ...], ...]:
-    """The stages of the plan that a guard, a person or the mode keeps from being begun; none where there is no such plan."""
+    """Return the stages that a guard, a missing approval or the mode blocks; empty without such a plan."""
     rule = rules.get(incident.rule)
     if rule is None or incident.state is IncidentState.CLOSED or incident.answer not in _NOT_DONE:
         return ()

@@ -1,4 +1,4 @@
-"""The budget's guards with their figures as they are now, for people who ask before anything is to be isolated. Pure."""
+"""The budget's guards with their current figures, for operators who ask before an isolation. Pure."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ def describe_budget_limits(
     failed: Mapping[str, int],
     now: float,
 ) -> tuple[str, ...]:
-    """Every limit that holds for the whole cluster, and how far it is used.
+    """Return every limit for the whole cluster, and how far it is used.
 
     Args:
         budget: the limits.
         nodes_total: nodes in the cluster.
-        held: of them isolated by us.
+        held: nodes isolated by us.
         isolated_at: when we isolated nodes, oldest first, UTC seconds.
-        failed: deeds that failed one after another, by verb.
+        failed: failed actions in a row, by verb.
         now: UTC seconds.
     """
     recent = sum(at > now - HOUR_S for at in isolated_at)

@@ -1,6 +1,6 @@
-"""The breaker: when too much is out or too much failed, nothing more is isolated until a person says so.
+"""The circuit breaker: after too many isolations or failures, nothing more is isolated until an operator resets it.
 
-It is open exactly as long as there is an open incident about it, so it survives whatever that survives.
+It is open exactly as long as its incident is open, so it survives restarts.
 """
 
 from __future__ import annotations
@@ -23,18 +23,21 @@ from remediator.state.recent_failures import EVERYWHERE
 from vocabulary.text.plurals import format_count
 
 RULE = "breaker"
-LOOKED_BACK_S = 600.0  # what failed so shortly before it opened belongs to the same storm
+LOOKED_BACK_S = 600.0  # failures shortly before it opened belong to the same storm
 _BY_NOW = ". By now "
 _WAY_OUT = "Only a person closes it: healthctl breaker reset 'WHY'"
 
 
 def breaker_trip_level(budget: IsolationBudget, nodes_total: int) -> int:
-    """How many nodes isolated by us open it, of `nodes_total`; one more of those isolated and wanted out."""
+    """Return how many of `nodes_total`, isolated by us, open it.
+
+    One more counts isolated nodes and those a rule wants out.
+    """
     return max(budget.breaker_nodes_min, ceil(nodes_total * budget.breaker_fraction))
 
 
 def check_isolation_count(state: ClusterState, budget: IsolationBudget, now: float) -> None:
-    """A node was isolated just now: was it one too many?"""
+    """A node was isolated: open the breaker if it was one too many."""
     held, known = len(state.held), len(state.index.in_cluster)
     most = breaker_trip_level(budget, known)
     if held >= most:
@@ -45,7 +48,7 @@ def check_isolation_count(state: ClusterState, budget: IsolationBudget, now: flo
 
 
 def check_suspect_count(state: ClusterState, budget: IsolationBudget, now: float) -> None:
-    """A rule wants one more node out. What the level holds back counts as well: isolated nodes alone stay below it."""
+    """A rule wants one more node out. Nodes held back count as well: isolated ones alone stay below the level."""
     known = len(state.index.in_cluster)
     most = breaker_trip_level(budget, known)
     if len(state.held) + len(state.incidents) <= most or state.incident_of(BREAKER) is not None:
@@ -57,7 +60,7 @@ def check_suspect_count(state: ClusterState, budget: IsolationBudget, now: float
 
 
 def _nodes_wanted_out(state: ClusterState) -> list[str]:
-    """A drill is none, what an operator holds is theirs, and what a shared cause explains is told by that."""
+    """Return these nodes, without drills, operator-held nodes, and those that a common cause explains."""
     explained = {name for wide in state.wide() if wide.rule in EXPLAINING for name in wide.members}
     asked = (i.node for i in state.incidents.values() if i.suspected and not i.injected and not i.wide)
     unexplained = [name for name in asked if name not in explained and name not in state.held]
@@ -65,7 +68,7 @@ def _nodes_wanted_out(state: ClusterState) -> list[str]:
 
 
 def check_failure_streak(state: ClusterState, budget: IsolationBudget, now: float) -> None:
-    """Did too many deeds fail one after another?"""
+    """Open the breaker if too many actions failed in a row."""
     for verb, failed in state.streak.failed.items():
         if len(failed) >= budget.breaker_failures:
             text = f"{verb} failed for {format_count(len(failed), 'incident')} in a row ({', '.join(sorted(set(failed.values())))})"
@@ -74,9 +77,9 @@ def check_failure_streak(state: ClusterState, budget: IsolationBudget, now: floa
 
 
 def update_breaker_title(state: ClusterState, now: float) -> None:
-    """An open breaker says how many nodes have failed by now, and people hear it as that doubles.
+    """Update the title with the number of failed nodes; operators are notified as it doubles.
 
-    Where a shared cause is open, that one says so.
+    An open common-cause incident reports the number instead.
     """
     incident = state.incident_of(BREAKER)
     if incident is None:

@@ -1,9 +1,9 @@
-"""Many nodes become suspect and share a cause: a rack, a switch, an image, a driver, a job. Then no single node is to blame.
+"""Detects a common cause of many suspect nodes: a rack, a switch, an image, a driver or a job.
 
-Either so many come at once, within minutes, or they come one after another over hours, and more of them than chance would
-have it. Both become one incident about the place that explains them best. What comes at once is held back: no member is
-isolated while it is open. What comes slowly is told, and held back once as many members are out: by then isolating more helps
-nobody. Members that are out already stay as they are. It ends when people resolve it, or when nothing is left of it.
+Either many nodes fail within minutes, or they fail one after another over hours and in larger number than chance
+explains. Both become one incident about the location that explains them best. A sudden cause blocks isolations of its
+members while open. A slow one is announced, and blocks once as many members are isolated: more isolations then help
+nobody. Isolated members stay isolated. It ends when an operator resolves it, or when nothing is left of it.
 """
 
 from __future__ import annotations
@@ -36,29 +36,32 @@ from vocabulary.finding import Finding
 from vocabulary.text.duration_format import format_period
 from vocabulary.text.plurals import format_count
 
-CHANCE_MAX = -4.0  # log10: what comes more often by chance is nobody's fault
+CHANCE_MAX = -4.0  # log10: what chance produces more often has no cause
 _WHERE = {"rack": "in", "switch": "behind", "driver": "with", "image": "with"}
-_LASTING = ("rack:", "switch:")  # while these are in doubt, so is every later suspect in them
+_LASTING = ("rack:", "switch:")  # while these are suspected, so is every later suspect in them
 
 
 class _SuspectLocation(msgspec.Struct, frozen=True):
-    """A place of a node, and how many became suspect there: at once, and over hours, against what is usual."""
+    """A location of a node, and how many became suspect there, suddenly and over hours, compared to the usual."""
 
     name: str
     population: int
     at_once: int
     slowly: int
     usual: float
-    usual_at_once: float  # by the books and before, whatever the rest does now
+    usual_at_once: float  # by configuration and history, whatever the rest does now
 
     @property
     def sudden(self) -> bool:
-        """Not even a place as wide as the fleet (a driver that all run) has so many at once by chance."""
+        """Whether the sudden number exceeds chance.
+
+        Even a location as wide as the fleet (a driver all nodes run) rarely has so many.
+        """
         return log10_poisson_tail(self.at_once, self.usual_at_once) <= CHANCE_MAX
 
     @property
     def rank(self) -> tuple[float, int, str]:
-        """The likeliest cause first: what chance explains least, then the narrowest."""
+        """A sort key, likeliest cause first: least explained by chance, then narrowest."""
         return (log10_poisson_tail(self.slowly, self.usual), self.population, self.name)
 
     @property
@@ -70,7 +73,7 @@ class _SuspectLocation(msgspec.Struct, frozen=True):
 
 
 class _CauseSearch(msgspec.Struct, frozen=True):
-    """One look at the places of a node that became suspect just now."""
+    """One search over the locations of a node that has just become suspect."""
 
     state: ClusterState
     budget: IsolationBudget
@@ -78,16 +81,16 @@ class _CauseSearch(msgspec.Struct, frozen=True):
     drills: bool
 
     def found(self, place: _SuspectLocation) -> list[str]:
-        """The nodes that make it a cause. A drill counts real faults, but it is no reason to hold them back."""
+        """Return the nodes that make it a cause. A drill counts real faults, but never blocks them."""
         window = _search_window_s(self.budget) if place.unusual else self.budget.common_cause_within_s
         nodes = sorted(self.state.suspects.at(place.name, self.now - window, drills=self.drills))
         return [name for name in nodes if not self.drills or _is_drill(self.state.incident_of(name))]
 
     def open_at(self, place: str) -> Incident | None:
-        """The open cause about it; what a drill opened is none to a real fault."""
+        """Return the open cause about it; a cause from a drill does not count for a real fault."""
         known = self.state.incident_of(place)
         if known is None or known.rule not in (CAUSE, SLOW_CAUSE):
-            return None  # a job's own fault is no cause of broken nodes
+            return None  # a job's own fault does not break nodes
         return None if not self.drills and _is_drill(known) else known
 
 
@@ -98,10 +101,10 @@ def _is_drill(incident: Incident | None) -> bool:
 def detect_common_cause(
     state: ClusterState, incident: Incident, finding: Finding, budget: IsolationBudget, now: float
 ) -> None:
-    """A rule asks for the first time to take this node out: does it share a cause with others?"""
+    """A rule asks for the first time to isolate this node: find a cause it shares with others."""
     recent = finding.last_seen > now - _search_window_s(budget)
-    if recent or finding.active:  # news of long ago is no part of what happens now, but for what a node still asserts
-        at = min(finding.last_seen, now) if recent else now  # its clock may be anywhere, and a rack's all together
+    if recent or finding.active:  # old news is not part of the current event, unless the node still asserts it
+        at = min(finding.last_seen, now) if recent else now  # its clock may be wrong, and so may a whole rack's
         state.remember_deed(at, SUSPECTED, state.incidents.get(incident.id, incident))
         _search_causes(_CauseSearch(state, budget, now, incident.injected), state.nodes[incident.node])
     circuit_breaker.check_suspect_count(state, budget, now)
@@ -112,7 +115,7 @@ def _search_window_s(budget: IsolationBudget) -> float:
 
 
 def update_cause_titles(state: ClusterState, budget: IsolationBudget, now: float) -> None:
-    """The title of an open cause says how many there are by now, and people hear it as that doubles."""
+    """Update the number in the titles of open causes; operators are notified as it doubles."""
     for known in state.wide():
         if known.rule not in (CAUSE, SLOW_CAUSE):
             continue
@@ -158,7 +161,7 @@ def _search_causes(look: _CauseSearch, node: NodeRecord) -> None:
         _announce_cause(look, known, CAUSE, best, enough)
     within = [p for p in slowly if p.population < best.population and look.open_at(p.name) is None]
     beside = [w for w in state.wide() if w.rule in (CAUSE, SLOW_CAUSE) and w.node != best.name]
-    if within and len(beside) + 1 < least:  # more than the wider explains; but many narrow ones are no coincidence
+    if within and len(beside) + 1 < least:  # more than the wider one explains; but many narrow ones are no coincidence
         narrow = min(within, key=lambda place: place.rank)
         _open_cause_incident(look, narrow, within, at_once=narrow in at_once, above=False)
 
@@ -171,15 +174,15 @@ def _is_burst(look: _CauseSearch, place: str, node: NodeRecord) -> bool:
 def _open_cause_incident(
     look: _CauseSearch, cause: _SuspectLocation, enough: list[_SuspectLocation], *, at_once: bool, above: bool = True
 ) -> None:
-    """One incident for them; what it explains better than another one that is open is no part of that any more.
+    """Open one incident for the nodes; it absorbs open causes that it explains better.
 
-    `above`: where it is one of many that overlap, one incident above all of them is opened in its place.
+    `above`: of many overlapping causes, one incident above all of them is opened instead.
     """
     state, nodes = look.state, look.found(cause)
     causes = [w for w in state.wide() if w.rule in (CAUSE, SLOW_CAUSE)]
     beside = [w for w in causes if not set(w.members) <= set(nodes) and _cause_overlaps(look, w)]
     together = len({*nodes, *(name for w in beside for name in w.members)})
-    parts = [w for w in beside if 2 * len(w.members) < together]  # what explains most of them is no part of anything
+    parts = [w for w in beside if 2 * len(w.members) < together]  # a cause with most of the nodes is not absorbed
     if at_once and above and len(parts) + 1 >= look.budget.common_cause_nodes:
         _open_storm_incident(look, cause, enough, parts)
         return
@@ -198,9 +201,9 @@ def _open_cause_incident(
 def _open_storm_incident(
     look: _CauseSearch, cause: _SuspectLocation, enough: list[_SuspectLocation], parts: list[Incident]
 ) -> None:
-    """So many causes overlap that together they are a storm: one incident above all of them.
+    """So many causes overlap that together they are a storm: open one incident above all of them.
 
-    It is about the narrowest place that explains them all, or about the cluster.
+    It is about the narrowest location that explains them all, or about the cluster.
     """
     state, since = look.state, look.now - look.budget.common_cause_within_s
     nodes = {*look.found(cause), *(name for other in parts for name in other.members)}
@@ -218,12 +221,12 @@ def _open_storm_incident(
 
 
 def _cause_overlaps(look: _CauseSearch, other: Incident) -> bool:
-    """Whether another cause belongs to what happens now: as real as that, and of the last minutes."""
+    """Return whether another cause belongs to the current event: as real (no drill), and of the last minutes."""
     return other.injected == look.drills and other.opened_at > look.now - look.budget.common_cause_within_s
 
 
 def _cause_incident_with_title(look: _CauseSearch, about: str, nodes: list[str], rule: str) -> Incident:
-    """The incident, with its title. One about a job that fails by its own fault already is about this too, from now on."""
+    """Return the incident with its title. An incident about a job's own fault covers this as well from now on."""
     state, made = look.state, look.state.incident_of(about)
     if made is not None and made.rule in (CAUSE, SLOW_CAUSE):
         close_incident(state, made, "what happens there now is no drill", look.now)
@@ -251,7 +254,7 @@ def _announce_cause(
     cause: _SuspectLocation | None,
     enough: Iterable[_SuspectLocation],
 ) -> Incident:
-    """Say what is known of it now, and what follows. Returns the incident as it is then."""
+    """Announce the current facts and their consequences. Returns the updated incident."""
     said = []
     if cause is not None:
         also = [str(place) for place in enough if place is not cause and place.slowly >= cause.slowly]
@@ -263,7 +266,7 @@ def _announce_cause(
 
 
 def _failed_node_count(state: ClusterState, incident: Incident, budget: IsolationBudget) -> int:
-    """How many nodes of the whole cluster have failed since a cause began."""
+    """Return the number of nodes in the whole cluster that failed since a cause began."""
     return state.suspects.count(EVERYWHERE, _cause_window_start(incident, budget), drills=incident.injected)
 
 
@@ -273,7 +276,7 @@ def _cause_window_start(incident: Incident, budget: IsolationBudget) -> float:
 
 
 def _cause_title(state: ClusterState, incident: Incident, budget: IsolationBudget) -> str:
-    """The largest number first: so many failed, among them those that the cause explains."""
+    """Build the title, the largest number first: failed nodes, then those that the cause explains."""
     about, members, drills = incident.node, incident.members, incident.injected
     total, since = len(state.index.in_cluster), _cause_window_start(incident, budget)
     in_fleet = _format_burst_span(state.suspects.span_s(EVERYWHERE, since, drills=drills))
@@ -292,7 +295,7 @@ def _cause_title(state: ClusterState, incident: Incident, budget: IsolationBudge
 
 
 def _format_burst_span(seconds: float) -> str:
-    """How long a burst took, as coarse as people say it."""
+    """Format how long a burst took, rounded."""
     return format_period(max(1.0, ceil(seconds)) if seconds < 600 else 60.0 * ceil(seconds / 60))
 
 
@@ -302,7 +305,7 @@ def _describe_location(about: str) -> str:
 
 
 def _most_common_locations(state: ClusterState, members: Iterable[str]) -> tuple[str, set[str]]:
-    """In which racks the nodes are, or, where nobody knows racks, behind which switches, or of which jobs."""
+    """List the nodes' racks or, if unknown, their switches, or their jobs."""
     records = [state.nodes[name] for name in members if name in state.nodes]
     for kind in ("rack", "switch"):
         if found := {name for record in records for name in record.places.of(kind)}:
@@ -311,9 +314,9 @@ def _most_common_locations(state: ClusterState, members: Iterable[str]) -> tuple
 
 
 def _suspect_locations(look: _CauseSearch, node: NodeRecord) -> list[_SuspectLocation]:
-    """All places of a node. Usual is what the fleet sees otherwise: by the books, before, and in the rest of wider places.
+    """Return all locations of a node. The usual rate is from configuration, history, and the rest of wider locations.
 
-    Nodes that a wider cause explains, one that this node has no part in, say nothing about their rack.
+    Nodes explained by a wider cause that this node has no part in say nothing about their rack.
     """
     state, budget, drills = look.state, look.budget, look.drills
     window = _search_window_s(budget)

@@ -1,4 +1,4 @@
-"""How incidents about more than one node end: a person says so, nothing is left of them, or another one takes them in."""
+"""How group incidents end: an operator closes them, nothing is left of them, or another incident absorbs them."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from remediator.model.pipeline_inputs import BreakerReset
 from remediator.state.cluster_state import ClusterState
 
 PARTS_MAX = 200  # that an incident remembers
-QUIET_S = 3600.0  # a slow cause may still go on although all that it met so far were repaired
+QUIET_S = 3600.0  # a slow cause may continue although all affected nodes are repaired
 
 
 def close_as_part_of(state: ClusterState, above: Incident, part: Incident, now: float) -> Incident:
-    """End an incident that is part of another one, as that from now on. Returns the other one as it is then."""
+    """Close an incident as part of another one. Returns the updated other one."""
     grown = replace(above, parts=(*above.parts, part.id, *part.parts)[-PARTS_MAX:])
     state.put_incident(grown)
     close_incident(state, part, f"part of {above.id}, {above.node}, now", now)
@@ -22,7 +22,7 @@ def close_as_part_of(state: ClusterState, above: Incident, part: Incident, now: 
 
 
 def close_breaker_incident(state: ClusterState, item: BreakerReset) -> None:
-    """A person closes it. Resetting a closed one changes nothing."""
+    """Close the breaker's incident for an operator. Resetting a closed one changes nothing."""
     incident = state.incident_of(BREAKER)
     if incident is None:
         return
@@ -41,7 +41,7 @@ def close_breaker_incident(state: ClusterState, item: BreakerReset) -> None:
 
 
 def review_group_incidents(state: ClusterState, now: float) -> None:
-    """Close what is over: no member of a shared cause has an open incident any more, and none comes slowly after it."""
+    """Close ended ones: no member of a common cause has an open incident, and a slow cause has been quiet."""
     for wide in state.wide():
         if wide.rule not in (CAUSE, SLOW_CAUSE) or any(state.incident_of(node) is not None for node in wide.members):
             continue

@@ -1,7 +1,7 @@
-"""Incidents about more than one node: a place they share, a job, the breaker, silence. They act on nothing; people are told.
+"""Group incidents: about a shared location, a job, the breaker or silence. They act on nothing; operators are notified.
 
-They stand beside the nodes' own incidents. `node` holds what they are about, ``rack:r12``, which no node can be called.
-People are told when one opens, and again as it doubles: the later messages belong to the same matter.
+They exist beside the nodes' own incidents. `node` holds their subject, such as ``rack:r12``, which no node can be
+called. Operators are notified when one opens and as it doubles; later messages belong to the same alert.
 """
 
 from __future__ import annotations
@@ -31,19 +31,19 @@ from vocabulary.text.plurals import format_count
 
 EVIDENCE_MAX = 100
 ALERT_S = 86400.0
-GRAVE = Severity.ERROR  # at least: each of them says that one node's own incident is not the whole truth
-RETELL_S = 30.0  # at least, between two messages about the same matter
+GRAVE = Severity.ERROR  # at least: one node's own incident does not explain the situation
+RETELL_S = 30.0  # minimum between two messages about one incident
 
 
 def open_group_incident(
     state: ClusterState, about: str, rule: str, why: str, members: Iterable[str], now: float
 ) -> Incident:
-    """Open an incident about `about`. Returns it; its decision and its message are left to `announce_group_incident`.
+    """Open an incident about `about` and return it; `announce_group_incident` adds its decision and message.
 
     Args:
-        state: everything known; has no open incident about it yet.
+        state: has no open incident about it yet.
         about: ``KIND:NAME``.
-        rule: what of ours opened it.
+        rule: the built-in rule that opens it.
         why: one sentence with figures, its title.
         members: the nodes it concerns.
         now: UTC seconds.
@@ -72,15 +72,15 @@ def open_group_incident(
 
 
 def group_incident_id(about: str, why: str, now: float) -> str:
-    """The id of an incident about `about` that opens now: another reason is another incident."""
+    """Return the id of an incident about `about` that opens now; another reason gives another incident."""
     cause = hashlib.sha256(f"{about}\x1f{now!r}\x1f{why}".encode()).hexdigest()
     return f"inc-{cause[:12]}"
 
 
 def announce_group_incident(state: ClusterState, incident: Incident, rule: str, follows: str, now: float) -> Incident:
-    """From now on it stands under `rule`: one more decision, and people are told its title and what follows from it.
+    """Put the incident under `rule` with one more decision, and notify operators of its title and consequences.
 
-    Returns the incident as it is then.
+    Returns the updated incident.
     """
     update = incident.decisions > 0
     why = f"{incident.title}. {follows}" if follows else incident.title
@@ -123,7 +123,7 @@ def announce_group_incident(state: ClusterState, incident: Incident, rule: str, 
 
 
 def describe_cause_consequences(state: ClusterState, incident: Incident, rule: str, out_max: int) -> str:
-    """What follows for the nodes of a shared cause, and what a person can do about it."""
+    """Describe the consequences for the nodes of a common cause, and what an operator can do."""
     if rule == SLOW_CAUSE:
         return f"Its nodes are isolated within the budget until {out_max} of them are out. After that, no more are."
     others = (
@@ -140,7 +140,7 @@ def describe_cause_consequences(state: ClusterState, incident: Incident, rule: s
 
 
 def mark_slow_cause_blocking(state: ClusterState, out_max: int, now: float) -> None:
-    """A slow cause of which so many members are out holds the others back from now on."""
+    """Mark a slow cause as blocking once so many members are isolated."""
     for incident in state.wide():
         out = [name for name in incident.members if name in state.held]
         if incident.rule == SLOW_CAUSE and len(out) >= out_max:
@@ -151,17 +151,17 @@ def mark_slow_cause_blocking(state: ClusterState, out_max: int, now: float) -> N
 
 
 def incident_node_count(incident: Incident) -> int:
-    """How many nodes it speaks of."""
+    """Return the number of nodes it is about."""
     return max(len(incident.members), incident.fleet)
 
 
 def has_doubled(incident: Incident, now: float) -> bool:
-    """Whether people ought to hear of it again: it is twice what they were told, and they were not told a moment ago."""
+    """Return whether operators should be notified again: the number has doubled since, and some time has passed."""
     return incident_node_count(incident) >= 2 * max(1, incident.told_size) and now - incident.told_at >= RETELL_S
 
 
 def join_group_incident(state: ClusterState, incident: Incident, node: str) -> Incident:
-    """One more node belongs to it. Returns the incident as it is then."""
+    """Add a member. Returns the updated incident."""
     if node not in incident.members:
         incident = replace(incident, members=tuple(sorted((*incident.members, node))))
         state.put_incident(incident)
@@ -169,7 +169,7 @@ def join_group_incident(state: ClusterState, incident: Incident, node: str) -> I
 
 
 def name_first_nodes(nodes: Iterable[str], named_max: int = 10) -> str:
-    """The first of these nodes by name.
+    """Return the first of these nodes by name.
 
     >>> name_first_nodes(["n1", "n2", "n3"], named_max=2)
     'n1, n2, …'
@@ -179,7 +179,7 @@ def name_first_nodes(nodes: Iterable[str], named_max: int = 10) -> str:
 
 
 def count_of_total(count: int, total: int, noun: str) -> str:
-    """So many of so many.
+    """Format a count of a total.
 
     >>> count_of_total(3, 30, "node"), count_of_total(30, 30, "node")
     ('3 of 30 nodes', 'all 30 nodes')

@@ -1,4 +1,4 @@
-"""A node that we hold is always somebody's: who is called for it, and what is decided anew. Pure."""
+"""Ensures that every node held by the controller has an incident, so that somebody is notified of it. Pure."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ NOBODYS = "our hold stands and no incident says why; look at the node, then resu
 
 
 def redecide_node(state: ClusterState, node: str, now: float) -> None:
-    """Decide anew on what is still asserted of a node that we hold; if nothing is, our hold is for people to lift."""
+    """Decide anew on the active findings of a held node; without any, an operator must lift our hold."""
     incident = state.incident_of(node)
     if incident is None:
         _open_hold_incident(state, node, now)
@@ -29,19 +29,19 @@ def redecide_node(state: ClusterState, node: str, now: float) -> None:
 
 
 def is_still_asserted(state: ClusterState, incident: Incident) -> bool:
-    """Whether its node still asserts anything of it that is more than a hint."""
+    """Return whether a node still asserts a finding of it above info."""
     return any(f.active and f.severity is not Severity.INFO for f in state.findings_of(incident))
 
 
 def open_missing_hold_incidents(state: ClusterState, now: float) -> None:
-    """Whatever we hold has an incident, however it came to have none: else nobody would know whom it waits for."""
+    """Open incidents for held nodes without one; otherwise no operator would know of them."""
     for node in sorted(state.held):
         if state.incident_of(node) is None:
             _open_hold_incident(state, node, now)
 
 
 def _open_hold_incident(state: ClusterState, node: str, now: float) -> None:
-    """An incident that rests on nothing but our hold. No playbook answers it; a finding that joins it is decided upon."""
+    """Open an incident that rests on our hold alone. No playbook answers it, but a finding that joins it is decided."""
     cause = hashlib.sha256(f"{node}\x1f{RULE}\x1f{now!r}".encode()).hexdigest()
     incident = Incident(
         id=f"inc-{cause[:12]}",

@@ -1,4 +1,4 @@
-"""What forbids to isolate a node beside the numbers: the breaker, and a cause it shares with others."""
+"""What blocks an isolation besides the budget: the breaker, and common causes."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from remediator.state.cluster_state import ClusterState
 
 
 def isolation_blocker_guards(state: ClusterState, node: NodeRecord) -> tuple[GuardAnswer, ...]:
-    """The answers of the breaker, and of every open incident about a shared cause or silence that names this node.
+    """Return the answers of the breaker, and of every open common-cause or silence incident with this node.
 
-    A slow cause holds nobody back by itself, and says so. A job's own fault is no reason to keep a broken node.
+    A slow cause blocks nothing by itself, and its answer says so. A job's own fault is no reason to keep a broken node.
     """
     breaker = state.incident_of(BREAKER)
     first = GuardAnswer(

@@ -1,6 +1,7 @@
-"""How many nodes we may take out of service: in level (at once) and in rate, for the cluster and for what nodes share.
+"""The isolation budget: how many nodes may be out of service, at once and per hour, in the cluster and per location.
 
-Un-isolating is never asked about here, so it can never be blocked. docs/explanation/budgets.md tells where the numbers come from.
+Returning a node to service is not limited here, so it is never blocked. docs/explanation/budgets.md explains the
+numbers.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from vocabulary.text.duration_format import format_period
 from vocabulary.text.plurals import format_count
 
 HOUR_S, DAY_S = 3600.0, 86400.0
-NAMED_MAX = 10  # nodes told by name in a reason
+NAMED_MAX = 10  # nodes named in a reason
 PASSABLE = (
     "rate",
     "gap",
@@ -31,7 +32,7 @@ PASSABLE = (
     "rack",
     "switch",
     "partition-open",
-)  # by hard faults, where the configuration names them
+)  # for fatal faults, where the configuration lists them
 
 Number = Annotated[int, msgspec.Meta(ge=0)]
 Share = Annotated[float, msgspec.Meta(ge=0)]
@@ -39,7 +40,7 @@ Seconds = Annotated[float, msgspec.Meta(ge=0)]
 
 
 class IsolationBudget(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """Limits. Where a count and a fraction say the same thing, a small cluster has at least one.
+    """Limits. Where a count and a fraction apply, a small cluster may have at least one.
 
     Raises:
         ValueError: `pass_hard_faults` names a guard that nothing may pass.
@@ -47,15 +48,15 @@ class IsolationBudget(msgspec.Struct, frozen=True, forbid_unknown_fields=True, k
 
     isolated_max: Number = 1  # nodes out at once
     isolated_fraction_max: Share = 0.02  # the larger of the two, for the cluster and for each partition
-    isolations_per_hour_max: Number = 6  # nodes taken out within an hour
-    isolated_fraction_per_hour_max: Share = 0.005  # the smaller of the two, but one
+    isolations_per_hour_max: Number = 6  # nodes isolated within an hour
+    isolated_fraction_per_hour_max: Share = 0.005  # the smaller of the two, but at least one node
     isolation_gap_s: Seconds = 600.0  # between two isolations
-    open_per_rack_max: Number = 1  # plans that run at once in a rack
-    open_per_switch_max: Number = 1  # the same behind a switch
+    open_per_rack_max: Number = 1  # plans running at once in a rack
+    open_per_switch_max: Number = 1  # plans running at once behind a switch
     open_per_partition_max: Number | None = None  # a partition may be the whole cluster, and a drain may take a day
-    ejects_per_job_hour_max: Number = 1  # nodes taken from one job
-    ejects_per_job_day_max: Number = 3  # the same, in a day
-    spares_for_slowness: Number = 1  # free nodes there must be before a slow one is taken out
+    ejects_per_job_hour_max: Number = 1  # nodes ejected from one job within an hour
+    ejects_per_job_day_max: Number = 3  # nodes ejected from one job within a day
+    spares_for_slowness: Number = 1  # free nodes required before a slow one is isolated
     slowness: tuple[Pattern, ...] = (  # findings that are only slowness
         "straggler/*",
         "throttle/*",
@@ -63,14 +64,14 @@ class IsolationBudget(msgspec.Struct, frozen=True, forbid_unknown_fields=True, k
         "training/throughput_low",
         "training/communication_share",
     )
-    pass_hard_faults: tuple[str, ...] = ()  # guards that a fatal fault passes: it has stopped its job already
-    common_cause_nodes: Annotated[int, msgspec.Meta(ge=2)] = 3  # so many that share something are one matter
-    common_cause_within_s: Seconds = 600.0  # of those that come at once
-    common_cause_slow_s: Seconds = 6 * HOUR_S  # of those that come one after another; 0: only what comes at once
+    pass_hard_faults: tuple[str, ...] = ()  # guards that a fatal fault bypasses: it has stopped its job already
+    common_cause_nodes: Annotated[int, msgspec.Meta(ge=2)] = 3  # so many nodes that share something have a common cause
+    common_cause_within_s: Seconds = 600.0  # for nodes that fail together
+    common_cause_slow_s: Seconds = 6 * HOUR_S  # for nodes that fail one after another; 0 disables this
     common_cause_usual_h: Annotated[float, msgspec.Meta(gt=0)] = 6500.0  # of one node, between two such faults
-    breaker_fraction: Share = 0.05  # of the nodes, out or wanted out: nothing more is isolated
-    breaker_nodes_min: Number = 3  # below so many isolated nodes a fraction says nothing
-    breaker_failures: Annotated[int, msgspec.Meta(ge=1)] = 3  # of one kind of deed in a row: the same
+    breaker_fraction: Share = 0.05  # of the nodes, isolated or to be isolated: opens the breaker
+    breaker_nodes_min: Number = 3  # with fewer isolated nodes a fraction says nothing
+    breaker_failures: Annotated[int, msgspec.Meta(ge=1)] = 3  # failed actions of one kind in a row: the same
 
     def __post_init__(self) -> None:
         wrong = [name for name in self.pass_hard_faults if name not in PASSABLE]
@@ -79,7 +80,7 @@ class IsolationBudget(msgspec.Struct, frozen=True, forbid_unknown_fields=True, k
 
 
 def level_only_budget(isolated_max: int) -> IsolationBudget:
-    """A budget that bounds nothing but how many nodes are out at once: for rehearsals, where time is imagined."""
+    """Return a budget that limits only how many nodes are out at once: for simulations in virtual time."""
     return IsolationBudget(
         isolated_max=isolated_max,
         isolations_per_hour_max=10**9,
@@ -95,24 +96,24 @@ def level_only_budget(isolated_max: int) -> IsolationBudget:
 
 
 def level_max(budget: IsolationBudget, nodes_total: int) -> int:
-    """Most nodes we may hold at once of `nodes_total`."""
+    """Return how many of `nodes_total` we may hold at once."""
     return max(budget.isolated_max, int(nodes_total * budget.isolated_fraction_max))
 
 
 def rate_max(budget: IsolationBudget, nodes_total: int) -> int:
-    """Most nodes we may isolate within an hour of `nodes_total`."""
+    """Return how many of `nodes_total` we may isolate within an hour."""
     return min(budget.isolations_per_hour_max, max(1, int(nodes_total * budget.isolated_fraction_per_hour_max)))
 
 
 def isolation_guards(
     state: ClusterState, node: NodeRecord, finding: Finding | None, budget: IsolationBudget, now: float
 ) -> tuple[GuardAnswer, ...]:
-    """May this node be isolated now because of this finding? Every guard's answer, with its figures.
+    """Return every guard's answer, with figures, to whether this node may be isolated now for this finding.
 
     Args:
-        state: everything known.
-        node: the node in question, which we do not hold.
-        finding: what it is for; None if that is not known any more, and then every guard counts.
+        state: the cluster's state.
+        node: the node, which we do not hold.
+        finding: the reason; None if it is no longer known, and then every guard counts.
         budget: the limits.
         now: UTC seconds.
     """
@@ -178,12 +179,12 @@ def _shared_location_guards(state: ClusterState, node: NodeRecord, budget: Isola
 
 
 def _incident_acts(incident: Incident) -> bool:
-    """Whether something is done about it; or will be in this very moment, since it is to be decided anew and comes later in line."""
+    """Return whether its plan acts, or will do so in this pass because it is to be decided anew later in the queue."""
     return incident.state is IncidentState.ACTING or (incident.state is IncidentState.OPEN and not incident.rule)
 
 
 def _open_location_guard(state: ClusterState, guard: str, kind: str, name: str, most: int) -> GuardAnswer:
-    """An action is open as long as its plan runs; a node that waits for a part or a person blocks no neighbour."""
+    """An action is open while its plan runs; a node that waits for a part or an operator blocks no neighbour."""
     held = state.index.members(f"{kind}:{name}") & state.held
     busy = [n for n in held if (i := state.incident_of(n)) is not None and _incident_acts(i)]
     named = ", ".join(nsmallest(NAMED_MAX, busy)) or "none"
@@ -207,9 +208,9 @@ def _job_eject_guards(
 
 
 def _nodes_taken_from_job(state: ClusterState, job: str, now: float, span: float) -> int:
-    """Nodes that we isolated, or that others keep work off, and that the job was told to go on without.
+    """Return the nodes that we or others keep work off and that the job was ordered to continue without.
 
-    No longer than that do those count either that a leader dated whose clock was far ahead.
+    Times from a former leader's clock that was far ahead count no longer than that either.
     """
     times, incidents = state.history.times, state.history.incidents
     isolated = times(job, ISOLATION, now - span) - times(job, ISOLATION, now + span)

@@ -1,8 +1,8 @@
-"""A fault that is the job's own: one incident about the job, however many of its nodes show it.
+"""Faults of a job itself: one incident about the job, however many of its nodes show it.
 
-A rule with ``incident: job`` asks for it. The findings belong to that incident and not to one of their node; an incident that
-a node has because of them alone becomes part of it. It takes no node out, and stays open until its findings are over or the
-job has ended.
+A rule with ``incident: job`` requests it. The findings belong to that incident and not to one of their node; an
+incident that a node has because of them alone becomes part of it. It isolates no node, and stays open until its
+findings or the job have ended.
 """
 
 from __future__ import annotations
@@ -28,16 +28,16 @@ from remediator.state.recent_failures import CAUSE_OVER, JOB_OVER
 from vocabulary.finding import Finding, Severity
 from vocabulary.text.plurals import format_count
 
-WINDOW_S = 600.0  # what was only seen, and longer ago than that, is no part of a fault that begins now
-JOB_GONE_S = 900.0  # a job without a rank for so long has ended; one that starts again is back sooner
-FINDINGS_MAX = 500  # of one incident; more nodes still join
+WINDOW_S = 600.0  # info findings seen longer ago do not belong to a fault that begins now
+JOB_GONE_S = 900.0  # a job without a rank for so long has ended; a restarting one is back sooner
+FINDINGS_MAX = 500  # per incident; more nodes still join
 KINDS_NAMED = 3
 NO_NODE_LEAVES = "No node is isolated for it"
 ALL_CLEARED, QUIET, JOB_ENDED = "its findings have cleared", "its findings were not seen any more", "the job has ended"
 
 
 def find_job_rule(state: ClusterState, finding: Finding, policy: Policy, now: float) -> PolicyRule | None:
-    """The rule that makes a finding a matter of its job: it fits, or an incident of its job is open by it already."""
+    """Return the rule that makes a finding its job's: it matches, or its job already has an incident by it."""
     found = policy.about_job(finding, state, now)
     if found is not None:
         return found
@@ -52,7 +52,7 @@ def find_job_rule(state: ClusterState, finding: Finding, policy: Policy, now: fl
 def absorb_job_fault(
     state: ClusterState, finding: Finding, rule: PolicyRule, settings: DecisionSettings, now: float
 ) -> None:
-    """A node of a job shows what a rule calls the job's own fault: it joins the job's incident, or opens it."""
+    """Take in a finding that a rule treats as a job's own fault: it joins the job's incident, or opens it."""
     job = _faulty_job(state, finding, rule, now)
     known = state.incident_of(f"job:{job}")
     if known is not None and known.injected and not finding.injected:
@@ -67,7 +67,7 @@ def absorb_job_fault(
         known = _open_job_incident(state, job, found, rule, settings, now)
     elif any(other.kind == finding.kind for other in state.findings_of(known)):
         found = [finding]
-    else:  # who showed this before had no company yet
+    else:  # earlier reporters were alone until now
         found = [finding, *_related_job_findings(state, job, finding, settings.policy, now)]
     _add_job_findings(state, known, found, now)
     if not known.decisions:
@@ -75,14 +75,14 @@ def absorb_job_fault(
 
 
 def is_in_job_incident(state: ClusterState, finding_id: str) -> bool:
-    """Whether an open incident about a job has this finding."""
+    """Return whether an open incident about a job has this finding."""
     by = state.settled.get(finding_id)
     incident = state.incidents.get(by.incident) if by is not None else None
     return incident is not None and incident.wide
 
 
 def review_job_incidents(state: ClusterState, settings: DecisionSettings, now: float) -> None:
-    """Close what is over, and tell of what grew."""
+    """Close ended job incidents, and announce those that grew."""
     for known in state.wide():
         if not known.node.startswith("job:") or known.rule in EXPLAINING:
             continue
@@ -96,7 +96,7 @@ def review_job_incidents(state: ClusterState, settings: DecisionSettings, now: f
 
 
 def _faulty_job(state: ClusterState, finding: Finding, rule: PolicyRule, now: float) -> str:
-    """The job that a finding speaks of; where it names none, the one on its node of which most nodes show the same."""
+    """Return the job that a finding names; without a name, the node's job of which most nodes show the same."""
     jobs = state.jobs_on(finding.node)
     told = str(finding.evidence.get("job", ""))
     if told in jobs:
@@ -107,7 +107,7 @@ def _faulty_job(state: ClusterState, finding: Finding, rule: PolicyRule, now: fl
 
 
 def _job_settlement(state: ClusterState, job: str, counts_s: float, now: float) -> Settlement | None:
-    """A person's word that ended the last incident about the job, for as long as it counts."""
+    """Return the operator's settlement of the last incident about the job, while it counts."""
     ends = [state.history.last(f"job:{job}", kind) for kind in (JOB_OVER, CAUSE_OVER)]
     last = max((end for end in ends if end is not None), key=lambda end: end.at, default=None)
     if last is None or not last.component or now > last.at + counts_s:
@@ -116,7 +116,7 @@ def _job_settlement(state: ClusterState, job: str, counts_s: float, now: float) 
 
 
 def _related_job_findings(state: ClusterState, job: str, first: Finding, policy: Policy, now: float) -> list[Finding]:
-    """What other nodes of the job, and this one, show of the same fault."""
+    """Return the findings of the same fault on this node and other nodes of the job."""
     found = []
     for node in state.nodes_of_job(job):
         for other in state.findings_on(node):
@@ -168,14 +168,14 @@ def _rule_only_observes(rule: PolicyRule, settings: DecisionSettings) -> bool:
 
 
 def _add_job_findings(state: ClusterState, incident: Incident, found: Iterable[Finding], now: float) -> None:
-    """The findings are this incident's from now on, and their nodes its members."""
+    """Move the findings into this incident, and make their nodes its members."""
     incident = state.incidents[incident.id]
     ids = dict.fromkeys(incident.findings)
     members = set(incident.members)
     for finding in found:
         if len(ids) < FINDINGS_MAX:
             ids[finding.id] = None
-        if incident.rule not in EXPLAINING:  # else its members are those that lose their place by it
+        if incident.rule not in EXPLAINING:  # otherwise its members are those that it isolates
             members.add(finding.node)
     grown = replace(incident, findings=tuple(ids), answered=len(ids), members=tuple(sorted(members)))
     state.put_incident(grown)
@@ -186,7 +186,7 @@ def _add_job_findings(state: ClusterState, incident: Incident, found: Iterable[F
 
 
 def _close_node_incident(state: ClusterState, job: Incident, node: str, now: float) -> None:
-    """End a node's own incident, if nothing but the job's fault is in it and nothing was done about it."""
+    """Close a node's own incident if it holds only the job's fault and nothing was done about it."""
     own = state.incident_of(node)
     if own is None or own.kept_open or own.suspected or state.nodes[node].held:
         return
@@ -218,7 +218,7 @@ def _refresh_job_title(state: ClusterState, incident: Incident) -> Incident:
 
 
 def _failed_nodes_text(failed: set[str], nodes: set[str]) -> str:
-    if not failed <= nodes:  # some are those of an attempt before
+    if not failed <= nodes:  # some failed in an earlier attempt
         return format_count(len(failed), "node")
     if failed == nodes:
         return f"all {len(nodes)} of its nodes" if len(nodes) > 1 else "its node"
@@ -226,7 +226,7 @@ def _failed_nodes_text(failed: set[str], nodes: set[str]) -> str:
 
 
 def _finding_kind_text(kind: str) -> str:
-    """A finding's kind as people say it.
+    """Format a finding's kind for operators.
 
     >>> _finding_kind_text("xid/31"), _finding_kind_text("training/stalled")
     ('Xid 31', 'training/stalled')
@@ -236,7 +236,7 @@ def _finding_kind_text(kind: str) -> str:
 
 
 def _job_rank_text(state: ClusterState, job: str) -> str:
-    """How many ranks the newest attempt of the job has."""
+    """Return the number of ranks of the job's newest attempt, as text."""
     newest: tuple[JobRef, int] | None = None
     for node in state.nodes_of_job(job):
         record = state.nodes[node]
@@ -254,7 +254,7 @@ def _partitions_text(state: ClusterState, nodes: Iterable[str]) -> str:
 def _announce_job_fault(
     state: ClusterState, incident: Incident, rule: PolicyRule, settings: DecisionSettings, now: float
 ) -> None:
-    """A decision with its message, and, the first time, the tickets that the rule wants."""
+    """Add a decision with its message and, the first time, the tickets that the rule requests."""
     if _rule_only_observes(rule, settings):
         return
     first = not incident.decisions
@@ -278,7 +278,7 @@ def _announce_job_fault(
 
 
 def _update_job_end_time(state: ClusterState, incident: Incident, now: float) -> Incident:
-    """Since when no node has a rank of the job."""
+    """Update since when no node has a rank of the job."""
     runs = bool(state.nodes_of_job(incident.node.removeprefix("job:")))
     if runs == (incident.job_gone_at is None):
         return incident
@@ -288,7 +288,7 @@ def _update_job_end_time(state: ClusterState, incident: Incident, now: float) ->
 
 
 def _job_incident_end_reason(state: ClusterState, incident: Incident, now: float) -> str:
-    """Why an incident about a job is over; empty: it is not."""
+    """Return why an incident about a job has ended; empty if it has not."""
     if incident.job_gone_at is not None and now - incident.job_gone_at >= JOB_GONE_S:
         return JOB_ENDED
     if any(f.active and f.severity is not Severity.INFO for f in state.findings_of(incident)):
@@ -296,7 +296,7 @@ def _job_incident_end_reason(state: ClusterState, incident: Incident, now: float
     findings = [
         f for node in incident.members for f in state.findings_on(node) if _is_settled_by_incident(state, incident, f)
     ]
-    if any(f.active and f.severity is not Severity.INFO for f in findings):  # those beyond what an incident lists
+    if any(f.active and f.severity is not Severity.INFO for f in findings):  # also those beyond what an incident lists
         return ""
     seen_at = max((f.last_seen for f in findings if f.severity is Severity.INFO), default=None)
     if seen_at is None:

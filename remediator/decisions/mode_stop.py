@@ -1,6 +1,7 @@
-"""What a person's stop keeps from being done, although it was planned before: what nobody has begun. Pure.
+"""An operator's stop: which planned actions, not yet started, it withholds. Pure.
 
-A stop is a person's word that the mode is observe or recommend. It takes nothing back: what waits goes on when the mode is raised.
+A stop is an operator override to mode observe or recommend. It undoes nothing; withheld actions continue when the mode
+is raised.
 """
 
 from __future__ import annotations
@@ -15,15 +16,15 @@ from remediator.model.plan_steps import ONLY_TELLING, Mode, Verb
 from vocabulary.order import TRAINER_ORDERS, OrderKind
 
 LEFT_TO_PEOPLE = frozenset({Mode.RECOMMEND, Mode.OBSERVE})
-GOES_ON = ONLY_TELLING | {Verb.PREFLIGHT, Verb.RETURN_TO_SERVICE}  # giving a node back is never kept from going on
-# Of a job, every rank is told the same: one that is not would wait in its collective for those who left.
+GOES_ON = ONLY_TELLING | {Verb.PREFLIGHT, Verb.RETURN_TO_SERVICE}  # returning a node to service is never blocked
+# All ranks of a job get the same order: one without it would wait in its collective for those that left.
 _GO_ON = (
     {verb.value for verb in GOES_ON} | {RESUME, OrderKind.RUN_PREFLIGHT.value} | {kind.value for kind in TRAINER_ORDERS}
 )
 
 
 class StopEffect(str, enum.Enum):
-    """What a stop makes of an action that is planned."""
+    """What a stop does to a planned action."""
 
     GOES_ON = "goes on"
     WAITS = "begins no further attempt"
@@ -31,18 +32,18 @@ class StopEffect(str, enum.Enum):
 
 
 def find_stop_order(standing: Mapping[str, Standing]) -> ModeOverride | None:
-    """The person's word that nothing more is to begin, where there is one."""
+    """Return the operator override that stops new actions, if there is one."""
     said = standing.get(MODE)
     return said if isinstance(said, ModeOverride) and said.mode in LEFT_TO_PEOPLE else None
 
 
 def stop_effect(action: Action) -> StopEffect:
-    """What a stop makes of it. What a person ordered by hand is theirs."""
+    """Return the effect of a stop on an action. A manual action is the operator's own and goes on."""
     if not action.incident or action.verb in _GO_ON or action.began_at is not None:
         return StopEffect.GOES_ON
     return StopEffect.WAITS if action.order is None else StopEffect.UNLESS_FETCHED
 
 
 def is_action_withheld(standing: Mapping[str, Standing], action: Action) -> bool:
-    """Whether a stop keeps it from being begun now."""
+    """Return whether a stop prevents an action from starting now."""
     return find_stop_order(standing) is not None and stop_effect(action) is not StopEffect.GOES_ON

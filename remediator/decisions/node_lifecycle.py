@@ -1,10 +1,9 @@
-"""The life of a node, as a table of legal steps.
+"""The node lifecycle, as a table of legal transitions.
 
     healthy → suspect → draining → quarantined → (resetting | replacing) → testing → probation → healthy
 
-Findings may throw a node back to suspect from anywhere it works; an operator may take it from any state, and give it
-back; a person may retire it from any state, and only a person takes it back from there. Whatever is not in the table is
-a bug, and raises.
+Findings may move a working node back to suspect; an operator may hold or retire it from any state and release it again,
+and only an operator ends a retirement. Any transition outside the table is a bug and raises.
 """
 
 from __future__ import annotations
@@ -31,21 +30,21 @@ _LEGAL: dict[NodeState, frozenset[NodeState]] = {
 
 
 class IllegalTransition(Exception):
-    """A node was to make a step its life does not have; the message tells its story."""
+    """A transition that the node lifecycle does not have; the message includes the node's history."""
 
 
 def is_legal_transition(from_: NodeState, to: NodeState) -> bool:
-    """Whether a node in `from_` may go to `to`. People may take any node, or retire it."""
+    """Return whether a node may go from `from_` to `to`. Operators may hold or retire any node."""
     if to in {S.OPERATOR_HELD, S.RETIRED}:
         return from_ is not to
     return to in _LEGAL[from_]
 
 
 def transition_node(node: NodeRecord, to: NodeState, now: float, cause: str) -> NodeRecord:
-    """The node in its new state; the same record when it is there already.
+    """Return the node in its new state; the same record if it is there already.
 
     Raises:
-        IllegalTransition: the table has no such step.
+        IllegalTransition: the table has no such transition.
     """
     if node.state is to:
         return node

@@ -1,4 +1,4 @@
-"""Whose hands are on a node: what of ours ends when a person takes it, and what we hold is asked for until it holds. Pure."""
+"""What ends when an operator takes a node over, and how our own holds are reasserted until they are confirmed. Pure."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from remediator.state.cluster_state import ClusterState
 from vocabulary.order import OrderKind
 
 RESUME, EVICT = "resume", "evict"
-AGAIN_AFTER_S = 300.0  # between two attempts at a hold that failed for good
-HOLD_S = 30 * DAY_S  # for how long one is tried: a scheduler may be away for long
+AGAIN_AFTER_S = 300.0  # between two attempts at a hold that failed permanently
+HOLD_S = 30 * DAY_S  # how long a hold is tried: a scheduler may be down for long
 _CHANGES = frozenset({RESUME, EVICT, OrderKind.RESET_GPU.value, OrderKind.REBOOT.value, OrderKind.RUN_PREFLIGHT.value})
 
 
 def hand_node_to_operator(state: ClusterState, node: NodeRecord, now: float, cause: str) -> None:
-    """The node is an operator's from now on: nothing of ours changes it any more, and no hold on it counts as ours."""
+    """Hand the node to an operator: no action of ours changes it any more, and no hold on it counts as ours."""
     state.put_node(
         transition_node(replace(node, held=False, hold_confirmed_at=None), NodeState.OPERATOR_HELD, now, cause)
     )
@@ -28,7 +28,7 @@ def hand_node_to_operator(state: ClusterState, node: NodeRecord, now: float, cau
 def withdraw_node_actions(
     state: ClusterState, node: str, now: float, cause: str, also: frozenset[str] = frozenset()
 ) -> None:
-    """Take back what would still change the node, and `also` these verbs; its trainers go on being told."""
+    """Withdraw actions that would change the node, and `also` these verbs; notifications to its trainers go on."""
     incident = state.incident_of(node)
     for action in state.actions_of(incident) if incident is not None else []:
         if action.node == node and action.verb in _CHANGES | also and not action.state.final:
@@ -36,9 +36,10 @@ def withdraw_node_actions(
 
 
 def end_action(state: ClusterState, action: Action, how: ActionState, now: float, detail: str) -> None:
-    """End an action whose answer nobody waits for any more.
+    """End an action whose answer is no longer awaited.
 
-    The scheduler may be at it already. So once a resume has ended like this, nobody knows whether our hold still stands.
+    The scheduler may be carrying it out. So after a resume ended like this, it is unknown whether our hold still
+    exists.
     """
     over = replace(action, state=how, finished_at=now, detail=detail)
     state.put_action(over)
@@ -49,14 +50,14 @@ def end_action(state: ClusterState, action: Action, how: ActionState, now: float
 
 
 def is_action_pending(state: ClusterState, node: str, verb: str, now: float) -> bool:
-    """Whether the scheduler is being asked for this."""
+    """Return whether this is being requested from the scheduler."""
     incident = state.incident_of(node)
     actions = state.actions_of(incident) if incident is not None else []
     return any(a.verb == verb and a.node == node and not a.state.final and now < a.deadline for a in actions)
 
 
 def reassert_hold(state: ClusterState, incident: Incident, now: float) -> None:
-    """Ask for a hold of ours that nobody has confirmed and that nobody asks for."""
+    """Request a hold of ours that is neither confirmed nor requested."""
     node, seen = state.nodes[incident.node], state.holds.get(incident.node)
     if not node.held or node.hold_confirmed_at is not None or not incident.decision or node.state in THEIRS:
         return
@@ -77,6 +78,6 @@ def reassert_hold(state: ClusterState, incident: Incident, now: float) -> None:
         reason=f"{incident.id} {incident.rule}",
     )
     state.put_action(action)
-    text = f"cordon of {node.node} planned again: nobody has confirmed that our hold stands"
+    text = f"cordon of {node.node} planned again: our hold is not confirmed"
     facts: dict[str, str | int | float | bool] = {"action": action.id, "verb": action.verb}
     state.note(now, "action_planned", text, node=node.node, incident=incident, data=facts)

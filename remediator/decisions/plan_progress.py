@@ -1,4 +1,4 @@
-"""Carry an incident's plan forward as far as the present allows. Safe to call at any time, any number of times."""
+"""Advances an incident's plan as far as the current state allows. Idempotent, and safe to call at any time."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from remediator.state.cluster_state import QUIET_S, ClusterState
 from vocabulary.finding import Severity
 from vocabulary.text.duration_format import format_period
 
-ALERT_S = 86400.0  # for how long it is tried to tell people that it is their turn
+ALERT_S = 86400.0  # how long the controller tries to notify operators that it is their turn
 ENDED = "its plan has ended, and its findings are still asserted"
 _OVER = {StepState.SUCCEEDED, StepState.FAILED}
 
 
 def advance_plan(state: ClusterState, incident_id: str, budget: IsolationBudget, now: float) -> None:
-    """Run every step that can run. The stages of a plan follow each other; the steps of a stage run side by side."""
+    """Run every step that can run. Stages run in sequence, the steps of a stage side by side."""
     _run_plan(state, incident_id, budget, now)
     incident = state.incidents.get(incident_id)
     if incident is not None:
@@ -55,12 +55,12 @@ def _run_plan(state: ClusterState, incident_id: str, budget: IsolationBudget, no
 
 
 def _step_passed(run: StepRun) -> bool:
-    """Done, or no reason to stop: that nobody could be told must not keep a bad node in service."""
+    """Return whether the stage may continue: a failed notification must not keep a bad node in service."""
     return run.state is StepState.SUCCEEDED or (run.state is StepState.FAILED and run.step.verb in PASSED_OVER)
 
 
 def _finish_plan(state: ClusterState, incident: Incident, now: float) -> None:
-    """The plan is done. What joined after it was made, and still holds, was not what it dealt with."""
+    """End the plan. A finding that joined after it was made, and still holds, was not part of it."""
     node = state.nodes[incident.node]
     if node.state is NodeState.REPLACING:
         hand_incident_over(state, incident, FOR_REPLACEMENT, now)
@@ -80,10 +80,10 @@ def _finish_plan(state: ClusterState, incident: Incident, now: float) -> None:
 
 
 def _fault_persists(state: ClusterState, incident: Incident, now: float) -> bool:
-    """Whether the fault goes on although the plan has ended: telling people, or a hook, mends nothing.
+    """Return whether the fault outlasts the plan: a notification or a hook fixes nothing.
 
-    A plan that watched has judged for itself what was only seen. What joined a plan that acts, and was not answered by it, is
-    left to an incident of its own.
+    A plan with a watch step has judged info findings itself. A finding that joined later, without a reaction, gets an
+    incident of its own.
     """
     verbs = {run.step.verb for stage in incident.plan for run in stage}
     findings = state.findings_of(incident)
@@ -95,7 +95,7 @@ def _fault_persists(state: ClusterState, incident: Incident, now: float) -> bool
 
 
 def close_incident(state: ClusterState, incident: Incident, outcome: str, now: float, ended_by: str = "") -> None:
-    """End an incident, by a person's word if there is one; whatever it had planned and not done is cancelled."""
+    """Close an incident, with an operator's reason if there is one; planned actions are cancelled."""
     for action in [a for a in state.actions_of(incident) if not a.state.final]:
         end_action(state, action, ActionState.CANCELLED, now, f"incident closed: {outcome}")
     closed = replace(incident, state=IncidentState.CLOSED, closed_at=now, outcome=outcome, ended_by=ended_by)
@@ -134,7 +134,7 @@ def _advance_step(given: StepContext) -> None:
 
 
 def _next_step_run(context: StepContext, run: StepRun) -> StepRun:
-    """A failed step is tried again, then replaced; a step that succeeded is followed by what was to come in its place."""
+    """Retry a failed step, then replace it; a successful one is followed by what replaces its place in the stage."""
     if run.state is StepState.SUCCEEDED:
         return StepRun(run.then[0], then=run.then[1:], key=f"{run.key}.t") if run.then else run
     context.remember(f"failed/{run.step.verb.value}")
@@ -161,13 +161,13 @@ def _expire_actions(state: ClusterState, run: StepRun, now: float) -> None:
         if not action.state.final:
             kept = is_action_withheld(
                 state.standing, action
-            )  # nobody tried, so it is no failure that the breaker would count
+            )  # not attempted, so the breaker does not count it as a failure
             how, why = (ActionState.CANCELLED, ": it was withheld") if kept else (ActionState.EXPIRED, "")
             end_action(state, action, how, now, f"deadline passed{why}")
 
 
 def _operator_blocks_stage(state: ClusterState, incident: Incident, stage: int, now: float) -> bool:
-    """Beyond telling the trainer, hands off a node that an operator holds, or that is retired."""
+    """Return whether an operator hold or retirement blocks the stage; trainers are still notified."""
     node = state.nodes[incident.node]
     if node.state not in THEIRS:
         return False
@@ -179,7 +179,7 @@ def _operator_blocks_stage(state: ClusterState, incident: Incident, stage: int, 
 
 
 def hand_incident_over(state: ClusterState, incident: Incident, why: str, now: float) -> None:
-    """Stop here: it is a person's turn, and people are told so; once for each reason."""
+    """Stop the plan and hand the incident to operators; they are notified once per reason."""
     state.put_incident(replace(incident, state=IncidentState.WAITING, outcome=why))
     state.note(now, "needs_human", f"{incident.id} on {incident.node}: {why}", incident=incident)
     if not incident.decision:

@@ -1,4 +1,4 @@
-"""How likely is it that so many happened by chance?"""
+"""How likely it is that so many events happened by chance."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from math import inf, lgamma, log
 
 
 def log10_poisson_tail(count: int, expected: float) -> float:
-    """The decimal logarithm of (a bound from above on) the probability of `count` or more where `expected` are usual.
+    """Return log10 of an upper bound on the probability of `count` or more events where `expected` are usual.
 
-    For events that are independent of each other (Poisson); 0.0, which is certain, where no more came than is usual.
+    For independent events (Poisson); 0.0, which is certain, if no more happened than usual.
     """
     if count <= expected or count <= 0:
         return 0.0

@@ -1,7 +1,7 @@
-"""A policy: rules in order of precedence, and the question asked of it: which rule answers these findings?
+"""A policy: rules in order of precedence, and the selection of the rule that answers a set of findings.
 
-A finding is answered by the first rule that fits it. Among the findings of an incident, rules that act come before rules
-that only tell, and then the order of the rules decides.
+The first matching rule answers a finding. Among the findings of an incident, rules that act come before rules that only
+notify; then the order of the rules decides.
 """
 
 from __future__ import annotations
@@ -23,7 +23,10 @@ CONSIDERED_MAX = 20
 
 
 class PolicyRule(msgspec.Struct, frozen=True, kw_only=True, dict=True):
-    """One rule: when, what, why. Without stages: an info finding is recorded, any graver one kept in sight until it clears."""
+    """One rule: condition, plan and reason.
+
+    Without stages, info findings are recorded and others watched until they clear.
+    """
 
     name: str
     why: str
@@ -32,11 +35,11 @@ class PolicyRule(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     mode: Mode = Mode.ACT
     guards: Guards = Guards()
     incident: About = About.NODE
-    place: str = ""  # where it is written, FILE:LINE
+    place: str = ""  # where it is defined, FILE:LINE
 
     @cached_property
     def steps(self) -> tuple[Step, ...]:
-        """Every step of the plan, those on failure branches too."""
+        """Yield every step of the plan, including failure branches."""
         return tuple(each for stage in self.stages for step in stage for each in step.whole)
 
     @cached_property
@@ -46,12 +49,12 @@ class PolicyRule(msgspec.Struct, frozen=True, kw_only=True, dict=True):
 
     @cached_property
     def isolates(self) -> bool:
-        """Whether its plan takes a node out of service."""
+        """Whether its plan isolates a node."""
         return any(step.verb in ISOLATING for step in self.steps)
 
 
 class RuleAnswer(msgspec.Struct, frozen=True):
-    """The rule that answers, the finding it answers, and its rank: lower outranks."""
+    """The rule that answers, the finding it answers, and its rank: lower goes first."""
 
     rank: int
     rule: PolicyRule
@@ -59,7 +62,7 @@ class RuleAnswer(msgspec.Struct, frozen=True):
 
 
 class Policy:
-    """The rules in force, and the digest of the text they came from. Never changed; a new text is a new policy."""
+    """The rules in use and the digest of their source. Immutable; a new source is a new policy."""
 
     def __init__(self, rules: Sequence[PolicyRule], digest: str, source: str) -> None:
         self.rules = tuple(rules)
@@ -71,13 +74,13 @@ class Policy:
 
     @cached_property
     def no_job_s(self) -> tuple[float, ...]:
-        """For how long rules for nodes without a job want no rank to have been there."""
+        """How long rules for nodes without a job require no rank."""
         return tuple({rule.match.no_job_s for rule in self.rules if rule.match.job is JobScope.NONE})
 
     def rank(self, name: str, told: Collection[str] = ()) -> int:
-        """Where a rule ranks: one that acts before one that only tells, and last those that have told already.
+        """Return a rule's rank: rules that act, then rules that notify, then those that have notified already.
 
-        A name that no rule has (any more) ranks below all.
+        A name that the policy does not have (any more) ranks last.
         """
         place = self._places.get(name)
         if place is None:
@@ -87,14 +90,14 @@ class Policy:
         return (2 if name in told else 1) * len(self.rules) + place
 
     def first(self, finding: Finding, state: ClusterState, now: float) -> PolicyRule | None:
-        """The rule that answers one finding."""
+        """Return the rule that answers one finding."""
         for place in self._speaking_of(finding.kind):
             if match_misfit(self.rules[place].match, finding, state, now) == FITS:
                 return self.rules[place]
         return None
 
     def about_job(self, finding: Finding, state: ClusterState, now: float) -> PolicyRule | None:
-        """The rule that answers one finding, if that makes it a matter of its job."""
+        """Return the rule that answers one finding, if it makes the finding its job's."""
         if not any(self.rules[place].incident is About.JOB for place in self._speaking_of(finding.kind)):
             return None
         rule = self.first(finding, state, now)
@@ -103,13 +106,13 @@ class Policy:
     def answer(
         self, findings: Iterable[Finding], state: ClusterState, now: float, told: Collection[str] = ()
     ) -> RuleAnswer | None:
-        """The rule that answers all these findings together; None if there are none, or none has a rule.
+        """Return the rule that answers all these findings together; None without findings or without a rule.
 
         Args:
-            findings: what is to be answered.
-            state: everything known.
+            findings: the findings to answer.
+            state: the cluster's state.
             now: UTC seconds.
-            told: rules that only tell, and have: another has its turn before them.
+            told: notifying rules that have run; others go first.
         """
         answers = [
             RuleAnswer(self.rank(rule.name, told), rule, finding)
@@ -121,7 +124,7 @@ class Policy:
     def considered(
         self, findings: Iterable[Finding], chosen: RuleAnswer, state: ClusterState, now: float
     ) -> tuple[Considered, ...]:
-        """Every other rule that names one of these findings by check, and why it does not answer."""
+        """Return every other rule that names one of these findings by check, and why it does not answer."""
         found = []
         for finding in findings:
             first = self.first(finding, state, now)
@@ -138,7 +141,7 @@ class Policy:
         return tuple(dict.fromkeys(found))[:CONSIDERED_MAX]
 
     def _speaking_of(self, kind: str) -> tuple[int, ...]:
-        """Places of the rules that name this kind, or any."""
+        """Return the positions of rules that name this kind, or any kind."""
         places = self._by_kind.get(kind)
         if places is None:
             if len(self._by_kind) >= KINDS_REMEMBERED:

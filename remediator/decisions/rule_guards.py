@@ -1,4 +1,4 @@
-"""What must hold before something is done: a playbook's own guards, each answer with the figures in it."""
+"""Evaluates the guards of a playbook; each answer includes its figures."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from remediator.model.rule_conditions import Guards
 from remediator.state.cluster_state import ClusterState
 from vocabulary.finding import Finding
 
-PASSED, REFUSED = "passed", "refused"  # the first word of an answer in words
+PASSED, REFUSED = "passed", "refused"  # first word of a guard's text
 
 
 class GuardAnswer(msgspec.Struct, frozen=True):
@@ -25,12 +25,12 @@ class GuardAnswer(msgspec.Struct, frozen=True):
 
 
 def is_guard_passed(words: str) -> bool:
-    """Whether a guard's answer in words, as decisions keep it, lets the node through."""
+    """Return whether a guard's text, as stored in decisions, lets the node through."""
     return words.startswith(f"{PASSED} ")
 
 
 def evaluate_rule_guards(guards: Guards, finding: Finding, state: ClusterState, now: float) -> tuple[GuardAnswer, ...]:
-    """Every guard's answer for the node of `finding`; none if there are no guards."""
+    """Return every guard's answer for the node of `finding`; empty without guards."""
     node = state.nodes[finding.node]
     answers = []
     if guards.idle:

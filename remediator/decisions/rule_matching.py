@@ -1,4 +1,4 @@
-"""Does a finding, in its node's present and past, fit a rule's `match`? The answer is the first thing that does not."""
+"""Matches a finding, with its node's present and past, against a rule. The answer is the first condition that fails."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ FITS = ""
 
 
 def rule_names_kind(match: Match, kind: str) -> bool:
-    """Whether the rule speaks of findings of this kind at all."""
+    """Return whether the rule is about findings of this kind at all."""
     return not match.findings or any(fnmatchcase(kind, pattern) for pattern in match.findings)
 
 
 def match_misfit(match: Match, finding: Finding, state: ClusterState, now: float) -> str:
-    """Why a finding of a kind that the rule speaks of does not fit, in words; FITS (empty) if it does."""
+    """Return why a finding of a kind that the rule names does not match; FITS (empty) if it does."""
     return (
         _finding_attribute_misfit(match, finding)
         or _node_misfit(match, state.nodes[finding.node], state, now)
@@ -33,7 +33,7 @@ def match_misfit(match: Match, finding: Finding, state: ClusterState, now: float
 
 
 def finding_misfit(match: Match, finding: Finding) -> str:
-    """The same for what the finding alone says, its kind included, without its node's present and past."""
+    """Return the same from the finding alone, including its kind, without its node's present and past."""
     return (
         _finding_attribute_misfit(match, finding)
         if rule_names_kind(match, finding.kind)
@@ -66,9 +66,11 @@ def _node_misfit(match: Match, node: NodeRecord, state: ClusterState, now: float
 
 
 def node_work_misfit(node: NodeRecord, no_job_s: float, state: ClusterState, now: float) -> str:
-    """What speaks against that no job is on a node, empty if nothing does: its own word for a while, and the scheduler's.
+    """Return the evidence that a job runs on a node, from its own recent reports and the scheduler.
 
-    A job that starts again in place, and an agent that does, show no rank for a while.
+    Empty if there is none.
+
+    A job or an agent that restarts in place shows no rank for a while.
     """
     seen = state.holds.get(node.node)
     if node.jobs:
@@ -81,18 +83,18 @@ def node_work_misfit(node: NodeRecord, no_job_s: float, state: ClusterState, now
 
 
 def has_job_left(state: ClusterState, node: NodeRecord, waits: tuple[float, ...], now: float) -> bool:
-    """Whether its ranks are gone for so long that a rule may take it for a node without a job.
+    """Return whether a node's ranks have been missing for so long that a rule may treat it as a node without a job.
 
     Args:
-        state: where it is written down once all of them may, so that it is news once.
+        state: records it once all rules may treat it so, which makes it news once.
         node: the node.
-        waits: for how long rules want no rank to have been there, s.
+        waits: how long rules require no rank, seconds.
         now: UTC seconds.
     """
     if node.left_at is None or not waits:
         return False
     gone_s = now - node.left_at
-    if gone_s < 0:  # the clock of a leader before was ahead
+    if gone_s < 0:  # a former leader's clock was ahead
         state.put_node(replace(node, left_at=now))
     elif gone_s >= max(waits):
         state.put_node(replace(node, left_at=None))
@@ -125,7 +127,7 @@ def _past_misfit(match: Match, finding: Finding, state: ClusterState, now: float
 
 
 def count_subject(finding: Finding, state: ClusterState) -> CountSubject:
-    """The finding as a count refers to it."""
+    """Return the finding as the subject of a count."""
     incident = state.incident_of(finding.node)
     return CountSubject(
         finding.kind,

@@ -1,7 +1,7 @@
-"""Which rule answers an incident now, and may it act: `(incident, state, settings, now) → decision, with its reason`.
+"""Selects the rule for an incident and whether it may act: `(incident, state, settings, now) → decision`.
 
-A decision is made when a higher-ranking rule comes to fit, and again while a guard, a person or the mode holds one back.
-The same answer is not written twice.
+A decision is made when a higher-ranking rule begins to match, and again while a guard, an operator or the mode blocks
+one. The same answer is not written twice.
 """
 
 from __future__ import annotations
@@ -32,21 +32,21 @@ _BY_MODE = {Mode.OBSERVE: Answer.OBSERVE, Mode.RECOMMEND: Answer.RECOMMEND, Mode
 
 
 def may_decision_change(state: ClusterState, incident_id: str, policy: Policy, now: float) -> bool:
-    """Whether time alone may lead to another answer: there is none yet, something holds it back, or the job is gone for good."""
+    """Return whether time alone may change the answer: there is none yet, it is blocked, or the job has ended for good."""
     incident = state.incidents[incident_id]
     left = has_job_left(state, state.nodes[incident.node], policy.no_job_s, now)
     return left or incident.answer is None or incident.answer in _ASKED_AGAIN
 
 
 def decide_incident(state: ClusterState, incident: Incident, settings: DecisionSettings, now: float) -> None:
-    """Decide, or leave the decision in force as it is. About a retired node nothing is decided."""
+    """Decide, or keep the current decision. Nothing is decided about a retired node."""
     if state.nodes[incident.node].state is NodeState.RETIRED:
         return
     findings = [f for f in state.live_findings_of(incident, now) if not job_faults.is_in_job_incident(state, f.id)]
     found = settings.policy.answer(findings, state, now, incident.told)
     if found is None or _decision_stands(state, incident, found, settings.policy):
         return
-    if found.rule.incident is About.JOB:  # it fits only since the finding came
+    if found.rule.incident is About.JOB:  # it matches only since the finding arrived
         job_faults.absorb_job_fault(state, found.finding, found.rule, settings, now)
         return
     if found.rule.isolates and not incident.suspected:
@@ -60,7 +60,7 @@ def decide_incident(state: ClusterState, incident: Incident, settings: DecisionS
     guards = _evaluate_guards(state, incident, found, settings, now)
     answer = _choose_answer(incident, found.rule, guards, settings)
     if _plan_acts(incident) and answer is not Answer.ACT:
-        return  # a plan that changes something is only ever replaced by another one
+        return  # only another plan replaces one that changes something
     same = answer is incident.answer and found.rule.name == incident.rule
     if same and incident.policy == settings.policy.digest:
         return
@@ -92,23 +92,23 @@ def decide_incident(state: ClusterState, incident: Incident, settings: DecisionS
 
 
 def _decision_stands(state: ClusterState, incident: Incident, found: RuleAnswer, policy: Policy) -> bool:
-    """Whether the decision in force is not to be touched by this answer."""
+    """Return whether this answer must not replace the current decision."""
     if incident.answer is None or incident.answer in _ASKED_AGAIN:
         return False
     node = state.nodes[incident.node]
     if node.state is NodeState.REPLACING and node.held:
-        return True  # it is out for good until people give it back; no repair of something else brings it back
+        return True  # it is out until an operator returns it; fixing something else does not return it
     if _plan_acts(incident) and incident.rule not in policy.by_name:
-        return True  # its rule is gone from the policy; what was begun is finished
+        return True  # its rule was removed from the policy; what was started is finished
     has_ended = incident.state is IncidentState.OPEN and bool(incident.plan)
     if has_ended and not found.rule.acts and found.finding.id in incident.findings[: incident.answered]:
-        return True  # people were told of this finding
+        return True  # operators were notified of this finding
     told = not found.rule.acts and found.rule.name in incident.told
     return told or found.rank >= policy.rank(incident.rule, incident.told)
 
 
 def _plan_acts(incident: Incident) -> bool:
-    """Whether the plan under way is more than telling people."""
+    """Return whether the running plan does more than notify."""
     steps = (run.step for stage in incident.plan for run in stage)
     return incident.state is IncidentState.ACTING and any(step.verb not in ONLY_TELLING for step in steps)
 
@@ -130,7 +130,7 @@ def _enact_decision(
 
 
 def _build_plan(rule: PolicyRule) -> tuple[tuple[StepRun, ...], ...]:
-    if rule.match.job is JobScope.NONE:  # work that has come meanwhile is none of the rule's business
+    if rule.match.job is JobScope.NONE:  # work that arrived meanwhile does not concern the rule
         return tuple(tuple(StepRun(s.for_idle(rule.match.no_job_s)) for s in stage) for stage in rule.stages)
     return tuple(tuple(StepRun(step) for step in stage) for stage in rule.stages)
 
@@ -159,8 +159,8 @@ def _choose_answer(
         return Answer.HOLD
     mode = max(settings.mode, rule.mode, key=lambda m: m.caution)
     if not rule.acts and mode is not Mode.OBSERVE:
-        return Answer.ACT  # telling people is what every mode but that one is for
-    shown = incident.rule == rule.name and incident.policy == settings.policy.digest  # what a person saw
+        return Answer.ACT  # every other mode allows notifications
+    shown = incident.rule == rule.name and incident.policy == settings.policy.digest  # as an operator saw it
     agreed = shown and incident.decision in incident.approved
     if mode is Mode.ACT or (mode is Mode.APPROVE and agreed):
         return Answer.ACT

@@ -1,4 +1,4 @@
-"""Which nodes could take over: healthy, in service by the scheduler's word too, and without work."""
+"""Spare nodes: healthy, in service according to the scheduler, and idle."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ DAY_S = 86_400.0
 
 
 class SparesWanted(msgspec.Struct, frozen=True):
-    """How many nodes are out of `nodes` on the average, and how many are only seldom exceeded."""
+    """How many nodes are out of `nodes` on average, and a number that is rarely exceeded."""
 
     nodes: int
     out_on_average: float
@@ -23,10 +23,10 @@ class SparesWanted(msgspec.Struct, frozen=True):
 
 
 def spares_wanted(nodes: int, failures_per_1000_node_days: float, repair_s: float, quantile: float) -> SparesWanted:
-    """The least number that at most `1 - quantile` of the time is not enough.
+    """Return the least number of spares that is insufficient at most `1 - quantile` of the time.
 
-    Each node is out by itself, a share of the time that its failures and their repair make: a binomial. Nodes that fail
-    together for one cause are more than that.
+    Nodes fail independently, each out for the share of time that its failures and repairs take: a binomial. Nodes that
+    fail together for one cause need more.
     """
     load = failures_per_1000_node_days / 1000 * repair_s / DAY_S
     out = load / (1 + load)
@@ -41,14 +41,14 @@ def spares_wanted(nodes: int, failures_per_1000_node_days: float, repair_s: floa
 
 
 def count_other_free_nodes(state: ClusterState, node: str) -> int:
-    """How many other nodes are free, less those that nodes on their way out will take."""
+    """Return the number of other free nodes, minus those that nodes being isolated will take."""
     leaving = sum(1 for other in state.nodes_in(NodeState.DRAINING) if other.node != node)
     free = state.index.free
     return len(free) - (node in free) - leaving
 
 
 class SpareNode(msgspec.Struct, frozen=True):
-    """A free node, and the nearest place that it shares with the one it would stand in for; empty where none is known."""
+    """A free node and the nearest location it shares with the node it replaces; empty if unknown."""
 
     node: str
     near: str = ""
@@ -58,7 +58,7 @@ class SpareNode(msgspec.Struct, frozen=True):
 
 
 def find_nearest_spare(state: ClusterState, node: str) -> SpareNode | None:
-    """The free node that could best take the place of `node`: at the same switch, in the same rack, then any; by name."""
+    """Return the best free replacement for `node`: at the same switch, in the same rack, then any; by name."""
     here, free = state.nodes[node].places, state.index.free
     for kind in _NEAR:
         for name in here.of(kind):
@@ -70,6 +70,6 @@ def find_nearest_spare(state: ClusterState, node: str) -> SpareNode | None:
 
 
 def describe_spare_proposal(state: ClusterState, node: str) -> str:
-    """Which spare people are shown, in words."""
+    """Describe the proposed spare for operators."""
     spare = find_nearest_spare(state, node)
     return f"spare: {spare}" if spare is not None else "no spare is free"

@@ -1,4 +1,4 @@
-"""What a step of a plan may look at and write: one incident's place in the whole state, at one time."""
+"""What a step of a plan may read and write: the state, its incident, its place in the plan, the time."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ LEGIBLE_MAX = 60
 
 
 class StepContext(msgspec.Struct, frozen=True):
-    """What a step function may look at: the whole state, its incident, its place in the plan, the time."""
+    """What a step function may read: the state, its incident, its place in the plan, the time."""
 
     state: ClusterState
     incident: Incident
@@ -37,34 +37,34 @@ class StepContext(msgspec.Struct, frozen=True):
         return self.state.nodes[self.incident.node]
 
     def enter(self, to: NodeState) -> None:
-        """Move the node to a state of its life because of this incident."""
+        """Move the node to a lifecycle state because of this incident."""
         self.state.put_node(transition_node(self.node, to, self.now, f"{self.incident.id}: {self.incident.rule}"))
 
     def because(self) -> Finding | None:
-        """The gravest finding of the incident that is known, the newest of several: what guards ask about."""
+        """The most severe known finding of the incident, the newest of several: guards are evaluated for it."""
         findings = self.state.findings_of(self.incident)
         return max(findings, key=lambda f: (f.active, f.severity.rank, f.first_seen, f.id), default=None)
 
     def remember(self, kind: str) -> None:
-        """Let rules count what this step came to."""
+        """Record an occurrence, so that rules can count the outcome of this step."""
         self.state.remember_deed(self.now, kind, self.incident)
 
     def note(self, kind: str, text: str, data: Facts | None = None) -> None:
-        """A line in the audit log about this incident."""
+        """Add an audit event about this incident."""
         self.state.note(self.now, kind, text, incident=self.incident, data=data)
 
     def approval(self, run: StepRun) -> str:
-        """What a person approves who lets this step begin."""
+        """What an operator's approval of this step covers."""
         return step_key(self.incident.decision, self.stage, self.index, run.key)
 
     def action_id(self, run: StepRun, verb: str, target: str) -> str:
-        """The key of an action of this step: the same step of the same decision names the same action."""
+        """Return the key of an action of this step: the same step of the same decision gives the same key."""
         return f"{self.approval(run)}.{verb}.{target_id_part(target)}"
 
     def plan_action(
         self, run: StepRun, verb: str, target: str, order: Order | None = None, data: Facts | None = None
     ) -> StepRun:
-        """Write the intent and remember it in the step."""
+        """Write the intent and record it in the step."""
         action = Action(
             id=self.action_id(run, verb, target),
             incident=self.incident.id,
@@ -111,9 +111,9 @@ class StepContext(msgspec.Struct, frozen=True):
 
 
 def target_id_part(target: str) -> str:
-    """A target as part of an id: as it is, or where it is long or odd, legible letters of it and a digest that tells it apart.
+    """Return a target as part of an id: unchanged, or for long or unusual names its legible letters and a digest.
 
-    Jobs are called what their users like; an id is a key of the database, and part of a path of the API.
+    Users choose job names; an id is a database key and part of an API path.
     """
     if _PLAIN.fullmatch(target):
         return target
@@ -128,22 +128,22 @@ def _step_deadline(run: StepRun) -> float:
 
 
 def mark_step_succeeded(run: StepRun, detail: str) -> StepRun:
-    """The step is over and did what it should."""
+    """End the step as succeeded."""
     return replace(run, state=StepState.SUCCEEDED, detail=detail)
 
 
 def mark_step_failed(run: StepRun, detail: str) -> StepRun:
-    """The step is over and did not."""
+    """End the step as failed."""
     return replace(run, state=StepState.FAILED, detail=detail)
 
 
 def has_running_actions(context: StepContext, run: StepRun) -> bool:
-    """Whether an action of the step is not over. The last first: of a big job's thousands the first to be asked are over first."""
+    """Return whether an action of the step has not ended. The last goes first: of thousands, the earliest end first."""
     return any(not context.state.actions[a].state.final for a in reversed(run.actions))
 
 
 def step_state_from_actions(context: StepContext, run: StepRun) -> StepRun:
-    """The step's state as its actions' states imply: all well, any bad (once none is left running), or still running."""
+    """Derive the step's state from its actions: all succeeded, any failed (once none runs), or still running."""
     if has_running_actions(context, run):
         return run
     actions = context.actions(run)

@@ -1,4 +1,4 @@
-"""May a step begin? Its pause, its mode, a person's word and its guards come before anything is done."""
+"""Preconditions of a step: its pause, mode, approval and guards are checked before anything is done."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from vocabulary.text.duration_format import format_period
 
 
 def begin_step(context: StepContext, run: StepRun) -> StepRun:
-    """The step running, or still pending with what it waits for, or over already."""
+    """Return the step as running, as pending with what it waits for, or as ended already."""
     now, step = context.now, run.step
     if now < run.not_before:
         return run
@@ -44,7 +44,7 @@ def begin_step(context: StepContext, run: StepRun) -> StepRun:
 
 
 def _mode_stop_reason(context: StepContext, run: StepRun) -> str:
-    """Why no step that changes something begins, plan or no plan: a person's word about the mode. Empty: it may."""
+    """Return why an operator's mode override blocks steps that change something, whatever the plan. Empty: none does."""
     said = find_stop_order(context.state.standing)
     if said is None or run.step.verb in GOES_ON:
         return ""

@@ -1,7 +1,7 @@
-"""What each verb of a playbook means: one function per verb, from a step's progress to its next progress.
+"""The verbs of a playbook: one function per verb, from a step's progress to its next progress.
 
-A step function is called again and again until the step is over. It plans actions (as records: intent before effect),
-looks at what became of them, and returns the step's new state. It never waits: waiting is a state with a deadline.
+A step function is called repeatedly until the step ends. It plans actions (as records: intent before effect), reads
+their outcomes, and returns the step's new state. It never blocks: waiting is a state with a deadline.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from vocabulary.text.duration_format import format_period
 
 
 def run_cordon_step(context: StepContext, run: StepRun) -> StepRun:
-    """No new work on the node. An operator's own hold serves as well, and stays theirs."""
+    """Keep new work off the node. An operator's own hold serves as well, and remains theirs."""
     if context.node.state in THEIRS:
         return mark_step_succeeded(run, context.node.cause)
     if run.actions:
@@ -55,7 +55,7 @@ def run_cordon_step(context: StepContext, run: StepRun) -> StepRun:
 
 
 def _budget_refusal(context: StepContext) -> str:
-    """Asked again where it counts: much may have happened between the decision and this step."""
+    """Check the budget again where it counts: much may have happened between the decision and this step."""
     node = context.node
     guards = isolation_guards(context.state, node, context.because(), context.budget, context.now)
     guards = (*isolation_blocker_guards(context.state, node), *guards)
@@ -68,7 +68,7 @@ def _new_job_reason(context: StepContext, run: StepRun) -> str:
 
 
 def run_drain_step(context: StepContext, run: StepRun) -> StepRun:
-    """No new work, and the scheduler says that none is left."""
+    """Keep new work off, and wait until the scheduler reports no work left."""
     asked_to_leave = any(action.verb == EVICT for action in context.actions(run))
     if not asked_to_leave and (run.actions or not context.node.held):
         cordoned = run_cordon_step(context, run)
@@ -85,12 +85,12 @@ def run_drain_step(context: StepContext, run: StepRun) -> StepRun:
 
 
 def notify_trainer(context: StepContext, run: StepRun) -> StepRun:
-    """Order to every rank of every job that has a rank on the node: the whole job must act together.
+    """Send an order to every rank of every job with a rank on the node: the whole job must act together.
 
-    What is a job's own trouble concerns only the jobs that the findings name. While the orders are under way, nodes of the same
-    attempt that are only now heard of get theirs too.
+    A job's own trouble concerns only the jobs that the findings name. While the orders run, nodes of the same attempt
+    that appear only now get theirs too.
     """
-    told_all = context.state.told_all  # thousands of answers to a big job's orders each come here
+    told_all = context.state.told_all  # thousands of answers to a big job's orders come here
     if context.approval(run) in told_all and has_running_actions(context, run):
         return run
     ordered = [action.order for action in context.actions(run) if action.order]
@@ -124,7 +124,7 @@ def _order_job_trainers(context: StepContext, run: StepRun, ref: JobRef, node: s
 
 
 def reset_gpu(context: StepContext, run: StepRun) -> StepRun:
-    """Reset every GPU that something grave is said of; all of the node's where it is said of none, or of a switch."""
+    """Reset every GPU with a critical finding; all GPUs of the node if none is named, or if an NVSwitch is."""
     if run.actions:
         return step_state_from_actions(context, run)
     findings = context.state.findings_of(context.incident)
@@ -138,7 +138,7 @@ def reset_gpu(context: StepContext, run: StepRun) -> StepRun:
 
 
 def run_reboot_step(context: StepContext, run: StepRun) -> StepRun:
-    """The node starts anew. It answers by itself once it is back, under another boot."""
+    """Reboot the node. It has succeeded once the node reports another boot id."""
     if run.actions:
         return step_state_from_actions(context, run)
     context.enter(NodeState.RESETTING)
@@ -146,14 +146,14 @@ def run_reboot_step(context: StepContext, run: StepRun) -> StepRun:
 
 
 def collect_evidence(context: StepContext, run: StepRun) -> StepRun:
-    """The node hands in what it remembers of the time before the fault."""
+    """Collect the node's evidence from before the fault."""
     if run.actions:
         return step_state_from_actions(context, run)
     return context.plan_order(run, OrderKind.COLLECT_EVIDENCE, context.incident.node)
 
 
 def run_preflight_step(context: StepContext, run: StepRun) -> StepRun:
-    """The node proves itself; only a pass counts."""
+    """Run preflight on the node; only a pass counts."""
     if run.actions:
         return step_state_from_actions(context, run)
     context.enter(NodeState.TESTING)
@@ -161,7 +161,7 @@ def run_preflight_step(context: StepContext, run: StepRun) -> StepRun:
 
 
 def return_to_service(context: StepContext, run: StepRun) -> StepRun:
-    """Lift our hold, once the node has passed a test and nothing bad is asserted any more; it is then on probation."""
+    """Lift our hold once the node has passed a test and no critical finding is active; it is then on probation."""
     kinds = ", ".join(sorted({f.kind for f in context.state.grave_on(context.incident.node)}))
     if not run.actions:
         if not _passed_preflight(context):
@@ -186,12 +186,12 @@ def return_to_service(context: StepContext, run: StepRun) -> StepRun:
         context.enter(NodeState.PROBATION)
         seen = context.state.holds.get(context.incident.node)
         if seen is not None and not seen.schedulable:
-            context.state.forget_hold(context.incident.node)  # what the scheduler said of it then is no longer so
+            context.state.forget_hold(context.incident.node)  # the scheduler's earlier answer is outdated
     return run
 
 
 def _passed_preflight(context: StepContext) -> bool:
-    """Whether this decision's plan tested the node, and with success, after whatever it did to it or came up there."""
+    """Return whether this plan tested the node successfully, after its last change and later critical findings."""
     last = ""
     for action in context.state.actions_of(context.incident):
         if action.decision != context.incident.decision:
@@ -199,12 +199,12 @@ def _passed_preflight(context: StepContext) -> bool:
         if action.verb in _REPAIRS | {_TEST}:
             last = action.verb if action.state is ActionState.SUCCEEDED else ""
         elif action.verb == RESUME and action.state is ActionState.CANCELLED:
-            last = ""  # something grave came up after the test
+            last = ""  # a critical finding appeared after the test
     return last == _TEST
 
 
 def replace_node(context: StepContext, run: StepRun) -> StepRun:
-    """The node stays out until people have replaced the part; the way back is theirs: resume it in the scheduler."""
+    """Keep the node out until operators have replaced the part; they return it by resuming it in the scheduler."""
     context.enter(NodeState.REPLACING)
     return mark_step_succeeded(
         run, f"quarantined for replacement; {describe_spare_proposal(context.state, context.incident.node)}"
@@ -212,14 +212,14 @@ def replace_node(context: StepContext, run: StepRun) -> StepRun:
 
 
 def run_notification_step(context: StepContext, run: StepRun) -> StepRun:
-    """An alert, a ticket or a site's own hook: done at the centre, once."""
+    """Send an alert or a ticket, or run a site hook: once, on the controller."""
     if run.actions:
         return step_state_from_actions(context, run)
     return context.plan_action(run, run.step.verb.value, context.incident.node, data={"how": run.step.how})
 
 
 def run_watch_step(context: StepContext, run: StepRun) -> StepRun:
-    """Keep the incident in sight until nothing of it is asserted, and all of it was quiet for so many seconds."""
+    """Watch the incident until no finding is active and all have been quiet for so many seconds."""
     findings = context.state.findings_of(context.incident)
     asserted = sorted({f.kind for f in findings if f.active and f.severity is not Severity.INFO})
     if asserted:
@@ -251,4 +251,4 @@ STEPS: dict[Verb, Callable[[StepContext, StepRun], StepRun]] = {
 HANDS_OFF_EXEMPT = ONLY_TELLING | {
     Verb.CORDON,
     Verb.NOTIFY_TRAINER,
-}  # what we still do on a node that an operator holds
+}  # verbs that still run on an operator-held node

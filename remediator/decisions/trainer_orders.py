@@ -1,4 +1,4 @@
-"""What a step tells a job's ranks: because of the node they are on, or because of the job's own trouble."""
+"""The order that a step sends to a job's ranks, because of their node or of the job's own trouble."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ _KINDS = {
     TrainerNotice.SAVE_AND_STOP: OrderKind.CHECKPOINT_THEN_STOP,
     TrainerNotice.REVERT: OrderKind.REVERT,
 }
-NAMES_A_STEP = ("training/loss_not_finite", "training/loss_spike", "training/gradient_spike")  # to go back to
+NAMES_A_STEP = ("training/loss_not_finite", "training/loss_spike", "training/gradient_spike")  # to restore from
 
-_BECAUSE_OF_THE_NODE = frozenset({TrainerNotice.GRACEFUL, TrainerNotice.ABORT})  # which the job then goes on without
+_BECAUSE_OF_THE_NODE = frozenset({TrainerNotice.GRACEFUL, TrainerNotice.ABORT})  # the job continues without it
 
 
 def job_drops_node(run: StepRun) -> bool:
-    """Whether who is told so then leaves the node out."""
+    """Return whether the order makes the job leave the node."""
     return TrainerNotice(run.step.how) in _BECAUSE_OF_THE_NODE
 
 
 def jobs_to_notify(context: StepContext, run: StepRun) -> Sequence[JobRef]:
-    """Which of the node's jobs: all, or those that the findings name, where these do and it is not the node's fault."""
+    """Return which of the node's jobs to notify: all, or those that the findings name when the node is not at fault."""
     jobs = context.node.jobs
     if job_drops_node(run):
         return jobs
@@ -38,7 +38,7 @@ def jobs_to_notify(context: StepContext, run: StepRun) -> Sequence[JobRef]:
 
 
 def lacks_restore_step(context: StepContext, run: StepRun, jobs: Iterable[JobRef]) -> bool:
-    """Whether a job is to go back, and is not told yet, of which nobody knows how far."""
+    """Return whether a job must restore an earlier step that is unknown, and has no order yet."""
     begins = TrainerNotice(run.step.how) is TrainerNotice.REVERT and not run.actions
     return begins and any(_earliest_good_step(context, ref) is None for ref in jobs)
 
@@ -46,21 +46,21 @@ def lacks_restore_step(context: StepContext, run: StepRun, jobs: Iterable[JobRef
 def trainer_order(
     context: StepContext, run: StepRun, ref: JobRef
 ) -> tuple[OrderKind, dict[str, int | tuple[str, ...]]]:
-    """The order's kind, and what it says beyond whom it is for."""
+    """Return the order's kind, and its content beyond the recipient."""
     told = TrainerNotice(run.step.how)
     details: dict[str, int | tuple[str, ...]] = {}
     if told in _BECAUSE_OF_THE_NODE:
         details["condemned"] = (context.incident.node,)
     if told is TrainerNotice.REVERT:
         given = [action.order for action in context.actions(run) if action.order is not None]
-        steps = [order.before_step for order in given if order.job == ref.job]  # all ranks are told the same
+        steps = [order.before_step for order in given if order.job == ref.job]  # all ranks get the same order
         step = steps[0] if steps else _earliest_good_step(context, ref)
         details["before_step"] = -1 if step is None else step
     return _KINDS[told], details
 
 
 def _earliest_good_step(context: StepContext, ref: JobRef) -> int | None:
-    """The earliest that its findings name. Its number was good, so what the model was before it was too."""
+    """Return the earliest step that the findings name. Its loss was still good, and so was the model before it."""
     about = [finding for finding in context.state.findings_of(context.incident) if _finding_names_job(finding, ref)]
     texts = [str(finding.evidence.get("last_good_step", "")) for finding in about]
     return min((int(text) for text in texts if text.isascii() and text.isdigit()), default=None)

@@ -1,10 +1,11 @@
-"""The hazard of a job: the sum over its nodes, each as likely to fail as a usual one, times what is known of it. Pure.
+"""The hazard of a job: the sum over its nodes of the usual failure rate times a factor for what is known of the node.
 
-The factors say how soon a node fails whose usual time between failures is nine months: one that was given back fails
-again within a day in 22 of 100 cases, within four weeks in 42 (published for a fleet that trains language models);
-the others are ours, to be replaced by measurements (docs/explanation/checkpoint-interval.md has the table).
+Pure.
 
-The same factors say where to place a job: `choose_placement` takes the nodes that are least likely to fail.
+Factors are relative to a node with nine months between failures. A returned node fails again within a day in 22 of 100
+cases, within four weeks in 42 (published for a fleet that trains language models); the other factors are our
+assumptions, to be replaced by measurements (table in docs/explanation/checkpoint-interval.md). `choose_placement` uses
+the same factors to take the nodes that are least likely to fail.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from vocabulary.identity import ComponentKind
 from vocabulary.messages.job_hazard import JobHazard, NodeRisk, Placement
 
 NODE_MTBF_H = 6500.0  # 3.8 failures in 1000 node-days, the middle of what three fleets published
-VALID_S = 900.0  # a centre that is away for longer is no reason to believe old numbers
+VALID_S = 900.0  # a controller that is down for longer must not make jobs believe old numbers
 DAY_S = 86400.0
 
 # -ln(0.78) in a day, and ln(0.78/0.58) in the 27 days after it, against 1 in 271 usual days.
@@ -33,34 +34,34 @@ OF_FINDING = {
     Severity.UNCLASSIFIED: 30.0,
     Severity.WARNING: 10.0,  # within a month
 }
-# What is known of a kind beats what its severity says. First match.
+# A known kind goes before its severity. First match.
 OF_KIND = (
-    ("row_remap/spares", 30.0),  # its next worn row may be its last: an ERROR in the making
+    ("row_remap/spares", 30.0),  # the next worn row may be the last: an imminent ERROR
     ("row_remap/many", 20.0),
     ("ecc/sram_threshold", 300.0),
-    ("throttle/hw_power_brake", 30.0),  # a supply that brakes is about to give up
-    ("throttle/*", 5.0),  # slow, hot, seldom dead
-    ("infiniband/flapping", 50.0),  # a job of many nodes dies of one link that is down for its time-out
+    ("throttle/hw_power_brake", 30.0),  # a power supply that brakes is about to fail
+    ("throttle/*", 5.0),  # slow and hot, but rarely fatal
+    ("infiniband/flapping", 50.0),  # a job of many nodes dies if one link is down for its time-out
     ("ethernet/flapping", 20.0),
-    ("infiniband/congested", 1.0),  # the neighbours' traffic
+    ("infiniband/congested", 1.0),  # caused by the neighbours' traffic
 )
-# Errors that were corrected: no failure, but the more often, the nearer. Doubling counts once, four times at most.
+# Corrected errors: no failure, but the more frequent, the nearer. Each doubling counts once, at most four.
 TRENDS = (
     "ecc/corrected", "edac/corrected", "pcie/corrected", "pcie_link/replays", "nvlink/*_errors",
     "infiniband/symbol_errors", "infiniband/flapping", "ethernet/flapping", "ethernet/errors",
 )  # fmt: skip
 TREND_MAX = 4.0
 APPLICATION_XIDS = frozenset({"13", "31", "43", "45"})
-# An Xid of the hardware that was cleared: what a node that came back has, spread over a day, then over a week.
+# A cleared hardware Xid counts like a returned node: spread over a day, then over a week.
 XID_TODAY, XID_THIS_WEEK, WEEK_S = 30.0, 5.0, 7 * DAY_S
-NOT_THE_NODE = {ComponentKind.RANK, ComponentKind.AGENT}  # a job's own trouble, or ours, breaks no hardware
+NOT_THE_NODE = {ComponentKind.RANK, ComponentKind.AGENT}  # a job's own trouble, or the agent's, breaks no hardware
 RISKS_SHOWN = 16
 
 
 def newest_attempt_held(job: str, nodes: Iterable[NodeRecord]) -> int | None:
-    """The attempt of a job that most nodes hold, the newest among equals; None if it runs nowhere.
+    """Return the attempt of a job that most nodes hold, the newest of several; None if it runs nowhere.
 
-    A number alone is no sign: one node may tell of an attempt that nobody else knows.
+    The highest number alone proves nothing: one node may report an attempt that no other node knows.
     """
     held = Counter(ref.attempt for node in nodes for ref in set(node.jobs) if ref.job == job)
     return max(held, key=lambda attempt: (held[attempt], attempt), default=None)
@@ -74,15 +75,15 @@ def compute_job_hazard(
     node_mtbf_h: float = NODE_MTBF_H,
     attempt: int | None = None,
 ) -> JobHazard | None:
-    """The hazard of one attempt of a job; None if it runs nowhere.
+    """Return the hazard of one attempt of a job; None if it runs nowhere.
 
     Args:
         job: its name.
         nodes: all that may hold ranks of it.
-        findings: by node; those that are not active are passed over.
+        findings: by node; inactive ones are ignored.
         now: UTC seconds.
         node_mtbf_h: hours between failures of a usual node.
-        attempt: which; None: the one that `newest_attempt_held` names.
+        attempt: None: the one from `newest_attempt_held`.
     """
     if attempt is None:
         attempt = newest_attempt_held(job, nodes)
@@ -110,9 +111,9 @@ def choose_placement(
     now: float,
     node_mtbf_h: float = NODE_MTBF_H,
 ) -> Placement | None:
-    """The `wanted` nodes of `free` that are least likely to fail, by name among equals; None if there are too few.
+    """Return the `wanted` nodes of `free` least likely to fail, by name among equals; None if there are too few.
 
-    Advice, not a verdict: whether a node may take work at all is its state's business. Arguments as of `compute_job_hazard`.
+    Advice only: the node's state decides whether it may take work. Arguments as in `compute_job_hazard`.
     """
     if not 0 < wanted <= len(free):
         return None
@@ -128,7 +129,7 @@ def choose_placement(
 
 
 def lemon_factor(probability: float, multiplier: float) -> float:
-    """How many times as often a node is expected to fail that is a lemon of this `multiplier` with this `probability`.
+    """Return the expected failure rate, relative to usual, of a node that is a lemon with `probability`.
 
     >>> lemon_factor(0.5, 31.0)
     16.0
@@ -139,7 +140,7 @@ def lemon_factor(probability: float, multiplier: float) -> float:
 
 
 def _node_risk(node: NodeRecord, findings: Iterable[Finding], now: float) -> NodeRisk:
-    """The greatest of what is known counts: two signs of one fault are not two faults."""
+    """Return the largest factor: two symptoms of one fault are not two faults."""
     found = [sign for finding in findings if (sign := _finding_hazard(finding, now)) is not None]
     if node.state is NodeState.PROBATION and now - node.since < LATELY_S:
         found.append((RETURNED_LATELY, "came back within the last day"))
@@ -150,17 +151,17 @@ def _node_risk(node: NodeRecord, findings: Iterable[Finding], now: float) -> Nod
 
 
 def _finding_hazard(finding: Finding, now: float) -> tuple[float, str] | None:
-    """(factor, words) of one finding, None if it says nothing of the node's future."""
+    """Return (factor, text) of one finding; None if it does not predict failures of the node."""
     if finding.component.kind in NOT_THE_NODE:
         return None
     if not finding.active:
         return _cleared_finding_hazard(finding, now)
-    if finding.check == "lemon":  # its own judgement says how likely it is one, and of what kind
+    if finding.check == "lemon":  # its evidence has the probability and the multiplier
         return _lemon_hazard(finding)
     if finding.severity not in OF_FINDING:
         return None
     factor = OF_FINDING[finding.severity]
-    if finding.severity is Severity.WARNING:  # what is worse was judged by whoever raised it
+    if finding.severity is Severity.WARNING:  # the check that raised a worse one has judged it
         factor = next((f for form, f in OF_KIND if fnmatch.fnmatchcase(finding.kind, form)), factor)
         if any(fnmatch.fnmatchcase(finding.kind, form) for form in TRENDS):
             factor *= min(1 + math.log2(max(finding.count, 1)), TREND_MAX)
@@ -175,7 +176,7 @@ def _lemon_hazard(finding: Finding) -> tuple[float, str] | None:
 
 
 def _cleared_finding_hazard(finding: Finding, now: float) -> tuple[float, str] | None:
-    """An Xid that is over still tells of the days after it; a job's own does not."""
+    """A cleared Xid still raises the hazard of the days after it; a job's own does not."""
     if finding.check != "xid" or finding.code in APPLICATION_XIDS or finding.severity is Severity.INFO:
         return None
     age_s = now - finding.last_seen

@@ -1,9 +1,9 @@
-"""Decide on inputs a batch at a time and write each batch whole, durably, before anything comes of it.
+"""Decides on inputs in batches and writes each batch in one transaction before any effect.
 
-What the database cannot take now is handed in again until it can. What it will never take (a value that no column holds) is
-found by halving the batch, and what a node or the scheduler said by its single findings and nodes. It is set aside in a table of
-its own, with a line in the audit log: one finding must not keep all others from being written. If the database does not even take
-that, the fault is its own, and it is asked again like one that is away.
+If the database is unavailable, the batch is retried until it succeeds. If the database rejects it permanently (a value
+that no column holds), the writer finds the input by halving the batch, and the part of a report or scheduler answer by
+single findings and nodes. The rejected part goes into a table of its own, with an audit event: one finding must not
+block all others. If even that fails, the database is at fault and is retried like an unavailable one.
 """
 
 from __future__ import annotations
@@ -32,26 +32,29 @@ T = TypeVar("T")
 
 RETRY_S, RETRY_MAX_S = 0.2, 5.0
 NAMED_MAX = 80
-TICK_PAUSE_S = 60.0  # time alone leads to something that is refused: so long it does not pass
+TICK_PAUSE_S = 60.0  # the time until the clock alone may again lead to something that is refused
 
 
 class WriterStopped(Exception):
-    """We were told to stop before the batch could be written."""
+    """The writer was asked to stop before the batch could be written."""
 
 
 class _InputRefused(Exception):
-    """The database will not take it, however often it is asked."""
+    """The database rejects this input permanently."""
 
 
 class BatchWriter:
-    """Owns the state and is the only one that changes it. Used by one thread; `trouble`, `set_aside` and `settings` by any."""
+    """Owns the state and alone changes it.
+
+    One thread uses it; any thread may read `trouble`, `set_aside` and `settings`.
+    """
 
     def __init__(self, journal: Journal, epoch: int, settings: DecisionSettings, stopping: threading.Event) -> None:
         """Load the state. `stopping`: give up what cannot be written now."""
         self.settings = settings
         self.state = journal.load()
-        self.trouble = ""  # why nothing can be written at the moment
-        self.set_aside = journal.count_set_aside()  # inputs that wait for people to look at them
+        self.trouble = ""  # why nothing can be written now
+        self.set_aside = journal.count_set_aside()  # inputs set aside for operators
         self.policies: dict[str, Policy] = {}  # by digest: those that a `PolicyChanged` may name
         self.number = 0
         self.tally = TermCounters()
@@ -62,10 +65,11 @@ class BatchWriter:
         self._no_tick_before = float("-inf")
 
     def write(self, items: Sequence[AnyInput]) -> bool:
-        """Decide on inputs in their order, and write them with what they led to. False if there was nothing to write.
+        """Decide on inputs in order, and write them with their results. False if there was nothing to write.
 
         Raises:
-            StoreError: another leader has taken over. Stopped: told to stop first; nothing of it is written.
+            StoreError: another leader has taken over.
+            WriterStopped: asked to stop first; nothing is written.
         """
         items = [item for item in items if not isinstance(item, Tick) or item.at >= self._no_tick_before]
         try:
@@ -100,17 +104,18 @@ class BatchWriter:
         try:
             apply_input(self.state, item, self.settings)
         except Exception as error:
-            # A bug in a decision must not stop the centre; the input is in the journal and can be replayed.
+            # A bug in a decision must not stop the controller; the input is in the journal and can be replayed.
             log.exception(
                 "deciding on %s failed; this is a bug, please report it with the journal", type(item).__name__
             )
             self.state.note(item.at, "bug", f"deciding on {type(item).__name__} failed: {error!r}")
 
     def _insist(self, ask: Callable[[], T]) -> T:
-        """Ask the database until it answers.
+        """Retry until the database answers.
 
         Raises:
-            _Refused: it does, and will not take this. StoreError, Stopped: as `write`.
+            _InputRefused: it answers, and rejects this permanently.
+            StoreError, WriterStopped: as in `write`.
         """
         pause = RETRY_S
         while True:
@@ -119,7 +124,7 @@ class BatchWriter:
             except StoreError:
                 raise
             except Exception as error:
-                if is_corruption(error):  # asking again mends nothing
+                if is_corruption(error):  # a retry does not repair it
                     raise StoreError(f"the database is damaged: {driver_message(error)}") from error
                 if is_permanent_refusal(error):
                     raise _InputRefused(str(error).partition("\n")[0]) from error
@@ -129,7 +134,7 @@ class BatchWriter:
                 return answer
 
     def _wait(self, error: Exception, pause: float) -> float:
-        """Say what is wrong and wait before the next attempt. Returns the pause after that."""
+        """Report the problem and wait before the next attempt. Returns the pause after that."""
         self.trouble = f"the database cannot be written: {driver_message(error)}; nothing is acknowledged or acted upon until it can"
         log.error("%s", self.trouble)
         if self._stopping.wait(pause):
@@ -137,14 +142,14 @@ class BatchWriter:
         return min(2 * pause, RETRY_MAX_S)
 
     def _go_back(self) -> None:
-        """To the state of the last batch that was written; what the scheduler and others said of nodes is kept in memory only."""
+        """Restore the last written state; the scheduler's answers exist in memory only and are kept."""
         before, self.state = self.state, self._insist(self._journal.load)
         self.state.topology = before.topology
         for hold in before.holds.values():
             self.state.put_hold(hold)
 
     def _write_apart(self, item: AnyInput) -> bool:
-        """Write piece by piece what was refused whole, so that what is refused of it hides nothing else. False: it has no pieces."""
+        """Write the parts of a rejected input one by one, so that only the bad ones are lost. False if it has no parts."""
         if isinstance(item, HoldsObserved) and len(item.holds) > 1:
             self.write([replace(item, holds=(hold,)) for hold in item.holds])
             return True
@@ -152,7 +157,7 @@ class BatchWriter:
             return False
         try:
             self._fold([replace(item, changes=(), active=None)])
-        except _InputRefused:  # then no finding is to blame
+        except _InputRefused:  # no finding is to blame
             self._go_back()
             return False
         asserted = item.active or ()
@@ -162,24 +167,24 @@ class BatchWriter:
             return True
         for finding in asserted:
             known = self.state.findings.get(finding.id)
-            if known is not None and not known.active:  # only as asserted now it counts again
+            if known is not None and not known.active:  # it counts again only as asserted now
                 self.write([replace(item, changes=(), active=(*self._active(item.node), finding))])
         ids = {finding.id for finding in asserted}
         self.write([replace(item, changes=(), active=tuple(f for f in self._active(item.node) if f.id in ids))])
         return True
 
     def _acts(self, report: FindingsReported) -> int:
-        """How many pieces a report has: changes, findings that are asserted and not known as active, and the rest, cleared."""
+        """Return how many parts a report has: changes, active findings not known as active, and the rest, cleared."""
         known = {finding.id for finding in self._active(report.node)}
         asserted = known if report.active is None else {finding.id for finding in report.active}
         return len(report.changes) + len(asserted - known) + bool(known - asserted)
 
     def _active(self, node: str) -> list[Finding]:
-        """What the node itself was last known to hold true."""
+        """Return what the node was last known to assert."""
         return [finding for finding in self.state.active_on(node) if not is_concluded(finding)]
 
     def _write_alone(self, item: AnyInput) -> None:
-        """Write one input that was refused, or set it aside."""
+        """Write one rejected input alone, or set it aside."""
         pause = RETRY_S
         while True:
             try:
@@ -191,7 +196,7 @@ class BatchWriter:
             self._go_back()
             try:
                 self._put_aside(item, why)
-            except _InputRefused as error:  # then it is not the input's fault
+            except _InputRefused as error:  # the input is not to blame
                 pause = self._wait(error, pause)
             else:
                 return

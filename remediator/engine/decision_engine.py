@@ -1,8 +1,8 @@
-"""The one thread that decides: inputs from a fair queue, in batches; decide, commit, publish, and only then let effects out.
+"""The decision thread: it takes batches of inputs from a fair queue, decides, commits, publishes, and releases effects.
 
-A caller may wait for its input to be durable (a node's acknowledgement does). While the database fails or hangs, nothing is
-acknowledged and nothing acted upon, `trouble` says why, and nodes are asked to wait with what is new (`overload`); what has
-been taken stays in its order.
+A caller may wait until its input is durable, as a node's acknowledgement does. While the database fails or hangs,
+nothing is acknowledged and no action starts; `trouble` says why, and nodes are asked to hold back news (`overload`).
+Accepted inputs keep their order.
 """
 
 from __future__ import annotations
@@ -43,15 +43,15 @@ from vocabulary.order import Order
 
 log = logging.getLogger(__name__)
 
-QUEUE_MAX = 100_000  # inputs, of whatever kind
-WAITING_MAX = 50_000  # findings and other pieces of news not yet written, before nodes are asked to wait
+QUEUE_MAX = 100_000  # inputs of any kind
+WAITING_MAX = 50_000  # findings and other news not yet written, above which nodes are asked to wait
 BATCH_MAX = 256
 BATCH_PIECES = (
-    1000  # pieces of news after which a batch takes in no more: so long others wait for one who has much to tell
+    1000  # pieces of news after which a batch is full: others wait that long for one node with much to report
 )
-PLACEMENT_WEIGHS = 10  # pieces of news: every open incident is looked at again
+PLACEMENT_WEIGHS = 10  # in pieces of news: every open incident is evaluated again
 TICK_S = 0.25
-STUCK_S = 10.0  # a batch that takes longer is a trouble that people must see
+STUCK_S = 10.0  # a slower batch is reported as trouble
 STOP_S = 10.0
 
 _Handed = tuple[AnyInput, Future[None] | None]
@@ -59,28 +59,31 @@ _COPIED = ("nodes", "findings", "incidents", "actions", "holds", "standing")
 
 
 class StateSnapshot(msgspec.Struct, frozen=True):
-    """The committed state, for readers; dictionaries are never changed after publication."""
+    """The committed state, for readers. Its dictionaries never change after publication."""
 
     nodes: dict[str, NodeRecord]
     findings: dict[str, Finding]
     incidents: dict[str, Incident]
     actions: dict[str, Action]
     holds: dict[str, NodeHold]
-    ordered: dict[str, list[Action]] = {}  # open orders by node, so that thousands of polls need not search for theirs
+    ordered: dict[str, list[Action]] = {}  # open orders by node, so that thousands of polls need no search
     isolated_at: tuple[float, ...] = ()  # of the last day, oldest first, UTC s
     standing: dict[str, Standing] = {}
-    unheard: dict[str, Action] = {}  # given up by us; whoever has it may be at it still
-    failed: dict[str, int] = {}  # deeds that failed one after another, by verb
+    unheard: dict[str, Action] = {}  # given up by us, but perhaps still running on the node
+    failed: dict[str, int] = {}  # failed actions in a row, by verb
 
     def orders_for(self, node: str, now: float, known: Collection[str] = ()) -> tuple[Order, ...]:
-        """Open orders of a node, oldest first; of what a person's stop withholds, those that it has already, by id."""
+        """Return a node's open orders, oldest first.
+
+        Of those that a stop withholds, only the ones it already has, by id.
+        """
         open_ = [a for a in self.ordered.get(node, ()) if now < a.deadline]
         actions = [a for a in open_ if a.id in known or not is_action_withheld(self.standing, a)]
         return tuple(a.order for a in sorted(actions, key=lambda a: (a.planned_at, a.id)) if a.order)
 
 
 class DecisionEngine:
-    """Owns the state. Everything else submits inputs and reads snapshots."""
+    """Owns the state. Other parts submit inputs and read snapshots."""
 
     def __init__(
         self,
@@ -91,23 +94,23 @@ class DecisionEngine:
         ended: Callable[[str], None] = lambda _why: None,
         idle: Callable[[int], None] = lambda _epoch: None,
     ) -> None:
-        """Take the lead and load the state. `ended` is told why no more decisions are made, unless that was asked for.
+        """Take the lead and load the state. `ended` is called with the reason when decisions stop unexpectedly.
 
-        `idle` is called from time to time with the epoch, when nothing waits; it may write a little.
+        `idle` is called with the epoch now and then when the queue is empty; it may write a little.
         """
         self.epoch = journal.lead()
         self._over = ""
         self._ended = ended
         self._idle = idle
         self._in_hand: list[_Handed] = []
-        self._begun: float | None = None  # when the batch in hand was
+        self._begun: float | None = None  # when the current batch began
         self._waiting = 0
         self._counting = threading.Lock()
         self._journal = journal
         self._clock = clock
         self._published = published
         self._queue: FairQueue[_Handed] = FairQueue(QUEUE_MAX)
-        self._asked = False  # to stop
+        self._asked = False  # stop was requested
         self._stopping = threading.Event()
         self._batches = BatchWriter(journal, self.epoch, settings, self._stopping)
         self._thread = threading.Thread(target=self._run, name="engine", daemon=True)
@@ -115,12 +118,12 @@ class DecisionEngine:
         self.snapshot = self._snapshot()
 
     def start(self) -> None:
-        """Begin deciding; what was planned and not done before a crash is published first."""
+        """Start deciding. Actions that were planned but not done before a crash are published first."""
         self._published(self.snapshot)
         self._thread.start()
 
     def stop(self) -> None:
-        """Write down what was handed in until now, and stop. Who hands in what cannot be written any more hears so."""
+        """Write the inputs accepted so far and stop. Callers whose input can no longer be written get an error."""
         self._asked = True
         with contextlib.suppress(queue.Full):
             self._queue.put(None, timeout=STOP_S)
@@ -130,38 +133,38 @@ class DecisionEngine:
 
     @property
     def settings(self) -> DecisionSettings:
-        """What decides now."""
+        """The settings in use."""
         return self._batches.settings
 
     @property
     def alive(self) -> bool:
-        """Whether decisions are being made."""
+        """Whether the decision thread runs."""
         return self._thread.is_alive()
 
     @property
     def batch_age_s(self) -> float:
-        """For how long the batch in hand has been decided upon and written; 0 between two."""
+        """Seconds since the current batch began; 0 between batches."""
         begun = self._begun
         return 0.0 if begun is None else max(0.0, self._clock.monotonic() - begun)
 
     @property
     def set_aside(self) -> int:
-        """Inputs that could not be written and wait for people to look at them."""
+        """Number of rejected inputs set aside for operators."""
         return self._batches.set_aside
 
     @property
     def counters(self) -> CollectorRegistry:
-        """What has happened in this term, for `/metrics`."""
+        """Counters of this term, for `/metrics`."""
         return self._batches.tally.registry
 
     @property
     def waiting(self) -> int:
-        """Pieces of news that were handed in and are not written yet."""
+        """Pieces of news accepted but not yet written."""
         return self._waiting
 
     @property
     def trouble(self) -> str:
-        """Why nothing can be written or begun at the moment, for people; empty when all is well."""
+        """Why nothing can be written or started now, for operators; empty if all is well."""
         return self._trouble or self._journal.leadership.trouble
 
     @property
@@ -173,27 +176,27 @@ class DecisionEngine:
         return self._over or self._batches.trouble or stuck
 
     def may_act(self) -> bool:
-        """Whether an outside effect may begin now: the lead was confirmed just now, and the term is not over."""
+        """Return whether an outside effect may start now: the lease was confirmed just now, and the term has not ended."""
         return self.alive and self._journal.leadership.may_act()
 
     def overload(self) -> str:
-        """Why a node should come again later with what is new; empty when it may hand it in now."""
+        """Return why a node should send its news later; empty if it may send now."""
         if trouble := self._trouble:
             return trouble
         return f"{self._waiting} pieces of news wait to be written" if self._waiting > WAITING_MAX else ""
 
     def change_policy(self, policy: Policy) -> None:
-        """Let another policy decide from the next input on. Callable from any thread."""
+        """Use another policy from the next input on. Safe to call from any thread."""
         self._batches.policies[policy.digest] = policy
         now, mode = self._clock.wall(), self.settings.mode
         self._put(PolicyChanged(at=now, digest=policy.digest, source=policy.source, mode=mode), None)
 
     def submit(self, item: AnyInput) -> None:
-        """Hand in an input. Raises queue.Full when the centre cannot keep up: the caller must tell its peer to wait."""
+        """Submit an input. Raises queue.Full when the controller is overloaded: the caller must ask its peer to wait."""
         self._put(item, None)
 
     def submit_durably(self, item: AnyInput) -> Future[None]:
-        """Hand in an input; the future is done once it is on the disk."""
+        """Submit an input; the future completes when it is durable."""
         done: Future[None] = Future()
         self._put(item, done)
         return done
@@ -223,14 +226,14 @@ class DecisionEngine:
             try:
                 if not self._asked:
                     self._over = why
-                    log.critical("no more decisions are made: %s", why)
+                    log.critical("decisions have stopped: %s", why)
                 self._let_go(why)
             finally:
                 if not self._asked:
                     self._ended(why)
 
     def _let_go(self, why: str) -> None:
-        """Whoever waits for something to be written hears that it will not be."""
+        """Fail the futures of inputs that will not be written."""
         with contextlib.suppress(queue.Empty):
             while True:
                 self._in_hand += [handed.what for handed in (self._queue.get_nowait(),) if handed is not None]
@@ -239,7 +242,7 @@ class DecisionEngine:
                 done.set_exception(StoreError(why))
 
     def _turn(self) -> bool:
-        """One batch. False when it was the last."""
+        """Process one batch. False if it was the last."""
         batch, last = self._next_batch()
         self._in_hand, self._begun = batch, self._clock.monotonic()
         if self._batches.write([item for item, _ in batch]):
@@ -249,21 +252,21 @@ class DecisionEngine:
         self._count(-sum(input_weight(item) for item, _ in batch[:-1]))
         for _, done in batch:
             if done is not None:
-                with contextlib.suppress(InvalidStateError):  # it has given up
+                with contextlib.suppress(InvalidStateError):  # its caller has given up
                     done.set_result(None)
         if not last and self._queue.empty():
             self._tidy()
         return not last
 
     def _tidy(self) -> None:
-        """What may wait. It is bounded, and a failure of it is no reason to decide less."""
+        """Run deferrable work. It is bounded, and its failure does not stop decisions."""
         try:
             self._idle(self.epoch)
         except SQLAlchemyError as error:
             log.warning("tidying the database failed, it is tried again later: %s", error)
 
     def _next_batch(self) -> tuple[list[_Handed], bool]:
-        """What has been handed in, and the time; and whether nothing of before `stop` is left."""
+        """Return the next inputs and the time, and whether everything from before `stop` has been taken."""
         batch: list[_Handed] = []
         last, pieces = False, 0
         with contextlib.suppress(queue.Empty):
@@ -293,14 +296,14 @@ class DecisionEngine:
 
 
 def input_weight(item: AnyInput) -> int:
-    """About how much an input weighs: pieces of news in it."""
+    """Return the approximate weight of an input: its pieces of news."""
     if isinstance(item, FindingsReported):
         return 1 + len(item.changes) + len(item.active or ())
     return PLACEMENT_WEIGHS + len(item.jobs) if isinstance(item, PlacementChanged) else 1
 
 
 def _input_lane(item: AnyInput) -> str:
-    """Whose input it is: a node's, or empty for what people, the scheduler and we ourselves say."""
+    """Return the lane of an input: its node, or empty for operators, the scheduler and the controller."""
     if isinstance(item, FindingsReported | PlacementChanged | InventoryChanged | OrderAnswered):
         return item.node
     return ""

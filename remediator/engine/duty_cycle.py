@@ -1,7 +1,7 @@
-"""For threads that compute beside the one that answers requests: a little work, then a rest, and so on.
+"""Duty cycle for threads that compute beside the event loop: a little work, then a rest.
 
-Only one thread runs Python at a time, and a thread that computes gives way at each turn only after the switch interval. An answer takes
-several turns. So a look over a whole fleet that lasts a quarter of a second without a rest makes thousands of answers late
+Only one thread runs Python at a time, and a computing thread yields only after the switch interval. A response needs
+several turns, so a pass over a fleet that takes a quarter of a second without a rest delays thousands of responses
 (bench/results/2026-11-remediator.md).
 """
 
@@ -18,7 +18,7 @@ REST_S = 0.003
 
 
 class DutyCycle:
-    """Of one thread at a time. `work_s` counts its own processor time, `rest_s` the clock's."""
+    """Duty cycle of one thread. `work_s` is measured in its own processor time, `rest_s` in wall time."""
 
     def __init__(
         self,
@@ -34,7 +34,7 @@ class DutyCycle:
         self._rested_at = 0.0
 
     def begin(self) -> None:
-        """The thread has done something else until now, or another thread goes on."""
+        """Start: the thread did something else until now, or another thread continues."""
         self._rested_at = self._worked()
 
     def step(self) -> None:
@@ -44,11 +44,11 @@ class DutyCycle:
             self._rested_at = self._worked()
 
     def over(self, items: Iterable[T], together: int = 1) -> Iterator[T]:
-        """The items, with a rest where it is time to.
+        """Yield the items, with rests in between.
 
         Args:
             items: each a piece of work.
-            together: so many are done before the clock is asked, which costs microseconds: more than a small piece of work.
+            together: items between two readings of the clock, because a reading costs more than a small item.
         """
         for number, item in enumerate(items, 1):
             yield item

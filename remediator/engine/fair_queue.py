@@ -1,8 +1,8 @@
-"""Whose input is next: in the order they came, but who hands in much more than others waits for itself and for nobody else.
+"""Fair queue of inputs: first in, first out, but a node that submits much more than others delays only itself.
 
-Start-time fair queueing. Each lane (a node) has a time of its own that its inputs move on by what they weigh; what is ahead of
-the common time by more than `AHEAD` waits until the others have come as far. Within a lane the order is kept, and as long as
-nobody is so far ahead it is the order in which everything came.
+Start-time fair queueing: each lane (a node) has a virtual time that advances by the weight of its inputs. What is ahead
+of the common time by more than `AHEAD` waits until the others have caught up. A lane keeps its order, and while no lane
+is so far ahead, the order is that of arrival.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from typing import Generic, NamedTuple, TypeVar
 
 T = TypeVar("T")
 
-AHEAD = 200.0  # pieces of news: more than a node tells at once that has no flood to tell of
+AHEAD = 200.0  # pieces of news: more than a node without a flood reports at once
 
 
 class QueuedItem(NamedTuple, Generic[T]):
-    """Something handed in. An empty lane is the centre's own and never waits for itself."""
+    """An item in the queue. The empty lane is the controller's own and is never delayed."""
 
     what: T
     lane: str
@@ -26,12 +26,12 @@ class QueuedItem(NamedTuple, Generic[T]):
 
 
 class FairQueue(queue.Queue["QueuedItem[T] | None"], Generic[T]):
-    """None is the end: it comes out after everything that was put before it, and what was put after comes behind it."""
+    """None marks the end: it comes out after everything put before it, and before everything put after it."""
 
     def _init(self, maxsize: int) -> None:  # noqa: ARG002 - as queue.Queue calls it
         self._heap: list[tuple[float, int, QueuedItem[T] | None]] = []
-        self._lanes: dict[str, float] = {}  # when all that a lane has handed in is done, in common time
-        self._now = 0.0  # common time: pieces of news that each lane could have had taken
+        self._lanes: dict[str, float] = {}  # virtual time at which all of a lane's items are done
+        self._now = 0.0  # common virtual time, in pieces of news per lane
         self._count = 0
         self._ended = False
 
@@ -54,6 +54,6 @@ class FairQueue(queue.Queue["QueuedItem[T] | None"], Generic[T]):
 
     def _get(self) -> QueuedItem[T] | None:
         self._now, _, item = heapq.heappop(self._heap)
-        if not self._heap:  # nobody is ahead of anybody
+        if not self._heap:  # no lane is ahead
             self._lanes.clear()
         return item

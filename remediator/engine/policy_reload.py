@@ -1,4 +1,7 @@
-"""The playbooks in force, read at start, when a term begins, and at SIGHUP. What cannot be used replaces nothing, and is shown."""
+"""Loads the playbooks at start, at the start of a term and on SIGHUP.
+
+Invalid files replace nothing; the error is shown.
+"""
 
 from __future__ import annotations
 
@@ -15,16 +18,16 @@ log = logging.getLogger(__name__)
 
 
 class PolicyReloader:
-    """Swaps the policy as a whole, or leaves it; `problem` says why the files as they are now are not in force.
+    """Replaces the policy as a whole or not at all; `problem` says why the current files are not in use.
 
-    While this process stands by, what it read last is what it will begin to lead with.
+    On a standby, the policy read last is the one its term will start with.
     """
 
     def __init__(self, config: Config) -> None:
         """Read the files.
 
         Raises:
-            PolicyError: they cannot be used; there is nothing to begin with.
+            PolicyError: they are invalid; there is no earlier policy.
         """
         self.problem = ""
         self._config = config
@@ -33,28 +36,28 @@ class PolicyReloader:
         self._one_at_a_time = threading.Lock()
 
     def current(self) -> Policy:
-        """What is good of the files as they are now: they themselves, or what was read before."""
+        """Return the policy of the current files if valid, otherwise the one read before."""
         self._read()
         return self._policy
 
     def lead(self, engine: DecisionEngine) -> None:
-        """From now on put in force there what is read."""
+        """Apply reloaded policies to this engine from now on."""
         with self._one_at_a_time:
             self._engine = engine
-            if engine.settings.policy.digest != self._policy.digest:  # read since the engine was made
+            if engine.settings.policy.digest != self._policy.digest:  # reloaded since the engine was created
                 engine.change_policy(self._policy)
 
     def begin(self) -> None:
-        """Read the files in a thread of its own. Callable from a signal handler."""
+        """Read the files in a separate thread. Safe to call from a signal handler."""
         threading.Thread(target=self.run, name="policy", daemon=True).start()
 
     def run(self) -> None:
-        """Read the files; put them in force if they are good. Asked for by people: they hear also that nothing changed."""
+        """Read the files and apply them if valid. An operator requested it, so the log also says when nothing changed."""
         if not self._read():
             log.info("the playbooks as they are now change nothing: policy %s stays in force", self._policy.digest)
 
     def _read(self) -> bool:
-        """Whether there was something to say of the files."""
+        """Read the files; return whether there was something to log."""
         with self._one_at_a_time:
             before = self._policy.digest
             try:

@@ -1,7 +1,6 @@
-"""What has happened in this term, counted from what each batch wrote: for `/metrics`, which must outlive what is counted.
+"""Counters of this leader term for `/metrics`, counted from what each batch wrote; they outlive the counted records.
 
-Counters that are plotted stand at 0 before anything happens. One that began at 1 would hide its first event: `increase()`
-compares two samples, and there would be no earlier one.
+Counters that are plotted start at 0. One that began at 1 would hide its first event: `increase()` compares two samples.
 """
 
 from __future__ import annotations
@@ -14,12 +13,13 @@ from remediator.model.journal_records import Action, ActionState, Answer, Incide
 from remediator.model.plan_steps import Verb
 from remediator.state.cluster_state import StateChanges
 
-# From a trainer's order, done within a tenth of a second, to a burn-in of half an hour and a drain that waits a day for a job's end.
+# From a trainer's order, done within a tenth of a second, to a half-hour burn-in and a drain that waits a day for its
+# job.
 ACTION_BUCKETS_S = (0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 120.0, 600.0, 3600.0, 21600.0, 86400.0)
 
 
 class TermCounters:
-    """Counters of one term; they begin at zero with the next leader, as counters may."""
+    """Counters of one term; they restart at zero with the next leader."""
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
@@ -39,16 +39,16 @@ class TermCounters:
             self._action_seconds.labels(verb.value)
             for state in (state for state in ActionState if state.final):
                 self._actions.labels(verb.value, state.value)
-        self._ended: dict[str, str] = {}  # action → its incident, while that is open: an ended one may be written again
+        self._ended: dict[str, str] = {}  # action → its incident, while open: an ended action may be written again
 
     def expect(self, rules: Iterable[str]) -> None:
-        """Rules that decide from now on."""
+        """Add the rules that decide from now on, at zero."""
         for rule in ("", *rules):
             for answer in Answer:
                 self._decisions.labels(answer.value, rule)
 
     def count(self, changes: StateChanges) -> None:
-        """What one batch wrote."""
+        """Count what one batch wrote."""
         for event in changes.audit:
             self._audit.labels(event.kind, _boolean_word(event.injected)).inc()
         for decision in changes.decisions.values():

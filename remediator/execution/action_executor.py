@@ -1,7 +1,7 @@
-"""Carry out what the centre does itself, off the deciding thread: states to hold (the scheduler's), and deeds done once.
+"""Carries out the controller's own actions off the decision thread: scheduler holds, and one-time actions.
 
-Intent is on disk before this module hears of it; the outcome goes back as an input. After a crash the same planned action
-comes again, and every backend takes a repetition for what it is.
+The intent is durable before this module gets it; the outcome goes back as an input. After a crash the same planned
+action comes again, and every backend handles a repetition.
 """
 
 from __future__ import annotations
@@ -39,12 +39,12 @@ from vocabulary.clock import Clock
 log = logging.getLogger(__name__)
 WORKERS = 4
 DOUBT_S = 0.05
-TOGETHER = 100  # holds that are compared before the thread may rest
+TOGETHER = 100  # holds compared before the thread may rest
 _HOLDING = frozenset({Verb.CORDON.value, "resume", "evict"}) | BY_HAND
 
 
 class ActionExecutor:
-    """Watches what the engine publishes, asks the scheduler, and reports back."""
+    """Watches what the engine publishes, calls the scheduler, and reports back."""
 
     def __init__(
         self,
@@ -57,7 +57,7 @@ class ActionExecutor:
         telling: AlertSettings = AlertSettings(),  # noqa: B008 - frozen, and the same for everybody
     ) -> None:
         self.scheduler_word = "not asked yet"
-        self.scheduler_failing = False  # the last time it said nothing of any node
+        self.scheduler_failing = False  # its last pass had no answer for any node
         self._cluster = cluster
         self._telling = telling
         self._scheduler = scheduler
@@ -65,23 +65,23 @@ class ActionExecutor:
         self._clock = clock
         self._poll_s = poll_s
         self._poll_busy_s = poll_busy_s
-        self._attempted: dict[str, int] = {}  # action → number of the attempt last begun
+        self._attempted: dict[str, int] = {}  # action → number of the last attempt started
         self._seen: dict[str, NodeHold] = {}
-        self._pace = DutyCycle()  # of the thread that looks at all nodes
-        self._said: Mapping[str, object] = {}  # of the whole cluster, as last seen
+        self._pace = DutyCycle()  # of the thread that reads all nodes
+        self._said: Mapping[str, object] = {}  # the whole cluster's answers, as last seen
         self._spoken = SchedulerHealthLog()
         self._lock = threading.Lock()
         self._holds = ThreadPoolExecutor(WORKERS, thread_name_prefix="hold")
         self._others = ThreadPoolExecutor(WORKERS, thread_name_prefix="deed")  # a dead webhook must not delay a cordon
-        self._turns: dict[str, threading.Lock] = {}  # by node: two changes of one node never run side by side
-        self._all_at = 0.0  # monotonic: when all nodes are asked about next
+        self._turns: dict[str, threading.Lock] = {}  # by node: changes of one node never run in parallel
+        self._all_at = 0.0  # monotonic: next poll of all nodes
         self._wake = threading.Event()
         self._stopping = threading.Event()
         self._engine: DecisionEngine | None = None
         self._watcher = threading.Thread(target=self._watch, name="holds", daemon=True)
 
     def start(self, engine: DecisionEngine) -> None:
-        """Begin watching the scheduler and performing."""
+        """Start watching the scheduler and performing actions."""
         self._engine = engine
         self._deeds.start(
             NotificationContext(
@@ -100,7 +100,7 @@ class ActionExecutor:
         self.look(engine.snapshot)
 
     def stop(self) -> None:
-        """Stop asking; what is under way finishes within its own deadline."""
+        """Stop calling; running actions finish within their own deadlines."""
         self._stopping.set()
         self._wake.set()
         for pool in (self._holds, self._others):
@@ -108,16 +108,16 @@ class ActionExecutor:
         self._deeds.stop()
 
     def give_up(self) -> None:
-        """The term is over, and not by our wish: begin nothing more, and let nobody wait for a lead that does not come back."""
+        """End after the lead was lost: start nothing more, and let no action wait for the lead."""
         self._stopping.set()
         self._wake.set()
 
     def told(self) -> dict[str, dict[str, int]]:
-        """How attempts to tell each receiver ended in this term, by its name."""
+        """Return how delivery attempts to each receiver ended in this term, by receiver name."""
         return self._deeds.told()
 
     def look(self, snapshot: StateSnapshot) -> None:
-        """Start whatever is planned, due and not under way."""
+        """Start whatever is planned, due and not running."""
         if self._engine is None or self._stopping.is_set():
             return
         if snapshot.standing != self._said:
@@ -140,7 +140,7 @@ class ActionExecutor:
     def _begin(self, action: Action) -> None:
         with self._lock:
             if self._attempted.get(action.id, -1) >= action.attempts:
-                return  # under way, or ended and not yet published
+                return  # running, or ended and not yet published
             self._attempted[action.id] = action.attempts
         pool = self._holds if action.verb in _HOLDING else self._others
         pool.submit(self._perform, action)
@@ -152,7 +152,7 @@ class ActionExecutor:
                     self._not_begun(action)
                     return
                 outcome = self._outcome(action)
-        except SQLAlchemyError as error:  # a message that cannot be written down: a full disk, most often
+        except SQLAlchemyError as error:  # a message that cannot be stored: usually a full disk
             log.error(
                 "%s of %s failed, it is tried again: the database: %s", action.verb, action.node, driver_message(error)
             )
@@ -163,11 +163,11 @@ class ActionExecutor:
         if not self._submit(ActionEnded(at=self._clock.wall(), action=action.id, outcome=outcome)):
             self._not_begun(action)
         if action.verb in _HOLDING:
-            self._seen.pop(action.node, None)  # whatever is seen from now on is news, even where it was so before
+            self._seen.pop(action.node, None)  # whatever is seen from now on is news, even if it is unchanged
         self._wake.set()
 
     def _not_begun(self, action: Action) -> None:
-        """It may be begun once more, where it is still wanted: nobody has heard of this attempt."""
+        """Allow another start, where still wanted: this attempt had no effect."""
         with self._lock:
             self._attempted.pop(action.id, None)
 
@@ -178,7 +178,7 @@ class ActionExecutor:
             return self._turns.setdefault(action.node, threading.Lock())
 
     def _may_begin(self, action: Action) -> bool:
-        """Asked right before the effect: waits while the lead is in doubt. False when it is not wanted any more."""
+        """Wait while the lease is in doubt, right before the effect. False if the action is no longer wanted."""
         assert self._engine is not None  # noqa: S101 - started before anything is performed
         while self._still_wanted(action):
             if self._engine.may_act():
@@ -188,7 +188,7 @@ class ActionExecutor:
         return False
 
     def _still_wanted(self, action: Action) -> bool:
-        """It may have waited for its turn: cancelled, or too late, it would undo what came after it; or it was stopped."""
+        """Return whether it is still wanted: it may be cancelled, stopped, or so late that it would undo a newer one."""
         assert self._engine is not None  # noqa: S101 - started before anything is performed
         snapshot = self._engine.snapshot
         latest = snapshot.actions.get(action.id)
@@ -237,7 +237,7 @@ class ActionExecutor:
                 self.look(engine.snapshot)
 
     def _observe(self) -> None:
-        """All nodes from time to time; between, those that a plan runs on or that we changed: the others wait for nothing."""
+        """Poll all nodes at intervals, and more often those with a running plan or a change of ours."""
         known = self._engine.snapshot if self._engine is not None else None
         if known is None or not known.nodes:
             return
@@ -280,12 +280,12 @@ class ActionExecutor:
 
 
 def _parent_incident(incidents: Iterable[Incident], part: str) -> str:
-    """The open incident that took in one that has ended, by id; empty: none did."""
+    """Return the open incident that absorbed an ended one, by id; empty if none did."""
     return next((each.id for each in incidents if part in each.parts), "")
 
 
 def _nodes_in_play(known: StateSnapshot) -> set[str]:
-    """The nodes on which a plan runs, or the scheduler is to change something."""
+    """Return the nodes with a running plan or a pending change in the scheduler."""
     acting = {incident.node for incident in known.incidents.values() if incident.state is IncidentState.ACTING}
     return (acting | _nodes_to_change(known)) & known.nodes.keys()
 

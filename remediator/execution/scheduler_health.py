@@ -1,4 +1,4 @@
-"""What is said of the scheduler as a whole, from what it says of each node."""
+"""The health of the scheduler as a whole, from its answers about each node."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from vocabulary.text.plurals import format_count
 
 log = logging.getLogger(__name__)
 OK = "ok"
-QUIET_S = 60.0  # between two lines: a scheduler that comes and goes must not fill the log
+QUIET_S = 60.0  # minimum between two log lines: a flapping scheduler must not fill the log
 
 
 def scheduler_health_text(holds: Mapping[str, NodeHold]) -> str:
-    """``ok``; or of how many nodes it cannot say how they are, and why: the first reason by the nodes' names."""
+    """Return ``ok``, or the number of nodes without an answer and why: the first reason by node name."""
     untold = {name: hold.reason for name, hold in holds.items() if hold.schedulable is None}
     if not untold:
         return OK
@@ -25,14 +25,14 @@ def scheduler_health_text(holds: Mapping[str, NodeHold]) -> str:
 
 
 class SchedulerHealthLog:
-    """The word as last logged."""
+    """Logs changes of the scheduler's health."""
 
     def __init__(self) -> None:
         self._word = OK
         self._at = -math.inf
 
     def log(self, word: str, now: float) -> None:
-        """Log `word` if it is another. `now`: of a monotonic clock, s; what comes too soon waits for the next call."""
+        """Log `word` if it has changed. `now`: monotonic seconds; a change that comes too soon waits for the next call."""
         if word == self._word or now - self._at < QUIET_S:
             return
         if word == OK:

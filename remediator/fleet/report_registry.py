@@ -1,6 +1,6 @@
-"""The last word of every node, in memory: it is re-asserted with every report, so nothing is lost with it.
+"""Each node's last report, in memory: every report repeats the whole state, so a restart loses nothing.
 
-Thread-safe by replacement: an entry is a frozen record, a reader sees the old or the new one.
+Thread-safe by replacement: an entry is a frozen record, and a reader sees the old or the new one.
 """
 
 from __future__ import annotations
@@ -20,9 +20,12 @@ _unpacked = msgspec.msgpack.Decoder(tuple[StepWindow, ...]).decode
 
 
 class ReportEntry(msgspec.Struct, frozen=True, gc=False):
-    """One node's last report, without its findings. Plain data that no collector of cycles need walk: a fleet has much of it.
+    """One node's last report, without its findings.
 
-    `ranks` are without their windows of steps, which are most of a report and wanted once: they are kept packed, a fifth of their size.
+    Plain data that the cycle collector need not traverse: a fleet has much of it.
+
+    `ranks` are without step windows, which are most of a report and needed once: they are packed to a fifth of their
+    size.
     """
 
     node: str
@@ -36,21 +39,21 @@ class ReportEntry(msgspec.Struct, frozen=True, gc=False):
     gpus: tuple[Gpu, ...]
     ranks: tuple[RankStatus, ...]
     jobs: tuple[JobRef, ...]
-    superseded: tuple[str, ...]  # earlier agents of this node: what they still say is old, whatever their clocks said
+    superseded: tuple[str, ...]  # earlier agents of this node: their reports are old, whatever their clocks say
     versions: Versions
-    shares: tuple[JobShare, ...] = ()  # of `jobs`, in their order
-    packed: tuple[bytes, ...] = ()  # the windows of each of `ranks`; empty where it tells none
+    shares: tuple[JobShare, ...] = ()  # of `jobs`, in order
+    packed: tuple[bytes, ...] = ()  # the windows of each of `ranks`; empty if it has none
 
     def whole_ranks(self) -> tuple[RankStatus, ...]:
-        """Its ranks with their windows, as they were told."""
+        """Return its ranks with windows, as reported."""
         return tuple([_unpack_rank(*each) for each in zip(self.ranks, self.packed, strict=True)])
 
     def bare_ranks_of(self, ref: JobRef) -> list[RankStatus]:
-        """Those of one attempt of a job, without windows."""
+        """Return the ranks of one attempt of a job, without windows."""
         return [rank for rank in self.ranks if rank.attempt == ref.attempt and rank.job == ref.job]
 
     def ranks_of(self, ref: JobRef) -> list[RankStatus]:
-        """Those of one attempt of a job, as they were told."""
+        """Return the ranks of one attempt of a job, as reported."""
         each = zip(self.ranks, self.packed, strict=True)
         return [
             _unpack_rank(rank, packed) for rank, packed in each if rank.attempt == ref.attempt and rank.job == ref.job
@@ -58,11 +61,11 @@ class ReportEntry(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def products(self) -> tuple[str, ...]:
-        """Product names of its GPUs, each once."""
+        """The product names of its GPUs, each once."""
         return tuple(sorted({gpu.name for gpu in self.gpus if gpu.name}))
 
     def health_at(self, now: float) -> Health:
-        """The node's own word, or unknown once it has been silent for longer than it promised."""
+        """Return the self-reported health, or unknown once it has been silent for longer than announced."""
         return self.health if now - self.seen_at <= self.ttl_s else Health.UNKNOWN
 
 
@@ -71,18 +74,21 @@ class ReportRegistry:
 
     def __init__(self) -> None:
         self._entries: dict[str, ReportEntry] = {}
-        self._told: dict[str, frozenset[str]] = {}  # apart from the entries, which another thread replaces
+        self._told: dict[str, frozenset[str]] = {}  # separate from the entries, which another thread replaces
 
     def get(self, node: str) -> ReportEntry | None:
-        """The node's entry, if it ever reported to this process."""
+        """Return the node's entry, if it ever reported to this process."""
         return self._entries.get(node)
 
     def entries(self) -> list[ReportEntry]:
-        """Every node's last word."""
+        """Return every node's last report."""
         return list(self._entries.values())
 
     def take(self, report: Report, now: float) -> tuple[ReportEntry | None, ReportEntry]:
-        """Remember a report. Returns the entry before and now; the same twice when the report is older than the last."""
+        """Store a report.
+
+        Returns the previous and the current entry; the same twice if the report is older than the last.
+        """
         before = self._entries.get(report.node)
         if before is not None and _is_stale_report(before, report):
             return before, before
@@ -112,21 +118,24 @@ class ReportRegistry:
         return before, entry
 
     def running(self, nodes: Iterable[str], now: float) -> dict[str, tuple[str, ...]]:
-        """Jobs with living ranks on `nodes`, by node; one that is silent is not in it."""
+        """Return jobs with living ranks on `nodes`, by node; silent nodes are left out."""
         entries = filter(None, map(self._entries.get, nodes))
         return {e.node: tuple(ref.job for ref in e.jobs) for e in entries if now - e.seen_at <= e.ttl_s}
 
     def told(self, node: str, asserted: frozenset[str]) -> None:
-        """The pipeline now knows these findings as the node's whole active set. Callable from another thread than `take`."""
+        """Note that the pipeline has these findings as the node's whole active set.
+
+        Callable from another thread than `take`.
+        """
         self._told[node] = asserted
 
     def news_in(self, node: str, asserted: frozenset[str]) -> int:
-        """How many of the node's active findings would begin or end with these ids."""
+        """Return how many of the node's active findings would start or end with these ids."""
         told = self._told.get(node, frozenset())
         return 0 if told == asserted else len(told ^ asserted)
 
     def knows(self, node: str, asserted: frozenset[str]) -> bool:
-        """Whether the pipeline was last told exactly these ids of the node's active findings."""
+        """Return whether the pipeline has exactly these ids as the node's active findings."""
         return self._told.get(node) == asserted
 
 
@@ -139,7 +148,7 @@ def _unpack_rank(rank: RankStatus, packed: bytes) -> RankStatus:
 
 
 def _tidy_versions(report: Report, before: ReportEntry | None) -> Versions:
-    """They hardly ever change, and reports come by the thousand: what was tidied is kept."""
+    """Cached: versions hardly ever change, and reports come by the thousand."""
     if before is not None and report.versions == before.versions:
         return before.versions
     return report.versions.tidy()

@@ -1,8 +1,10 @@
-"""The last hour of the few nodes that people look at now. In memory only, for the eye only: no decision ever asks for it.
+"""The last hour of telemetry of the few nodes that operators view now.
 
-Who asks for a node leaves a wish, which ends by itself; the node hears it in the answer to its poll for orders or to its
-report, and tells its buckets with its reports until then. What it tells is not believed further than `vocabulary.messages.telemetry_messages` goes.
-For one thread. Times are monotonic seconds of the centre, if not said otherwise.
+In memory and for display only: no decision uses it.
+
+A view leaves a request that expires by itself. The node gets it with the answer to its order poll or report, and sends
+its buckets with its reports until then. Its data is validated by `vocabulary.messages.telemetry_messages`. For one
+thread. Times are the controller's monotonic seconds unless noted.
 """
 
 from __future__ import annotations
@@ -37,16 +39,16 @@ UNASKED, STRANGER = "nobody asked", "of a GPU that the report does not name"
 
 
 class TelemetryCurves:
-    """What one node told, by GPU (its PCI address) and name: a place for each bucket, the oldest overwritten."""
+    """One node's data by GPU (PCI address) and name: a slot per bucket, the oldest overwritten."""
 
     def __init__(self) -> None:
         self.boot_id = ""
         self.series: dict[tuple[str, str], array[float]] = {}
-        self._newest = -1  # bucket
-        self._begin = 0.0  # bucket 0 began then, UTC s
+        self._newest = -1  # bucket number
+        self._begin = 0.0  # start of bucket 0, UTC s
 
     def take(self, part: TelemetryPart, boot_id: str, gpus: Collection[str], wall: float) -> bool:
-        """Put in what the node told. True if what was there before does not go on: the node began anew."""
+        """Store the node's data. True if earlier data does not continue: the node started anew."""
         newest = bucket_of(part.monotonic)
         broken = bool(self.series) and (boot_id != self.boot_id or newest < self._newest)
         if broken:
@@ -65,7 +67,7 @@ class TelemetryCurves:
         return broken
 
     def views(self, indices: Mapping[str, int]) -> tuple[SeriesView, ...]:
-        """By GPU and name; reasons for throttling each for itself."""
+        """Return curves by GPU and name, with one per throttle reason."""
         found: list[SeriesView] = []
         for (gpu, name), kept in self.series.items():
             index = None if gpu == HOST else indices.get(gpu)
@@ -73,7 +75,7 @@ class TelemetryCurves:
                 continue
             buckets = range(self._newest - BUCKETS + 1, self._newest + 1)
             points = [(bucket, value) for bucket in buckets if not isnan(value := kept[bucket % BUCKETS])]
-            if not points:  # it was told of an hour ago
+            if not points:  # the last data is an hour old
                 continue
             times = tuple(round(self._begin + bucket * BUCKET_S) for bucket, _ in points)
             values = tuple(value for _, value in points)
@@ -86,28 +88,28 @@ class TelemetryCurves:
 
 
 class _WatchedNode:
-    """One node that people look at: until when, whether it knows, when it told last, and what."""
+    """One viewed node: until when, whether it knows, its last data and when it came."""
 
     def __init__(self) -> None:
         self.until = 0.0
         self.knows = False
-        self.told_at: float | None = None  # None: nothing yet that goes on to now
+        self.told_at: float | None = None  # None: no data that continues to now
         self.told_wall: float | None = None  # UTC s
         self.curves = TelemetryCurves()
 
 
 class TelemetryCache:
-    """The nodes that were asked for last. `dropped` counts parts of reports that were not taken, by why."""
+    """The nodes requested last. `dropped` counts rejected parts of reports by reason."""
 
     def __init__(self) -> None:
-        self._nodes: dict[str, _WatchedNode] = {}  # the one asked for last at the end
+        self._nodes: dict[str, _WatchedNode] = {}  # most recently requested last
         self.dropped: Counter[str] = Counter()
 
     def __len__(self) -> int:
         return len(self._nodes)
 
     def ask(self, node: str, now: float) -> bool:
-        """Somebody looks at a node. True if that is news, and the node should be told at once."""
+        """Request a node's telemetry for a viewer. True if that is new, so that the node should be notified at once."""
         watched = self._nodes.pop(node, None) or _WatchedNode()
         self._nodes[node] = watched
         news = watched.until <= now
@@ -119,12 +121,12 @@ class TelemetryCache:
         return news
 
     def untold(self, node: str, now: float) -> bool:
-        """Whether there is a wish of which the node does not know."""
+        """Return whether there is a request that the node does not know of."""
         watched = self._nodes.get(node)
         return watched is not None and watched.until > now and not watched.knows
 
     def wish(self, node: str, now: float) -> TelemetryWish | None:
-        """What to tell the node that asks now; None: nobody looks at it."""
+        """Return the request for the node that polls now; None if there is none."""
         watched = self._nodes.get(node)
         if watched is None or watched.until <= now:
             return None
@@ -136,7 +138,10 @@ class TelemetryCache:
     def take(
         self, node: str, boot_id: str, gpus: Collection[str], told: Raw | UnsetType, now: float, wall: float
     ) -> bool:
-        """What a report carried (`gpus`: PCI addresses that it names). True if it was taken; else counted, and dropped."""
+        """Store the telemetry of a report (`gpus`: the PCI addresses it names).
+
+        True if accepted; otherwise counted and dropped.
+        """
         if told is UNSET:
             return False
         watched = self._nodes.get(node)
@@ -158,12 +163,12 @@ class TelemetryCache:
         return True
 
     def told_at(self, node: str) -> float | None:
-        """When the node's last part was taken; None: never, or nobody looks any more."""
+        """Return when the node's last data was accepted; None if never, or without a request."""
         watched = self._nodes.get(node)
         return None if watched is None else watched.told_at
 
     def view(self, node: str, indices: Mapping[str, int], now: float, wall: float) -> TelemetryView:
-        """For people; `indices` are those of the node's GPUs by PCI address."""
+        """Return the view for operators; `indices` are the node's GPU indices by PCI address."""
         watched = self._nodes.get(node) or _WatchedNode()
         until = wall + max(0.0, watched.until - now)
         return TelemetryView(node, watched.told_wall, round(until, 3), watched.curves.views(indices))
@@ -177,7 +182,7 @@ def _series_view(gpu: int | None, name: str, times: tuple[float, ...], values: t
 
 
 def _throttle_reason_series(gpu: int | None, times: tuple[float, ...], masks: tuple[float, ...]) -> list[SeriesView]:
-    """A curve of 0 and 1 for each reason that was given in this hour."""
+    """Return a curve of 0 and 1 for each throttle reason given in this hour."""
     return [
         SeriesView(gpu, f"throttled: {reason}", "0 or 1", times, values)
         for bit, reason in THROTTLE_REASONS.items()

@@ -1,11 +1,11 @@
-"""The topology file: which node stands in which rack, hangs on which switch, runs which image and driver, is in which partition.
+"""The topology file: each node's rack, switch, image, driver and partitions.
 
     nodes:
       n[001-032]: {rack: r1, switch: leaf1, partitions: [train]}
       "*": {image: ubuntu-22.04-3}
 
-Keys are node names, shell patterns, or names with one range in brackets. What fits more than one gets all of it; where two
-say different things of one node, the later line counts.
+Keys are node names, shell patterns, or names with one range in brackets. A node gets the values of all keys that match
+it; of contradicting values, the later line wins.
 """
 
 from __future__ import annotations
@@ -28,16 +28,16 @@ _KEYS = ", ".join(NodeLocation.__struct_fields__)
 
 
 class TopologyError(ValueError):
-    """The file, the line's key, what is wrong."""
+    """An error in the file: file, key of the line, and what is wrong."""
 
 
 class TopologyFile(msgspec.Struct, frozen=True):
-    """The file as read: single nodes and ranges by name, and patterns, each with its place in the file."""
+    """The parsed file: single nodes and ranges by name, and patterns, each with its position in the file."""
 
     lines: tuple[tuple[str, NodeLocation], ...]
 
     def of(self, nodes: Iterable[str]) -> dict[str, NodeLocation]:
-        """Where these nodes, and those that the file names without a pattern, stand."""
+        """Return the locations of these nodes, and of those that the file names without a pattern."""
         by_name: dict[str, NodeLocation] = {}
         names = {*nodes, *(name for key, _ in self.lines if not _is_pattern(key) for name in _expand_node_range(key))}
         for key, places in self.lines:
@@ -51,7 +51,7 @@ def load_topology(path: Path) -> TopologyFile:
     """Read and check the file.
 
     Raises:
-        TopologyError: it cannot be read, is no such document, or a line of it is wrong.
+        TopologyError: it cannot be read, is no such document, or has an invalid line.
     """
     try:
         document = read_yaml(path.read_bytes())

@@ -1,6 +1,6 @@
-"""What the centre itself concluded becomes findings of the nodes it is about, and a passed test disproves it. Pure.
+"""Turns the controller's own conclusions into findings of their nodes; a passed test disproves them. Pure.
 
-A conclusion is an input like any other: it is in the journal, so that a replay needs no measurement to come to the same.
+A conclusion is an input like any other: it is in the journal, so that a replay needs no measurements.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from remediator.model.pipeline_inputs import VerdictsReached
 from remediator.state.cluster_state import ClusterState
 from vocabulary.finding import Finding
 
-PROVEN_BY_TEST = ("straggler", "hang")  # a lemon is what passes every test
+PROVEN_BY_TEST = ("straggler", "hang")  # not lemons: they pass every test
 
 
 def absorb_verdicts(
@@ -23,13 +23,13 @@ def absorb_verdicts(
     again_after_s: float,
     of_jobs: finding_intake.JobFaultHandling = finding_intake.NOT_OF_JOBS,
 ) -> set[str]:
-    """Take in conclusions as they stand now; returns the nodes they concern. What is about a node nobody knows is passed over."""
+    """Take in current conclusions; returns the nodes they concern. Conclusions about unknown nodes are ignored."""
     touched = set()
     for finding in item.findings:
         if finding.node in state.nodes and is_concluded(finding):
             before = state.findings.get(finding.id)
             if before is not None and finding.active and not before.active:
-                state.settled.pop(finding.id, None)  # it is back: what was done about it before did not end it
+                state.settled.pop(finding.id, None)  # it is back: the earlier reaction did not end it
             finding_intake.absorb_finding(
                 state, finding, item.at, wanted, current=True, again_after_s=again_after_s, of_jobs=of_jobs
             )
@@ -38,7 +38,7 @@ def absorb_verdicts(
 
 
 def clear_disproved_verdicts(state: ClusterState, node: str, now: float) -> None:
-    """The node has passed a test: what timing alone, or a stuck job, said of it no longer stands."""
+    """Clear straggler and hang findings of a node that has passed a test."""
     for finding in state.active_on(node):
         if is_concluded(finding) and finding.check in PROVEN_BY_TEST:
             finding_intake.absorb_finding(state, finding.cleared(now, "passed a preflight"), now, lambda _: False)

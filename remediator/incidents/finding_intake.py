@@ -1,9 +1,9 @@
-"""Findings become incidents: one open incident per node, everything seen there meanwhile joins it.
+"""Groups findings into incidents: one open incident per node, which takes in everything seen there meanwhile.
 
-An info finding opens one only if the policy has an answer for it; else it joins what is open and gives context to what
-opens soon after. A finding that a closed incident dealt with does not open another, unless it has grown graver or, being
-info, was seen again: whoever closed it knew it was there as it was. Where a person did, their word holds for a while
-against its being seen again, and then no more against a fatal one (`again`).
+An info finding opens one only if the policy has a rule for it; otherwise it joins an open incident or is context for
+one that opens soon after. A finding of a closed incident opens no new one, unless it has become more severe or, if
+info, was seen again: whoever closed the incident knew of it. A settlement by an operator counts for a while against new
+sightings, then no longer against a fatal one (`reopen_rules`).
 """
 
 from __future__ import annotations
@@ -24,19 +24,20 @@ from remediator.state.cluster_state import CONTEXT_S, ClusterState
 from vocabulary.finding import Finding, Severity
 
 TITLE_MAX = 200
-KNOWN_MAX = (
-    5000  # findings of a node that are remembered; as many again of those that it asserts and that need a reaction
-)
-OVERFLOW = "node/findings"  # in history: a node told of more than that
-# Findings of an incident beyond which it takes in no more of a severity: each decision looks at all of them. What did not join and
-# is still asserted when it closes opens the next.
+KNOWN_MAX = 5000  # findings kept per node, and as many again of those that are active and need a reaction
+OVERFLOW = "node/findings"  # in history: a node reported more than that
+# Limit per severity of an incident, because each decision reads all its findings. A finding that did not join and is
+# still active when the incident closes opens the next.
 JOINED_MAX, REACTING_JOINED_MAX, FATAL_JOINED_MAX = 200, 500, 1000
 
 Wanted = Callable[[Finding], bool]  # whether the policy has a plan for this finding
 
 
 class JobFaultHandling(NamedTuple):
-    """What becomes of findings that are a job's own fault. `has`: an open incident about the job has it. `takes`: it has now."""
+    """Handles findings that are a job's own fault. `has`: an open incident of the job has it.
+
+    `takes`: the incident takes it now.
+    """
 
     has: Callable[[Finding], bool]
     takes: Callable[[Finding], bool]
@@ -55,10 +56,10 @@ def absorb_finding(
     again_after_s: float = COUNTS_S,
     of_jobs: JobFaultHandling = NOT_OF_JOBS,
 ) -> None:
-    """Take in one finding as a node reported it: store it, audit what is new, and let it join or open an incident.
+    """Take in one reported finding: store it, audit what is new, and let it join or open an incident.
 
-    `current`: the node asserts it now, whatever was said of it before. `again_after_s`: how long a person's word on it counts.
-    `of_jobs`: which findings are a matter of the job and not of the node.
+    `current`: the node asserts it now, whatever was reported before. `again_after_s`: how long an operator's settlement
+    counts. `of_jobs`: the findings that concern the job and not the node.
     """
     before = state.findings.get(finding.id)
     if before is not None and before.node != finding.node:
@@ -66,7 +67,7 @@ def absorb_finding(
         return
     cleared = before is not None and before.cleared_at is not None
     if before == finding or (cleared and finding.active and not current):
-        return  # nothing new, or a late copy of something already cleared
+        return  # nothing new, or a late copy of a cleared finding
     state.put_finding(finding)
     incident = state.incident_of(finding.node)
     _append_finding_audit(state, before, finding, now, incident)
@@ -94,7 +95,7 @@ def absorb_finding(
 def _reopening_text(
     state: ClusterState, before: Finding | None, finding: Finding, now: float, again_after_s: float
 ) -> str | None:
-    """How long after a person's word on it a finding has come again; empty if nobody spoke of it, None if their word counts."""
+    """Return how long after its settlement a finding came again; empty without one, None if it still counts."""
     word = state.settled.get(finding.id)
     if word is None or not word.said:
         return ""
@@ -108,9 +109,10 @@ def _reopening_text(
 
 
 def select_own_findings(state: ClusterState, node: str, findings: Iterable[Finding], now: float) -> Iterator[Finding]:
-    """What a node says of itself. What it says of another is not heard, whoever let it through to here.
+    """Select a node's findings about itself. Findings about another node are ignored.
 
-    What there is no room for is counted as one thing: it is in the journal, and a node must not fill everybody's memory.
+    Findings beyond the limit are counted as one occurrence: the journal has them, and one node must not fill the
+    memory.
     """
     beyond: list[Finding] = []
     for finding in findings:
@@ -135,7 +137,7 @@ def _has_finding_room(state: ClusterState, finding: Finding) -> bool:
 def _count_excess_findings(state: ClusterState, node: str, beyond: list[Finding], now: float) -> None:
     injected = all(finding.injected for finding in beyond)
     state.remember(Occurrence(now, OVERFLOW, node, count=len(beyond), injected=injected))
-    text = f"{node} has told of more than {KNOWN_MAX} findings within the hour; {len(beyond)} more are only counted"
+    text = f"{node} has reported more than {KNOWN_MAX} findings within the hour; {len(beyond)} more are only counted"
     state.note(now, "findings_counted", f"{text}, the first is {beyond[0].kind}", node=node, injected=injected)
 
 
@@ -145,7 +147,7 @@ def _refuse_foreign_finding(state: ClusterState, node: str, finding_id: str, who
 
 
 def _record_occurrence(state: ClusterState, before: Finding | None, finding: Finding, now: float) -> bool:
-    """Count what is new. A late report is counted at the time it speaks of, unless that is no believable one."""
+    """Count a new finding at the time it reports, also if late, unless that time is implausible."""
     times = finding.count - (before.count if before is not None else 0)
     if times <= 0:
         return False
@@ -158,14 +160,14 @@ def _record_occurrence(state: ClusterState, before: Finding | None, finding: Fin
 
 
 def clear_unasserted(state: ClusterState, node: str, asserted: set[str], now: float) -> None:
-    """Clear what the node no longer holds true: it re-asserts its whole state, so silence about one finding is news."""
+    """Clear findings that the node no longer asserts: it re-asserts its whole state, so a missing finding is news."""
     for finding in state.active_on(node):
         if finding.id not in asserted and not is_concluded(finding):
             absorb_finding(state, finding.cleared(now, "no longer asserted by the node"), now, lambda _: False)
 
 
 def open_missing_incidents(state: ClusterState, now: float) -> None:
-    """Whatever is active and was dealt with by nobody has an incident, however it came to have none."""
+    """Open incidents for active findings that nobody has settled and that have none."""
     unanswered = [
         f
         for f in state.findings.values()
@@ -177,7 +179,7 @@ def open_missing_incidents(state: ClusterState, now: float) -> None:
 
 
 def forget_old_findings(state: ClusterState, now: float) -> None:
-    """Drop inactive findings that no open incident needs and that give no context any more."""
+    """Drop inactive findings that no open incident needs and that are no longer context."""
     needed = {f for incident in state.incidents.values() for f in incident.findings}
     old = [
         f.id
@@ -189,7 +191,7 @@ def forget_old_findings(state: ClusterState, now: float) -> None:
 
 
 def last_news_time(finding: Finding) -> float:
-    """When a finding was last news."""
+    """Return when a finding was last news."""
     return max(finding.last_seen, finding.cleared_at or 0.0)
 
 
@@ -208,7 +210,7 @@ def _append_finding_audit(
             **finding.evidence,
             **data,
             "first_seen": finding.first_seen,
-        }  # ours last: a node may call a fact as it likes
+        }  # ours last: a node may use any name for a fact
     elif before.active and not finding.active:
         kind, text = "finding_cleared", f"{finding.kind} on {finding.node} cleared: {finding.cleared_by}"
     elif before.severity is not finding.severity:
@@ -220,12 +222,13 @@ def _append_finding_audit(
 
 
 def _join_incident(state: ClusterState, incident: Incident, finding: Finding, *, news: bool, since: str = "") -> None:
-    """`news`: the incident may know it, but not as grave as it is now; the decision in force has not answered that."""
+    """Add a finding to an incident.
+
+    `news`: it is new there, or more severe than before; the current decision does not cover it.
+    """
     if len(incident.findings) >= _join_limit(finding.severity) and not (news and finding.id in incident.findings):
-        return  # recorded and counted all the same; an incident that is held back for weeks must stay readable
-    if (
-        news and incident.state is IncidentState.OPEN and incident.plan
-    ):  # what its plan told people is no longer the truth
+        return  # still recorded and counted; an incident that stays open for weeks must stay readable
+    if news and incident.state is IncidentState.OPEN and incident.plan:  # the plan's messages are outdated
         incident = replace(incident, rule="", answer=None, plan=(), told=(), outcome="")
         state.put_incident(incident)
     if news and finding.id in incident.findings[: incident.answered]:
@@ -237,20 +240,23 @@ def _join_incident(state: ClusterState, incident: Incident, finding: Finding, *,
         state.put_incident(incident)
     if finding.id not in incident.findings:
         findings = (*incident.findings, finding.id)
-        real = not finding.injected and finding.severity is not Severity.INFO  # a real fault never hides behind a drill
+        real = not finding.injected and finding.severity is not Severity.INFO  # a drill must not hide a real fault
         injected = incident.injected and not real
         state.put_incident(replace(incident, findings=findings, injected=injected, again=since or incident.again))
 
 
 def _outranks_all(finding: Finding, others: Iterable[Finding]) -> bool:
-    """Whether it is graver than all of these, cleared ones too: a plan clears what it mends, and is still about it."""
+    """Return whether it is more severe than all of these.
+
+    Cleared ones count: the plan that cleared them is still about them.
+    """
     if finding.severity is Severity.INFO:
         return False
     return _severity_key(finding) > max((_severity_key(f) for f in others if f.id != finding.id), default=(0, False))
 
 
 def _severity_key(finding: Finding) -> tuple[int, bool]:
-    return finding.severity.rank, not finding.injected  # as grave as a drill, but real
+    return finding.severity.rank, not finding.injected  # as severe as a drill, but real
 
 
 def _incident_title(finding: Finding, since: str = "") -> str:
@@ -263,7 +269,7 @@ def _join_limit(severity: Severity) -> int:
 
 
 def _newest_findings(context: list[Finding]) -> list[Finding]:
-    """As many as may join, in their order."""
+    """Return as many as may join, in order."""
     kept: list[Finding] = []
     for finding in reversed(context):
         if len(kept) < _join_limit(finding.severity):

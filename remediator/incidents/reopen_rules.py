@@ -1,7 +1,7 @@
-"""How long a person's word on a fault counts: against all that was known then, and a quiet time after it. Pure.
+"""How long an operator's settlement counts: against faults known then, and for a quiet time after it. Pure.
 
-A fault that streams on is no news within that time. A fatal one that is seen after it is: whoever said that it is over did
-not know of that. What only lasts, and is not seen anew, stays as the person left it.
+Within that time a repeated fault is no news. A fatal fault seen later is: the operator who closed it did not know of
+it. What only persists, without being seen anew, stays as the operator left it.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ from vocabulary.text import duration_format
 def reopening_delay_text(
     state: ClusterState, word: Settlement, before: Finding | None, finding: Finding, now: float, after_s: float
 ) -> str:
-    """How long after which word a fault has come again, in words; empty: the word still counts.
+    """Return how long after which settlement a fault has come again, as text; empty if the settlement still counts.
 
     Args:
-        state: whose the node is; on one that is a person's, their word goes on counting.
-        word: the person's.
-        before: the fault as it was known; None: it was not.
-        finding: as it is told of now.
-        now: UTC seconds. What is dated later was seen now.
-        after_s: for how long a word counts against what is seen anew.
+        state: the node's lifecycle state; on an operator-held node the settlement goes on counting.
+        word: the operator's settlement.
+        before: the fault as it was known; None if it was not.
+        finding: as reported now.
+        now: UTC seconds. Later times count as now.
+        after_s: how long a settlement counts against new sightings.
     """
     seen_at = min(finding.last_seen, now)
     news = before is None or finding.count > before.count
@@ -38,7 +38,7 @@ def reopening_delay_text(
 
 
 def settlement_expiry(finding: Finding, word: Settlement, owned: NodeState, after_s: float) -> float | None:
-    """From when on (UTC s) a fault that is seen anew is decided upon in spite of a word on it; None: never, as things are.
+    """Return from when on (UTC s) a new sighting is decided despite a settlement; None: never, as things are.
 
     `owned`: the state of its node.
     """
@@ -47,7 +47,7 @@ def settlement_expiry(finding: Finding, word: Settlement, owned: NodeState, afte
 
 
 def restart_settlements(state: ClusterState, node: str, said: str, now: float) -> None:
-    """A person speaks of a node: their word counts for all of it that was settled before, from now on."""
+    """Restart all settlements of a node from now on, because an operator gave a command on it."""
     for finding in state.findings_on(node):
         by = state.settled.get(finding.id)
         if by is not None:
@@ -55,6 +55,6 @@ def restart_settlements(state: ClusterState, node: str, said: str, now: float) -
 
 
 def clamp_settlement_times(state: ClusterState, now: float) -> None:
-    """The clock of a leader before may have been ahead: no word was said later than now."""
+    """Clamp settlement times to now: a former leader's clock may have been ahead."""
     for finding_id, word in [(name, word) for name, word in state.settled.items() if word.at > now]:
         state.settle(finding_id, replace(word, at=now))

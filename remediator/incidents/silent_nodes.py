@@ -1,7 +1,8 @@
-"""Nodes that say nothing any more. Silence is unknown, never healthy, and alone it takes no node out.
+"""Silent nodes. Silence means unknown, never healthy, and alone it isolates no node.
 
-One that is silent gets a finding. Most of a rack or a switch, or many at once, are the fault of what they share, the
-network's or ours: one incident about that, nothing about the nodes, and none of them is isolated on what it said before.
+A single silent node gets a finding. If most of a rack or a switch, or many nodes at once, are silent, the cause is what
+they share, the network or the controller: one incident about that, none about the nodes, and no isolation on old
+findings.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ from vocabulary.identity import Component, ComponentKind
 
 RULE = SILENCE
 CHECK, CODE = "node", "silent"
-ORIGIN = f"{CENTRE}{RULE}"  # no node can say this of itself, and what one says under the same name is not meant
+ORIGIN = f"{CENTRE}{RULE}"  # no node can report this of itself; the same name from a node is ignored
 _CLUSTER = "cluster"
 _PLACES = ("rack", "switch")
 _HOST = Component(ComponentKind.HOST)
@@ -40,7 +41,7 @@ _GONE = {NodeState.OPERATOR_HELD, NodeState.RETIRED}
 
 
 def apply_silence_observation(state: ClusterState, item: SilenceObserved, limits: SilenceLimits) -> set[str]:
-    """Take in who is silent now. Returns the nodes it concerns."""
+    """Apply the current set of silent nodes. Returns the nodes it concerns."""
     silent = {name: at for name, at in item.silent.items() if _is_report_expected(state.nodes.get(name))}
     groups = _silent_groups(state, silent, limits)
     _maintain_silence_incidents(state, groups, item)
@@ -52,14 +53,14 @@ def apply_silence_observation(state: ClusterState, item: SilenceObserved, limits
             touched.add(name)
     for finding in _active_silence_findings(state.findings.values()):
         if finding.node not in item.silent or finding.node in covered:
-            why = "it is silent together with others" if finding.node in covered else "the node was heard again"
+            why = "it is silent together with others" if finding.node in covered else "the node reports again"
             _absorb_silence_finding(state, finding.cleared(item.at, why), item.at)
             touched.add(finding.node)
     return touched
 
 
 def reported_silent_nodes(findings: Iterable[Finding], incidents: Iterable[Incident]) -> dict[str, float]:
-    """Who is silent by what was told last, and since when at the latest (UTC s)."""
+    """Return the nodes reported as silent last, and since when at the latest (UTC s)."""
     alone = {f.node: float(f.evidence["last_heard"]) for f in _active_silence_findings(findings)}
     together = {name: i.opened_at for i in incidents if i.wide and i.rule == RULE for name in i.members}
     return alone | together
@@ -70,12 +71,12 @@ def _active_silence_findings(findings: Iterable[Finding]) -> list[Finding]:
 
 
 def _is_report_expected(node: NodeRecord | None) -> bool:
-    """A node that is out may be off; nobody wonders at its silence."""
+    """Return whether a node should report: an isolated one may be off."""
     return node is not None and not node.held and node.state not in _GONE
 
 
 def _silent_groups(state: ClusterState, silent: Mapping[str, float], limits: SilenceLimits) -> dict[str, list[str]]:
-    """What is silent as a whole, and its silent nodes: the cluster, unless one place alone explains that it looks so."""
+    """Return silent groups and their silent nodes: the whole cluster, unless a single location explains the silence."""
     many = max(limits.nodes_min, ceil(len(state.index.in_cluster) * limits.fraction))
     groups: dict[str, list[str]] = {}
     left = set(silent)
@@ -90,7 +91,7 @@ def _silent_groups(state: ClusterState, silent: Mapping[str, float], limits: Sil
 
 
 def _most_silent_location(state: ClusterState, silent: Iterable[str], limits: SilenceLimits) -> str | None:
-    """Of the racks and switches that count as silent the one with most silent nodes, and of several the smallest."""
+    """Return the silent rack or switch with most silent nodes, and of several the smallest."""
     count = Counter(
         f"{kind}:{place}" for name in silent for kind in _PLACES for place in state.nodes[name].places.of(kind)
     )
@@ -100,7 +101,7 @@ def _most_silent_location(state: ClusterState, silent: Iterable[str], limits: Si
 
 
 def _maintain_silence_incidents(state: ClusterState, groups: Mapping[str, list[str]], item: SilenceObserved) -> None:
-    """Open, follow and close the incidents about silence as a whole."""
+    """Open, update and close incidents about silent groups."""
     standing = {i.node: i for i in state.wide() if i.rule == RULE}
     for place, nodes in groups.items():
         known = standing.get(f"{RULE}:{place}")
@@ -122,13 +123,13 @@ def _silence_end_reason(incident: Incident, groups: Mapping[str, list[str]], ite
     wholes = [f"{RULE}:{place}" for place, nodes in groups.items() if not set(nodes).isdisjoint(still)]
     if wholes:
         return f"part of {', '.join(wholes)} now"
-    return "not silent as a whole any more; who still is, is told alone"
+    return "no longer silent as a group; nodes that still are get their own findings"
 
 
 def _follow_silence_incident(
     state: ClusterState, incident: Incident, why: str, nodes: Iterable[str], now: float
 ) -> None:
-    """Its title says who is silent now, and people hear it as their number doubles."""
+    """Update the title with the silent nodes; operators are notified as the number doubles."""
     if incident.members != tuple(nodes):
         incident = replace(incident, members=tuple(nodes), title=why)
         state.put_incident(incident)
@@ -140,11 +141,11 @@ def _silence_reason(state: ClusterState, place: str, nodes: list[str]) -> str:
     known = len(state.index.in_cluster if place == _CLUSTER else state.index.members(place))
     where = "" if place == _CLUSTER else f" of {place.replace(':', ' ')}"
     who = f"{count_of_total(len(nodes), known, 'node')}{where} are silent at once ({name_first_nodes(nodes)})"
-    return f"{who}; the cause is the network or this centre, not the nodes"
+    return f"{who}; the cause is the network or this controller, not the nodes"
 
 
 def _silence_finding(node: str, last_heard: float, now: float) -> Finding:
-    origin = f"{ORIGIN}:{now!r}"  # what was told of an earlier time alone is over, also where it was not heard since
+    origin = f"{ORIGIN}:{now!r}"  # silence reported for an earlier time only has ended
     return Finding(
         id=finding_id(node, CHECK, CODE, _HOST, origin),
         node=node,
@@ -152,7 +153,7 @@ def _silence_finding(node: str, last_heard: float, now: float) -> Finding:
         code=CODE,
         component=_HOST,
         severity=Severity.WARNING,
-        summary=f"nothing was heard of it for {now - last_heard:.0f} s",
+        summary=f"no report for {now - last_heard:.0f} s",
         first_seen=now,
         last_seen=now,
         origin=origin,

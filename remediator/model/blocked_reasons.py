@@ -1,4 +1,4 @@
-"""How what blocks automation is written into `StatusView.blocked`, and read again: the only place that knows the form. Pure."""
+"""Formats and parses the entries of `StatusView.blocked`; no other module knows their form. Pure."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ _OF_ONE = re.compile(r"(?P<incident>inc-\S+) on (?P<node>\S+) (?P<what>.+)", re.
 
 
 class IncidentBlocker(NamedTuple):
-    """What keeps one incident from being dealt with."""
+    """What blocks one incident."""
 
     incident: str
     node: str
@@ -20,11 +20,11 @@ class IncidentBlocker(NamedTuple):
 
 
 def parse_incident_blocker(sentence: str) -> IncidentBlocker | None:
-    """What a sentence says of one incident; None if it is about more than one."""
+    """Parse a sentence about one incident; None if it is about more than one."""
     found = _OF_ONE.fullmatch(sentence)
     return IncidentBlocker(**found.groupdict()) if found else None
 
 
 def mode_sentence_prefix(mode: str) -> str:
-    """How the sentence about the mode begins."""
+    """Return how the sentence about the mode begins."""
     return f"mode is {mode}"

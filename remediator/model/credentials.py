@@ -1,4 +1,4 @@
-"""Who may speak: roles, and what is known of a token besides its text, which nobody keeps."""
+"""Credentials: roles, and what is stored of a token (never its text)."""
 
 from __future__ import annotations
 
@@ -9,22 +9,22 @@ import msgspec
 
 from vocabulary.identity import require_node_name
 
-JOIN_S = 86400.0  # how long a join secret is good where nobody says: whoever holds one can take a name
+JOIN_S = 86400.0  # default lifetime of a join secret: whoever has one can claim a node name
 _PATTERN = re.compile(r"[A-Za-z0-9._*?\[\]-]{1,255}")
 
 
 class Role(str, enum.Enum):
-    """What a token may do. Who may change things may also look at them."""
+    """What a token may do. Every role that may change things may also read them."""
 
     VIEWER = "viewer"  # reads
     OPERATOR = "operator"  # reads, approves, acknowledges, notes, resolves
     ADMIN = "admin"  # the same, and tokens
-    NODE = "node"  # speaks for one node
+    NODE = "node"  # acts for one node
     JOIN = "join"  # gives nodes a token of their own, and nothing else
 
 
 class Identity(msgspec.Struct, frozen=True):
-    """Whom a token speaks for. `id` names the token where people may see it; of a join secret, `name` is a pattern."""
+    """The owner of a token. `id` identifies the token to operators; of a join secret, `name` is a pattern."""
 
     role: Role
     name: str
@@ -32,12 +32,12 @@ class Identity(msgspec.Struct, frozen=True):
     expires_at: float | None = None
 
     def valid(self, now: float) -> bool:
-        """Whether it has not ended yet."""
+        """Return whether it has not expired yet."""
         return self.expires_at is None or now < self.expires_at
 
 
 class TokenView(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One token as people may see it. Times are UTC seconds."""
+    """One token for operators, without its text. Times are UTC seconds."""
 
     id: str
     role: Role
@@ -57,7 +57,7 @@ class TokenList(msgspec.Struct, frozen=True):
 
 
 def find_credential_misfit(role: Role, name: str, uses: int | None, *, replaces: bool) -> str:
-    """Why there can be no such token; empty where there can. `uses` and `replaces` are words about join secrets."""
+    """Return why such a token is impossible; empty if it is not. `uses` and `replaces` apply to join secrets."""
     if role is Role.JOIN:
         if _PATTERN.fullmatch(name) is None:
             return f"{name[:80]!r} is no pattern for node names; write one like gpu-*"

@@ -1,4 +1,4 @@
-"""What people are told, and how far the telling is: one message for many receivers, one delivery for each of them."""
+"""Notifications and their delivery: one message for many receivers, one delivery for each of them."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from vocabulary.finding import Severity
 
 
 class NotificationMessage(msgspec.Struct, frozen=True, omit_defaults=False):
-    """What receivers and hooks are told. `id` is the same for a repetition; `at` is UTC seconds; `page` wakes people.
+    """The message for receivers and hooks. `id` is the same for a repetition; `at` is UTC seconds; `page` wakes people.
 
-    `update`: an earlier message was about the same incident, which has grown. `part_of`: the open incident that this one,
-    which has ended, is a part of.
+    `update`: an earlier message was about the same incident, which has grown. `part_of`: the open incident that
+    absorbed this one, which has ended.
     """
 
     id: str
@@ -35,11 +35,11 @@ class NotificationMessage(msgspec.Struct, frozen=True, omit_defaults=False):
 
 
 class LeadershipLost(Exception):
-    """Another leader works on this database: this one must send nothing any more."""
+    """Another leader works on this database: this one must not send any more."""
 
 
 class NotificationPhase(str, enum.Enum):
-    """Where an incident stands for those who are told of it."""
+    """The phase of an incident for its receivers."""
 
     FIRE = "fire"
     ACKNOWLEDGE = "acknowledge"
@@ -47,7 +47,7 @@ class NotificationPhase(str, enum.Enum):
 
 
 class DeliveryState(str, enum.Enum):
-    """WAITING: to be sent, or tried again. The others are final."""
+    """WAITING: to be sent or retried. The others are final."""
 
     WAITING = "waiting"
     SENT = "sent"
@@ -55,10 +55,10 @@ class DeliveryState(str, enum.Enum):
 
 
 class Delivery(msgspec.Struct, frozen=True, kw_only=True):
-    """One message on its way to one receiver. Times are UTC seconds.
+    """One message to one receiver. Times are UTC seconds.
 
-    `batch` names what is sent in one piece, and is on the disk before the first attempt: a repetition carries the same
-    name. `thread` names what the receiver takes as one matter from its first message to its resolution.
+    `batch` identifies what is sent together, and is durable before the first attempt: a repetition has the same.
+    `thread` identifies the receiver's alert from its first message to its resolution.
     """
 
     id: str
@@ -68,7 +68,7 @@ class Delivery(msgspec.Struct, frozen=True, kw_only=True):
     state: DeliveryState = DeliveryState.WAITING
     created_at: float
     not_before: float = 0.0  # quiet hours
-    free_at: float = 0.0  # the end of a silence that kept it back
+    free_at: float = 0.0  # the end of a silence that muted it
     due: float = 0.0  # the end of its window, or the next attempt
     batch: str = ""
     claimed_at: float = 0.0
@@ -76,16 +76,16 @@ class Delivery(msgspec.Struct, frozen=True, kw_only=True):
     attempts: int = 0
     sent_at: float | None = None
     detail: str = ""
-    acknowledged: bool = False  # the receiver was told that somebody has taken it up
-    settled: bool = False  # nothing more is to be said about it
-    kinds: tuple[str, ...] = ()  # of the findings that it is about, which a silence may name
+    acknowledged: bool = False  # the receiver got the acknowledgement
+    settled: bool = False  # nothing more is to be sent about it
+    kinds: tuple[str, ...] = ()  # of its findings, which a silence may name
 
     @property
     def tellable_at(self) -> float:
-        """Since when people could have been told of it: neither quiet hours nor a silence keep it back."""
+        """Since when it could be sent: no quiet hours, no silence."""
         return max(self.created_at, self.not_before, self.free_at)
 
     @property
     def told(self) -> bool:
-        """Whether the receiver knows of it and must hear how it ends."""
+        """Whether the receiver got it and must get its end."""
         return self.phase is NotificationPhase.FIRE and self.state is DeliveryState.SENT and not self.settled

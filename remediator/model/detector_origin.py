@@ -1,12 +1,12 @@
-"""Findings that the centre itself makes of what many nodes said. Their origin tells them from what a node says of itself."""
+"""The origin of findings from the controller's own detectors, which distinguishes them from the node's own."""
 
 from __future__ import annotations
 
 from vocabulary.finding import Finding
 
-CENTRE = "centre:"  # begins the origin of every such finding; what it was made of follows
+CENTRE = "centre:"  # prefix of the origin of every such finding; its source follows
 
 
 def is_concluded(finding: Finding) -> bool:
-    """Whether the centre made it: then no node asserts it, and none may take it back."""
+    """Return whether the controller made the finding: then no node asserts it, and none may clear it."""
     return finding.origin.startswith(CENTRE)

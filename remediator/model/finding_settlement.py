@@ -1,16 +1,18 @@
-"""Who dealt with a finding that is still asserted, and, where it was a person, since when their word counts."""
+"""How an active finding was settled and, if by an operator, since when that counts."""
 
 from __future__ import annotations
 
 import msgspec
 
-COUNTS_S = 900.0  # how long a person's word counts against what is seen anew, where nothing else is configured
+COUNTS_S = 900.0  # default for how long an operator's settlement counts against new sightings
 
 
 class Settlement(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A closed incident dealt with it. `said` is the person's word that closed it (`ann resolved it`), empty where none did.
+    """A closed incident settled it.
 
-    `at` is when they said so last (UTC s); what is seen so much later that their word is over, is decided upon afresh.
+    `said` is the operator's reason for closing it (`ann resolved it`), empty without one.
+
+    `at` is its latest time (UTC s); a sighting after its period is decided anew.
     """
 
     incident: str

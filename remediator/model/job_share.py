@@ -1,6 +1,8 @@
-"""One node's part in one attempt of a job, added up when it reports: who looks at a job of 100 000 ranks adds up nodes. Pure.
+"""One node's share of one attempt of a job, summed up per report: a view of a job of 100 000 ranks then sums up nodes.
 
-Times are seconds; `UNTOLD` where nobody tells one.
+Pure.
+
+Times are seconds; `UNTOLD` if none was reported.
 """
 
 from __future__ import annotations
@@ -16,11 +18,11 @@ UNTOLD = -1.0
 
 
 class JobShare(msgspec.Struct, frozen=True, gc=False):
-    """The node's ranks of that attempt, as told, and of each its stage and its *own* time a step, without communication.
+    """The node's ranks of that attempt, each with its stage and its *own* time a step, without communication.
 
-    In lockstep all steps take equally long, and the slow rank is the one that does not wait. The other figures are of living
-    ranks: how many, what they think the job's size is (0: nobody says), their newest step (-1: none) and word, how long their
-    steps take, and how many are in which phase.
+    In lockstep all steps take equally long, and the slow rank is the one that does not wait. The other figures are of
+    living ranks: their number, the job's size (0: unknown), their newest step (-1: none) and report, their step times,
+    and their number per phase.
     """
 
     ref: JobRef
@@ -32,11 +34,11 @@ class JobShare(msgspec.Struct, frozen=True, gc=False):
     step: int
     at: float  # UTC s
     steps_s: tuple[float, ...]
-    phases: dict[str, int]  # a tuple of pairs would be tracked by the collector of cycles
+    phases: dict[str, int]  # the cycle collector would track a tuple of pairs
 
 
 def build_job_shares(ranks: Sequence[RankStatus]) -> tuple[JobShare, ...]:
-    """What a node's ranks are to each attempt of a job that has a living one there, by job and attempt."""
+    """Return a node's share of each attempt with a living rank there, by job and attempt."""
     found: dict[tuple[str, int], list[RankStatus]] = {}
     for rank in ranks:
         found.setdefault((rank.job, rank.attempt), []).append(rank)
@@ -45,7 +47,7 @@ def build_job_shares(ranks: Sequence[RankStatus]) -> tuple[JobShare, ...]:
 
 
 def _build_job_share(ref: JobRef, ranks: Sequence[RankStatus]) -> JobShare:
-    """One walk, and few words of Python: it is done for every rank of every report."""
+    """One pass, optimised: it runs for every rank of every report."""
     living, world, newest, at = 0, 0, -1, 0.0
     own_s: list[float] = []
     steps_s: list[float] = []

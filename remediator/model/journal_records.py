@@ -1,7 +1,7 @@
 """The rows of the journal: nodes, incidents with their plans, decisions, actions.
 
-Every record is frozen and replaced whole; ids are pure functions of their cause, so that doing the same thing again
-after a crash names the same thing.
+Every record is frozen and replaced as a whole; ids are pure functions of their cause, so that repeating something after
+a crash gives the same id.
 """
 
 from __future__ import annotations
@@ -17,31 +17,31 @@ from vocabulary.hardware.gpu_architecture import Architecture
 from vocabulary.order import Order
 
 Facts = dict[str, str | int | float | bool]
-FOR_REPLACEMENT = "waits for replacement"  # the outcome of a plan whose node is out until people have put the part in
+FOR_REPLACEMENT = "waits for replacement"  # outcome of a plan: the node is out until the part is replaced
 BUILT_IN = "built-in"  # in place of a policy's digest: no playbook can change this
-CAUSE, SLOW_CAUSE = "common-cause", "slow-cause"  # the second holds nobody back
+CAUSE, SLOW_CAUSE = "common-cause", "slow-cause"  # the second does not block isolations
 SILENCE = "silence"
-EXPLAINING = frozenset({CAUSE, SLOW_CAUSE, SILENCE})  # say why a node fails; a job's own fault explains no broken node
-BREAKER = "cluster:breaker"  # what the incident is about that is open as long as the breaker is
-OURSELVES = "remediator"  # who acted, in the audit log, where nobody else did
+EXPLAINING = frozenset({CAUSE, SLOW_CAUSE, SILENCE})  # explain why a node fails; a job's own fault does not
+BREAKER = "cluster:breaker"  # subject of the incident that is open exactly while the breaker is
+OURSELVES = "remediator"  # actor in the audit log if there was no operator
 
 
 class JobRef(msgspec.Struct, frozen=True, order=True, gc=False):
-    """One attempt of a job: what a relaunch starts anew is somebody else's business than what it ended."""
+    """One attempt of a job: what was concluded about one attempt does not apply to a relaunch."""
 
     job: str
     attempt: int
 
 
 class NodeReturn(msgspec.Struct, frozen=True, omit_defaults=True):
-    """We brought a node back at `at`; a rule asked to take it out again at `failed_at`, if one did (UTC s)."""
+    """We returned a node to service at `at`; a rule asked to isolate it again at `failed_at`, if one did (UTC s)."""
 
     at: float
     failed_at: float | None = None
 
 
 class HandsOff(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A person keeps us off a node by their word, whatever the scheduler says; `until` in UTC s, None: until released."""
+    """An operator hold, whatever the scheduler says; `until` in UTC s, None: until released."""
 
     actor: str
     why: str = ""
@@ -49,27 +49,27 @@ class HandsOff(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class NodeRecord(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One node: its state, why, whether *we* hold it out of service, and what runs there by its last word."""
+    """One node: its state, why, whether *we* hold it out of service, and its jobs by its last report."""
 
     node: str
     state: NodeState = NodeState.HEALTHY
     since: float = 0.0
     cause: str = ""
-    held: bool = False  # we want it drained
-    isolated_at: float | None = None  # when we last took it out of service; kept after it came back
-    hold_confirmed_at: float | None = None  # the scheduler said so
+    held: bool = False  # it should be drained
+    isolated_at: float | None = None  # when we last isolated it; kept after its return
+    hold_confirmed_at: float | None = None  # confirmed by the scheduler
     jobs: tuple[JobRef, ...] = ()
-    worlds: tuple[int, ...] = ()  # of these jobs, in their order: ranks on all nodes; 0 or missing where nobody told
-    left_at: float | None = None  # when the last rank was gone, until that is so long ago that no rule asks for it
+    worlds: tuple[int, ...] = ()  # of these jobs, in order: ranks on all nodes; 0 or missing if unknown
+    left_at: float | None = None  # when the last rank disappeared, until that is too long ago for any rule
     architectures: tuple[Architecture, ...] = ()  # of its GPUs
     places: NodeLocation = NodeLocation()
     returns: tuple[NodeReturn, ...] = ()  # of the last weeks, oldest first
     hands_off: HandsOff | None = None
-    on_trial: bool = False  # from the day it came back until it is healthy again, suspect or not
+    on_trial: bool = False  # from its return until it is healthy again, suspect or not
 
 
 class IncidentState(str, enum.Enum):
-    """OPEN: known, nothing planned. ACTING: a plan runs. WAITING: a human's turn. CLOSED: over."""
+    """OPEN: known, nothing planned. ACTING: a plan runs. WAITING: for an operator. CLOSED: ended."""
 
     OPEN = "open"
     ACTING = "acting"
@@ -78,20 +78,20 @@ class IncidentState(str, enum.Enum):
 
 
 class Answer(str, enum.Enum):
-    """What a decision says."""
+    """The answer of a decision."""
 
     ACT = "act"
-    HOLD = "hold"  # a guard said no; asked again as time goes on
-    APPROVE = "approve"  # will act as soon as a person agrees
-    RECOMMEND = "recommend"  # would act, but the mode leaves it to people
-    OBSERVE = "observe"  # would act, but the mode has us only look on
+    HOLD = "hold"  # a guard refused; evaluated again as time passes
+    APPROVE = "approve"  # acts once an operator approves
+    RECOMMEND = "recommend"  # would act, but the mode leaves it to operators
+    OBSERVE = "observe"  # would act, but the mode only observes
     WATCH = "watch"  # nothing to do, and why
 
 
 class Incident(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     """Findings of one node with one most likely cause, and the plan against it.
 
-    The stages of a plan run in turn, the steps of a stage side by side.
+    The stages of a plan run in sequence, the steps of a stage side by side.
     """
 
     id: str
@@ -102,37 +102,37 @@ class Incident(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     findings: tuple[str, ...] = ()
     rule: str = ""
     answer: Answer | None = None  # of the last decision
-    decisions: int = 0  # made so far; the last one's id follows from it
-    policy: str = ""  # digest of the policy that the last decision rests on
+    decisions: int = 0  # made so far; the last one's id is derived from it
+    policy: str = ""  # digest of the policy of the last decision
     answered: int = 0  # findings known when it was made
-    told: tuple[str, ...] = ()  # rules that only tell, and have
-    approved: tuple[str, ...] = ()  # decisions and steps that a person agreed to
+    told: tuple[str, ...] = ()  # notifying rules that have run
+    approved: tuple[str, ...] = ()  # approved decisions and steps
     plan: tuple[tuple[StepRun, ...], ...] = ()
     closed_at: float | None = None
     outcome: str = ""
-    ended_by: str = ""  # whose word closed it (`ann resolved it`); empty: nobody's
-    again: str = ""  # after whose word its fault came again, and how long
+    ended_by: str = ""  # who closed it (`ann resolved it`); empty: no operator
+    again: str = ""  # after which settlement its fault came again, and how long
     injected: bool = False
-    suspected: bool = False  # a rule has asked to take its node out
-    wide: bool = False  # about what `members` share; `node` says what that is, rack:r12
+    suspected: bool = False  # a rule has asked to isolate its node
+    wide: bool = False  # about what `members` share, named in `node`: rack:r12
     members: tuple[str, ...] = ()
-    parts: tuple[str, ...] = ()  # incidents that this one took in, by id
+    parts: tuple[str, ...] = ()  # ids of incidents that it absorbed
     fleet: int = 0  # of one about failed nodes: how many failed in the whole cluster meanwhile
-    told_size: int = 0  # how many nodes people were last told of, in this incident or in the fleet, and when (UTC s)
+    told_size: int = 0  # nodes in the last notification, in this incident or in the fleet, and its time (UTC s)
     told_at: float = 0.0
-    job_gone_at: float | None = None  # of one about a job: when no node had a rank of it any more
+    job_gone_at: float | None = None  # of one about a job: since when no node has a rank of it
     acknowledged_by: str = ""
     acknowledged_at: float | None = None
-    kept_open: bool = False  # a person opened it again, so a person closes it
+    kept_open: bool = False  # reopened by an operator, so only an operator closes it
 
     @property
     def decision(self) -> str:
-        """Id of the decision in force, empty before the first."""
+        """Id of the current decision, empty before the first."""
         return f"{self.id}.d{self.decisions}" if self.decisions else ""
 
 
 class Considered(msgspec.Struct, frozen=True):
-    """A rule that speaks of a finding of the incident, and why it is not the one that answers."""
+    """A rule that names a finding of the incident, and why it does not answer."""
 
     rule: str
     finding: str
@@ -140,7 +140,7 @@ class Considered(msgspec.Struct, frozen=True):
 
 
 class Decision(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
-    """An answer with its reason, the rule it follows and what the guards said."""
+    """An answer with its reason, its rule and the guards' results."""
 
     id: str
     incident: str
@@ -167,7 +167,7 @@ class ActionState(str, enum.Enum):
 
     @property
     def final(self) -> bool:
-        """Nothing more will happen."""
+        """Whether nothing more will happen."""
         return self is not ActionState.PLANNED
 
 
@@ -184,17 +184,17 @@ class Action(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     state: ActionState = ActionState.PLANNED
     attempts: int = 0
     not_before: float = 0.0
-    began_at: float | None = None  # of an order: when its node first said that it carries it out
+    began_at: float | None = None  # of an order: when its node first reported that it carries it out
     finished_at: float | None = None
     order: Order | None = None
     reason: str = ""
     detail: str = ""
     data: Facts = {}
-    untold: bool = False  # it has succeeded, and there was nobody to tell
+    untold: bool = False  # it has succeeded, but there was no receiver
 
 
 class AuditEvent(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
-    """One thing that happened, for the append-only log."""
+    """One event, for the append-only log."""
 
     at: float
     kind: str

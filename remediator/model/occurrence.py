@@ -1,4 +1,4 @@
-"""One thing that happened on a node, for counting: a finding seen (again), a deed of ours, a rule that acted."""
+"""One event on a node, for counting: a finding seen (again), an action of ours, a rule that acted."""
 
 from __future__ import annotations
 
@@ -15,5 +15,5 @@ class Occurrence(msgspec.Struct, frozen=True, omit_defaults=True):
     jobs: tuple[str, ...] = ()
     job_nodes: int = 0  # nodes of the widest of these jobs
     count: int = 1
-    incident: str = ""  # that the deed or the rule belongs to; findings have none
+    incident: str = ""  # of the action or the rule; findings have none
     injected: bool = False

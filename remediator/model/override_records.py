@@ -1,4 +1,4 @@
-"""What a person said of the whole cluster that counts until somebody says otherwise, or for a time. Times are UTC seconds."""
+"""Operator overrides for the whole cluster, in force until changed or for a time. Times are UTC seconds."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ import msgspec
 
 from remediator.model.plan_steps import Mode
 
-MODE = "mode"  # under which the mode stands; a silence stands under its id
+MODE = "mode"  # key of the mode; a silence's key is its id
 
 
 class ModeOverride(msgspec.Struct, frozen=True, omit_defaults=True, tag="mode"):
-    """The mode is this, whatever the configuration says."""
+    """The automation mode, whatever the configuration says."""
 
     mode: Mode
     actor: str
@@ -19,7 +19,7 @@ class ModeOverride(msgspec.Struct, frozen=True, omit_defaults=True, tag="mode"):
 
 
 class AlertSilence(msgspec.Struct, frozen=True, tag="silence"):
-    """Nobody is told of nodes that fit `match` and findings that all fit `kinds`, shell patterns both, until `until`."""
+    """Mutes nodes that match `match` and findings that all match `kinds` (shell patterns), until `until`."""
 
     id: str
     match: str

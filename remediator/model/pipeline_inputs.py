@@ -1,6 +1,6 @@
-"""Everything the pipeline may be told. Each carries its own time.
+"""The inputs of the pipeline. Each carries its own time.
 
-The same inputs in the same order give the same decisions, which is what makes a journal worth keeping.
+The same inputs in the same order give the same decisions, so the journal of inputs can be replayed.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class Input(msgspec.Struct, frozen=True, tag_field="input", kw_only=True):
 
 
 class FindingsReported(Input, frozen=True, tag="findings"):
-    """A node's changes in their order, and, where the report was current, its whole set of active findings."""
+    """A node's changes in order and, if the report was current, its whole set of active findings."""
 
     node: str
     boot_id: str
@@ -34,7 +34,7 @@ class FindingsReported(Input, frozen=True, tag="findings"):
 
 
 class PlacementChanged(Input, frozen=True, tag="placement", omit_defaults=True):
-    """The jobs that have ranks on a node are now these. `worlds`: how many ranks each has on all nodes, in the same order."""
+    """The jobs with ranks on a node. `worlds`: the number of ranks of each on all nodes, in the same order."""
 
     node: str
     jobs: tuple[JobRef, ...]
@@ -42,7 +42,7 @@ class PlacementChanged(Input, frozen=True, tag="placement", omit_defaults=True):
 
 
 class InventoryChanged(Input, frozen=True, tag="inventory", omit_defaults=True):
-    """The node's GPUs are now of these product names, under this driver and this image of the system; empty where not told."""
+    """The product names of a node's GPUs, its driver and its system image; empty if unknown."""
 
     node: str
     products: tuple[str, ...]
@@ -51,44 +51,44 @@ class InventoryChanged(Input, frozen=True, tag="inventory", omit_defaults=True):
 
 
 class HoldsObserved(Input, frozen=True, tag="holds"):
-    """What the scheduler said when it was asked, node by node."""
+    """The scheduler's answers, by node."""
 
     holds: tuple[NodeHold, ...]
 
 
 class ActionEnded(Input, frozen=True, tag="action"):
-    """An attempt at something done by the centre itself came back."""
+    """An attempt of one of the controller's own actions has ended."""
 
     action: str
     outcome: ActionOutcome
 
 
 class OrderAnswered(Input, frozen=True, tag="order"):
-    """A node said how far an order is."""
+    """A node reported the progress of an order."""
 
     node: str
     update: OrderUpdate
 
 
 class StepApproved(Input, frozen=True, tag="approved"):
-    """A person agreed to a decision, or to one step of a plan; `what` is its id."""
+    """An operator approved a decision, or one step of a plan; `what` is its id."""
 
     incident: str
     what: str
     actor: str
-    address: str = ""  # where the request came from
+    address: str = ""  # origin of the request
 
 
 class IncidentCommandKind(str, enum.Enum):
-    """What a person may say of an incident, short of approving."""
+    """Commands on an incident besides approval."""
 
-    ACKNOWLEDGE = "acknowledge"  # I look after it
+    ACKNOWLEDGE = "acknowledge"  # assign to the operator
     NOTE = "note"
-    RESOLVE = "resolve"  # it is over
+    RESOLVE = "resolve"  # close it
 
 
 class IncidentCommand(Input, frozen=True, tag="person", omit_defaults=True):
-    """A person said something about an incident. `key` names the request, so that its repetition can be known."""
+    """An operator's command on an incident. `key` identifies the request, so that a repetition is recognised."""
 
     incident: str
     node: str
@@ -100,16 +100,16 @@ class IncidentCommand(Input, frozen=True, tag="person", omit_defaults=True):
 
 
 class NodeCommandKind(str, enum.Enum):
-    """What a person may say of a node."""
+    """Commands on a node."""
 
-    HOLD = "hold"  # hands off: it is mine
-    RELEASE = "release"  # no longer
-    RETIRE = "retire"  # it is no part of the cluster any more
+    HOLD = "hold"  # operator hold
+    RELEASE = "release"  # end the hold
+    RETIRE = "retire"  # remove from the cluster
     UNRETIRE = "unretire"
 
 
 class NodeCommand(Input, frozen=True, tag="node_said", omit_defaults=True):
-    """A person said something of a node that is known. A hold may end by itself, at `until` (UTC s)."""
+    """An operator's command on a known node. A hold may end by itself, at `until` (UTC s)."""
 
     node: str
     word: NodeCommandKind
@@ -120,14 +120,14 @@ class NodeCommand(Input, frozen=True, tag="node_said", omit_defaults=True):
 
 
 class ManualCordonKind(str, enum.Enum):
-    """What a person may have the centre do in the scheduler, in their name."""
+    """Changes in the scheduler in an operator's name."""
 
     CORDON = "cordon"
     UNCORDON = "uncordon"  # whoever holds it
 
 
 class ManualCordon(Input, frozen=True, tag="by_hand", omit_defaults=True):
-    """A person wants a node out of the scheduler's service, or in it, as their own deed."""
+    """An operator cordons or uncordons a node."""
 
     node: str
     word: ManualCordonKind
@@ -137,7 +137,7 @@ class ManualCordon(Input, frozen=True, tag="by_hand", omit_defaults=True):
 
 
 class IncidentReopened(Input, frozen=True, tag="reopened", omit_defaults=True):
-    """A person wants a closed incident open again; here it is as it was closed, with its findings."""
+    """An operator reopens a closed incident, given as it was closed, with its findings."""
 
     incident: Incident
     findings: tuple[Finding, ...]
@@ -147,7 +147,7 @@ class IncidentReopened(Input, frozen=True, tag="reopened", omit_defaults=True):
 
 
 class PolicyChanged(Input, frozen=True, tag="policy"):
-    """From here on this policy decides, and as far as this mode lets it. The first input of every term."""
+    """The policy and the mode from now on. The first input of every term."""
 
     digest: str
     source: str
@@ -155,7 +155,7 @@ class PolicyChanged(Input, frozen=True, tag="policy"):
 
 
 class BreakerReset(Input, frozen=True, tag="breaker_reset"):
-    """A person has looked, and lets nodes be isolated again."""
+    """An operator resets the circuit breaker."""
 
     actor: str
     text: str = ""
@@ -163,7 +163,7 @@ class BreakerReset(Input, frozen=True, tag="breaker_reset"):
 
 
 class ModeSet(Input, frozen=True, tag="mode_set", omit_defaults=True):
-    """A person says how far automation may go from now on; None: as far as the configuration says."""
+    """An operator sets the automation mode; None: back to the configured one."""
 
     mode: Mode | None
     actor: str
@@ -172,7 +172,7 @@ class ModeSet(Input, frozen=True, tag="mode_set", omit_defaults=True):
 
 
 class ActionCancelled(Input, frozen=True, tag="cancelled", omit_defaults=True):
-    """A person wants a planned action not to be carried out, and what was to come after it neither."""
+    """An operator cancels a planned action and what follows it in its plan."""
 
     action: str
     actor: str
@@ -181,14 +181,14 @@ class ActionCancelled(Input, frozen=True, tag="cancelled", omit_defaults=True):
 
 
 class AlertsSilenced(Input, frozen=True, tag="silenced", omit_defaults=True):
-    """A person wants nobody to be told of some alerts for a time; we act all the same."""
+    """An operator mutes some alerts for a time; actions continue."""
 
     silence: AlertSilence
     address: str = ""
 
 
 class SilenceEnded(Input, frozen=True, tag="silence_ended", omit_defaults=True):
-    """A person ends a silence before its time."""
+    """An operator ends a silence early."""
 
     silence: str
     actor: str
@@ -197,7 +197,7 @@ class SilenceEnded(Input, frozen=True, tag="silence_ended", omit_defaults=True):
 
 
 class ReceiverTried(Input, frozen=True, tag="receiver_tried", omit_defaults=True):
-    """A person is about to send a receiver a test message."""
+    """An operator is about to send a receiver a test message."""
 
     receiver: str
     actor: str
@@ -205,26 +205,26 @@ class ReceiverTried(Input, frozen=True, tag="receiver_tried", omit_defaults=True
 
 
 class SilenceObserved(Input, frozen=True, tag="silence"):
-    """The nodes that are silent for too long now, and when each was last heard (UTC s). All others are heard."""
+    """The nodes that are silent for too long, and when each last reported (UTC s). All others report."""
 
     silent: dict[str, float]
 
 
 class VerdictsReached(Input, frozen=True, tag="verdicts"):
-    """What the centre concluded from many nodes' words, as it stands now: raised, changed or cleared (`remediator.monitoring`)."""
+    """The current conclusions of the controller's detectors: raised, changed or cleared (`remediator.monitoring`)."""
 
     findings: tuple[Finding, ...]
 
 
 class TopologyObserved(Input, frozen=True, tag="topology"):
-    """Where nodes stand by one source's word: a file, the scheduler, labels. It replaces what the same source said before."""
+    """Node locations from one source: a file, the scheduler, labels. They replace the same source's earlier ones."""
 
     source: str
     places: dict[str, NodeLocation]
 
 
 class Tick(Input, frozen=True, tag="tick"):
-    """Time passed; deadlines may have."""
+    """Time has passed, and perhaps deadlines."""
 
 
 AnyInput = (

@@ -1,4 +1,4 @@
-"""A playbook's steps, and how far a plan made of them is."""
+"""The steps of a playbook, and the progress of a plan."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from vocabulary.text.duration_format import format_period
 class Mode(str, enum.Enum):
     """How far automation may go. Of several that apply, the most cautious counts."""
 
-    OBSERVE = "observe"  # decide and write it down
-    RECOMMEND = "recommend"  # and show it to people as what we would do
-    APPROVE = "approve"  # do it once a person has agreed
+    OBSERVE = "observe"  # decide and record
+    RECOMMEND = "recommend"  # and show operators what it would do
+    APPROVE = "approve"  # act once an operator has approved
     ACT = "act"
 
     @property
@@ -29,7 +29,7 @@ _CAUTION = {Mode.ACT: 0, Mode.APPROVE: 1, Mode.RECOMMEND: 2, Mode.OBSERVE: 3}
 
 
 class Verb(str, enum.Enum):
-    """The words a playbook may use for a step."""
+    """The verbs of a playbook's steps."""
 
     CORDON = "cordon"  # no new work
     DRAIN = "drain"  # no new work, and running work has left
@@ -47,29 +47,29 @@ class Verb(str, enum.Enum):
 
 
 class TrainerNotice(str, enum.Enum):
-    """What `notify_trainer` may tell a job's ranks."""
+    """The orders that `notify_trainer` may send to a job's ranks."""
 
-    GRACEFUL = "graceful"  # save at one step and leave; go on without this node
-    ABORT = "abort"  # leave now; go on without this node
-    SAVE_AND_RELAUNCH = "save_and_relaunch"  # save at one step and leave; go on with every node
+    GRACEFUL = "graceful"  # save at one step and leave; continue without this node
+    ABORT = "abort"  # leave now; continue without this node
+    SAVE_AND_RELAUNCH = "save_and_relaunch"  # save at one step and leave; continue with every node
     SAVE_AND_STOP = "save_and_stop"  # save at one step and leave, for good
-    REVERT = "revert"  # leave at one step, save nothing; go on from before the trouble, with every node
+    REVERT = "revert"  # leave at one step without saving; continue from before the trouble, with every node
 
 
 ONLY_TELLING = frozenset({Verb.COLLECT_EVIDENCE, Verb.TICKET, Verb.ALERT, Verb.WATCH})  # change no node and no job
-PASSED_OVER = (ONLY_TELLING - {Verb.WATCH}) | {Verb.NOTIFY_TRAINER}  # a plan goes on although they failed for good
+PASSED_OVER = (ONLY_TELLING - {Verb.WATCH}) | {Verb.NOTIFY_TRAINER}  # a plan continues although they failed for good
 ISOLATING = frozenset({Verb.CORDON, Verb.DRAIN})
 
 
 class Retry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A failed step is tried again so many times, each after a pause."""
+    """How often a failed step is retried, each time after a pause."""
 
     times: int
     after_s: float = 30.0
 
 
 class Step(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One step as the playbook wrote it. `on_failure` are the steps that take its place when it has failed for good."""
+    """One step as in the playbook. `on_failure` are the steps that replace it when it has failed for good."""
 
     verb: Verb
     how: str = ""
@@ -78,12 +78,10 @@ class Step(msgspec.Struct, frozen=True, omit_defaults=True):
     on_failure: tuple[Step, ...] = ()
     mode: Mode = Mode.ACT
     guards: Guards = Guards()
-    no_job_s: float | None = (
-        None  # of a rule for nodes without a job: what has come since is neither cordoned nor evicted
-    )
+    no_job_s: float | None = None  # of a rule for nodes without a job: newer work is neither cordoned nor evicted
 
     def for_idle(self, no_job_s: float) -> Step:
-        """The same, on failure too, for a node where there was no rank for so many seconds."""
+        """Return the same, including failure branches, for a node without a rank for so many seconds."""
         branch = tuple(each.for_idle(no_job_s) for each in self.on_failure)
         return replace(self, no_job_s=no_job_s, on_failure=branch)
 
@@ -97,12 +95,12 @@ class Step(msgspec.Struct, frozen=True, omit_defaults=True):
 
     @property
     def whole(self) -> tuple[Step, ...]:
-        """This step and every step that may take its place."""
+        """Yield this step and every step that may replace it."""
         return (self, *(each for branch in self.on_failure for each in branch.whole))
 
 
 class StepState(str, enum.Enum):
-    """How far one step of a plan is."""
+    """The progress of one step of a plan."""
 
     PENDING = "pending"
     RUNNING = "running"
@@ -113,7 +111,7 @@ class StepState(str, enum.Enum):
 class StepRun(msgspec.Struct, frozen=True, omit_defaults=True):
     """A step of one incident's plan with its progress; waiting is data: a state and a deadline.
 
-    `then` are steps that follow in the same place; `key` tells apart the runs that came to this place one after another.
+    `then` are steps that follow in the same place; `key` distinguishes consecutive runs in this place.
     """
 
     step: Step
@@ -128,5 +126,5 @@ class StepRun(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 def step_key(decision: str, stage: int, index: int, key: str) -> str:
-    """The id of one run of a step: what a person approves, and what its actions' ids begin with."""
+    """Return the id of one run of a step: operators approve it, and its actions' ids begin with it."""
     return f"{decision}.s{stage}.{index}{key}"

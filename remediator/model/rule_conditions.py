@@ -1,4 +1,4 @@
-"""What a playbook may ask of a situation: the words of `match` and `guards`, as records. Also the file's own layout.
+"""The conditions of playbook rules: `match` and `guards` as records. Also the layout in the file.
 
 Patterns are shell patterns over ``check/code``: ``xid/79``, ``row_remap/*``. Empty lists mean: any.
 """
@@ -16,8 +16,8 @@ from vocabulary.identity import ComponentKind
 from vocabulary.text.duration_format import format_period
 
 DAY_S = 86400.0
-PRESENT_MAX_S = 3600.0  # how long what is over is remembered as itself, and not only counted
-WINDOW_MAX_S = 30 * DAY_S  # how far back a rule may look, and so how long history is kept
+PRESENT_MAX_S = 3600.0  # how long an ended finding is kept as such, and not only counted
+WINDOW_MAX_S = 30 * DAY_S  # the longest window of a rule, and so how long history is kept
 
 Pattern = Annotated[str, msgspec.Meta(min_length=1, max_length=200, description="Shell pattern over check/code.")]
 Window = Annotated[float, msgspec.Meta(gt=0, le=WINDOW_MAX_S, description="Seconds, at most 30 days.")]
@@ -31,7 +31,7 @@ Count = Annotated[int, msgspec.Meta(ge=0)]
 
 
 class Scope(str, enum.Enum):
-    """Where occurrences are counted: around the finding in question."""
+    """Where occurrences are counted, relative to the finding."""
 
     COMPONENT = "component"
     NODE = "node"
@@ -40,7 +40,7 @@ class Scope(str, enum.Enum):
 
 
 class About(str, enum.Enum):
-    """What the incident is about that a rule answers."""
+    """The subject of the incident that a rule answers."""
 
     NODE = "node"
     JOB = "job"  # one incident about the job, however many of its nodes show the finding
@@ -51,18 +51,18 @@ class Distinct(str, enum.Enum):
 
     EVENTS = "events"
     COMPONENTS = "components"
-    JOBS = "jobs"  # with ranks on several nodes, that met it on this one alone: others of the same program are well
-    ALL_JOBS = "all_jobs"  # also of one node only, which cannot tell the program from the node
+    JOBS = "jobs"  # jobs on several nodes that had it on this one alone: others of the same program are fine
+    ALL_JOBS = "all_jobs"  # also jobs on one node, which cannot distinguish program and node
     NODES = "nodes"
-    INCIDENTS = "incidents"  # of deeds and rules
+    INCIDENTS = "incidents"  # of actions and rules
 
 
 class Clause(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
     """How often something happened within a window.
 
-    `of` names findings, deeds that were begun (``action/reset_gpu``), deeds that failed (``failed/preflight``) or rules
-    that acted (``rule/gpu-lost``); without it, the finding's own kind is meant. Deeds and rules of the incident in question
-    are left out, and so is what an injected fault caused, unless the finding is injected itself.
+    `of` names findings, started actions (``action/reset_gpu``), failed actions (``failed/preflight``) or rules that
+    acted (``rule/gpu-lost``); by default, the finding's own kind. Actions and rules of the same incident do not count,
+    nor does what an injected fault caused, unless the finding is injected itself.
     """
 
     within_s: Window
@@ -79,7 +79,7 @@ class Clause(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forb
             raise ValueError("'at_least' is above 'at_most': it can never hold")
 
     def accepts(self, count: int) -> bool:
-        """Whether `count` lies within both bounds."""
+        """Return whether `count` is within both bounds."""
         return (self.at_least is None or count >= self.at_least) and (self.at_most is None or count <= self.at_most)
 
     def __str__(self) -> str:
@@ -108,7 +108,7 @@ class JobScope(str, enum.Enum):
 
 
 class NodeState(str, enum.Enum):
-    """Where a node stands in its life. `lifecycle.py` says which steps are legal."""
+    """A node's lifecycle state. `node_lifecycle.py` has the legal transitions."""
 
     HEALTHY = "healthy"
     SUSPECT = "suspect"
@@ -132,7 +132,7 @@ class Match(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbi
     severities: tuple[Severity, ...] = ()
     components: tuple[ComponentKind, ...] = ()
     architectures: tuple[Architecture, ...] = ()
-    evidence: dict[str, tuple[str | int, ...]] = {}  # of the finding: name → the values that fit, as text
+    evidence: dict[str, tuple[str | int, ...]] = {}  # of the finding: name → the values that match, as text
     job: JobScope | None = None
     no_job_s: NoJob = 300.0
     node_states: tuple[NodeState, ...] = ()
@@ -147,9 +147,12 @@ class Match(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbi
 
 
 class Guards(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
-    """What must hold before a rule, or one of its steps, may act. Unlike `match` it never lets another rule answer: it waits."""
+    """What must hold before a rule, or one of its steps, may act.
+
+    Unlike `match`, a guard lets no other rule answer: it waits.
+    """
 
     idle: bool = False  # no job has ranks on the node
-    drained: bool = False  # the scheduler says that no work is left on it
+    drained: bool = False  # the scheduler reports no work left on it
     spares: Count = 0  # so many other nodes are healthy, not held and without a job
     history: tuple[Clause, ...] = ()

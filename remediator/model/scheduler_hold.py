@@ -1,4 +1,4 @@
-"""What a scheduler says of a node, and what it answers when asked to change it."""
+"""A scheduler's view of a node, and its answer to a change."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ import enum
 
 import msgspec
 
-REASON_PREFIX = "gpu-healthd:"  # how we recognise our own hand in a scheduler's reason field
+REASON_PREFIX = "gpu-healthd:"  # marks our own holds in a scheduler's reason field
 
-THEIR_PREFIX = "by "  # before the name of a person in whose name we place a hold
+THEIR_PREFIX = "by "  # before the name of the operator in whose name we place a hold
 
 
 class HoldOwner(str, enum.Enum):
@@ -17,11 +17,11 @@ class HoldOwner(str, enum.Enum):
     NOBODY = "nobody"
     US = "us"
     OPERATOR = "operator"
-    SCHEDULER = "scheduler"  # it took the node out by itself, e.g. not responding
+    SCHEDULER = "scheduler"  # the scheduler itself, e.g. not responding
 
 
 class NodeHold(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One node as its scheduler sees it. `schedulable` is None when it could not be asked: unknown is not good."""
+    """One node as its scheduler sees it. `schedulable` is None when it could not be queried: unknown is not good."""
 
     node: str
     schedulable: bool | None
@@ -29,13 +29,13 @@ class NodeHold(msgspec.Struct, frozen=True, omit_defaults=True):
     owner: HoldOwner = HoldOwner.NOBODY
     reason: str = ""
     jobs: tuple[str, ...] = ()
-    evictable: bool = False  # what runs there had its time to leave, and the site wants it asked to
+    evictable: bool = False  # running work had its time to leave, and the site wants it evicted
     known: bool = True  # False: the scheduler answered, and has no such node
-    set_aside: bool = False  # without work, yet not for the next job: reserved, or not all of its GPUs are to be had
+    set_aside: bool = False  # idle but not available: reserved, or some of its GPUs are not
 
 
 class ActionResult(str, enum.Enum):
-    """How an attempt to act ended. FAILED may be tried again; REFUSED and UNKNOWN (no such node) are answers."""
+    """How an attempt ended. FAILED may be retried; REFUSED and UNKNOWN (no such node) are final."""
 
     DONE = "done"
     ALREADY = "already"
@@ -45,7 +45,7 @@ class ActionResult(str, enum.Enum):
 
 
 class ActionOutcome(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The result of one attempt, with a sentence for the audit log. `untold`: done, and there was nobody to tell."""
+    """The result of one attempt, with a sentence for the audit log. `untold`: done, but there was no receiver."""
 
     result: ActionResult
     detail: str = ""

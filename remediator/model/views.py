@@ -1,4 +1,4 @@
-"""What the API answers and people read: flat, self-contained, no join needed. Times are UTC seconds."""
+"""API views for clients: flat and self-contained, no join needed. Times are UTC seconds."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Positive = Annotated[float, msgspec.Meta(gt=0, le=100 * 365 * 86400.0)]
 
 
 class NodeView(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One node as the centre sees it now. `health` is the node's own word, or unknown when it is silent."""
+    """One node as the controller sees it now. `health` is self-reported, or unknown when it is silent."""
 
     node: str
     state: str
@@ -34,7 +34,7 @@ class NodeView(msgspec.Struct, frozen=True, omit_defaults=True):
     gpus: tuple[Gpu, ...] = ()
     ranks: tuple[RankStatus, ...] = ()
     findings: tuple[Finding, ...] = ()
-    hands_off: HandsOff | None = None  # by a person's word
+    hands_off: HandsOff | None = None  # the operator hold
     versions: Versions = Versions()
 
 
@@ -52,10 +52,10 @@ class Lack(str, enum.Enum):
 
 
 class ActionView(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One effect on the world and what became of it; `why` names its incident and rule, or the person.
+    """One action and its outcome; `why` names its incident and rule, or the operator.
 
-    `state` is running from when its node says that it carries the order out (`began_at`), until it ends.
-    `on_stop`, of one that has not ended: what a person's mode observe or recommend makes of it, in words.
+    `state` is running from when its node reports that it carries the order out (`began_at`), until it ends. `on_stop`,
+    of one that has not ended: what an operator's mode observe or recommend does to it, as text.
     """
 
     id: str
@@ -76,7 +76,7 @@ class ActionView(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class StepView(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One step of the plan in words, e.g. ``preflight: gate``."""
+    """One step of the plan as text, e.g. ``preflight: gate``."""
 
     text: str
     state: str
@@ -98,20 +98,20 @@ class DecisionView(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Awaited(msgspec.Struct, frozen=True):
-    """Something that a person must approve before it is done."""
+    """Something that awaits an operator's approval."""
 
     id: str
     text: str
 
 
 class Approval(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """`POST /v1/incidents/{id}/approve`: the id of what is approved."""
+    """`POST /v1/incidents/{id}/approve`: the id to approve."""
 
     what: str
 
 
 class Words(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What a person says of an incident or a node; needed for a note and for retiring a node, else as a reason."""
+    """An operator's text about an incident or a node; required for a note and for retiring a node, otherwise a reason."""
 
     text: Annotated[str, msgspec.Meta(max_length=2000)] = ""
 
@@ -131,7 +131,7 @@ class HoldWish(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class NoteView(msgspec.Struct, frozen=True):
-    """A person's note."""
+    """An operator's note."""
 
     at: float
     actor: str
@@ -141,7 +141,7 @@ class NoteView(msgspec.Struct, frozen=True):
 class TokenWish(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """`POST /v1/tokens`. `uses` and `replaces` are for join secrets; `name` is a pattern there, like `gpu-*`.
 
-    Without `expires_s` a join secret ends after a day, and any other token never.
+    Without `expires_s` a join secret expires after a day, and any other token never.
     """
 
     role: Role
@@ -152,9 +152,9 @@ class TokenWish(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Rotation(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """`POST /v1/tokens/rotate`: the tokens that the name has end after `overlap_s`.
+    """`POST /v1/tokens/rotate`: the name's old tokens end after `overlap_s`.
 
-    The new one ends after `expires_s`; without it, when the longest of them would have.
+    The new one expires after `expires_s`; by default when the longest of them would have.
     """
 
     role: Role
@@ -164,10 +164,10 @@ class Rotation(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class WordView(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A person's word that what is still asserted of an incident is dealt with, and when they said so last (UTC s).
+    """An operator's settlement of an incident's active findings, and its latest time (UTC s).
 
-    A fatal fault of it that is seen anew after `until` is decided upon afresh; None: the word counts for as long as they have the
-    node, or nothing fatal is left.
+    A fatal fault that is seen again after `until` is decided anew; None: the settlement counts while the operator holds
+    the node, or until nothing fatal is left.
     """
 
     said: str
@@ -178,9 +178,9 @@ class WordView(msgspec.Struct, frozen=True, omit_defaults=True):
 class IncidentView(msgspec.Struct, frozen=True, omit_defaults=True):
     """One incident. In listings `findings`, `decisions`, `actions`, `proposed` and `word` are left empty.
 
-    `proposed` are the steps that a person, the mode or a guard keeps from being done: stages in turn, the steps of one side by side.
-    `injected`: it is a drill; `partly_injected`: it is none, and some of its findings are test faults. `waits_for_part`: its node
-    is out until people have replaced the part.
+    `proposed` are steps that await approval, or that the mode or a guard blocks: stages in sequence, the steps of one
+    side by side. `injected`: it is a drill; `partly_injected`: it is none, but some of its findings are test faults.
+    `waits_for_part`: its node is out until operators have replaced the part.
     """
 
     id: str
@@ -206,7 +206,7 @@ class IncidentView(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class EventView(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One line of the audit log: what happened, to what, because of what, by whom."""
+    """One audit event: what happened, to what, because of what, by whom."""
 
     seq: int
     at: float
@@ -220,9 +220,10 @@ class EventView(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class StatusView(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The cluster in one look. `blocked` lists, in words, everything that keeps automation from acting.
+    """The cluster's status. `blocked` lists, as text, everything that blocks automation.
 
-    `mode_by` says who set the mode, since when and why; empty: the configuration. `breaker` is empty while it is closed.
+    `mode_by` says who set the mode, since when and why; empty: the configuration. `breaker` is empty while it is
+    closed.
     """
 
     cluster: str

@@ -1,4 +1,4 @@
-"""What is done and what keeps it from being done, as the API answers it: actions, approvals, the mode, the breaker."""
+"""API views of actions, approvals, the mode and the breaker."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ class ActionList(msgspec.Struct, frozen=True):
 
 
 class AwaitingView(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Something that waits for a person's word: `what` is the id to approve, `since` when it was decided (UTC s).
+    """Something that awaits approval: `what` is the id to approve, `since` when it was decided (UTC s).
 
-    `proposed` are the steps that will be done then: stages in turn, the steps of one side by side.
+    `proposed` are the steps that follow: stages in sequence, the steps of one side by side.
     """
 
     incident: str
@@ -33,13 +33,13 @@ class AwaitingView(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class AwaitingList(msgspec.Struct, frozen=True):
-    """`GET /v1/awaiting`, what has waited longest first."""
+    """`GET /v1/awaiting`, the longest wait first."""
 
     awaiting: tuple[AwaitingView, ...]
 
 
 class ModeWish(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """`POST /v1/mode`: how far automation may go from now on, and why; an empty mode is what the configuration says."""
+    """`POST /v1/mode`: the automation mode and the reason; an empty mode is the configured one."""
 
     mode: Literal["observe", "recommend", "approve", "act", ""]
     text: Reason = ""

@@ -1,4 +1,4 @@
-"""What people were told, or are to be, and what they wish not to hear, as the API answers it. Times are UTC seconds."""
+"""API views of notifications and silences. Times are UTC seconds."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Pattern = Annotated[str, msgspec.Meta(min_length=1, max_length=255)]
 
 
 class AlertView(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One message on its way to one receiver: `state` is waiting, silenced, sent or abandoned; `error` is the last attempt's."""
+    """One message to one receiver: `state` is waiting, silenced, sent or abandoned; `error` is the last attempt's."""
 
     id: str
     receiver: str
@@ -38,7 +38,7 @@ class AlertList(msgspec.Struct, frozen=True):
 
 
 class SilenceWish(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """`POST /v1/alerts/silences`: of nodes that fit `match` and findings that all fit `kinds`, nobody is told until `until`.
+    """`POST /v1/alerts/silences`: mutes nodes that match `match` and findings that all match `kinds`, until `until`.
 
     Both are shell patterns, over the node's name and over ``check/code``.
     """
@@ -62,7 +62,7 @@ class SilenceView(msgspec.Struct, frozen=True):
 
 
 class SilenceList(msgspec.Struct, frozen=True):
-    """`GET /v1/alerts/silences`, what ends first first."""
+    """`GET /v1/alerts/silences`, the first to end first."""
 
     silences: tuple[SilenceView, ...]
 
@@ -74,7 +74,7 @@ class AlertTest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class AlertTested(msgspec.Struct, frozen=True):
-    """Whether the receiver took the test message, and its words."""
+    """Whether the receiver accepted the test message, and its answer."""
 
     receiver: str
     taken: bool

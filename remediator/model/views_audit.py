@@ -1,4 +1,4 @@
-"""The audit log asked backwards, as the API answers it. Times are UTC seconds."""
+"""API views of the audit log. Times are UTC seconds."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from remediator.model.views import EventView
 class AuditView(msgspec.Struct, frozen=True):
     """`GET /v1/audit`, newest first.
 
-    `looked_to` is the `before` with which to go on, 0 where nothing is older. `head` is the number of the log's last line and
-    `hash` its seal: it rests on every line before, `remediator audit verify` walks along them.
+    `looked_to` is the `before` of the next page, 0 at the end. `head` is the number of the log's last event and `hash`
+    its seal: it covers all events before, which `remediator audit verify` checks.
     """
 
     at: float

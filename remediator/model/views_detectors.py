@@ -1,4 +1,4 @@
-"""What the centre concluded from many nodes' words, as the API answers it: lemons and stragglers."""
+"""API views of the controller's detectors: lemons and stragglers."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import msgspec
 
 
 class LemonView(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A node whose past speaks against it. `score` is the probability that it is a lemon, from 0 to 1, as of `at` (UTC s).
+    """A suspected lemon. `score` is the probability that it is one, from 0 to 1, as of `at` (UTC s).
 
     `state` is watched, suspected or confirmed; `failures` are incidents in `hours` of service; `jobs` are on it now.
     """
@@ -31,9 +31,10 @@ class LemonList(msgspec.Struct, frozen=True):
 
 
 class StragglerView(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What holds a job back. `excess` 0.2 is a fifth more time than its peers need; `confidence` is from 0 to 1.
+    """What slows a job down. `excess` 0.2 is a fifth more time than its peers need; `confidence` is from 0 to 1.
 
-    Where nobody is to blame, `node` is empty and `rank` is missing. `rank` is the first of `ranks`, `stage` its pipeline stage.
+    Without a culprit, `node` is empty and `rank` is missing. `rank` is the first of `ranks`, `stage` its pipeline
+    stage.
     """
 
     job: str

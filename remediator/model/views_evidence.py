@@ -1,4 +1,4 @@
-"""What the centre answers about the evidence it keeps. Times are UTC seconds."""
+"""API views of stored evidence. Times are UTC seconds."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import msgspec
 
 
 class EvidenceEntry(msgspec.Struct, frozen=True):
-    """One bundle: the order it answers, the node that sent it, when it came, and its size on the disk."""
+    """One bundle: its order, the node that sent it, when it arrived, and its size on disk."""
 
     order: str
     incident: str

@@ -1,4 +1,4 @@
-"""GPUs and jobs as the API answers them. Times are UTC seconds, durations seconds."""
+"""API views of GPUs and jobs. Times are UTC seconds, durations seconds."""
 
 from __future__ import annotations
 
@@ -9,7 +9,10 @@ from vocabulary.messages.wire import RankStatus
 
 
 class GpuView(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One GPU. `health` is unknown while its node is silent; `findings` are titles; `job` and `rank` by the rank's own word."""
+    """One GPU.
+
+    `health` is unknown while its node is silent; `findings` are titles; `job` and `rank` as the rank reports.
+    """
 
     node: str
     index: int
@@ -31,7 +34,7 @@ class GpuList(msgspec.Struct, frozen=True):
 
 
 class JobRank(msgspec.Struct, frozen=True):
-    """One rank, and the node that told of it."""
+    """One rank, and the node that reports it."""
 
     node: str
     status: RankStatus
@@ -40,8 +43,8 @@ class JobRank(msgspec.Struct, frozen=True):
 class JobView(msgspec.Struct, frozen=True, omit_defaults=True):
     """The newest attempt of a job that has living ranks. In listings `ranks` is left empty.
 
-    `step` is the newest that a rank told of, `step_s` the median of its ranks' medians, `phase` what most of them are in,
-    `at` when the newest word was said; `verdicts` are conclusions about the job, newest first.
+    `step` is the newest that a rank reported, `step_s` the median of its ranks' medians, `phase` that of most ranks,
+    `at` the time of the newest report; `verdicts` are conclusions about the job, newest first.
     """
 
     job: str

@@ -1,4 +1,4 @@
-"""What one look at the cluster asks for, in one answer: bounded, with what is left out counted."""
+"""API views of the cluster overview: bounded lists, with omitted items counted."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from remediator.model.views_actions import AwaitingView
 
 
 class NamedNodes(msgspec.Struct, frozen=True):
-    """So many nodes; `names` are the first of them by name."""
+    """A number of nodes; `names` are the first of them by name."""
 
     count: int = 0
     names: tuple[str, ...] = ()
 
 
 class HeardView(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Of how many nodes of the cluster the last report is as young as it promised to be, and how old the oldest is (UTC s).
+    """How many nodes of the cluster have reported as recently as announced, and the time of the oldest report (UTC s).
 
-    `never`: this leader has not heard them at all; what is told of them is from before its time.
+    `never`: nodes that have not reported to this leader; what is shown of them is from before its term.
     """
 
     nodes: int = 0
@@ -35,9 +35,9 @@ class SilencedView(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class ToldIncident(IncidentView, frozen=True, omit_defaults=True):
-    """An open incident with what matters now: its last decision, live findings, and actions that have ended, the weightiest first.
+    """An open incident with its last decision, live findings and ended actions, the most important first.
 
-    `findings_more` and `actions_more` count those that are left out for their number.
+    `findings_more` and `actions_more` count omitted ones.
     """
 
     findings_more: int = 0
@@ -45,10 +45,10 @@ class ToldIncident(IncidentView, frozen=True, omit_defaults=True):
 
 
 class OverviewView(StatusView, frozen=True, omit_defaults=True):
-    """`GET /v1/overview`: the status, and what is asked next. Lists are cut; `…_more` counts what is left out.
+    """`GET /v1/overview`: the status, and the details needed next. Lists are cut; `…_more` counts omitted items.
 
-    `incidents` are open, the worst first; `nodes` are theirs, without GPUs, ranks and findings. `blocked` is the status's, with what
-    only one incident waits for in the order of the incidents. `lacking` says in words which part of this could not be asked.
+    `incidents` are open, the worst first; `nodes` are theirs, without GPUs, ranks and findings. `blocked` is the
+    status's, with the reasons of single incidents in their order. `lacking` says which part could not be loaded.
     """
 
     incidents: tuple[ToldIncident, ...] = ()
@@ -57,7 +57,7 @@ class OverviewView(StatusView, frozen=True, omit_defaults=True):
     awaiting_more: int = 0
     blocked_more: int = 0
     cordoned: NamedNodes = NamedNodes()
-    untended: NamedNodes = NamedNodes()  # unhealthy, and no incident speaks of them
+    untended: NamedNodes = NamedNodes()  # unhealthy nodes without an incident
     silenced: SilencedView = SilencedView()
     heard: HeardView = HeardView()
     lacking: tuple[str, ...] = ()

@@ -1,4 +1,4 @@
-"""The last hour of a node as the API answers it. Times are UTC seconds by the centre's clock."""
+"""API views of a node's last hour of telemetry. Times are UTC seconds by the controller's clock."""
 
 from __future__ import annotations
 
@@ -6,7 +6,10 @@ import msgspec
 
 
 class SeriesView(msgspec.Struct, frozen=True):
-    """One curve. `gpu` is the GPU's index in the node, None: the host. A value says the worst of the half minute that began at its time."""
+    """One curve. `gpu` is the GPU's index in the node, None: the host.
+
+    A value is the worst of the half minute from its time.
+    """
 
     gpu: int | None
     name: str
@@ -16,9 +19,9 @@ class SeriesView(msgspec.Struct, frozen=True):
 
 
 class TelemetryView(msgspec.Struct, frozen=True):
-    """`GET /v1/nodes/{node}/telemetry`. `at` is when the node told it last; None: it has not told yet, ask again in a second.
+    """`GET /v1/nodes/{node}/telemetry`. `at` is the time of the newest data; None: no data yet, retry in a second.
 
-    Each question asks the node to go on telling until `until`.
+    Each request asks the node to send data until `until`.
     """
 
     node: str

@@ -1,4 +1,4 @@
-"""When a job's rows are judged, and what the passes say together: whoever is named in two of three that share no row. Pure."""
+"""Decides when a job's rows are judged and combines passes: a culprit is named in two of three disjoint passes. Pure."""
 
 from __future__ import annotations
 
@@ -11,14 +11,16 @@ from remediator.detection.stragglers.straggler_judgement import judge_stragglers
 from remediator.detection.stragglers.straggler_verdict import Culprit, SlowdownKind, StragglerVerdict
 from remediator.monitoring.step_windows import WARM_UP_STEPS, NodeRankReport, StepWindowMatrix
 
-PASS_ROWS = 32  # a window of the detector twice: it knows when something began, and sees 20 % among noise of 5 %
-MOST_ARRIVED, LATE_S = 0.95, 40.0  # heard twice, at the usual rate of reports
+PASS_ROWS = 32  # twice the detector's window: it then knows when the slowdown began, and detects 20 % in noise of 5 %
+MOST_ARRIVED, LATE_S = 0.95, 40.0  # two reports at the usual interval
 
 
 class PassConclusion(NamedTuple):
-    """What holds of a job by its last passes: `kind` of the newest pass that named somebody, or the job's own trouble.
+    """The conclusion of a job's last passes.
 
-    `since` is when the first of the passes that named each culprit ended (UTC s); `first_step` of the newest such verdict.
+    `kind` is that of the newest pass with a culprit, or of the job's own trouble.
+
+    `since`: when the first pass that named each culprit ended (UTC s). `first_step`: of the newest such verdict.
     """
 
     kind: SlowdownKind
@@ -27,7 +29,7 @@ class PassConclusion(NamedTuple):
 
 
 class AnalysisPasses:
-    """Judges a job as its rows come. `last` is the end of the newest pass, UTC s; 0 before the first."""
+    """Judges a job as its rows arrive. `last` is the end of the newest pass in UTC seconds; 0 before the first."""
 
     def __init__(self) -> None:
         self.timings = StepWindowMatrix()
@@ -39,10 +41,10 @@ class AnalysisPasses:
         self._full_at: float | None = None
 
     def take(self, heard: Iterable[NodeRankReport], at: float = 0.0) -> None:
-        """What nodes say of their ranks now, as `Timings.take` has it."""
+        """Take in what nodes report of their ranks, as `StepWindowMatrix.take` does."""
         self.timings.take(heard, at)
         rows = self.timings
-        if rows.grid != self._grid or rows.frontier < self._frontier:  # cut anew, or the job went back
+        if rows.grid != self._grid or rows.frontier < self._frontier:  # rows rebuilt, or the job went back
             self._next, self._grid, self._full_at = -1, rows.grid, None
         self._frontier = rows.frontier
         if self._next < 0 <= rows.frontier:
@@ -50,17 +52,17 @@ class AnalysisPasses:
             self._next = rows.frontier + 1 + warm_up
 
     def judge(self, now: float) -> bool:
-        """Judge if it is time; whether it was."""
+        """Judge if it is time; return whether it was."""
         if self._next < 0 or self.timings.frontier < self._next + PASS_ROWS - 1:
             return False
-        self._next = max(self._next, self.timings.oldest)  # nobody looked for long
+        self._next = max(self._next, self.timings.oldest)  # no pass for a long time
         end = self._next + PASS_ROWS
         if self._full_at is None:
             self._full_at = now
         if self.timings.arrived(end - 1) < MOST_ARRIVED and now - self._full_at < LATE_S:
             return False
         first = self._next
-        self._next, self._full_at = end, None  # before: rows that cannot be judged are not tried for ever
+        self._next, self._full_at = end, None  # set first: rows that cannot be judged are not retried forever
         self._verdicts.append(judge_stragglers(self.timings.trace(first, end)))
         self.last = now
         named = {culprit.rank for each in self._verdicts for culprit in each.culprits}
@@ -69,7 +71,7 @@ class AnalysisPasses:
 
     @property
     def standing(self) -> PassConclusion | None:
-        """What the last passes say; None before the second, when nothing can have lasted."""
+        """Return the conclusion of the last passes; None before the second, when nothing can have lasted."""
         if len(self._verdicts) < TIMES:
             return None
         culprits = repeat_culprits_of(list(self._verdicts))

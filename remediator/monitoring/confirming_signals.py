@@ -1,4 +1,4 @@
-"""What is known of a node besides timing: its own findings, as a second witness for a verdict. Pure."""
+"""Signals about a node besides timing: its own findings, as independent evidence for a verdict. Pure."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from vocabulary.finding import Finding, Severity
 from vocabulary.identity import ComponentKind
 
 XID_WITHIN_S = 3600.0
-HELD_DOWN = ("throttle/*", "clocks/*")  # the node's own checks waited until it lasted
+HELD_DOWN = ("throttle/*", "clocks/*")  # the node's own checks raise these only if they last
 NARROW = ("pcie_link/*",)
 LINK_SICK = ("infiniband/*", "ethernet/*", "nvlink/*", "pcie/*", "sxid/*")
-NOT_SICK = ("infiniband/congested",)  # the neighbours' traffic
+NOT_SICK = ("infiniband/congested",)  # caused by the neighbours' traffic
 
 
 def machine_signals(findings: Iterable[Finding], gpu: str, now: float) -> MachineSignals:
-    """The signals about one culprit.
+    """Return the signals about one culprit.
 
     Args:
-        findings: the node's own, active or lately seen; the centre's conclusions must not be among them.
-        gpu: UUID of the culprit's GPU, empty where the node as a whole, or an unknown one, is meant.
+        findings: the node's own, active or recent; without the controller's conclusions.
+        gpu: UUID of the culprit's GPU, empty for the whole node or an unknown GPU.
         now: UTC seconds.
     """
     held_down = narrow = sick = False
@@ -40,12 +40,12 @@ def machine_signals(findings: Iterable[Finding], gpu: str, now: float) -> Machin
         throttled=1.0 if held_down else None,
         xids=tuple(sorted(xids - JOBS_OWN_XIDS)),
         pcie_narrow=narrow or None,
-        link_errors=2 * LINK_ERRORS_MANY if sick else None,  # its check has raised it: above every usual rate
+        link_errors=2 * LINK_ERRORS_MANY if sick else None,  # its check raised it: above every usual rate
     )
 
 
 def has_node_fault(findings: Iterable[Finding]) -> bool:
-    """Whether the node itself asserts that some part of it does not work; what a job or our agent does is no part."""
+    """Return whether the node asserts a fault of its own hardware; faults of a job or of our agent do not count."""
     grave = {Severity.ERROR, Severity.FATAL}
     apart = {ComponentKind.RANK, ComponentKind.AGENT}
     return any(f.active and f.severity in grave and f.component.kind not in apart for f in findings)

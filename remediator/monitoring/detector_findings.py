@@ -1,6 +1,6 @@
-"""The centre's own findings: how they are named, and which of them are news. Pure.
+"""The controller's own findings: their ids, and which of them are news. Pure.
 
-An id follows from what is said of whom in which attempt of a job, so that two leaders who see the same say the same.
+An id is derived from the subject, the check and the attempt of the job, so that two leaders produce the same one.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from remediator.model.journal_records import JobRef
 from vocabulary.finding import Evidence, Finding, Severity, finding_id
 from vocabulary.identity import Component
 
-SAID_AGAIN_S = 900.0  # figures that moved are told so often; what decides, at once
+SAID_AGAIN_S = 900.0  # interval at which changed figures are submitted; changes that decide are submitted at once
 DECIDES = ("level", "confirmed", "advice")  # evidence that rules match
 SUMMARY_MAX = 300
 
 
 def detector_origin(source: str, job: JobRef) -> str:
-    """How the origin of findings about one attempt of a job reads, by what judged it."""
+    """Return the origin of findings about one attempt of a job, by detector."""
     return f"{CENTRE}{source}:{job.job}.{job.attempt}"
 
 
@@ -33,14 +33,14 @@ def build_detector_finding(
     now: float,
     evidence: Evidence,
 ) -> Finding:
-    """A finding of the centre.
+    """Build a finding of the controller.
 
     Args:
         about: node and component.
         kind: check and code.
-        origin: as `detector_origin`.
-        severity: how bad.
-        words: for people.
+        origin: from `detector_origin`.
+        severity: its severity.
+        words: the text for operators.
         now: UTC seconds.
         evidence: the numbers.
     """
@@ -68,14 +68,14 @@ def select_finding_changes(
     over: Callable[[Finding], str],
     as_of: float,
 ) -> tuple[Finding, ...]:
-    """What must be told, so that what is `wanted` is what stands.
+    """Select the findings to submit so that the stored ones match `wanted`.
 
     Args:
-        known: the findings that this judgement may have made before, cleared ones too.
+        known: the findings that this detector may have made before, including cleared ones.
         wanted: what holds now.
         now: UTC seconds.
-        over: why one that is not wanted any more is over; empty: it stays.
-        as_of: when the newest of what this rests on was seen (UTC s): what was disproved since then is not said again.
+        over: gives the reason to clear one that is no longer wanted; an empty one keeps it.
+        as_of: when the newest data was seen (UTC s); a finding disproved since then is not submitted again.
     """
     before = {finding.id: finding for finding in known}
     told = [each for each in (_finding_change(before, finding, now, as_of) for finding in wanted) if each is not None]

@@ -1,4 +1,4 @@
-"""What was concluded of jobs that have ended: a suspicion goes with its job, unless it asks for a test that nobody made yet. Pure."""
+"""Clears conclusions about jobs that have ended, except those that ask for a test nobody has run yet. Pure."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _ASKS_FOR_A_TEST = {EjectUrgency.NEXT_CHECKPOINT.value, EjectUrgency.NOW.value}
 
 
 def findings_of_ended_jobs(conclusions: Iterable[Finding], now: float) -> tuple[Finding, ...]:
-    """Of what the centre concluded of jobs that have no living ranks any more, what is to be cleared now (UTC s)."""
+    """Return which of the controller's findings about jobs without living ranks are to be cleared now (UTC s)."""
     of_jobs = [finding for finding in conclusions if finding.active and finding.check in PROVEN_BY_TEST]
     return tuple(f.cleared(now, why) for f in of_jobs if (why := _clearing_reason(f, now)))
 
@@ -22,4 +22,4 @@ def _clearing_reason(finding: Finding, now: float) -> str:
     waits = finding.severity is Severity.ERROR or finding.evidence.get("level") in _ASKS_FOR_A_TEST
     if not waits:
         return "the job has ended"
-    return "the job has ended, and nobody tested the node within a day" if now - finding.last_seen > UNTESTED_S else ""
+    return "the job has ended, and the node was not tested within a day" if now - finding.last_seen > UNTESTED_S else ""

@@ -1,4 +1,4 @@
-"""Tells the engine what no report says: who is silent, and where nodes stand by a file and by the scheduler. A thread of its own."""
+"""Reports to the engine what no node reports: silent nodes, and node locations by file and by scheduler. Own thread."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from vocabulary.clock import Clock
 
 log = logging.getLogger(__name__)
 LOOK_S = 5.0
-PATIENCE_S = 300.0  # of the file with a backend that cannot be asked
-PLACES_S = 60.0  # how often the scheduler is asked where its nodes stand
-PARTS = ("silence", "scheduler", "topology")  # of a look
-GROWING_S = 20.0  # longer than nodes that fell silent together take to be missed one after another
+PATIENCE_S = 300.0  # how long the topology file waits for a backend that cannot be queried
+PLACES_S = 60.0  # how often the scheduler is queried for node locations
+PARTS = ("silence", "scheduler", "topology")  # parts of one pass
+GROWING_S = 20.0  # longer than it takes to miss, one by one, nodes that fell silent together
 
 
 def find_silent_nodes(
@@ -34,10 +34,10 @@ def find_silent_nodes(
     after_s: float,
     before: Mapping[str, float] = MappingProxyType({}),
 ) -> dict[str, float]:
-    """Which of `nodes` were not heard for longer than `after_s` and than they promised, and when they were last (UTC s).
+    """Find nodes silent for longer than `after_s` and than their announced interval, with last times (UTC s).
 
-    A term that began at `begun_at` has heard nobody before: a node that it has not heard is silent since then, or as it
-    was `before`. That a new leader knows nothing yet is no sign of life.
+    A term that began at `begun_at` has received nothing before: a node without a report in it counts as silent since
+    then, or since the time in `before`. A new leader's missing history is no sign of life.
     """
     found = {}
     for node in nodes:
@@ -52,7 +52,7 @@ def find_silent_nodes(
 
 
 class FleetObserver:
-    """Looks every few seconds while this process leads, and speaks when the answer is another than last time."""
+    """Runs a pass every few seconds while this process leads, and submits an input when the result has changed."""
 
     def __init__(
         self,
@@ -63,8 +63,8 @@ class FleetObserver:
         topology: Path | None,
         backend: ReportsLocations | None = None,
     ) -> None:
-        self.problem = ""  # why the topology file as it is now is not in force
-        self.failing: dict[str, bool] = dict.fromkeys(PARTS, False)  # which part's last look ended in an error of ours
+        self.problem = ""  # why the current topology file is not in force
+        self.failing: dict[str, bool] = dict.fromkeys(PARTS, False)  # parts whose last pass ended in an internal error
         self._engine = engine
         self._roster = roster
         self._clock = clock
@@ -75,25 +75,25 @@ class FleetObserver:
         self._ask_at = clock.monotonic()
         self._wait_until = clock.monotonic() + (PATIENCE_S if backend is not None else 0.0)
         self._begun_at = clock.wall()
-        self._silent: frozenset[str] | None = None  # as last told
-        self._seen: frozenset[str] = frozenset()  # as last looked
+        self._silent: frozenset[str] | None = None  # as last submitted
+        self._seen: frozenset[str] = frozenset()  # as last observed
         self._growing_since: float | None = None  # monotonic
         self._placed: tuple[frozenset[str], float] | None = None
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="lookout", daemon=True)
 
     def start(self) -> None:
-        """Begin to look."""
+        """Start the thread."""
         self._thread.start()
 
     def stop(self) -> None:
-        """Stop looking."""
+        """Stop the thread."""
         self._stopping.set()
         if self._thread.is_alive():
             self._thread.join(timeout=LOOK_S)
 
     def look(self) -> None:
-        """Look once. A part that fails leaves the others their sight."""
+        """Run one pass. A part that fails does not stop the others."""
         nodes = frozenset(self._engine.snapshot.nodes)
         self._part("silence", lambda: self._look_for_silence(nodes))
         self._part("scheduler", self._ask_backend)
@@ -103,7 +103,7 @@ class FleetObserver:
         try:
             look()
         except queue.Full:
-            log.warning("the engine's queue is full; what %s has to say is told later", name)
+            log.warning("the engine's queue is full; the %s pass is submitted later", name)
         except Exception:
             if not self.failing[name]:
                 log.exception("looking at %s fails, what it said before stays in force; please report it", name)
@@ -121,7 +121,11 @@ class FleetObserver:
             self._silent = names
 
     def _still_grows(self, names: frozenset[str]) -> bool:
-        """Nodes that lost their power or network together are missed within seconds: told at once, each would be alone."""
+        """Return whether the set of silent nodes still grows.
+
+        Nodes that lose power or network together are missed within seconds of each other; submitted at once, each would
+        be alone.
+        """
         more, self._seen = names - self._seen, names
         now = self._clock.monotonic()
         since = now if self._growing_since is None else self._growing_since
@@ -130,7 +134,7 @@ class FleetObserver:
         return grows
 
     def _ask_backend(self) -> None:
-        """What it last said stays in force while it cannot be asked."""
+        """Query the backend. Its last answer stays in force while it cannot be reached."""
         now = self._clock.monotonic()
         if self._backend is None or now < self._ask_at:
             return
@@ -141,11 +145,12 @@ class FleetObserver:
             self._backend_said = places
 
     def _look_at_topology(self, nodes: frozenset[str]) -> None:
-        """The file counts as it is: a change of it does, and so does a node that its patterns have not met yet.
+        """Submit the topology file's locations when the file, or the set of nodes, has changed.
 
-        A new term knows of no source but by its word, and what nodes were told to stand at lasts until the file speaks, for
-        what a broken one said no backend knows. So the file waits a while for a backend that cannot be asked, lest nodes lose
-        the rack that only the backend knew; where there is none, that is said once the backend has spoken.
+        A new term does not know which source a location came from, and earlier locations last until the file is read: a
+        location that only a broken file gave is unknown to the backend. So the file waits a while for a backend that
+        cannot be queried, or nodes would lose a rack that only the backend knew. A file that does not exist is reported
+        once the backend has answered.
         """
         if self._topology is None:
             if self._backend_said is not None and self._placed is None:

@@ -1,4 +1,7 @@
-"""Nodes with fewer GPUs than most nodes of the same product and partitions: a fresh node cannot know that one is missing. Pure."""
+"""Finds nodes with fewer GPUs than most of the same product and partitions: a freshly booted node cannot notice it.
+
+Pure.
+"""
 
 from __future__ import annotations
 
@@ -14,12 +17,12 @@ from vocabulary.identity import Component, ComponentKind
 ORIGIN = f"{CENTRE}gpu_count"
 CHECK, CODE = "gpu_count", "below_siblings"
 NO_LONGER = "it has as many GPUs as most nodes of its kind"
-SIBLINGS_MIN = 4  # fewer others prove nothing
+SIBLINGS_MIN = 4  # with fewer siblings, a difference proves nothing
 _HOST = Component(ComponentKind.HOST)
 
 
 class NodeGpus(NamedTuple):
-    """What a node that speaks reports of its GPUs."""
+    """What a reporting node says of its GPUs."""
 
     node: str
     product: str
@@ -28,14 +31,14 @@ class NodeGpus(NamedTuple):
 
 
 class GpuCountComparison(NamedTuple):
-    """`judged` are the nodes that could be compared; the others have too few siblings, or those differ too much."""
+    """`judged`: the nodes that could be compared; the others have too few siblings, or siblings that differ too much."""
 
     findings: tuple[Finding, ...]
     judged: frozenset[str]
 
 
 def compare_gpu_counts(nodes: Iterable[NodeGpus], now: float) -> GpuCountComparison:
-    """Compare each node with its siblings: at least `SIBLINGS_MIN`, of which more than half have one and the same count."""
+    """Compare each node with its siblings: at least `SIBLINGS_MIN`, more than half of which have the same count."""
     groups: Mapping[tuple[str, tuple[str, ...]], list[NodeGpus]] = defaultdict(list)
     for node in nodes:
         groups[node.product, tuple(sorted(node.partitions))].append(node)

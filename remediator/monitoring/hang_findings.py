@@ -1,8 +1,8 @@
-"""A job that stands still by its nodes' word: which rank do the others wait for? From where each rank is in its step. Pure.
+"""Finds the rank that a stalled job waits for, from each rank's position in its step. Pure.
 
-Nodes know how long their job may take over a step, so they say that it stands still. Only here all ranks are seen, so
-only here can the missing one be told from those that wait. Beacons tell steps and sections, not collectives: where the
-ranks that did not arrive are on several nodes, some of them may be waiting themselves, and nobody is named.
+Nodes know how long a step of their job may take, so they report the stall. Only the controller sees all ranks, so only
+it can tell the missing rank from those that wait. Beacons report steps and sections, not collectives: where the ranks
+that did not arrive are on several nodes, some of them may be waiting themselves, and no culprit is named.
 """
 
 from __future__ import annotations
@@ -23,22 +23,22 @@ from vocabulary.messages.wire import RankStatus
 
 SOURCE = "hang"
 STALLED = "training/stalled"
-MOST_SAY_SO = 0.5  # of the nodes with living ranks of the job; one alone may be wrong, or lie
-CULPRITS_MAX = 0.25  # of the ranks: more did not arrive because they wait elsewhere
-ENDING = ("leaving", "aborting", "done")  # have deadlines of their own
+MOST_SAY_SO = 0.5  # of the nodes with living ranks of the job; a single one may be wrong
+CULPRITS_MAX = 0.25  # of the ranks: if more did not arrive, they wait elsewhere
+ENDING = ("leaving", "aborting", "done")  # sections with deadlines of their own
 GONE_WELL = ("done", "leaving")
-ON_GPU = ("forward", "backward", "optimizer")  # a rank that stays in there does not get its GPU's answer
-NCCL_GIVES_UP_S = 600.0  # by default: a program that lets others wait for longer had to raise it
+ON_GPU = ("forward", "backward", "optimizer")  # a rank that stays in these gets no answer from its GPU
+NCCL_GIVES_UP_S = 600.0  # the default: a program that lets ranks wait longer must have raised it
 RANKS_NAMED = 16
 _GROUP = "step"
 
 
 class StalledJob(NamedTuple):
-    """What is known of a job whose nodes say that it stands still.
+    """What is known of a job that its nodes report as stalled.
 
-    `heard` are its ranks by the last word of each node that still speaks, `silent` ranks of nodes that do not, by number;
-    no rank is told of twice, and together they are all there are.
-    `stalled` are the nodes that say so, `sick` those that assert a fault of their own.
+    `heard`: ranks by number, from the last report of each node that still reports; `silent`: ranks of the other nodes.
+    No rank is in both, and together they are complete. `stalled`: the nodes that report the stall; `sick`: those that
+    assert a fault of their own.
     """
 
     ref: JobRef
@@ -49,7 +49,7 @@ class StalledJob(NamedTuple):
 
 
 def is_job_stalled(heard: Sequence[NodeRankReport], stalled: Collection[str]) -> bool:
-    """Whether enough of the nodes with living ranks say so, and no page of theirs was written just now."""
+    """Return whether enough nodes with living ranks report a stall, and none of their beacons is recent."""
     living = [(word, rank) for word in heard for rank in word.ranks if rank.alive and rank.phase not in ENDING]
     nodes = {word.node for word, _ in living}
     if not nodes or len(nodes & set(stalled)) < MOST_SAY_SO * len(nodes):
@@ -58,7 +58,7 @@ def is_job_stalled(heard: Sequence[NodeRankReport], stalled: Collection[str]) ->
 
 
 def build_hang_finding(job: StalledJob, now: float) -> Finding | None:
-    """Who keeps the job waiting, or that nobody can be named; None if all its ranks have ended."""
+    """Build the finding: the rank the job waits for, or that none can be named; None if all its ranks have ended."""
     ranks = {rank.rank: (word.node, rank) for word in job.heard for rank in word.ranks}
     training = {n: rank for n, (_, rank) in ranks.items() if rank.alive and rank.phase not in ENDING}
     if not training:
@@ -84,7 +84,7 @@ def build_hang_finding(job: StalledJob, now: float) -> Finding | None:
     if verdict.culprits[0] in dead:
         grave, what = node in job.sick, "died"
     elif verdict.culprits[0] in job.silent:
-        grave, what = False, "is on a node that nothing is heard of"
+        grave, what = False, "is on a silent node"
     else:
         grave, what = _is_node_evidence_enough(job, node, verdict.culprits), "has not arrived where the others wait"
     gpus = {ranks[n][1].gpu if n in ranks else "" for n in verdict.culprits}
@@ -98,7 +98,10 @@ def build_hang_finding(job: StalledJob, now: float) -> Finding | None:
 
 
 def _is_node_evidence_enough(job: StalledJob, node: str, culprits: Collection[int]) -> bool:
-    """Whether the node gives ground enough for it: what compiles again, or reads in its forward, looks the same at first."""
+    """Return whether the node gives enough evidence.
+
+    A recompilation, or reading in the forward pass, looks the same at first.
+    """
     told = [
         (word.sent_at - rank.at, rank.section) for word in job.heard for rank in word.ranks if rank.rank in culprits
     ]
@@ -107,7 +110,7 @@ def _is_node_evidence_enough(job: StalledJob, node: str, culprits: Collection[in
 
 
 def _hang_snapshot(training: Mapping[int, RankStatus], dead: Collection[int], silent: Collection[int]) -> Snapshot:
-    """The step that most have come to as the one call that all must be in; with a dead rank, whoever lives waits for it."""
+    """Model the furthest step as the one call that all ranks must join. With a dead rank, all living ranks wait for it."""
     furthest = max(_progress_key(rank) for rank in training.values())
     number = furthest[0]
     behind = set() if dead else {n for n, rank in training.items() if _progress_key(rank) < furthest}
@@ -125,7 +128,7 @@ def _hang_snapshot(training: Mapping[int, RankStatus], dead: Collection[int], si
 
 
 def _progress_key(rank: RankStatus) -> tuple[int, int]:
-    """A rank that waits in a collective has come further in its step than one that does anything else."""
+    """Return a sort key: a rank that waits in a collective is further in its step than one that does anything else."""
     if rank.phase != "step":
         return rank.step + 1, 0
     return rank.step, 2 if rank.section == "communication" else 1
@@ -134,7 +137,7 @@ def _progress_key(rank: RankStatus) -> tuple[int, int]:
 def _unnamed_hang_finding(
     job: StalledJob, training: Mapping[int, RankStatus], kind: str, evidence: Evidence, node: str, now: float
 ) -> Finding:
-    """Nobody is named: all are in the same collective, or too many did not arrive."""
+    """Build a finding without a culprit: all ranks are in the same collective, or too many did not arrive."""
     together = all(rank.phase == "step" and rank.section == "communication" for rank in training.values())
     code = "network" if kind == "network" and together else "nobody"
     what = "all ranks are in communication, and it does not end" if code == "network" else "no single rank can be named"

@@ -1,4 +1,4 @@
-"""One attempt of a job as its nodes tell of it: its passes, the last word of each node, and what follows from both. Pure."""
+"""One attempt of a job: its passes, each node's last report, and the findings that follow from both. Pure."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ from remediator.monitoring.step_windows import NodeRankReport
 from vocabulary.finding import Finding
 
 SILENT_S = 3600.0
-TOLD_TIMES = 3  # a window is heard after a third of the time that it is told for, so that a report may be lost
-UNHEARD_S = 15.0  # longer are no windows left unheard, whatever a node says of their length
+TOLD_TIMES = 3  # a window is read after a third of the time that it is sent for, so that one report may be lost
+UNHEARD_S = 15.0  # longest time that windows stay unread, whatever length a node reports
 MOVES_AGAIN = "the job moves again"
 
 
 class KnownFindings:
-    """The findings of the cluster, as the judgements look them up."""
+    """The findings of the cluster, indexed for the detectors."""
 
     def __init__(self, findings: Iterable[Finding]) -> None:
         self._on_node: dict[str, list[Finding]] = {}
         self.of_origin: dict[str, list[Finding]] = {}
-        self.stalled: dict[str, set[str]] = {}  # by job and attempt, as the component is named: nodes
+        self.stalled: dict[str, set[str]] = {}  # nodes by job and attempt, as named in the component
         for finding in findings:
             if is_concluded(finding):
                 self.of_origin.setdefault(finding.origin, []).append(finding)
@@ -41,39 +41,42 @@ class KnownFindings:
                 self.stalled.setdefault(job, set()).add(finding.node)
 
     def own(self, node: str) -> Collection[Finding]:
-        """What a node says of itself."""
+        """Return a node's own findings."""
         return self._on_node.get(node, ())
 
 
 class JobMonitor:
-    """`words` are the last of each node that has ranks of this attempt, dead ones included, without their windows of steps."""
+    """`words` holds the last report of each node with ranks of this attempt, dead ones included, without step windows."""
 
     def __init__(self, ref: JobRef) -> None:
         self.ref = ref
         self.words: dict[str, NodeRankReport] = {}
         self._crews = RankGroups()
-        self._due: dict[str, float] = {}  # by node: from when on its windows are wanted again, UTC s
+        self._due: dict[str, float] = {}  # by node: when its windows are due again, UTC s
 
     def wants(self, node: str, at: float) -> bool:
-        """Whether what a node said at that time is to be heard with its windows: most of them were heard before, and all are dear."""
+        """Return whether to read the windows of a report made then: most were read before, and decoding is expensive."""
         return at >= self._due.get(node, 0.0)
 
     def note(self, word: NodeRankReport) -> None:
-        """A new word of a node, without windows."""
+        """Store a node's new report, without windows."""
         self.words[word.node] = word
 
     def take(self, heard: Collection[NodeRankReport]) -> None:
-        """New words of nodes, with windows."""
+        """Take in new reports, with windows."""
         self.words |= {word.node: _drop_windows(word) for word in heard}
         self._due |= {word.node: word.at + min(_window_span_s(word) / TOLD_TIMES, UNHEARD_S) for word in heard}
         try:
             self._crews.take(heard)
         except Exception:
-            self._crews = RankGroups()  # of these, half may have been taken in
+            self._crews = RankGroups()  # half of these may have been taken in
             raise
 
     def lives(self, now: float) -> bool:
-        """Whether any rank of it does, by the last word of its node; one that was silent for long has no word any more."""
+        """Return whether any rank is alive by its node's last report.
+
+        The report of a node that was silent for long does not count.
+        """
         self.words = {node: word for node, word in self.words.items() if now - word.at < SILENT_S}
         self._due = {node: due for node, due in self._due.items() if node in self.words}
         return any(rank.alive for word in self.words.values() for rank in word.ranks)
@@ -81,11 +84,11 @@ class JobMonitor:
     def judgements(
         self, known: KnownFindings, speaks: Callable[[str], bool], now: float
     ) -> list[Callable[[], tuple[Finding, ...]]]:
-        """What tells the news about it, in parts: where one raises, the others have their say.
+        """Return the detectors of this job as separate calls: where one raises, the others still run.
 
         Args:
             known: the findings there are.
-            speaks: whether a node was heard lately.
+            speaks: whether a node has reported recently.
             now: UTC seconds.
         """
         return [
@@ -115,7 +118,7 @@ class JobMonitor:
         if not stalled and not any(finding.active for finding in before):
             return ()
         claims = settle_rank_claims(self.words.values(), speaks)
-        if not claims.heard or not claims.whole:  # who is missing may be the one that the others wait for
+        if not claims.heard or not claims.whole:  # a missing rank may be the one that the others wait for
             return ()
         found = None
         if hang_findings.is_job_stalled(claims.heard, stalled):
@@ -130,11 +133,11 @@ class JobMonitor:
 
 
 def _drop_windows(word: NodeRankReport) -> NodeRankReport:
-    """They are more than half of a report, and are in the crews' matrices once they were heard."""
+    """Drop the windows: they are more than half of a report, and the groups' matrices hold them already."""
     return word._replace(ranks=[replace(rank, windows=()) if rank.windows else rank for rank in word.ranks])
 
 
 def _window_span_s(word: NodeRankReport) -> float:
-    """For how many seconds its windows tell of its steps, by the rank whose tell of least."""
+    """Return how many seconds the windows cover, for the rank whose windows cover least."""
     spans = [(rank.windows[0], rank.windows[-1]) for rank in word.ranks if rank.windows]
     return min((float(last.first + last.size - first.first) * last.step_s for first, last in spans), default=0.0)

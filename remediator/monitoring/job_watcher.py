@@ -1,4 +1,4 @@
-"""Judges what nodes report together, in a thread of its own beside the deciding one, and hands it what is news."""
+"""Judges the reports of all nodes in its own thread and submits what is new to the engine."""
 
 from __future__ import annotations
 
@@ -32,53 +32,59 @@ from vocabulary.messages.wire import RankStatus
 log = logging.getLogger(__name__)
 LOOK_S = 2.0
 WRITTEN_WITHIN_S = 30.0
-HEARD_ALL_S = 600.0  # into a term: a job that no node has told of by then has ended under another leader
+HEARD_ALL_S = 600.0  # into a term: a job that no node has reported by then ended under another leader
 JOBS_PER_NODE = 16
-GPU_COUNTS_S = 60.0  # between two comparisons of how many GPUs the nodes have
+GPU_COUNTS_S = 60.0  # between two comparisons of GPU counts
 JOBS, ENDED, GPUS, PAST = PARTS = ("jobs", "ended", "gpu_counts", "past")
-DRIVER_CHECK = "nvml"  # what healthd finds when the driver does not answer
+DRIVER_CHECK = "nvml"  # healthd's check for a driver that does not answer
 SOURCES = (straggler_findings.SOURCE, hang_findings.SOURCE)
 
 
 class _ReportMarker(NamedTuple):
-    """What was heard last of a node: which report, by agent and number, and of which jobs. Not the report: a fleet's is large."""
+    """Which report was last read of a node (agent and number), and its jobs.
+
+    Not the report itself: a fleet's are large.
+    """
 
     report: tuple[str, int]
     jobs: tuple[JobRef, ...]
 
 
 class JobWatcher:
-    """Looks every few seconds while this process leads."""
+    """Runs a pass every few seconds while this process leads."""
 
     def __init__(self, engine: DecisionEngine, roster: ReportRegistry, clock: Clock, past: LemonMonitor) -> None:
-        """Args: `past` judges the past of all nodes, when it is time to; the others are what `LeaderTerm` has."""
+        """Args: `past` judges the history of all nodes when due; the others are those of `LeaderTerm`."""
         self._engine = engine
         self._roster = roster
         self._clock = clock
         self._past = past
         self._jobs: dict[JobRef, JobMonitor] = {}
         self._seen: dict[str, _ReportMarker] = {}
-        self.faults: Counter[str] = Counter(dict.fromkeys(PARTS, 0))  # of this program, in this term, by what it judged
-        self._failing: set[str] = set()  # parts that ended in one at the last look
+        self.faults: Counter[str] = Counter(dict.fromkeys(PARTS, 0))  # internal errors in this term, by part
+        self._failing: set[str] = set()  # parts that failed in the last pass
         self._known: tuple[StateSnapshot, KnownFindings] | None = None
         self._begun_at = clock.wall()
         self._gpu_counts_due = 0.0
-        self._pace = DutyCycle()  # a fleet's words take a quarter of a second, in which answers must go out
+        self._pace = DutyCycle()  # a fleet's reports take a quarter of a second, during which requests must be answered
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="watch", daemon=True)
 
     def start(self) -> None:
-        """Begin to look."""
+        """Start the thread."""
         self._thread.start()
 
     def stop(self) -> None:
-        """Stop looking."""
+        """Stop the thread."""
         self._stopping.set()
         if self._thread.is_alive():
             self._thread.join(timeout=WRITTEN_WITHIN_S)
 
     def look(self) -> None:
-        """Look once; what is news is written when this returns, or told again at the next look. What fails hides nothing else."""
+        """Run one pass. News is durable when this returns, or is submitted again in the next pass.
+
+        A failing part stops no other.
+        """
         now, snapshot = self._clock.wall(), self._engine.snapshot
         self._pace.begin()
         if self._known is None or self._known[0] is not snapshot:
@@ -112,7 +118,7 @@ class JobWatcher:
             return ()
 
     def _listen(self, snapshot: StateSnapshot) -> dict[JobRef, list[ReportEntry]]:
-        """The nodes that have said something of each job since the last look."""
+        """Return, by job, the nodes that have reported since the last pass."""
         words: dict[JobRef, list[ReportEntry]] = {}
         for name in snapshot.nodes:
             entry, before = self._roster.get(name), self._seen.get(name)
@@ -129,9 +135,9 @@ class JobWatcher:
         return words
 
     def _hear(self, words: Mapping[JobRef, Collection[ReportEntry]]) -> None:
-        """Hand each job what is said of it; one that is new, and lives, gets a watch of its own.
+        """Pass each job its reports; a new job with living ranks gets a monitor of its own.
 
-        One job's windows are unpacked at a time: those of a whole fleet would outlive several looks of the collector of cycles.
+        Windows are decoded one job at a time: a whole fleet's would survive several runs of the cycle collector.
         """
         for ref, told in words.items():
             job = self._jobs.get(ref) or JobMonitor(ref)
@@ -157,7 +163,10 @@ class JobWatcher:
         return findings_of_ended_jobs((finding for origin in origins for finding in known.of_origin[origin]), now)
 
     def _gpu_counts(self, snapshot: StateSnapshot, now: float) -> tuple[Finding, ...]:
-        """A node is compared while it speaks; one whose driver does not answer for all GPUs is not counted."""
+        """Compare GPU counts.
+
+        A node takes part while it reports; one whose driver does not answer for all GPUs does not.
+        """
         if now < self._gpu_counts_due:
             return ()
         self._gpu_counts_due = now + GPU_COUNTS_S
@@ -178,9 +187,9 @@ class JobWatcher:
         )
 
     def _tell(self, news: Iterable[Sequence[Finding]], now: float) -> bool:
-        """Whether all is written: each judgement's conclusions are an input, and so in the journal before anything follows.
+        """Submit the conclusions and return whether all are durable.
 
-        They are not one input: where the database refuses what is said of one job, the others' is written.
+        They are separate inputs: where the database refuses one job's, the others' are written.
         """
         inputs = [VerdictsReached(at=now, findings=tuple(findings)) for findings in news if findings]
         told: list[Future[None]] = []
@@ -189,7 +198,7 @@ class JobWatcher:
             for written in told:
                 written.result(WRITTEN_WITHIN_S)
         except (queue.Full, NotYetWritten, StoreError) as error:
-            log.warning("conclusions are told again later: %s", str(error) or type(error).__name__)
+            log.warning("conclusions are submitted again later: %s", str(error) or type(error).__name__)
             return False
         return True
 
@@ -202,7 +211,7 @@ class JobWatcher:
 
 
 def _bounded_job_refs(ranks: Sequence[RankStatus]) -> tuple[JobRef, ...]:
-    """So many attempts of jobs as one node may have ranks of, those with living ones before others."""
+    """Limit the attempts of jobs to what one node may have ranks of; those with living ranks go first."""
     found: dict[tuple[str, int], None] = {}
     for rank in sorted(filter(is_possible_rank, ranks), key=lambda rank: not rank.alive):
         if len(found) < JOBS_PER_NODE:

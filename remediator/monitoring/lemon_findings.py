@@ -1,8 +1,8 @@
-"""The past of all nodes as the lemon detector reads it, and its judgement as findings. Pure.
+"""Builds the lemon detector's input from the nodes' history, and findings from its judgement. Pure.
 
-A failure of a node is a decision of ours that it should leave, with the number of nodes of the job, by which the detector
-shares the blame. A hang is one only if it led to that: a program that goes wrong leaves the others waiting for rank 0, and
-so for the node that it is usually on. What users see and no node reports is not in here.
+A failure of a node is a decision of ours to isolate it, with the number of nodes of the job, by which the detector
+shares the blame. A hang counts only if it led to that: a faulty program leaves the others waiting for rank 0, and so
+for the node it usually runs on. What users see and no node reports is not included.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ KINDS = {
 XID = "xid"
 OWN_RULES = ("rule/lemon-suspected", "rule/lemon-to-be-tested", "rule/lemon-confirmed", "rule/straggler-to-be-tested")
 NO_LONGER = "its past no longer speaks against it"
-NOT_ITS_OWN = (*OWN_RULES, DRILLED)  # incidents that do not speak against their node
+NOT_ITS_OWN = (*OWN_RULES, DRILLED)  # incidents that do not count against their node
 _SAID = {
     Advice.WATCH: ("watched", Severity.INFO),
     Advice.TEST: ("suspected", Severity.WARNING),
@@ -48,11 +48,11 @@ _Row = tuple[int, float, int, int, int, float]  # node, time, kind, job, code, n
 
 
 def build_lemon_findings(past: Iterable[Occurrence], nodes: Sequence[NodeRecord], now: float) -> list[Finding]:
-    """What the past says of nodes now.
+    """Build the findings that the history supports now.
 
     Args:
         past: occurrences, in any order.
-        nodes: all there are.
+        nodes: all known nodes.
         now: UTC seconds.
     """
     fleet = [node for node in nodes if node.state is not NodeState.RETIRED]
@@ -76,7 +76,7 @@ def _record_rows(past: Iterable[Occurrence], fleet: Sequence[NodeRecord]) -> lis
         kind, code = _record_kind(each.kind)
         if number is None or kind is None:
             continue
-        if each.incident in ours and each.incident:  # a suspicion of ours, which must not feed itself, or a drill
+        if each.incident in ours and each.incident:  # our own suspicion, which must not feed itself, or a drill
             if kind is Kind.FAILURE:
                 continue
             kind = Kind.CORDONED if kind is Kind.REMOVED else kind
@@ -87,7 +87,7 @@ def _record_rows(past: Iterable[Occurrence], fleet: Sequence[NodeRecord]) -> lis
             out_since[number] = each.at
         elif kind in (Kind.RETURNED, Kind.REPAIRED):
             out_since.pop(number, None)
-    for number, since in out_since.items():  # whom people gave back, we did not
+    for number, since in out_since.items():  # an operator's release is not ours
         if not fleet[number].held and fleet[number].state not in _OUT:
             rows.append((number, max(fleet[number].since, since), Kind.RETURNED, -1, -1, float("nan")))
     return rows

@@ -1,4 +1,4 @@
-"""Judges the nodes' past every hour."""
+"""Judges the nodes' history every hour."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ from remediator.store.occurrence_queries import OccurrenceQueries
 from vocabulary.finding import Finding
 
 log = logging.getLogger(__name__)
-FIRST_S, EVERY_S, AGAIN_S = 300.0, 3600.0, 60.0  # again: when it failed, or could not be written
-MEMORY_S = 182 * 86400.0  # the detector weighs nothing older
+FIRST_S, EVERY_S, AGAIN_S = 300.0, 3600.0, 60.0  # AGAIN_S: after a failed run or write
+MEMORY_S = 182 * 86400.0  # the detector ignores anything older
 
 
 class LemonMonitor:
-    """Called at every look; judges when it is time."""
+    """Called in every pass; judges when due."""
 
     def __init__(self, past: OccurrenceQueries, begun_at: float) -> None:
-        """Args: `begun_at`: when this term began, UTC seconds; soon after, but not while everybody reports anew, is the first time."""
+        """Args: `begun_at`: start of this term, UTC seconds; the first run follows after `FIRST_S`."""
         self._past = past
         self._due = begun_at + FIRST_S
-        self._judged = False  # at the look that is under way
+        self._judged = False  # in the current pass
 
     def __call__(self, snapshot: StateSnapshot, now: float) -> tuple[Finding, ...]:
-        """What is news about the nodes' past; nothing when it is not time, or the database does not answer."""
+        """Return what is new about the nodes' history; empty when not due, or when the database does not answer."""
         self._judged = False
         if now < self._due:
             return ()
@@ -45,6 +45,6 @@ class LemonMonitor:
         return select_finding_changes(known, found, now, lambda _: lemon_findings.NO_LONGER, now)
 
     def written(self, now: float) -> None:
-        """All that it said at this look is (UTC s)."""
+        """Note that everything from this pass is durable (UTC s)."""
         if self._judged:
             self._due, self._judged = now + EVERY_S, False

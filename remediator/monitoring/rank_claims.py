@@ -1,7 +1,7 @@
-"""Whose word about a rank counts, and whether all ranks of a job are told of. Pure.
+"""Decides which node's report counts for a rank, and whether all ranks of a job are reported. Pure.
 
-A node may tell of ranks that it does not hold: their pages are left over, or it lies. And a leader that is new has not
-heard everybody: who has not been heard may be the one whom the others wait for, so that nobody can be named.
+A node may report ranks that it does not hold: from old beacons, or falsely. A new leader has not received every report
+yet, and a rank without a report may be the one the others wait for; then no culprit can be named.
 """
 
 from __future__ import annotations
@@ -13,15 +13,15 @@ from typing import NamedTuple
 from remediator.monitoring.step_windows import RANKS_PER_NODE, NodeRankReport
 from vocabulary.messages.wire import RankStatus
 
-STILL_S = 30.0  # a rank that wrote its page later than so long before its node's word moves, or did a moment ago
+STILL_S = 30.0  # a rank moves if its beacon was written within this time before its node's report
 
-OUTLIVED_S = 600.0  # a dead rank's page so much older than those of living ones beside it is left over from another run
+OUTLIVED_S = 600.0  # a dead rank's beacon this much older than those of living ranks is left over from another run
 
 
 class RankClaims(NamedTuple):
-    """The ranks of a job, each by one node's word: `heard` by nodes that still speak, `silent` by others, by number.
+    """The ranks of a job by number, one report each: `heard` from nodes that still report, `silent` from the others.
 
-    `whole`: together they are the job's world.
+    `whole`: together they make up the job's world.
     """
 
     heard: list[NodeRankReport]
@@ -35,11 +35,11 @@ class _RankClaim(NamedTuple):
 
 
 def settle_rank_claims(words: Collection[NodeRankReport], speaks: Callable[[str], bool]) -> RankClaims:
-    """What is believed of each rank.
+    """Decide what counts for each rank.
 
     Args:
-        words: the last of each node.
-        speaks: whether a node was heard lately.
+        words: each node's last report.
+        speaks: whether a node has reported recently.
     """
     world = _majority_world_size(words)
     told: dict[int, list[_RankClaim]] = {}
@@ -61,7 +61,7 @@ def settle_rank_claims(words: Collection[NodeRankReport], speaks: Callable[[str]
 
 
 def _majority_world_size(words: Collection[NodeRankReport]) -> int:
-    """The one that most nodes tell, each with one voice; 0 where no world has most."""
+    """Return the world size that most nodes report, one vote per node; 0 without a majority."""
     each = [Counter(rank.world for rank in word.ranks if rank.alive).most_common(1) for word in words]
     votes = Counter(worlds[0][0] for worlds in each if worlds).most_common(2)
     tie = len(votes) == 2 and votes[0][1] == votes[1][1]
@@ -71,11 +71,11 @@ def _majority_world_size(words: Collection[NodeRankReport]) -> int:
 def _claim_preference(
     told: dict[int, list[_RankClaim]], speaks: Callable[[str], bool]
 ) -> Callable[[_RankClaim], tuple[bool | float, ...]]:
-    """How much one claim on a rank is worth beside another.
+    """Return the rank of one claim among several claims on a rank.
 
-    Whoever tells of ranks that nobody else does goes before who does not: so a rank that died, or whose node fell silent,
-    is not brought to life by a node without any rank of the job. Else the living goes before the dead, and who speaks
-    before who is silent; and of those that are left a few, who say that the job moves, go behind. Then the newest page.
+    A node that reports ranks nobody else does comes first: a dead rank, or one of a silent node, is then not revived by
+    a node without ranks of the job. Next, living before dead and reporting before silent. Among the rest, the few that
+    say the job moves come last. Then the newest beacon wins.
     """
     living = [claim for claims in told.values() for claim in claims if claim.rank.alive]
     nodes = {claim.word.node for claim in living}
@@ -105,11 +105,11 @@ def _claim_preference(
 
 
 def _sole_claimants(claims: Iterable[Collection[_RankClaim]]) -> set[str]:
-    """Nodes with a rank, dead or alive, that no other node tells of."""
+    """Return the nodes with a rank, dead or alive, that no other node reports."""
     tellers = ({claim.word.node for claim in of_rank} for of_rank in claims)
     return {node for nodes in tellers if len(nodes) == 1 for node in nodes}
 
 
 def is_rank_moving(word: NodeRankReport, rank: RankStatus) -> bool:
-    """Whether a rank wrote its page just before its node's word."""
+    """Return whether a rank wrote its beacon just before its node's report."""
     return word.sent_at - rank.at < STILL_S

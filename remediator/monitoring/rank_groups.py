@@ -1,6 +1,7 @@
-"""Nodes that tell of the same job and dispute no rank are judged together; who tells another world, or of ranks that others have, apart. Pure.
+"""Groups nodes that report the same job without conflicting ranks, and judges each group alone. Pure.
 
-Two jobs may have one name, and a node may lie: neither then hides what holds of the other.
+A node that reports another world size, or a rank that others hold, goes into another group: two jobs may have one name
+and a node may report wrongly, and neither may hide the state of the other.
 """
 
 from __future__ import annotations
@@ -11,29 +12,29 @@ from collections.abc import Collection, Iterator, Mapping
 from remediator.monitoring.analysis_passes import AnalysisPasses
 from remediator.monitoring.step_windows import NodeRankReport, RankPlacement
 
-TRIED = 16  # crews that a node may come to: where more jobs have one name, the nodes of the others are judged alone
+TRIED = 16  # groups that a node may join: where more jobs share one name, the rest are judged alone
 
 
 class RankGroups:
-    """The crews of one attempt of a job, the oldest first; a node is in one."""
+    """The groups of one attempt of a job, oldest first; each node is in one."""
 
     def __init__(self) -> None:
-        self._crews: list[tuple[int, AnalysisPasses]] = []  # with their world
+        self._crews: list[tuple[int, AnalysisPasses]] = []  # with their world sizes
         self._of: dict[str, AnalysisPasses] = {}  # by node
 
     def __iter__(self) -> Iterator[AnalysisPasses]:
         return (passes for _, passes in self._crews)
 
     def of(self, node: str) -> AnalysisPasses | None:
-        """Whom a node is judged with."""
+        """Return the passes that a node is judged with."""
         return self._of.get(node)
 
     def take(self, heard: Collection[NodeRankReport]) -> None:
-        """What nodes say of their ranks now."""
+        """Take in what nodes report of their ranks now."""
         if not heard:
             return
         words: dict[int, list[NodeRankReport]] = {}
-        claimed: dict[int, dict[int, str]] = {}  # by crew and rank: who told of it now, before it has a seat
+        claimed: dict[int, dict[int, str]] = {}  # by group and rank: its node in this batch
         for word in heard:
             own = self._place(word, claimed)
             if own is not None:
@@ -50,7 +51,10 @@ class RankGroups:
             self._of = {node: passes for node, passes in self._of.items() if id(passes) in stay}
 
     def _place(self, word: NodeRankReport, claimed: dict[int, dict[int, str]]) -> AnalysisPasses | None:
-        """The oldest crew of its world in which nobody else has its ranks, or its own while it has some there."""
+        """Find the oldest group of its world size in which no other node has its ranks.
+
+        A node with ranks keeps its group.
+        """
         before = self._of.get(word.node)
         worlds = Counter(rank.world for rank in word.ranks if rank.alive).most_common(1)
         if not worlds:

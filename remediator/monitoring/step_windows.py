@@ -1,8 +1,8 @@
-"""The windows of one job's ranks, laid side by side: rows are equally many steps, columns ranks. Bounded, and pure.
+"""The step windows of a job's ranks as a matrix: a row is a fixed number of steps, a column a rank. Pure, bounded.
 
-What comes late, twice or from another window size finds its place; what a node invents is kept out of the others' cells:
-a rank is the node's that told of it first, a node has so many at most, and where the job is, and how its rows are cut,
-two fifths of all ranks that are told of must agree on.
+Windows that come late, twice or with another size are put in their place. False reports stay out of other cells: a rank
+belongs to the node that reported it first, the ranks of a node are limited, and two fifths of all reported ranks must
+agree on the job's current step and on the size of the rows.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ from vocabulary.messages.wire import RankStatus, StepWindow
 Singles = npt.NDArray[np.float32]
 Ints = npt.NDArray[np.int64]
 
-ROWS = 64  # kept: those of the pass to come, and room for late ones
-AHEAD = 16  # rows before most ranks that one may be; further is a slip, or a lie
+ROWS = 64  # kept: those of the next pass, and room for late ones
+AHEAD = 16  # rows that a rank may be before most others; more is an error or a false report
 AGREE = 0.4  # of the ranks: one node of three cannot move the others
 RANKS_PER_NODE = 64
 STEP_MAX, SIZE_MAX, MEASURED_MAX, WORLD_MAX = 2**52, 1024, 1e14, 1 << 20
-GROUP_MAX = 2**31  # the number of a group or a stage; a page may hold any
-LEFT_S = 120.0  # a rank that its node has not told of for so long is none of the job's any more
-PAUSE_S = 30.0  # most that counts of a time without windows of the job, longer than they go unheard: the fault is ours then, or the network's
+GROUP_MAX = 2**31  # number of a group or a stage; a beacon may hold any value
+LEFT_S = 120.0  # a rank that its node has not reported for so long has left the job
+PAUSE_S = 30.0  # most that counts of a gap in windows: a longer one is the fault of controller or network
 WARM_UP_STEPS = 16
-SHORTER = 4  # times, and rows are cut anew
+SHORTER = 4  # times, and the rows are rebuilt
 CELLS = {
     "step_s": "step_s",
     "forward_s": "forward_s",
@@ -43,7 +43,7 @@ FIELDS = StepWindow.__struct_fields__
 
 
 class RankPlacement(NamedTuple):
-    """Where a rank runs, and who its peers are. `gpu` is a UUID, empty if it was not told; numbers are -1 then."""
+    """Where a rank runs and who its peers are. `gpu` is a UUID, empty if it was not reported; numbers are then -1."""
 
     node: str
     gpu: str = ""
@@ -54,7 +54,7 @@ class RankPlacement(NamedTuple):
 
 
 class NodeRankReport(NamedTuple):
-    """A node's word about its ranks of one attempt: when it came (UTC s, by our clock) and when it was sent (by the node's)."""
+    """A node's report of its ranks of one attempt: received (UTC s, our clock) and sent (the node's clock)."""
 
     node: str
     ranks: Sequence[RankStatus]
@@ -63,7 +63,7 @@ class NodeRankReport(NamedTuple):
 
 
 def is_possible_rank(rank: RankStatus) -> bool:
-    """Whether a job may have these numbers: what a page or a node says it has fits no matrix, and no column of a database."""
+    """Return whether the rank and world size are possible. Others fit neither the matrix nor a database column."""
     return (
         abs(rank.attempt) < STEP_MAX
         and abs(rank.rank) < STEP_MAX
@@ -73,34 +73,34 @@ def is_possible_rank(rank: RankStatus) -> bool:
 
 
 class _NewWindows(NamedTuple):
-    """Windows that follow each other, of the rank that has this column."""
+    """Consecutive windows of the rank in this column."""
 
     column: int
     windows: Sequence[StepWindow]
 
 
 class StepWindowMatrix:
-    """One attempt of a job. `seats` are its ranks; `frontier` is the newest row that enough of them have come to."""
+    """One attempt of a job. `seats` are its ranks; `frontier` is the newest row that enough of them have reached."""
 
     def __init__(self) -> None:
         self.seats: dict[int, RankPlacement] = {}
-        self.grid = 0  # steps of a row; 0: nothing is known yet
+        self.grid = 0  # steps per row; 0: unknown yet
         self.frontier = -1
         self._column: dict[int, int] = {}
-        self._held: Counter[str] = Counter()  # by node: ranks
-        self._heard_at, self._clock = 0.0, 0.0  # UTC s; seconds in which somebody told of the job
-        self._free: list[int] = []  # columns
-        self._rank = np.zeros(0, dtype=np.int64)  # by column: whose it is, -1: nobody's
-        self._told = np.zeros(0)  # by column: when its node told of it, by `_clock`
-        self._taken = np.zeros(0, dtype=np.int64)  # by column: the step that the next window begins at, at least
-        self._head = np.zeros(0, dtype=np.int64)  # by column: the step before which it has told everything
+        self._held: Counter[str] = Counter()  # ranks by node
+        self._heard_at, self._clock = 0.0, 0.0  # UTC s; seconds in which any node reported the job
+        self._free: list[int] = []  # free columns
+        self._rank = np.zeros(0, dtype=np.int64)  # by column: the rank, -1 if unused
+        self._told = np.zeros(0)  # by column: `_clock` at its node's last report
+        self._taken = np.zeros(0, dtype=np.int64)  # by column: the first step that the next window may begin at
+        self._head = np.zeros(0, dtype=np.int64)  # by column: the step before which it has reported everything
         self._size = np.zeros(0, dtype=np.int64)
         self._row_at = np.full(ROWS, -1, dtype=np.int64)
         self._weight = np.zeros((ROWS, 0), dtype=np.float32)
         self._sums: dict[str, Singles] = {}
 
     def take(self, heard: Iterable[NodeRankReport], at: float = 0.0) -> None:
-        """What nodes say of their ranks now; `at` is when any node was last heard of the job, of other ranks perhaps (UTC s)."""
+        """Take in the nodes' reports; `at` is when any node last reported the job, perhaps other ranks of it (UTC s)."""
         self._pass(at)
         begins: dict[int, int] = {}
         news = [each for word in heard for each in self._news(word, begins)]
@@ -111,7 +111,7 @@ class StepWindowMatrix:
             return
         self._cut(_quorum_value(self._size[told]))
         frontier = int(_quorum_value(self._head[told] // self.grid)) - 1
-        if frontier < self.frontier - AHEAD:  # the job went back to an earlier step; what it tells again is new
+        if frontier < self.frontier - AHEAD:  # the job went back to an earlier step; its windows from there are new
             self._forget()
             self._taken[:] = 0
         self.frontier = frontier
@@ -119,22 +119,22 @@ class StepWindowMatrix:
             self._put(news)
 
     def leave(self, node: str) -> None:
-        """It has no ranks here any more."""
+        """Remove the node's ranks."""
         for rank in [rank for rank, seat in self.seats.items() if seat.node == node]:
             self._leave(self._column[rank])
 
     @property
     def oldest(self) -> int:
-        """The first row that is still kept whole."""
+        """Return the first row that is still kept whole."""
         return max(0, self.frontier + AHEAD - ROWS + 1)
 
     def arrived(self, row: int) -> float:
-        """The share of ranks that have told of everything up to the end of a row."""
+        """Return the share of ranks that have reported everything up to the end of a row."""
         used = self._rank >= 0
         return float(np.mean(self._head[used] >= (row + 1) * max(self.grid, 1))) if used.any() else 0.0
 
     def trace(self, first: int, last: int) -> StepTrace:
-        """The rows from `first` to before `last`, as the detectors want them."""
+        """Return the rows from `first` up to `last` (exclusive), in the detectors' form."""
         ranks = np.array(sorted(self._column), dtype=np.int64)
         columns = np.array([self._column[rank] for rank in ranks.tolist()], dtype=np.int64)
         rows = np.arange(first, last)
@@ -167,7 +167,7 @@ class StepWindowMatrix:
         )
 
     def _news(self, word: NodeRankReport, begins: dict[int, int]) -> Iterator[_NewWindows]:
-        """Seat the ranks, the dead ones nowhere; the windows of theirs that are new, from the step that `begins` says of a column on."""
+        """Place the living ranks and return their new windows, from the step that `begins` gives for a column."""
         self._pass(word.at)
         living = [rank for rank in word.ranks if rank.alive]
         for number in {rank.rank for rank in word.ranks} - {rank.rank for rank in living}:
@@ -190,7 +190,7 @@ class StepWindowMatrix:
         self._heard_at = max(self._heard_at, at)
 
     def _seat(self, node: str, rank: RankStatus) -> bool:
-        """Whether the rank is this node's: it was there first, or who was has not told of it for long."""
+        """Return whether the rank is this node's: it reported it first, or the earlier owner has been silent too long."""
         before = self.seats.get(rank.rank)
         if before is not None and before.node != node:
             if self._clock - self._told[self._column[rank.rank]] < LEFT_S:
@@ -227,7 +227,7 @@ class StepWindowMatrix:
         self._rank[column] = rank
 
     def _leave(self, column: int) -> None:
-        """Nobody's column any more."""
+        """Free the column."""
         rank = int(self._rank[column])
         seat = self.seats.pop(rank)
         del self._column[rank]
@@ -240,10 +240,10 @@ class StepWindowMatrix:
         self._free.append(column)
 
     def _cut(self, size: int) -> None:
-        """Rows of so many steps from now on.
+        """Set the number of steps per row from now on.
 
-        Into longer ones what is known does not fit; shorter ones are put together, unless they are so much shorter that
-        a row would take minutes: the first steps of a job may be fast ones.
+        Longer rows drop what is known. Shorter rows are merged, unless a row would then take minutes: a job's first
+        steps may be fast ones.
         """
         if size > self.grid or size * SHORTER <= self.grid:
             self.grid = size
@@ -254,7 +254,10 @@ class StepWindowMatrix:
         self.frontier = -1
 
     def _put(self, news: Sequence[_NewWindows]) -> None:
-        """All of it at once: a fleet tells 20 000 windows a second, and a matrix takes one number almost as slowly as a hundred."""
+        """Write all cells at once.
+
+        A fleet sends 20 000 windows a second, and numpy writes one cell almost as slowly as a hundred.
+        """
         told = np.array([astuple(window) for each in news for window in each.windows], dtype=np.float64)  # None: NaN
         columns = np.repeat([each.column for each in news], [len(each.windows) for each in news])
         first, size, steps = told[:, :3].astype(np.int64).T
@@ -278,7 +281,7 @@ class StepWindowMatrix:
             sums[cells] = np.where(fresh, 0, sums[cells]) + np.bincount(cell, values * steps, cells.size)
 
     def _begin_rows(self, rows: Ints) -> None:
-        """Where another row has been until now, there is nothing yet."""
+        """Clear the places of rows that are reused."""
         slots = rows % ROWS
         new = slots[self._row_at[slots] != rows]
         self._row_at[slots] = rows
@@ -290,15 +293,15 @@ def _bounded_group_number(of_group: int) -> int:
 
 
 def _quorum_value(values: Ints) -> int:
-    """The largest value that enough of all reach."""
+    """Return the largest value that enough of all reach."""
     place = values.size - int(np.ceil(AGREE * values.size))
     return int(np.partition(values, place)[place])
 
 
 def _newest_window_run(windows: Sequence[StepWindow], taken: int) -> list[StepWindow]:
-    """The newest windows that follow each other, from step `taken` on: before them the job was ahead, and went back."""
+    """Return the newest consecutive windows from step `taken` on; before them the job was ahead and went back."""
     run: list[StepWindow] = []
-    for window in reversed(windows):  # the newest is known to be believable
+    for window in reversed(windows):  # the newest is known to be plausible
         if window.first < taken or (
             run and not (window.first + window.size <= run[-1].first and _is_believable(window))
         ):
@@ -325,7 +328,7 @@ def _widen_matrix(matrix: Singles, more: int) -> Singles:
 
 
 def _group_positions(groups: Ints) -> Ints:
-    """Each rank's place among those of its group, in their order; -1 for who is in none."""
+    """Return each rank's place within its group, in rank order; -1 without a group."""
     order = np.argsort(groups, kind="stable")
     ordered = groups[order]
     begins = np.r_[True, ordered[1:] != ordered[:-1]][: ordered.size]
@@ -336,7 +339,7 @@ def _group_positions(groups: Ints) -> Ints:
 
 
 def _encode_labels(words: Sequence[str]) -> tuple[Ints, tuple[str, ...]]:
-    """Indices into the sorted names, -1 for an empty word."""
+    """Return indices into the sorted names, -1 for an empty name."""
     names = tuple(sorted({word for word in words if word}))
     index = {name: number for number, name in enumerate(names)}
     return np.array([index.get(word, UNKNOWN) for word in words], dtype=np.int64), names

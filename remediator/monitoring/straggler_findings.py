@@ -1,7 +1,7 @@
-"""From what stands of a job by its passes to findings: on the culprit, or on the job where nobody is to blame. Pure.
+"""Turns the conclusion of a job's passes into findings: on the culprit, or on the job when no node is at fault. Pure.
 
-One signal is a suspicion. It becomes an error, which may take the node out, when the node's own findings agree and
-leaving costs the job less than staying.
+One signal is a suspicion. It becomes an error, which may isolate the node, when the node's own findings agree and
+ejecting it costs the job less than keeping it.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ from vocabulary.identity import Component, ComponentKind
 
 SOURCE = "straggler"
 NO_LONGER_SLOW = "no longer slower than its peers"
-LEAVE_COST_S = 600.0  # of the whole job: save, restart, lost work; the break-even is 110 minutes at 10 %
+LEAVE_COST_S = 600.0  # of the whole job: checkpoint, restart, lost work; break-even is 110 minutes at 10 %
 RANKS_NAMED = 16
-JOB_CHARS_MAX = 200  # as healthd names a job
+JOB_CHARS_MAX = 200  # healthd's limit for a job name
 HOST = Component(ComponentKind.HOST)
 _URGENT = {EjectUrgency.NEXT_CHECKPOINT, EjectUrgency.NOW}
 
 
 class StragglerContext(NamedTuple):
-    """What the judgement of a job needs besides its timing.
+    """What a job's judgement needs besides its timing.
 
-    `witness` answers for (node, GPU's UUID); `before` is what was concluded of it, by another leader perhaps.
+    `witness` returns the signals for (node, GPU UUID); `before` holds earlier conclusions, perhaps of another leader.
     """
 
     ref: JobRef
@@ -45,11 +45,11 @@ class StragglerContext(NamedTuple):
 def build_straggler_findings(
     job: StragglerContext, standing: PassConclusion, since: Mapping[int, float], now: float
 ) -> list[Finding]:
-    """What holds of the job now; nothing where nobody and nothing stands out.
+    """Build the findings that hold for the job now; empty if no rank stands out.
 
     Args:
-        job: whose passes these are.
-        standing: what they say together.
+        job: the job whose passes these are.
+        standing: the conclusion of its passes.
         since: by rank, since when it has been named (UTC s).
         now: UTC seconds.
     """
@@ -71,7 +71,7 @@ def build_straggler_findings(
 
 
 def straggler_end_reason(finding: Finding, seats: Mapping[int, RankPlacement]) -> str:
-    """Why one that does not hold any more is over; empty: nobody tells of its ranks any more, so nobody can say."""
+    """Return why an earlier finding no longer holds; empty if its ranks are no longer reported, so nobody can judge."""
     if finding.component == HOST or finding.component.kind is ComponentKind.GPU:
         heard = any(seat.node == finding.node for seat in seats.values())
     else:
@@ -87,7 +87,10 @@ def _culprit_finding(
     said: tuple[Mapping[int, float], bool],
     now: float,
 ) -> Finding | None:
-    """One place that holds the job back: a GPU, or a node with several of its ranks; `said` since when, and by enough."""
+    """Build the finding about one culprit: a GPU, or a node with several of its ranks.
+
+    `said`: since when, and whether enough peers agree.
+    """
     (node, gpu), worst = place, max(culprits, key=lambda each: each.slowdown)
     since, sure = said
     about = (node, Component(ComponentKind.GPU, gpu) if gpu else HOST)
@@ -130,9 +133,9 @@ def _culprit_finding(
 
 
 def _is_confirmed_by_peers(seats: Mapping[int, RankPlacement], node: str, culprits: Collection[int]) -> bool:
-    """Whether a node is called slow by most of its own ranks, or by peers of which no other node has more than half.
+    """Return whether most of the node's own ranks call it slow, or peers of which no other node has more than half.
 
-    Else one node that lies could have made it so: its ranks need only be fast.
+    Otherwise one false report from a node with fast ranks would be enough.
     """
     own = [seat for rank, seat in seats.items() if seat.node == node and rank in culprits]
     alike = {(seat.role, seat.stage) for seat in own}
@@ -151,13 +154,13 @@ _OWN_TROUBLE = {
     SlowdownKind.GC: "its ranks collect garbage, one after the other",
     SlowdownKind.APPLICATION: "its program keeps single ranks from their work",
     SlowdownKind.GLOBAL: "all of its ranks became slower at once",
-    SlowdownKind.LINK: "transfers are slow, and it cannot be told whose",
+    SlowdownKind.LINK: "transfers are slow, and the slow link is not known",
     SlowdownKind.HOST_IO: "all of its ranks wait for data",
 }
 
 
 def _job_wide_finding(job: StragglerContext, verdict: StragglerVerdict, now: float) -> Finding:
-    """Nobody's fault: a fact about the job, kept where its first rank runs."""
+    """Build a finding about the job as a whole; it is stored on the node of its first rank."""
     evidence: Evidence = {"job": job.ref.job, "attempt": job.ref.attempt, "confidence": verdict.confidence}
     evidence |= {each.name: each.value for each in verdict.reasons if each.rank is None}
     if verdict.first_step is not None:
@@ -171,5 +174,5 @@ def _job_wide_finding(job: StragglerContext, verdict: StragglerVerdict, now: flo
 
 
 def job_component(ref: JobRef) -> Component:
-    """The component that stands for a job's own trouble, as in what its nodes say of it."""
+    """Return the component that stands for a job's own trouble, as in its nodes' reports."""
     return Component(ComponentKind.RANK, f"{ref.job[:JOB_CHARS_MAX]}.{ref.attempt}")

@@ -1,4 +1,7 @@
-"""Telling people: one file for each kind of receiver, one table of them, and the outbox that carries messages there.
+"""Notifications: receivers, their registry, message texts, and the outbox that delivers them.
 
-A receiver turns an envelope into requests and sends them within its time; it knows neither the store nor the others.
+A receiver turns an envelope into requests and sends them within its deadline. It knows neither the store nor other
+receivers.
+Called by `execution`, `api` and `serving`.
+May import `model` only.
 """

@@ -1,7 +1,7 @@
-"""Deeds done once at the centre: telling people (`webhooks/`), and a site's own hooks. No shell, no string is ever interpreted.
+"""One-time actions of the controller: notifications and site hooks. No shell is used, and no string is interpreted.
 
-A deed may be asked for again after a crash between doing and writing it down; its action id travels along, so that a
-receiver can tell a repetition.
+An action may be repeated after a crash between doing and recording it; its id goes along, so that a receiver can
+recognise a repetition.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Argv = Annotated[tuple[str, ...], msgspec.Meta(min_length=1)]
 
 
 class SiteHook(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A program that playbooks may start by its name. It gets the message as JSON on standard input, never as arguments."""
+    """A program that playbooks may start by name. It gets the message as JSON on standard input, never as arguments."""
 
     command: Argv  # program and arguments
     timeout_s: Annotated[float, msgspec.Meta(gt=0, le=3600)] = 60.0  # for one run
@@ -38,26 +38,26 @@ class ActionDispatcher:
         self._outbox = outbox
 
     def start(self, standing: NotificationContext) -> None:
-        """Let the outbox carry what is in it."""
+        """Start delivering what the outbox holds."""
         if self._outbox is not None:
             self._outbox.start(standing)
 
     def stop(self) -> None:
-        """Stop carrying; what waits stays on the disk."""
+        """Stop delivering; waiting messages stay stored."""
         if self._outbox is not None:
             self._outbox.stop()
 
     def told(self) -> dict[str, dict[str, int]]:
-        """How attempts to tell each receiver ended in this term, by its name."""
+        """Return how attempts to each receiver ended in this term, by its name."""
         return {} if self._outbox is None else self._outbox.counts()
 
     def wake(self) -> None:
-        """What people may be told is another than before."""
+        """Check again what may be sent: silences have changed."""
         if self._outbox is not None:
             self._outbox.wake()
 
     def do(self, action: Action, message: NotificationMessage, kinds: tuple[str, ...] = ()) -> ActionOutcome:
-        """One attempt. Ends within the hook's own deadline; an alert is done once it is durably on its way.
+        """Make one attempt. Ends within the hook's own deadline; an alert is done once it is stored in the outbox.
 
         Raises:
             SQLAlchemyError: the outbox cannot be written; nothing was done.

@@ -1,4 +1,4 @@
-"""Who is told of what: the first route that fits, and those after it as long as a route says `continue`."""
+"""Alert routes: the first match, and those after it while a route says `continue`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from vocabulary.finding import Severity
 
 
 class AlertRoute(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename={"more": "continue"}):
-    """Everything given must fit; patterns are shell patterns. Without conditions it fits everything."""
+    """All given conditions must match; patterns are shell patterns. Without conditions it matches everything."""
 
     receivers: tuple[str, ...]  # by name
     severities: tuple[Severity, ...] = ()  # of the message
@@ -26,12 +26,12 @@ class AlertRoute(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename
 
     @property
     def unconditional(self) -> bool:
-        """Whether it fits everything."""
+        """Whether it matches everything."""
         conditions = (self.severities, self.kinds, self.nodes, self.rules, self.labels)
         return not any(conditions) and self.drill is None and not self.more
 
     def fits(self, message: NotificationMessage) -> bool:
-        """Whether the message goes this way."""
+        """Return whether the message takes this route."""
         return (
             (not self.severities or message.severity in self.severities)
             and (not self.kinds or message.kind in self.kinds)
@@ -43,7 +43,7 @@ class AlertRoute(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename
 
 
 def match_receivers(message: NotificationMessage, routes: tuple[AlertRoute, ...]) -> tuple[str, ...]:
-    """Names of those to be told, each once, in the routes' order."""
+    """Return the names of the receivers, each once, in the routes' order."""
     names: dict[str, None] = {}
     for route in routes:
         if route.fits(message):
@@ -54,7 +54,7 @@ def match_receivers(message: NotificationMessage, routes: tuple[AlertRoute, ...]
 
 
 def match_node_labels(node: str, patterns: Mapping[str, Mapping[str, str]]) -> dict[str, str]:
-    """The labels that a site gives its nodes by shell patterns over their names; later patterns count more."""
+    """Return a node's labels from shell patterns over names; later patterns go first."""
     found: dict[str, str] = {}
     for pattern, labels in patterns.items():
         if fnmatchcase(node, pattern):

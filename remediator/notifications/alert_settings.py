@@ -18,11 +18,11 @@ from vocabulary.finding import Severity
 
 
 class AlertHeartbeat(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A sign of life to a URL, or (`receiver`) an alert that always fires at that Alertmanager."""
+    """A heartbeat to a URL, or (`receiver`) an alert that always fires at that Alertmanager."""
 
-    url: str = ""  # it is posted to
-    url_file: str = ""  # a file that holds the URL
-    ca_file: str = ""  # who signed the server's certificate; none: the system's
+    url: str = ""  # target of the POST
+    url_file: str = ""  # file with the URL
+    ca_file: str = ""  # CA of the server's certificate; empty: the system's
     receiver: str = ""  # of kind alertmanager, instead of a URL
     every_s: Annotated[float, msgspec.Meta(ge=1, le=3600)] = 60.0  # between two
     timeout_s: Annotated[float, msgspec.Meta(gt=0, le=60)] = 10.0  # for each
@@ -35,7 +35,7 @@ class AlertHeartbeat(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
 
 
 class AlertSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Who is told of alerts and tickets, and when.
+    """Who receives alerts and tickets, and when.
 
     `webhooks` is the short form: each URL becomes a receiver of kind `plain` that gets everything.
     """
@@ -43,13 +43,13 @@ class AlertSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     webhooks: tuple[str, ...] = ()  # the short form: URLs
     timeout_s: Annotated[float, msgspec.Meta(gt=0, le=60)] = 10.0  # of those
     receivers: dict[str, AnyReceiver] = {}  # by name
-    routes: tuple[AlertRoute, ...] = ()  # the first that fits; none: tickets to ticket receivers, alerts to all others
-    quiet_hours: tuple[QuietHours, ...] = ()  # what wakes nobody waits until they end
-    page: tuple[Severity, ...] = (Severity.ERROR, Severity.FATAL)  # these wake people, at any hour
-    public_url: str = ""  # where people reach the centre
+    routes: tuple[AlertRoute, ...] = ()  # the first match; empty: tickets to ticket receivers, alerts to all others
+    quiet_hours: tuple[QuietHours, ...] = ()  # messages that do not page wait until they end
+    page: tuple[Severity, ...] = (Severity.ERROR, Severity.FATAL)  # severities that page at any hour
+    public_url: str = ""  # URL of the controller for operators
     node_labels: dict[str, dict[str, str]] = {}  # node pattern to labels, for routes and messages
     heartbeat: AlertHeartbeat | None = None
-    give_up_s: Annotated[float, msgspec.Meta(ge=60, le=30 * 86400)] = 3 * 86400.0  # then nobody is told any more
+    give_up_s: Annotated[float, msgspec.Meta(ge=60, le=30 * 86400)] = 3 * 86400.0  # then a dead letter
 
     def __post_init__(self) -> None:
         if self.public_url and not self.public_url.startswith(("http://", "https://")):
@@ -72,7 +72,7 @@ class AlertSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def everyone(self) -> dict[str, AnyReceiver]:
-        """All receivers by name, the short form's too."""
+        """Return all receivers by name, including the short form's."""
         plain = {
             f"webhook-{number}": PlainWebhook(url=url, timeout_s=self.timeout_s)
             for number, url in enumerate(self.webhooks, 1)
@@ -81,7 +81,7 @@ class AlertSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def ways(self) -> tuple[AlertRoute, ...]:
-        """The routes in force: without any, tickets go to those that take tickets only, if there are, and all else to all."""
+        """Return the routes; by default, tickets go to ticket-only receivers, if any, and the rest to all others."""
         if self.routes:
             return self.routes
         tickets = tuple(name for name, one in self.everyone.items() if isinstance(one, TicketWebhook))

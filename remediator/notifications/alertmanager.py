@@ -1,6 +1,6 @@
-"""Prometheus Alertmanager, API v2: alerts are said again before they run out, and end when their incident does.
+"""Prometheus Alertmanager, API v2: alerts are repeated before they expire, and end when their incident does.
 
-It takes alerts with the same labels as one (prometheus.io, "Alerts API"), so the labels of an alert never change.
+It identifies alerts by their labels (prometheus.io, "Alerts API"), so the labels of an alert never change.
 """
 
 from __future__ import annotations
@@ -19,22 +19,22 @@ from remediator.notifications.receiver import HttpReceiver
 from remediator.notifications.secret_files import SecretError, read_secret
 from remediator.notifications.timestamps import format_rfc3339
 
-LIVES_REPEATS = 4  # so many repetitions may be lost before an alert runs out
+LIVES_REPEATS = 4  # repetitions that may be lost before an alert expires
 
 
 class Alertmanager(HttpReceiver, frozen=True, kw_only=True, tag="alertmanager"):
-    """`url` is the server's, without ``/api/v2``. It groups, mutes and routes by itself: messages go to it at once."""
+    """`url` is the server's, without ``/api/v2``. It groups, mutes and routes by itself, so messages are sent at once."""
 
     REPEATS: ClassVar[bool] = True
 
-    token_file: str = ""  # a bearer token
+    token_file: str = ""  # file with a bearer token
     group_s: float = 0.0
     rate: RateLimit = RateLimit(messages=10_000, per_s=60.0)
     quiet_hours: bool = False
-    repeat_s: Annotated[float, msgspec.Meta(ge=1, le=3600)] = 60.0  # what is still so is said again this often
+    repeat_s: Annotated[float, msgspec.Meta(ge=1, le=3600)] = 60.0  # interval at which active alerts are repeated
 
     def compose(self, envelope: Envelope) -> HttpPostRequest:
-        """All alerts of the piece."""
+        """Build all alerts of the batch."""
         return self._request(
             [
                 self._alert(item, envelope.now, envelope.title if len(envelope.items) == 1 else default_title([item]))
@@ -43,11 +43,11 @@ class Alertmanager(HttpReceiver, frozen=True, kw_only=True, tag="alertmanager"):
         )
 
     def repeat(self, told: Iterable[Delivery], now: float) -> DeliveryAnswer:
-        """Say again what is still so. Does no harm, however often."""
+        """Repeat active alerts. Idempotent."""
         return self._post([self._alert(item, now, default_title([item])) for item in told])
 
     def heartbeat(self, cluster: str, now: float, lives_s: float) -> DeliveryAnswer:
-        """An alert that always fires: whoever misses it knows that the centre is gone."""
+        """Build an alert that always fires: its absence means that the controller is down."""
         labels = {"alertname": "GpuHealthdHeartbeat", "cluster": cluster, "severity": "none"}
         words = {"summary": "always firing; its absence says that the remediator does not decide any more"}
         return self._post([{"labels": labels, "annotations": words, "endsAt": format_rfc3339(now + lives_s)}])

@@ -1,8 +1,7 @@
-"""A bound for a whole conversation, from the first attempt to connect on.
+"""A deadline for a whole connection, from the first attempt to connect on.
 
-The libraries' timeouts count from one byte to the next, so a peer that drips keeps them waiting for hours; here a timer
-shuts the connection down, also in the middle of a handshake. And they count anew for every address of a name; here all
-addresses share one time.
+The libraries' timeouts apply between bytes, so a slow peer can block them for hours; here a timer shuts the connection
+down, also during a handshake. And they restart for every address of a name; here all addresses share one deadline.
 """
 
 from __future__ import annotations
@@ -19,12 +18,12 @@ S = TypeVar("S")
 
 
 def connect_before_deadline(host: str, port: int, ends: float) -> socket.socket:
-    """A connection to the first address of `host` that answers, before `ends` (monotonic seconds).
+    """Connect to the first address of `host` that answers, before `ends` (monotonic seconds).
 
-    What its reader waits for afterwards is bounded by what is left too. Only name resolution keeps the system's own bound.
+    Later reads are limited to the remaining time too. Only name resolution keeps the system's own limit.
 
     Raises:
-        OSError: no address answers; TimeoutError once the time is over.
+        OSError: no address answers; TimeoutError after the deadline.
     """
     found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     addresses = dict.fromkeys((family, address) for family, _, _, _, address in found)
@@ -38,9 +37,9 @@ def connect_before_deadline(host: str, port: int, ends: float) -> socket.socket:
 def connect_first_address(
     addresses: Sequence[T], ends: float, connect: Callable[[T, float], S], monotonic: Callable[[], float]
 ) -> S:
-    """What `connect` makes of the first address that it can, given seconds for each.
+    """Return `connect`'s result for the first address that works, with a time limit for each.
 
-    Each has its share of what is left, so that a dead first one leaves time for the others.
+    Each gets a share of the remaining time, so that a dead first one leaves time for the others.
     """
     last: OSError = TimeoutError()
     for number, address in enumerate(addresses):
@@ -69,7 +68,7 @@ def _connect_address(family: int, address: Any, seconds: float) -> socket.socket
 def shut_down_after(raw: socket.socket, seconds: float) -> Iterator[threading.Event]:
     """Shut the connection down after so many seconds; the event says that it happened.
 
-    Works on a duplicate, because TLS takes the socket itself away from its owner.
+    Uses a duplicate, because TLS detaches the socket from its owner.
     """
     spare, cut = raw.dup(), threading.Event()
 

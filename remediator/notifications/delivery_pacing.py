@@ -1,6 +1,6 @@
-"""When which messages go to one receiver in one piece: `(fresh, when pieces were begun, pace, now) → pieces, next look`.
+"""Selects which messages go to one receiver now: `(fresh, start times of batches, pacing, now) → batches, next check`.
 
-Pure. Nothing is ever dropped: what is too much for the rate waits, and goes as one piece as soon as there is room.
+Pure. No message is dropped: what exceeds the rate waits, and goes as one batch as soon as the rate allows.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ LATER_MAX_S = 2 * 3600.0
 
 
 class BatchingMode(str, enum.Enum):
-    """What goes in one piece: everything at hand, what belongs to one incident, or nothing."""
+    """What goes in one batch: all waiting messages, those of one incident, or one message."""
 
     BURST = "burst"
     INCIDENT = "incident"
@@ -33,14 +33,14 @@ class BatchingMode(str, enum.Enum):
 class RateLimit(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """At most so many messages within so many seconds."""
 
-    messages: Annotated[int, msgspec.Meta(ge=1, le=10_000)] = 10  # so many at most
-    per_s: Annotated[float, msgspec.Meta(gt=0, le=86400)] = 60.0  # within so long
+    messages: Annotated[int, msgspec.Meta(ge=1, le=10_000)] = 10  # messages
+    per_s: Annotated[float, msgspec.Meta(gt=0, le=86400)] = 60.0  # seconds
 
 
 class DeliveryPacing(msgspec.Struct, frozen=True):
-    """How one receiver wants its messages. `life_cycle`: it keeps each matter until told that it is over.
+    """One receiver's pacing. `life_cycle`: it keeps each alert open until it is resolved.
 
-    `apart`: what goes in different pieces is never summed up in one, however little room there is.
+    `apart`: messages of different batches are never combined, however low the rate.
     """
 
     rate: RateLimit
@@ -50,7 +50,7 @@ class DeliveryPacing(msgspec.Struct, frozen=True):
 
 
 class DeliveryPlan(msgspec.Struct, frozen=True):
-    """What to send now, and when to look again (UTC seconds; None: when something new comes)."""
+    """What to send now, and when to check again (UTC seconds; None: on the next message)."""
 
     pieces: tuple[tuple[Delivery, ...], ...]
     wake: float | None
@@ -59,7 +59,7 @@ class DeliveryPlan(msgspec.Struct, frozen=True):
 def plan_deliveries(
     fresh: Sequence[Delivery], begun: Sequence[float], pace: DeliveryPacing, now: float
 ) -> DeliveryPlan:
-    """Choose what goes out now. `begun` are the times of earlier pieces that the rate counts."""
+    """Choose what to send now. `begun` are the start times of earlier batches that count against the rate."""
     groups = _group_deliveries(fresh, pace, now)
     wakes = [item.due for item in fresh if item.due > now]
     counted = {key: group for key, group in groups.items() if counts_against_rate(group, pace)}
@@ -79,7 +79,10 @@ def plan_deliveries(
 
 
 def _group_deliveries(fresh: Sequence[Delivery], pace: DeliveryPacing, now: float) -> dict[str, list[Delivery]]:
-    """What could go in one piece; a group is ripe when one of it is, and takes along all that may be said already."""
+    """Group messages that may share a batch.
+
+    A group is due when one of its messages is, and includes all that may be sent.
+    """
     groups: dict[str, list[Delivery]] = {}
     for item in sorted(fresh, key=_age_key):
         if item.not_before <= now:
@@ -88,7 +91,7 @@ def _group_deliveries(fresh: Sequence[Delivery], pace: DeliveryPacing, now: floa
 
 
 def is_due(item: Delivery, now: float) -> bool:
-    """Whether its time has come. A time further off than anything of ours can put it off is a clock that was set back."""
+    """Return whether it is due. A time further off than any delay of ours means that the clock was set back."""
     later = item.due - now
     return later <= 0 or (later > LATER_MAX_S if item.batch else item.message.page)
 
@@ -102,9 +105,10 @@ def _group_key(item: Delivery, pace: DeliveryPacing) -> str:
 
 
 def counts_against_rate(piece: Sequence[Delivery], pace: DeliveryPacing) -> bool:
-    """Whether a piece takes one of the rate's places.
+    """Return whether a batch counts against the rate.
 
-    That a matter is taken up or over wakes nobody at a receiver with a life cycle, and cannot be put into one message.
+    An acknowledgement or a resolution wakes nobody at a receiver with a life cycle, and cannot be combined into one
+    message.
     """
     return not pace.life_cycle or piece[0].phase is NotificationPhase.FIRE
 
@@ -114,9 +118,9 @@ def _age_key(item: Delivery) -> tuple[float, str]:
 
 
 def retry_delay_s(attempts: int, retry_after_s: float | None, key: str, *, refused: bool) -> float:
-    """Seconds to the next attempt after the `attempts`-th: doubled each time, a little apart for each key.
+    """Return the seconds to the next attempt after the `attempts`-th: doubled each time, with jitter by key.
 
-    What the receiver asks for counts, up to an hour.
+    The receiver's Retry-After counts, up to an hour.
     """
     first, most = (REFUSED_FIRST_S, REFUSED_MAX_S) if refused else (RETRY_FIRST_S, RETRY_MAX_S)
     own = min(first * 2.0 ** min(attempts - 1, 20), most) * (1 + zlib.crc32(f"{key}{attempts}".encode()) % 100 / 500)

@@ -1,7 +1,7 @@
-"""The way to one receiver: a thread that writes down what it is about to send, sends it, and writes down what came of it.
+"""Delivers to one receiver: a thread that records what it is about to send, sends it, and records the result.
 
-A piece has its name on the disk before its first attempt. So a crash between sending and writing it down leads to one
-repetition under the same name, and a crash before it to none.
+A batch has an id on disk before its first attempt. So a crash between sending and recording leads to one repetition
+under the same id, and a crash before it to none.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from vocabulary.text.plurals import format_count
 
 log = logging.getLogger(__name__)
 
-LOOK_S = 5.0  # how often it is asked whether incidents are over
+LOOK_S = 5.0  # how often it checks whether incidents are closed
 IDLE_S = 60.0
 TROUBLE_S = 5.0
 REPEAT_MAX = 200  # alerts in one request
@@ -35,7 +35,7 @@ ENDS = SENT, FAILED, GIVEN_UP = "sent", "failed", "given_up"  # how an attempt e
 
 
 class DeliveryContext(msgspec.Struct, frozen=True):
-    """What a courier needs to know. `standing` says what has become of incidents; `quiet_until` when quiet hours end."""
+    """Inputs of a delivery worker. `standing` returns the state of incidents; `quiet_until` the end of quiet hours."""
 
     name: str
     receiver: AnyReceiver
@@ -47,10 +47,10 @@ class DeliveryContext(msgspec.Struct, frozen=True):
 
 
 class DeliveryWorker:
-    """Carries everything to one receiver, so that a slow one delays no other."""
+    """Delivers everything to one receiver, so that a slow one delays no other."""
 
     def __init__(self, way: DeliveryContext) -> None:
-        self.counts: dict[str, int] = dict.fromkeys(ENDS, 0)  # of attempts, in this term
+        self.counts: dict[str, int] = dict.fromkeys(ENDS, 0)  # attempts in this term
         self._way = way
         self._wake = threading.Event()
         self._stopping = threading.Event()
@@ -59,20 +59,20 @@ class DeliveryWorker:
         self._thread = threading.Thread(target=self._run, name=f"tell-{way.name}", daemon=True)
 
     def start(self) -> None:
-        """Begin with what an earlier process left."""
+        """Start with what an earlier process left."""
         self._thread.start()
 
     def wake(self) -> None:
-        """There is something new."""
+        """Check again: something is new."""
         self._wake.set()
 
     def stop(self) -> None:
-        """Begin no further attempt."""
+        """Start no further attempt."""
         self._stopping.set()
         self._wake.set()
 
     def join(self) -> None:
-        """Wait for the attempt under way."""
+        """Wait for the running attempt."""
         if self._thread.is_alive():
             self._thread.join(timeout=self._way.receiver.timeout_s + 5)
 
@@ -93,7 +93,7 @@ class DeliveryWorker:
             self._wake.wait(pause)
 
     def turn(self) -> float:
-        """Send all that is due. Returns for how many seconds there is nothing to do."""
+        """Send all that is due. Returns the seconds until there is something to do."""
         way, now = self._way, self._way.clock.wall()
         if not way.standing.leads():
             return LOOK_S
@@ -101,7 +101,7 @@ class DeliveryWorker:
         said = build_follow_ups(told, way.receiver, way.standing, way.quiet_until, now)
         if said:
             way.store.save(said, way.standing.epoch())
-            told = way.store.told(way.name)  # what is over must not be said again after this
+            told = way.store.told(way.name)  # what is closed must not be repeated after this
         if isinstance(way.receiver, Alertmanager):
             self._repeat(way.receiver, told, now)
         waiting = way.store.waiting(way.name)
@@ -122,7 +122,7 @@ class DeliveryWorker:
         return self._pause(wake)
 
     def _not_silenced(self, fresh: Sequence[Delivery], now: float) -> tuple[list[Delivery], float | None]:
-        """What may be told, and when to ask again about the rest (UTC s). Of what is over by then nobody is told."""
+        """Return what may be sent, and when to check the rest (UTC s). Incidents closed meanwhile are not sent."""
         way, told, changed = self._way, [], []
         for item in fresh:
             silence = way.standing.silence_of(item) if item.phase is NotificationPhase.FIRE else None
@@ -132,7 +132,7 @@ class DeliveryWorker:
                 why = f"over before the silence {silence.id} of {silence.actor} was"
                 changed.append(replace(item, state=DeliveryState.ABANDONED, detail=why))
             elif item.free_at != silence.until:
-                changed.append(replace(item, free_at=silence.until))  # patience with the receiver begins only then
+                changed.append(replace(item, free_at=silence.until))  # the retry limit starts only then
         if changed:
             way.store.save(changed, way.standing.epoch())
         over = sum(item.state is DeliveryState.ABANDONED for item in changed)
@@ -157,7 +157,7 @@ class DeliveryWorker:
         return min(pause, LOOK_S) if told or left else pause
 
     def _begin(self, piece: Sequence[Delivery], now: float) -> tuple[Delivery, ...]:
-        """Give it its name, on the disk."""
+        """Give the batch its id, durably."""
         receiver = self._way.receiver
         batch = "msg_" + hashlib.sha256("\n".join(item.id for item in piece).encode()).hexdigest()[:24]
         alone = len({item.message.incident for item in piece}) == 1
@@ -178,7 +178,7 @@ class DeliveryWorker:
                 batch=batch,
                 claimed_at=claimed_at,
                 thread=item.thread or thread(item),
-                free_at=min(item.free_at, now),  # the silence may have been ended before its time
+                free_at=min(item.free_at, now),  # the silence may have been ended early
             )
             for item in piece
         )
@@ -193,7 +193,7 @@ class DeliveryWorker:
             log.exception("telling %s failed; this is a bug, please report it", way.name)
             answer = DeliveryAnswer(
                 False, f"internal error: {type(error).__name__}", refused=True
-            )  # others still get through
+            )  # other messages still get through
         attempts = piece[0].attempts + 1
         if answer.taken:
             self._shut_until = 0.0
@@ -231,7 +231,7 @@ class DeliveryWorker:
         return [replace(item, state=state, due=now + wait, attempts=attempts, detail=answer.words) for item in piece]
 
     def _repeat(self, receiver: Alertmanager, told: Sequence[Delivery], now: float) -> None:
-        """Level, not edge: whatever is still so is said again, and a lost repetition does not matter."""
+        """Repeat what is still active. Level-triggered, so a lost repetition does not matter."""
         if not told or self._shut() or self._way.clock.monotonic() < self._repeat_at:
             return
         self._repeat_at = self._way.clock.monotonic() + receiver.repeat_s
@@ -239,12 +239,12 @@ class DeliveryWorker:
         for first in range(0, len(latest), REPEAT_MAX):
             answer = receiver.repeat(latest[first : first + REPEAT_MAX], now)
             if not answer.taken:
-                log.warning("%s did not hear what is still so: %s", self._way.name, answer.words)
+                log.warning("%s did not receive the repeated alerts: %s", self._way.name, answer.words)
                 return
 
 
 def latest_per_matter(told: Sequence[Delivery]) -> list[Delivery]:
-    """The last message of each matter: an earlier one would put its old words in the place of the new ones."""
+    """Return the last message of each alert: an earlier one would replace newer text."""
     last = {_matter_key(item.message): item for item in told}
     return [item for item in told if last[_matter_key(item.message)] is item]
 
@@ -254,7 +254,7 @@ def _matter_key(message: NotificationMessage) -> tuple[str, ...]:
 
 
 def _started_batches(waiting: Sequence[Delivery]) -> list[tuple[Delivery, ...]]:
-    """What has a name already, piece by piece, in the order it had then."""
+    """Return batches that have an id, each in its order then."""
     pieces: dict[str, list[Delivery]] = {}
     for item in waiting:
         if item.batch:

@@ -1,4 +1,4 @@
-"""What goes to a receiver in one piece, and what came of it."""
+"""A batch of messages for one receiver, and the result of sending it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from vocabulary.finding import Severity
 
 
 class Envelope(msgspec.Struct, frozen=True):
-    """One or many deliveries to one receiver, with their words. `id` and everything but `now` is the same for a repetition."""
+    """One or more deliveries to one receiver, with their text. A retry has the same `id` and content, except `now`."""
 
     id: str
     items: tuple[Delivery, ...]
@@ -30,20 +30,20 @@ class Envelope(msgspec.Struct, frozen=True):
 
     @property
     def thread(self) -> str:
-        """The matter, as the receiver knows it."""
+        """The receiver's key for the alert."""
         return self.items[0].thread
 
     @property
     def severity(self) -> Severity:
-        """The gravest."""
+        """The highest severity."""
         return max((item.message.severity for item in self.items), key=lambda severity: severity.rank)
 
 
 class DeliveryAnswer(msgspec.Struct, frozen=True):
-    """What became of one attempt, in words that hold no secret. `down`: others would fare no better now."""
+    """The result of one attempt, without secrets. `down`: other messages would fail as well now."""
 
     taken: bool
     words: str
     retry_after_s: float | None = None
     down: bool = False
-    refused: bool = False  # it answered, and will say the same again until somebody changes something
+    refused: bool = False  # permanently: a retry fails until somebody changes something

@@ -1,6 +1,6 @@
-"""What a receiver must hear after the first message: that somebody took the matter up, and that it is over. Pure.
+"""Follow-up messages of an alert: acknowledged and resolved. Pure.
 
-Level, not edge: it is derived from what the receiver was told and what is still open, so that no crash can lose it.
+Level-triggered: derived from what the receiver got and what is still open, so that no crash can lose one.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from remediator.notifications.receiver_registry import AnyReceiver
 
 
 class NotificationContext(msgspec.Struct, frozen=True):
-    """What the centre knows now: whether an incident is open or taken up, whether we lead and decide, what is silenced.
+    """What the controller knows now: open and acknowledged incidents, whether it leads and decides, silences.
 
-    `part_of`: the open incident that one which has ended is a part of, by id.
+    `part_of`: the open incident that absorbed a closed one, by id.
     """
 
     epoch: Callable[[], int]
@@ -27,11 +27,11 @@ class NotificationContext(msgspec.Struct, frozen=True):
     is_taken_up: Callable[[str], bool]
     leads: Callable[[], bool]
     part_of: Callable[[str], str] = lambda _incident: ""
-    silence_of: Callable[[Delivery], AlertSilence | None] = lambda _item: None  # what keeps it from being told now
+    silence_of: Callable[[Delivery], AlertSilence | None] = lambda _item: None  # the silence that mutes it now
 
 
 def is_acknowledged(incident: Incident | None) -> bool:
-    """Whether a person looks after it: somebody said so, or agreed to a step of its plan."""
+    """Return whether an operator acknowledged it, or approved a step of its plan."""
     return incident is not None and bool(incident.acknowledged_by or incident.approved)
 
 
@@ -42,7 +42,7 @@ def build_follow_ups(
     quiet_until: Callable[[float], float],
     now: float,
 ) -> list[Delivery]:
-    """New deliveries, and the told ones as changed by them; to be written in one piece."""
+    """Return new deliveries and updated ones, to be written together."""
     threads: dict[str, list[Delivery]] = {}
     for item in told:
         threads.setdefault(item.thread, []).append(item)
@@ -70,7 +70,10 @@ def _deliveries_to_acknowledge(items: Sequence[Delivery], receiver: AnyReceiver)
 def _next_phase_delivery(
     items: Sequence[Delivery], phase: NotificationPhase, now: float, not_before: float, part_of: str = ""
 ) -> Delivery:
-    """The same matter, one phase on, under its latest title. Its id follows from the last message's: a repetition has the same."""
+    """Build the next phase under the latest title.
+
+    Its id is derived from the last message's, so a repetition has the same.
+    """
     first, last = items[0], items[-1]
     latest = [item.message.title for item in items if item.message.incident == first.message.incident]
     return Delivery(

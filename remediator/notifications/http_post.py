@@ -1,6 +1,6 @@
-"""One HTTP request, bounded in every way: in time as a whole, in what is read, and in where it goes (no redirect).
+"""One HTTP request with limits on total time, response size and target (no redirects).
 
-Only name resolution keeps the system's own bound.
+Only name resolution keeps the system's own limit.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class HttpPostRequest(msgspec.Struct, frozen=True):
 
 
 def send_http_post(request: HttpPostRequest, timeout_s: float) -> DeliveryAnswer:
-    """Send it and wait for the answer, `timeout_s` seconds in all. Never raises for what the network or the peer does."""
+    """Send it and wait for the response, `timeout_s` seconds in total. Never raises for network or peer errors."""
     host = url_host(request.url)
     ends = time.monotonic() + timeout_s
     late = f"{host}: no answer within {timeout_s:g} s"
@@ -57,7 +57,7 @@ def send_http_post(request: HttpPostRequest, timeout_s: float) -> DeliveryAnswer
             except (OSError, http.client.HTTPException):
                 if not cut.is_set():
                     raise
-            if cut.is_set():  # what was cut off in its headers looks like an answer that ended there
+            if cut.is_set():  # headers that were cut off look like a complete response
                 return DeliveryAnswer(False, late, down=True)
             return _answer_from_status(host, status, retry_after)
     except TimeoutError:
@@ -69,7 +69,7 @@ def send_http_post(request: HttpPostRequest, timeout_s: float) -> DeliveryAnswer
 
 
 def url_host(url: str) -> str:
-    """A URL may carry a secret in its path and before the host: only the host is ever written down."""
+    """Return the host of a URL: path and user info may be secret and are never logged."""
     return urlsplit(url).netloc.rpartition("@")[2]
 
 
@@ -91,7 +91,7 @@ def _answer_from_status(host: str, status: int, retry_after: str) -> DeliveryAns
 
 
 def _parse_retry_after(retry_after: str) -> float | None:
-    """The header's value: seconds, or a date."""
+    """Parse the header's value: seconds, or a date."""
     if retry_after.isascii() and retry_after.isdigit():
         return float(retry_after[:9])
     with contextlib.suppress(ValueError, TypeError):
@@ -112,7 +112,7 @@ def _exchange_http(raw: socket.socket, request: HttpPostRequest) -> tuple[int, s
         headers["authorization"] = f"Basic {base64.b64encode(pair.encode()).decode()}"
     try:
         connection.request("POST", path, request.body, headers)
-        response = connection.getresponse()  # its body says nothing that we act upon, and is never read
+        response = connection.getresponse()  # its body is not needed and never read
         return response.status, (response.getheader("retry-after") or "").strip()
     finally:
         connection.close()
@@ -124,7 +124,7 @@ def _wrap_tls(raw: socket.socket, url: SplitResult, ca_file: str) -> ssl.SSLSock
 
 
 def _environment_proxy(url: SplitResult) -> SplitResult | None:
-    """The proxy that the environment names for this host."""
+    """Return the proxy that the environment names for this host."""
     named = urllib.request.getproxies_environment().get(url.scheme)
     if not named or urllib.request.proxy_bypass(url.hostname or ""):
         return None

@@ -1,4 +1,4 @@
-"""What an action says to people, from what is known of its incident. Pure."""
+"""Builds the message of an action from its incident. Pure."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ def build_action_message(
     telling: AlertSettings,
     cluster: str,
 ) -> NotificationMessage:
-    """The message of an alert, a ticket or a hook.
+    """Build the message of an alert, a ticket or a hook.
 
-    Its severity is the gravest of the incident's findings, or what the action itself says where that is graver: what
-    concerns many nodes, silence or the breaker, may have no finding at all.
+    Its severity is the highest of the incident's findings, or the action's own if that is higher: an incident about
+    many nodes, silence or the breaker may have no finding at all.
     """
     said = [f.severity for f in findings]
     said += [Severity(str(action.data["severity"]))] if "severity" in action.data else []
@@ -62,6 +62,6 @@ def _node_message_fields(node: NodeRecord) -> dict[str, str]:
 
 
 def _location_labels(about: str) -> dict[str, str]:
-    """``rack:r12`` or ``silence:rack:r12``: a route that catches the rack's nodes catches the rack too."""
+    """Return labels of a location, ``rack:r12`` or ``silence:rack:r12``, so that routes for its nodes match it too."""
     kind, _, name = about.removeprefix("silence:").partition(":")
     return {kind: name} if kind in (*CAUSES, "job") else {}

@@ -1,4 +1,4 @@
-"""Where an alert goes: written down for each of its receivers first, carried there by their couriers afterwards."""
+"""The outbox: stores a message for each of its receivers, then their delivery workers send it."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ from remediator.notifications.secret_files import SecretError
 from vocabulary.clock import Clock
 
 log = logging.getLogger(__name__)
-KEPT_S = 30 * 86400.0  # what was sent may be looked up for so long
+KEPT_S = 30 * 86400.0  # how long sent messages are kept
 TIDY_S = 86400.0
 
 
 class MessageOutbox:
-    """Everything on its way to people. Only the leader starts it."""
+    """All messages in delivery. Only the leader starts it."""
 
     def __init__(self, telling: AlertSettings, store: OutboxStore, cluster: str, clock: Clock) -> None:
         self._telling = telling
@@ -43,7 +43,7 @@ class MessageOutbox:
         self._tidied_at = 0.0
 
     def start(self, standing: NotificationContext) -> None:
-        """Carry on with what an earlier leader left, and say that we live."""
+        """Continue the deliveries of earlier leaders, and start heartbeats."""
         self._standing = standing
         self._tidy(self._clock.wall())
         for name, count in self._store.left_for().items():
@@ -59,7 +59,7 @@ class MessageOutbox:
             self._beating.start()
 
     def stop(self) -> None:
-        """Stop carrying; what waits stays on the disk."""
+        """Stop delivering; waiting messages stay stored."""
         self._stopping.set()
         for courier in self._couriers.values():
             courier.stop()
@@ -69,18 +69,18 @@ class MessageOutbox:
             self._beating.join(timeout=15)
 
     def counts(self) -> dict[str, dict[str, int]]:
-        """How attempts to tell each receiver ended in this term, by its name."""
+        """Return how attempts to each receiver ended in this term, by its name."""
         return {name: dict(courier.counts) for name, courier in self._couriers.items()}
 
     def wake(self) -> None:
-        """Let every courier look again: a silence began, or has ended."""
+        """Wake every delivery worker: a silence has begun or ended."""
         for courier in list(self._couriers.values()):
             courier.wake()
 
     def put(self, message: NotificationMessage, kinds: tuple[str, ...] = ()) -> dict[str, float]:
-        """Write it down for everybody it concerns. Returns their names, and until when quiet hours keep each (0: not).
+        """Store a message for its receivers. Returns their names, each with the end of its quiet hours (0: none).
 
-        `kinds` are those of the findings that it is about. Durable when this returns; a message whose id is known already changes nothing.
+        `kinds` are those of its findings. Durable on return; a known id changes nothing.
         """
         now = self._clock.wall()
         deliveries = [
@@ -115,7 +115,7 @@ class MessageOutbox:
         if heartbeat is None or standing is None:
             return
         while not self._stopping.is_set():
-            if standing.leads():  # a centre that cannot decide is as good as dead, and must look so
+            if standing.leads():  # a controller that cannot decide must not look alive
                 answer = self._one_beat(heartbeat)
                 if not answer.taken:
                     log.warning("heartbeat: %s", answer.words)

@@ -1,4 +1,4 @@
-"""The words of a message: a site's templates, sandboxed, or our own. A template that breaks never costs the message."""
+"""Message texts: from a site's sandboxed templates, or the default. A failing template never loses the message."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _environment = ImmutableSandboxedEnvironment(undefined=jinja2.StrictUndefined, t
 
 
 def check_template(source: str) -> None:
-    """Whether it can be read at all.
+    """Check that a template parses.
 
     Raises:
         ValueError: line and reason.
@@ -32,7 +32,7 @@ def check_template(source: str) -> None:
 
 
 def render_message_texts(title: str, text: str, items: Sequence[Delivery]) -> tuple[str, str]:
-    """Title (one line) and text of a message, from two templates; an empty one stands for our own words."""
+    """Render title (one line) and text of a message from two templates; an empty one means the default."""
     trouble: list[str] = []
     found_title = fill_template(title, items, trouble) if title else default_title(items)
     found_text = fill_template(text, items, trouble) if text else default_text(items)
@@ -43,19 +43,19 @@ def render_message_texts(title: str, text: str, items: Sequence[Delivery]) -> tu
 
 
 def fill_template(source: str, items: Sequence[Delivery], trouble: list[str]) -> str | None:
-    """The template with the messages filled in; None, and a line in `trouble`, if it breaks."""
+    """Render the template; None, and a line in `trouble`, if it fails."""
     messages = [_template_view(item) for item in items]
     try:
         return _environment.from_string(source).render(messages=messages, count=len(messages), **messages[0])
     except Exception as error:  # noqa: BLE001 - whatever a template does, the message must go out
         trouble.append(
-            f"(the template of this receiver failed, so these are the plain words: {type(error).__name__}: {error})"
+            f"(the template of this receiver failed, so this is the default text: {type(error).__name__}: {error})"
         )
         return None
 
 
 def _template_view(item: Delivery) -> dict[str, Any]:
-    """What templates see of one message."""
+    """Return one message's variables for templates."""
     return {
         **msgspec.to_builtins(item.message),
         "phase": item.phase.value,
@@ -65,7 +65,7 @@ def _template_view(item: Delivery) -> dict[str, Any]:
 
 
 def default_title(items: Sequence[Delivery]) -> str:
-    """What is the matter, in one line."""
+    """Return the default title, one line."""
     if len(items) == 1:
         return f"{_phase_prefix(items[0])}{_message_headline(items[0].message)}"
     nodes = sorted({item.message.node for item in items})
@@ -77,7 +77,7 @@ def default_title(items: Sequence[Delivery]) -> str:
 
 
 def default_text(items: Sequence[Delivery]) -> str:
-    """Everything a person needs first, one line a message; what is too much is counted, not dropped unseen."""
+    """Return the default text, one line a message; messages beyond the limit are counted."""
     if len(items) == 1:
         message = items[0].message
         lines = [message.text, f"rule {message.rule}" if message.rule else "", f"incident {message.incident}"]
@@ -89,14 +89,14 @@ def default_text(items: Sequence[Delivery]) -> str:
 
 
 def summarize_delivery(item: Delivery) -> str:
-    """One message of many."""
+    """Summarize one message of many."""
     message = item.message
     said = f": {message.text}" if message.text else ""
     return f"{_phase_prefix(item)}{_message_headline(message)}{said} ({message.incident}){' ' + message.link if message.link else ''}"
 
 
 def _phase_prefix(item: Delivery) -> str:
-    """Where the matter stands. What became part of another one is not over."""
+    """Return the alert's phase. One that became part of another is not resolved."""
     if item.phase is NotificationPhase.ACKNOWLEDGE:
         return "taken up: "
     if item.phase is NotificationPhase.RESOLVE:
@@ -105,7 +105,7 @@ def _phase_prefix(item: Delivery) -> str:
 
 
 def _message_headline(message: NotificationMessage) -> str:
-    """The title of what concerns many nodes says itself what it is about."""
+    """Return the headline. The title of a group incident names its subject itself."""
     drill = "[drill] " if message.injected else ""
     what = message.title or message.text or message.kind
     kind = "ticket: " if message.kind == "ticket" else ""

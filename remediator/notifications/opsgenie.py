@@ -1,7 +1,7 @@
-"""Opsgenie, and Jira Service Management, which speaks the same: an alert is created, acknowledged and closed by its alias.
+"""Opsgenie and the compatible Jira Service Management: an alert is created, acknowledged and closed by its alias.
 
-Fields and limits are those of the Alert API's documentation (docs.opsgenie.com): message 130 characters, alias 512,
-description 15000, entity 512.
+Fields and limits are those of the Alert API (docs.opsgenie.com): message 130 characters, alias 512, description 15000,
+entity 512.
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ class Opsgenie(HttpReceiver, frozen=True, kw_only=True, tag="opsgenie"):
     TOGETHER: ClassVar[BatchingMode] = BatchingMode.INCIDENT
     LIFE_CYCLE: ClassVar[bool] = True
 
-    key_file: str  # holds the integration's key
+    key_file: str  # file with the integration's key
     url: str = "https://api.opsgenie.com/v2/alerts"
     group_s: float = 0.0
     rate: RateLimit = RateLimit(messages=10, per_s=60.0)
 
     def compose(self, envelope: Envelope) -> HttpPostRequest:
-        """One request: to the collection for a new alert, to the alert itself for what follows."""
+        """Build one request: to the collection for a new alert, to the alert itself for updates."""
         headers = {"authorization": f"GenieKey {read_secret(self.key_file)}"}
         base = self.address().rstrip("/")
         if envelope.phase is NotificationPhase.FIRE:
@@ -51,7 +51,7 @@ class Opsgenie(HttpReceiver, frozen=True, kw_only=True, tag="opsgenie"):
 
 
 def build_opsgenie_alert(envelope: Envelope) -> dict[str, Any]:
-    """A new alert; an open one with the same alias counts it as a repetition."""
+    """Build a new alert; an open one with the same alias counts it as a repetition."""
     message = envelope.first
     details = {"id": envelope.id, "incident": message.incident, "cluster": message.cluster, "link": message.link}
     return {

@@ -1,4 +1,4 @@
-"""What the couriers need of the store, which they do not know."""
+"""The store interface of the delivery workers, which do not import the store."""
 
 from __future__ import annotations
 
@@ -9,36 +9,36 @@ from remediator.model.delivery import Delivery
 
 
 class OutboxStore(Protocol):
-    """The outbox on the disk. Every change is durable when it returns, and refused once another leader has taken over."""
+    """The durable outbox. Every change is durable on return, and refused once another leader has taken over."""
 
     def add(self, deliveries: Sequence[Delivery]) -> None:
-        """Write new ones; those whose id is known stay as they are."""
+        """Add new ones; known ids stay unchanged."""
         ...
 
     def save(self, deliveries: Sequence[Delivery], epoch: int) -> None:
-        """Write them as they are now, all or none.
+        """Save them as they are now, all or none.
 
         Raises:
-            LeadershipLost: this epoch is over.
+            LeadershipLost: this term has ended.
         """
         ...
 
     def waiting(self, receiver: str) -> list[Delivery]:
-        """What is to be sent, oldest first."""
+        """Return what is to be sent, oldest first."""
         ...
 
     def told(self, receiver: str) -> list[Delivery]:
-        """What the receiver knows of and must hear the end of, oldest first."""
+        """Return what the receiver got and must be resolved there, oldest first."""
         ...
 
     def begun(self, receiver: str, since: float) -> list[float]:
-        """When pieces were begun that the rate counts, one time for each."""
+        """Return the start times of batches that count against the rate."""
         ...
 
     def left_for(self) -> dict[str, int]:
-        """How many wait, by receiver."""
+        """Return how many wait, by receiver."""
         ...
 
     def forget(self, before: float) -> None:
-        """Drop what was over before then."""
+        """Drop what ended before then."""
         ...

@@ -1,4 +1,4 @@
-"""PagerDuty, Events API v2: a matter is triggered, acknowledged and resolved under one `dedup_key`.
+"""PagerDuty, Events API v2: an alert is triggered, acknowledged and resolved under one `dedup_key`.
 
 Fields and limits are those of PagerDuty's published schema (api-schema, events-v2): summary 1024 characters, key 255.
 """
@@ -39,18 +39,18 @@ class PagerDuty(HttpReceiver, frozen=True, kw_only=True, tag="pagerduty"):
     TOGETHER: ClassVar[BatchingMode] = BatchingMode.INCIDENT
     LIFE_CYCLE: ClassVar[bool] = True
 
-    routing_key_file: str  # holds the integration's key
+    routing_key_file: str  # file with the integration's key
     url: str = "https://events.pagerduty.com/v2/enqueue"
     group_s: float = 0.0
     rate: RateLimit = RateLimit(messages=10, per_s=60.0)
 
     def compose(self, envelope: Envelope) -> HttpPostRequest:
-        """One event."""
+        """Build one event."""
         return self.request(self.address(), build_pagerduty_event(envelope, read_secret(self.routing_key_file)))
 
 
 def build_pagerduty_event(envelope: Envelope, routing_key: str) -> dict[str, Any]:
-    """The event; only a trigger says what is the matter."""
+    """Build the event; only a trigger has a payload."""
     made: dict[str, Any] = {
         "routing_key": routing_key,
         "event_action": _ACTION[envelope.phase],

@@ -1,4 +1,4 @@
-"""Quiet hours: pure, local time in, UTC seconds out."""
+"""Quiet hours. Pure: local time in, UTC seconds out."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ _DAYS = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
 
 
 class QuietHours(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename={"start": "from", "end": "to"}):
-    """From a time of day to another, which may be of the next day; `days` are those on which they begin (none: all)."""
+    """From one time of day to another, perhaps on the next day; `days` are those on which they begin (empty: all)."""
 
     start: str  # HH:MM
     end: str  # HH:MM
     days: tuple[Day, ...] = ()  # mon to sun
-    timezone: str = "UTC"  # as Europe/Berlin
+    timezone: str = "UTC"  # e.g. Europe/Berlin
 
     def __post_init__(self) -> None:
         for name, text in (("from", self.start), ("to", self.end)):
@@ -34,9 +34,9 @@ class QuietHours(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename
 
 
 def quiet_hours_end(hours: tuple[QuietHours, ...], at: float) -> float:
-    """When the quiet that holds at `at` (UTC seconds) ends; `at` itself where none holds. Hours that touch are one."""
+    """Return when the quiet hours at `at` (UTC seconds) end; `at` itself outside of them. Adjacent hours are merged."""
     until = at
-    for _ in range(len(hours) * 8 + 1):  # each pass gets past one of them; a week of touching hours ends somewhere
+    for _ in range(len(hours) * 8 + 1):  # each pass skips one of them; a week of adjacent hours ends somewhere
         ends = max((end for one in hours if (end := _quiet_end(one, until)) is not None), default=until)
         if ends <= until:
             break
@@ -45,7 +45,7 @@ def quiet_hours_end(hours: tuple[QuietHours, ...], at: float) -> float:
 
 
 def _quiet_end(hours: QuietHours, at: float) -> float | None:
-    """The end of the one quiet time of these that holds at `at`, if one does."""
+    """Return the end of these quiet hours at `at`, if they apply."""
     zone = zoneinfo.ZoneInfo(hours.timezone)
     today = dt.datetime.fromtimestamp(at, zone).date()
     for day in (today, today - dt.timedelta(days=1)):

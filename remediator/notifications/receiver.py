@@ -1,4 +1,4 @@
-"""What every kind of receiver has: its pace, its words, its time; and what those have that are reached by HTTP."""
+"""Base classes of receivers: pacing, templates and deadline; and the URL of HTTP receivers."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ Seconds = Annotated[float, msgspec.Meta(ge=0, le=3600)]
 
 
 class Receiver(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, tag_field="kind"):
-    """One receiver as configured. `group_s`: how long a message that wakes nobody waits for others to go with it."""
+    """A configured receiver. `group_s`: how long a message that does not page waits for others to share its batch."""
 
     TOGETHER: ClassVar[BatchingMode] = BatchingMode.BURST
-    LIFE_CYCLE: ClassVar[bool] = False  # it keeps each matter open until it is resolved
-    REPEATS: ClassVar[bool] = False  # it forgets what is not said again and again
-    APART: ClassVar[bool] = False  # two matters in one message would be taken for one
+    LIFE_CYCLE: ClassVar[bool] = False  # it keeps each alert open until it is resolved
+    REPEATS: ClassVar[bool] = False  # alerts expire there unless repeated
+    APART: ClassVar[bool] = False  # it would take two alerts in one message for one
 
-    timeout_s: Annotated[float, msgspec.Meta(gt=0, le=60)] = 10.0  # for one attempt as a whole
+    timeout_s: Annotated[float, msgspec.Meta(gt=0, le=60)] = 10.0  # for one attempt in total
     group_s: Seconds = 10.0
-    rate: RateLimit = RateLimit()  # what is too much waits, and goes as one message
-    quiet_hours: bool = True  # false: it has none
-    resolved: bool = True  # it hears when an incident is over
-    title: str = ""  # a Jinja2 template; none: our words
+    rate: RateLimit = RateLimit()  # messages beyond it wait, and go as one
+    quiet_hours: bool = True  # false: ignore quiet hours
+    resolved: bool = True  # notify it when an incident is closed
+    title: str = ""  # a Jinja2 template; empty: our text
     text: str = ""  # the same
 
     def __post_init__(self) -> None:
@@ -39,25 +39,25 @@ class Receiver(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
 
     @property
     def pace(self) -> DeliveryPacing:
-        """How it wants its messages."""
+        """Its pacing."""
         return DeliveryPacing(self.rate, self.TOGETHER, self.LIFE_CYCLE, self.APART)
 
     def envelope(self, batch: str, items: tuple[Delivery, ...], now: float) -> Envelope:
-        """A piece with its words."""
+        """Build a batch with its text."""
         title, text = render_message_texts(self.title, self.text, items)
         return Envelope(batch, items, title, text, now)
 
     def send(self, envelope: Envelope) -> DeliveryAnswer:
-        """One attempt, within `timeout_s`. Never raises for what files, the network or the peer do."""
+        """Make one attempt, within `timeout_s`. Never raises for file, network or peer errors."""
         raise NotImplementedError
 
 
 class HttpReceiver(Receiver, frozen=True, kw_only=True):
-    """A receiver behind a URL. One that is itself a secret stands in a file."""
+    """A receiver behind a URL. A secret URL belongs in a file."""
 
     url: str = ""  # either this
-    url_file: str = ""  # or a file that holds it
-    ca_file: str = ""  # who signed the server's certificate; none: the system's
+    url_file: str = ""  # or a file with the URL
+    ca_file: str = ""  # CA of the server's certificate; empty: the system's
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -72,12 +72,12 @@ class HttpReceiver(Receiver, frozen=True, kw_only=True):
         return read_receiver_url(self.url, self.url_file)
 
     def request(self, url: str, payload: Any, headers: dict[str, str] | None = None) -> HttpPostRequest:
-        """A POST of JSON."""
+        """Build a POST of JSON."""
         body = payload if isinstance(payload, bytes) else msgspec.json.encode(payload)
         return HttpPostRequest(url, body, {"content-type": "application/json", **(headers or {})}, self.ca_file)
 
     def compose(self, envelope: Envelope) -> HttpPostRequest:
-        """The request that carries a piece.
+        """Build the request for a batch.
 
         Raises:
             SecretError: a file cannot be used.
@@ -85,7 +85,7 @@ class HttpReceiver(Receiver, frozen=True, kw_only=True):
         raise NotImplementedError
 
     def send(self, envelope: Envelope) -> DeliveryAnswer:
-        """One attempt."""
+        """Make one attempt."""
         try:
             request = self.compose(envelope)
         except SecretError as error:
@@ -94,7 +94,7 @@ class HttpReceiver(Receiver, frozen=True, kw_only=True):
 
 
 def check_receiver_url(url: str, url_file: str) -> None:
-    """Whether one place is named, and no password with it.
+    """Check that a URL names one host and no password.
 
     Raises:
         ValueError: what is wrong; without the URL, which may be a secret.
@@ -108,7 +108,7 @@ def check_receiver_url(url: str, url_file: str) -> None:
 
 
 def read_receiver_url(url: str, url_file: str) -> str:
-    """The URL, or what its file holds.
+    """Return the URL, or the content of its file.
 
     Raises:
         SecretError: the file cannot be used.
@@ -127,9 +127,9 @@ def _check_url(url: str) -> None:
     parts = urlsplit(url)
     if parts.scheme not in {"http", "https"} or not parts.hostname:
         raise ValueError("a URL must begin with http:// or https:// and name a host")
-    _ = parts.port  # raises ValueError for a port that is none
+    _ = parts.port  # raises ValueError for an invalid port
 
 
 def truncate_text(text: str, characters_max: int) -> str:
-    """The text, or as much of it as a receiver takes, with a mark."""
+    """Truncate the text to the receiver's limit, with a mark."""
     return text if len(text) <= characters_max else text[: characters_max - 1] + "…"

@@ -1,4 +1,4 @@
-"""A message that tries a receiver out, past the outbox."""
+"""Tests a receiver with a message that bypasses the outbox."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from vocabulary.finding import Severity
 def send_test_messages(
     telling: AlertSettings, cluster: str, name: str, said_by: str, now: float
 ) -> Iterator[tuple[NotificationPhase, DeliveryAnswer]]:
-    """Send one test message; a receiver that keeps matters open is told at once that it is over. Yields what came of it.
+    """Send one test message, and resolve it at once where receivers keep alerts open. Yields the results.
 
     Args:
         telling: the configuration, which has this receiver.
         cluster: its name.
         name: the receiver's.
-        said_by: by whom or what it is sent, for the text.
+        said_by: the sender, for the text.
         now: UTC seconds.
 
     Raises:

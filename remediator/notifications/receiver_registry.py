@@ -1,4 +1,4 @@
-"""The one table of receivers. A new kind is one file and one line here."""
+"""The registry of receivers. A new kind is one file and one line here."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Secrets live in files, are read anew for each message (so that a rotated one works at once) and are never written down."""
+"""Secrets in files: read for each message, so that a rotated one applies at once, and never logged."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ LENGTH_MAX = 65536
 
 
 class SecretError(Exception):
-    """A secret cannot be used: which file and why, never what it says."""
+    """A secret cannot be used: which file and why, never its content."""
 
 
 def read_secret_lines(file: str) -> list[str]:
-    """The lines of a secret file that are neither empty nor begin with '#'.
+    """Return the lines of a secret file that are neither empty nor begin with '#'.
 
     Raises:
-        SecretError: it cannot be read, is too large, holds nothing, or something else than printable ASCII.
+        SecretError: it cannot be read, is too large, is empty, or has characters other than printable ASCII.
     """
     try:
         with Path(file).open("rb") as opened:
@@ -39,7 +39,7 @@ def read_secret_lines(file: str) -> list[str]:
 
 
 def read_secret(file: str) -> str:
-    """The only line of a secret file.
+    """Return the only line of a secret file.
 
     Raises:
         SecretError: as `read_secret_lines`, or there are several.

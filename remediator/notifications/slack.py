@@ -1,6 +1,7 @@
 """Slack, by an incoming webhook: a header, a section of text, a context line, a button to the incident.
 
-Limits are Slack's (docs.slack.dev, Block Kit reference): 150 characters in a header, 3000 in a section, one message a second.
+Limits are Slack's (docs.slack.dev, Block Kit reference): 150 characters in a header, 3000 in a section, one message a
+second.
 """
 
 from __future__ import annotations
@@ -30,12 +31,12 @@ class Slack(HttpReceiver, frozen=True, kw_only=True, tag="slack"):
     rate: RateLimit = RateLimit(messages=20, per_s=60.0)
 
     def compose(self, envelope: Envelope) -> HttpPostRequest:
-        """The piece as blocks, with plain text for notifications."""
+        """Build the batch as blocks, with plain text for notifications."""
         return self.request(self.address(), build_slack_blocks(envelope))
 
 
 def build_slack_blocks(envelope: Envelope) -> dict[str, Any]:
-    """The payload."""
+    """Build the payload."""
     mark = ":white_check_mark:" if envelope.phase is NotificationPhase.RESOLVE else _MARK[envelope.severity]
     message = envelope.first
     context = f"cluster {escape_mrkdwn(message.cluster)} · {escape_mrkdwn(message.rule)} · {envelope.id}"
@@ -54,7 +55,7 @@ def build_slack_blocks(envelope: Envelope) -> dict[str, Any]:
 
 
 def _build_section_text(text: str) -> str:
-    """As much as fits once it is escaped; never half an entity."""
+    """Fit the escaped text into a section, without splitting an entity."""
     said = truncate_text(text, SECTION_MAX)
     while len(escape_mrkdwn(said)) > SECTION_MAX:
         said = truncate_text(said, len(said) - max(1, len(escape_mrkdwn(said)) - SECTION_MAX) // 4 - 1)
@@ -62,5 +63,5 @@ def _build_section_text(text: str) -> str:
 
 
 def escape_mrkdwn(text: str) -> str:
-    """The three characters that Slack takes as its own: a message can neither link nor call people."""
+    """Escape Slack's three control characters, so that a message can neither link nor mention."""
     return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")

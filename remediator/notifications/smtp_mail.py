@@ -1,4 +1,4 @@
-"""E-mail, by SMTP with STARTTLS. A message that is repeated keeps its Message-ID, so that mailboxes show it once."""
+"""E-mail by SMTP with STARTTLS. A repeated message keeps its Message-ID, so that mailboxes show it once."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ SUBJECT_MAX = 200
 
 
 class EmailReceiver(Receiver, frozen=True, kw_only=True, tag="email"):
-    """`starttls: false` is for a relay on this machine only; a password never crosses an open line."""
+    """`starttls: false` is for a relay on this machine only; a password never crosses an unencrypted connection."""
 
     host: str  # the mail server
-    sender: str  # whom it is from
-    to: Annotated[tuple[str, ...], msgspec.Meta(min_length=1, max_length=100)]  # whom it is for
+    sender: str  # sender address
+    to: Annotated[tuple[str, ...], msgspec.Meta(min_length=1, max_length=100)]  # recipients
     port: Annotated[int, msgspec.Meta(ge=1, le=65535)] = 587  # of the server
     starttls: bool = True  # false only without a password
-    ca_file: str = ""  # who signed the server's certificate; none: the system's
-    user: str = ""  # whom the server knows
+    ca_file: str = ""  # CA of the server's certificate; empty: the system's
+    user: str = ""  # login name
     password_file: str = ""  # goes with `user`
 
     def __post_init__(self) -> None:
@@ -46,7 +46,7 @@ class EmailReceiver(Receiver, frozen=True, kw_only=True, tag="email"):
             raise ValueError("a password needs 'starttls'")
 
     def send(self, envelope: Envelope) -> DeliveryAnswer:
-        """One attempt; a timer bounds it as a whole, because the protocol's many steps each have their own time."""
+        """Make one attempt. A timer limits it as a whole, because each of the protocol's steps has its own time-out."""
         try:
             password = read_secret(self.password_file) if self.password_file else ""
         except SecretError as error:
@@ -86,14 +86,14 @@ class EmailReceiver(Receiver, frozen=True, kw_only=True, tag="email"):
 def _check_address(text: str) -> None:
     try:
         found = Address(addr_spec=text)
-    except (MessageError, ValueError, IndexError) as error:  # the parser runs off the end of some
+    except (MessageError, ValueError, IndexError) as error:  # the address parser raises IndexError on some input
         raise ValueError(f"'{text}' is no mail address: {error}") from None
     if not found.username or not found.domain or not text.isascii():
         raise ValueError(f"'{text}' is no mail address")
 
 
 class _ConnectedSmtpClient(smtplib.SMTP):
-    """smtplib over a connection that is made already, so that it can be cut off."""
+    """smtplib over an existing connection, so that it can be cut off."""
 
     def __init__(self, raw: socket.socket, receiver: EmailReceiver) -> None:
         self._raw = raw
@@ -104,7 +104,7 @@ class _ConnectedSmtpClient(smtplib.SMTP):
 
 
 def compose_email(receiver: EmailReceiver, envelope: Envelope) -> EmailMessage:
-    """The mail. Headers are set through `email`'s own policy, which refuses line breaks in them."""
+    """Build the mail. `email`'s own policy sets headers, and refuses line breaks in them."""
     message = EmailMessage()
     message["Subject"] = envelope.title[:SUBJECT_MAX]
     message["From"] = receiver.sender
@@ -112,7 +112,7 @@ def compose_email(receiver: EmailReceiver, envelope: Envelope) -> EmailMessage:
     message["Date"] = format_datetime(dt.datetime.fromtimestamp(envelope.items[0].created_at, dt.timezone.utc))
     message["Message-ID"] = f"<{envelope.id}@gpu-healthd.invalid>"
     thread = f"<{envelope.thread or envelope.id}.thread@gpu-healthd.invalid>"
-    message["References"] = thread  # what belongs to one incident stands together
+    message["References"] = thread  # mailboxes group the messages of one incident
     message["Auto-Submitted"] = "auto-generated"
     message.set_content(envelope.text)
     return message

@@ -1,4 +1,4 @@
-"""Any program that takes JSON, signed as the Standard Webhooks specification says, and the plain form of earlier versions."""
+"""Webhooks for any JSON client, signed by the Standard Webhooks specification, and the plain form of earlier versions."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ _PREFIX = "whsec_"
 
 
 class StandardWebhook(HttpReceiver, frozen=True, kw_only=True, tag="webhook"):
-    """Signed JSON. `keys_file`: one ``whsec_…`` a line; each signs, so that keys are changed without a gap."""
+    """Signed JSON. `keys_file`: one ``whsec_…`` a line; all of them sign, so that keys rotate without a gap."""
 
-    keys_file: str  # one key a line; each signs
+    keys_file: str  # file with one key a line; each signs
 
     def compose(self, envelope: Envelope) -> HttpPostRequest:
-        """The piece with all its messages whole."""
+        """Build the batch with all its messages in full."""
         body = msgspec.json.encode(build_webhook_payload(envelope))
         stamp = str(int(envelope.now))
         headers = {
@@ -40,7 +40,7 @@ class StandardWebhook(HttpReceiver, frozen=True, kw_only=True, tag="webhook"):
 
 
 class PlainWebhook(HttpReceiver, frozen=True, kw_only=True, tag="plain"):
-    """What `alerts.webhooks` stands for: one unsigned JSON object a message, its id as idempotency key."""
+    """The form behind `alerts.webhooks`: one unsigned JSON object a message, its id as idempotency key."""
 
     TOGETHER: ClassVar[BatchingMode] = BatchingMode.NOTHING
 
@@ -50,20 +50,20 @@ class PlainWebhook(HttpReceiver, frozen=True, kw_only=True, tag="plain"):
     resolved: bool = False
 
     def compose(self, envelope: Envelope) -> HttpPostRequest:
-        """The message as it is; too many in too short a time become one, whose kind is `summarize_envelope`."""
+        """Build the message; many at once become one, from `summarize_envelope`."""
         message = envelope.first if len(envelope.items) == 1 else summarize_envelope(envelope)
         return self.request(self.address(), message, {"idempotency-key": envelope.id})
 
 
 def summarize_envelope(envelope: Envelope) -> NotificationMessage:
-    """One message that stands for many."""
+    """Build one message that stands for many."""
     return msgspec.structs.replace(
         envelope.first, id=envelope.id, kind="summary", title=envelope.title, text=envelope.text
     )
 
 
 def build_webhook_payload(envelope: Envelope) -> dict[str, Any]:
-    """Type, time of the event, data: the same for every attempt."""
+    """Return type, event time and data: the same for every attempt."""
     alerts = [{**msgspec.to_builtins(item.message), "phase": item.phase.value} for item in envelope.items]
     return {
         "type": "gpu_healthd.alerts",
@@ -78,10 +78,10 @@ def build_webhook_payload(envelope: Envelope) -> dict[str, Any]:
 
 
 def read_signing_keys(file: str) -> list[bytes]:
-    """The signing keys, the current one first.
+    """Return the signing keys, the current one first.
 
     Raises:
-        SecretError: the file cannot be used, or a line is no ``whsec_`` and base64 of 24 to 64 bytes.
+        SecretError: the file cannot be used, or a line is not ``whsec_`` and base64 of 24 to 64 bytes.
     """
     keys = []
     for number, line in enumerate(read_secret_lines(file), 1):
@@ -96,7 +96,7 @@ def read_signing_keys(file: str) -> list[bytes]:
 
 
 def sign_webhook(webhook_id: str, stamp: str, body: bytes, keys: list[bytes]) -> str:
-    """The value of `webhook-signature`: one ``v1,…`` for each key, parted by spaces."""
+    """Return the value of `webhook-signature`: one ``v1,…`` per key, separated by spaces."""
     signed = f"{webhook_id}.{stamp}.".encode() + body
     digests = (hmac.new(key, signed, hashlib.sha256).digest() for key in keys)
     return " ".join(f"v1,{base64.b64encode(digest).decode()}" for digest in digests)

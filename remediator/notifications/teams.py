@@ -1,6 +1,6 @@
-"""Microsoft Teams, by a workflow that starts when a webhook request is received: one Adaptive Card a message.
+"""Microsoft Teams, through a workflow triggered by a webhook request: one Adaptive Card per message.
 
-A message may have 28 KB (learn.microsoft.com, Teams limits); four requests a second are let through.
+Limits: 28 KB per message, four requests a second (learn.microsoft.com, Teams limits).
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from remediator.notifications.http_post import HttpPostRequest
 from remediator.notifications.receiver import HttpReceiver, truncate_text
 from vocabulary.finding import Severity
 
-TEXT_MAX = 5000  # four bytes each at worst: well below the limit
+TEXT_MAX = 5000  # at most four bytes each: well below the limit
 TITLE_MAX = 300
 _COLOUR = {
     Severity.FATAL: "attention",
@@ -31,7 +31,7 @@ class Teams(HttpReceiver, frozen=True, kw_only=True, tag="teams"):
     rate: RateLimit = RateLimit(messages=20, per_s=60.0)
 
     def compose(self, envelope: Envelope) -> HttpPostRequest:
-        """The piece as a card."""
+        """Build the card for a batch."""
         content = {
             "contentType": "application/vnd.microsoft.card.adaptive",
             "contentUrl": None,
@@ -41,7 +41,7 @@ class Teams(HttpReceiver, frozen=True, kw_only=True, tag="teams"):
 
 
 def build_adaptive_card(envelope: Envelope) -> dict[str, Any]:
-    """The Adaptive Card, version 1.4."""
+    """Build the Adaptive Card, version 1.4."""
     message = envelope.first
     colour = "good" if envelope.phase is NotificationPhase.RESOLVE else _COLOUR[envelope.severity]
     facts = {"Cluster": message.cluster, "Severity": envelope.severity.value, "Rule": message.rule, "Id": envelope.id}
@@ -75,5 +75,5 @@ def build_adaptive_card(envelope: Envelope) -> dict[str, Any]:
 
 
 def _escape_card_markdown(text: str) -> str:
-    """A card reads Markdown: what comes from nodes must not become links or headings."""
+    """Escape Markdown: text from nodes must not become links or headings."""
     return "".join(f"\\{c}" if c in "\\*_[]#`" else c for c in text)

@@ -1,4 +1,4 @@
-"""A ticket or an RMA with a vendor: a POST whose whole body is the site's template."""
+"""A ticket, or an RMA with a vendor: a POST whose whole body is the site's template."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from remediator.notifications.standard_webhooks import build_webhook_payload
 
 
 class TicketWebhook(HttpReceiver, frozen=True, kw_only=True, tag="ticket"):
-    """Takes `ticket` steps unless routes say otherwise. `body` is a template; ``| tojson`` quotes a value for JSON."""
+    """Receives `ticket` steps unless routes say otherwise. `body` is a template; ``| tojson`` quotes a value for JSON."""
 
     TOGETHER: ClassVar[BatchingMode] = BatchingMode.INCIDENT
-    APART: ClassVar[bool] = True  # a vendor takes one case for one part
+    APART: ClassVar[bool] = True  # a vendor accepts one case per part
 
-    body: str = ""  # a Jinja2 template of the whole body; none: our JSON
+    body: str = ""  # a Jinja2 template of the whole body; empty: our JSON
     content_type: str = "application/json"  # of `body`
-    authorization_file: str = ""  # the header's whole value, e.g. "Bearer …"
+    authorization_file: str = ""  # file with the header's whole value, e.g. "Bearer …"
     group_s: float = 0.0
     rate: RateLimit = RateLimit(messages=30, per_s=3600.0)
     quiet_hours: bool = False
@@ -34,7 +34,7 @@ class TicketWebhook(HttpReceiver, frozen=True, kw_only=True, tag="ticket"):
         check_template(self.body)
 
     def compose(self, envelope: Envelope) -> HttpPostRequest:
-        """The site's form; if its template breaks, the generic one with a word about it."""
+        """Render the site's body; if its template fails, the generic one with a note about it."""
         headers = {"idempotency-key": envelope.id}
         if self.authorization_file:
             headers["authorization"] = read_secret(self.authorization_file)

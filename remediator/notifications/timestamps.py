@@ -1,4 +1,4 @@
-"""Times as receivers write them."""
+"""Time formats of receivers."""
 
 from __future__ import annotations
 
@@ -6,6 +6,6 @@ import datetime as dt
 
 
 def format_rfc3339(at: float) -> str:
-    """UTC seconds as ``2026-01-02T03:04:05.678Z``."""
+    """Format UTC seconds as ``2026-01-02T03:04:05.678Z``."""
     moment = dt.datetime.fromtimestamp(at, dt.timezone.utc)
     return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")

@@ -1,6 +1,6 @@
-"""What people say of the whole cluster: how far automation may go, and of what nobody is to be told for a time. Pure.
+"""Overrides for the whole cluster: the automation mode, and silences. Pure.
 
-It is part of the state, so it survives whatever that survives. Saying it again changes nothing.
+They are part of the state, so they survive restarts. A repeated command changes nothing.
 """
 
 from __future__ import annotations
@@ -19,19 +19,19 @@ from vocabulary.text.duration_format import format_period
 
 
 def find_mode_override(standing: Mapping[str, Standing]) -> ModeOverride | None:
-    """A person's word about the mode, where there is one."""
+    """Return the operator's mode override, if there is one."""
     said = standing.get(MODE)
     return said if isinstance(said, ModeOverride) else None
 
 
 def effective_settings(standing: Mapping[str, Standing], settings: DecisionSettings) -> DecisionSettings:
-    """The settings with the mode that counts: a person's word, where there is one, before the configuration's."""
+    """Return the settings with the effective mode: an operator's override goes before the configuration."""
     said = find_mode_override(standing)
     return replace(settings, mode=said.mode) if said is not None else settings
 
 
 def list_open_silences(standing: Mapping[str, Standing]) -> tuple[AlertSilence, ...]:
-    """Those that have not ended, what ends first first."""
+    """Return the silences that have not ended, the first to end first."""
     found = [said for said in standing.values() if isinstance(said, AlertSilence)]
     return tuple(sorted(found, key=lambda silence: (silence.until, silence.id)))
 
@@ -39,12 +39,12 @@ def list_open_silences(standing: Mapping[str, Standing]) -> tuple[AlertSilence, 
 def find_matching_silence(
     known: Iterable[AlertSilence], node: str, kinds: Iterable[str], now: float
 ) -> AlertSilence | None:
-    """The silence that keeps people from being told of a node, if there is one; of several, the one that ends last.
+    """Return the silence that mutes notifications about a node, if any; of several, the one that ends last.
 
     Args:
         known: silences.
-        node: the node's name, or what an incident about many nodes is about.
-        kinds: of all findings concerned; one that no pattern fits is told, and what rests on none only ``*`` silences.
+        node: the node's name, or the subject of a group incident.
+        kinds: of all findings concerned; one that no pattern matches is notified, and without any only ``*`` silences.
         now: UTC seconds.
     """
     named = tuple(kinds) or ("",)
@@ -59,7 +59,7 @@ def find_matching_silence(
 def apply_cluster_override(
     state: ClusterState, item: ModeSet | AlertsSilenced | SilenceEnded | ReceiverTried
 ) -> set[str] | None:
-    """Take in what a person said. Returns the nodes it concerns: all of them (None) where the mode is another one now."""
+    """Apply an operator's override. Returns the nodes it concerns: all (None) if the mode has changed."""
     if isinstance(item, ModeSet):
         return None if _apply_mode(state, item) else set()
     if isinstance(item, ReceiverTried):
@@ -75,7 +75,7 @@ def apply_cluster_override(
 
 
 def expire_silences(state: ClusterState, now: float) -> None:
-    """Silences end by themselves."""
+    """Remove silences that have ended."""
     for silence in list_open_silences(state.standing):
         if now >= silence.until:
             text = f"the silence {silence.id} of {silence.actor} is over: {_silence_text(silence)}"

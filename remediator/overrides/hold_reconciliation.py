@@ -1,4 +1,4 @@
-"""What the scheduler says of a node, against what we want of it. Where a person changed it, the person wins. Pure."""
+"""Reconciles the scheduler's holds with the desired ones. Where an operator changed a hold, the operator wins. Pure."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from remediator.model.rule_conditions import NodeState
 from remediator.model.scheduler_hold import HoldOwner, NodeHold
 from remediator.state.cluster_state import ClusterState
 
-WITHDRAWN_S = 60.0  # so long after it was withdrawn, a cordon that was under way may still be carried out
-RESUMED_S = 60.0  # what a scheduler says so soon after our resume may be older than that
+WITHDRAWN_S = 60.0  # a withdrawn cordon that was already running may still be carried out for this long
+RESUMED_S = 60.0  # an answer this soon after our resume may be older than it
 
 
 def reconcile_scheduler_hold(state: ClusterState, hold: NodeHold, now: float) -> None:
-    """Compare what the scheduler says with what we want. Where a person changed it, the person wins.
+    """Compare the scheduler's answer with the desired state. Where an operator changed it, the operator wins.
 
-    Only a hold that was confirmed as ours can be taken over or lifted: before that, the scheduler may not show it yet.
+    Only a hold confirmed as ours can be taken over or lifted: before that, the scheduler may not show it yet.
     """
     state.put_hold(hold)
     node = state.nodes.get(hold.node)
@@ -31,7 +31,7 @@ def reconcile_scheduler_hold(state: ClusterState, hold: NodeHold, now: float) ->
         return
     if hold.schedulable is None:
         if not hold.known and node.held:
-            state.put_node(replace(node, hold_confirmed_at=None))  # what becomes known again has no hold of ours
+            state.put_node(replace(node, hold_confirmed_at=None))  # a node that appears again has no hold of ours
     elif node.held:
         _reconcile_own_hold(state, node, hold, now)
     elif hold.owner is HoldOwner.OPERATOR and node.state is not NodeState.OPERATOR_HELD:
@@ -44,9 +44,9 @@ def reconcile_scheduler_hold(state: ClusterState, hold: NodeHold, now: float) ->
 
 
 def hold_contradicts_record(node: NodeRecord, hold: NodeHold) -> bool:
-    """Whether what the scheduler says is not what we have written down. It is then to be looked at until the two agree.
+    """Return whether the scheduler's answer contradicts the record; the node is then polled until the two agree.
 
-    What was said while a change was under way may have been overtaken, and the scheduler may never say anything else.
+    An answer received while a change was running may be outdated, and the scheduler may not send another one.
     """
     if hold.schedulable is None or node.state is NodeState.RETIRED:
         return False
@@ -59,7 +59,7 @@ def hold_contradicts_record(node: NodeRecord, hold: NodeHold) -> bool:
 
 
 def check_held_nodes(state: ClusterState, now: float) -> None:
-    """Whom we hold is somebody's. And no hold was confirmed after now: what is seen from here on would be older than that."""
+    """Ensure that each held node has an owner, and clamp confirmation times to now: later answers would look older."""
     open_missing_hold_incidents(state, now)
     for name in sorted(state.held):
         node = state.nodes[name]
@@ -70,7 +70,7 @@ def check_held_nodes(state: ClusterState, now: float) -> None:
 def _reconcile_own_hold(state: ClusterState, node: NodeRecord, hold: NodeHold, now: float) -> None:
     cordoning = is_action_pending(state, node.node, Verb.CORDON.value, now)
     confirmed = node.hold_confirmed_at is not None and now > node.hold_confirmed_at
-    stopped = find_stop_order(state.standing) is not None  # then nobody asks, and no answer will say whose it is
+    stopped = find_stop_order(state.standing) is not None  # then no query is made and no answer will settle the owner
     if hold.owner is HoldOwner.OPERATOR and (confirmed or stopped or not cordoning):
         hand_node_to_operator(state, node, now, f"an operator took over: {hold.reason}")
     elif hold.schedulable and confirmed and not is_action_pending(state, node.node, RESUME, now):
@@ -92,7 +92,7 @@ def _shows_ours(hold: NodeHold) -> bool:
 
 
 def _operator_hold_settled(node: NodeRecord, now: float) -> bool:
-    """Whether a person's word is so old that what was under way when it came has ended."""
+    """Return whether an operator's command is so old that everything running at its time has ended."""
     return node.hands_off is not None and now - node.since >= WITHDRAWN_S
 
 
@@ -101,9 +101,10 @@ def _just_resumed(node: NodeRecord, now: float) -> bool:
 
 
 def _readopt_own_hold(state: ClusterState, node: NodeRecord, hold: NodeHold, now: float) -> None:
-    """Our hold stands and we do not know of it: an operator took the node and let it go, or our database is an older one.
+    """Take our hold back into the record: an operator held the node and released it, or our database is an older copy.
 
-    Or a cordon was carried out after all that a person's word had withdrawn: the node takes a place, and stays theirs.
+    Or a cordon was carried out although an operator's command withdrew it: it uses budget, and the node stays the
+    operator's.
     """
     why, held = f"our hold stands: {hold.reason}", replace(node, held=True, hold_confirmed_at=now)
     if node.hands_off is not None:
@@ -116,9 +117,9 @@ def _readopt_own_hold(state: ClusterState, node: NodeRecord, hold: NodeHold, now
 
 
 def record_node_release(state: ClusterState, node: NodeRecord, now: float, why: str, said: str = "") -> None:
-    """A person put the node back into service, and so has the last word on what was known against it.
+    """Record that an operator returned the node to service, which settles what was known against it.
 
-    `said`: who did, and what; empty where the time of an earlier word is over.
+    `said`: who did it, and what; empty if an earlier operator hold has expired.
     """
     to = NodeState.OPERATOR_HELD if node.hands_off is not None else NodeState.PROBATION
     state.put_node(transition_node(node, to, now, why))
@@ -130,7 +131,7 @@ def record_node_release(state: ClusterState, node: NodeRecord, now: float, why: 
 
 
 def apply_cordon_answer(state: ClusterState, action: Action, now: float) -> None:
-    """What the scheduler's answer to a cordon says of whose the node is."""
+    """Apply the scheduler's answer to a cordon to the node's ownership."""
     node = state.nodes.get(action.node)
     if action.verb != Verb.CORDON.value or node is None or not node.held:
         return
@@ -138,6 +139,6 @@ def apply_cordon_answer(state: ClusterState, action: Action, now: float) -> None
         state.put_node(replace(node, hold_confirmed_at=now))
     elif action.state is ActionState.REFUSED:
         hand_node_to_operator(state, node, now, f"left to the operator: {action.detail}")
-    elif node.state is NodeState.DRAINING:  # there is no such node: nothing was taken out, and nothing is held
+    elif node.state is NodeState.DRAINING:  # the node does not exist: nothing was isolated, and nothing is held
         let_go = replace(node, held=False, hold_confirmed_at=None)
         state.put_node(transition_node(let_go, NodeState.SUSPECT, now, f"not taken out of service: {action.detail}"))

@@ -1,4 +1,4 @@
-"""What people say about incidents: approved, acknowledged, noted, over, not over after all. Pure."""
+"""Operators' commands on incidents: approve, acknowledge, note, close, reopen. Pure."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _SPOKEN = {
 
 
 def apply_incident_command(state: ClusterState, item: StepApproved | IncidentCommand | IncidentReopened) -> set[str]:
-    """Take in what a person said. Returns the nodes it concerns."""
+    """Apply an operator's command. Returns the nodes it concerns."""
     if isinstance(item, StepApproved):
         return _apply_approval(state, item)
     return _apply_command(state, item) if isinstance(item, IncidentCommand) else _apply_reopening(state, item)
@@ -35,7 +35,7 @@ def _apply_approval(state: ClusterState, item: StepApproved) -> set[str]:
 
 
 def _apply_command(state: ClusterState, item: IncidentCommand) -> set[str]:
-    """Saying it again changes nothing; a note may also be about a closed incident."""
+    """Apply one command. A repeated one changes nothing; a note may also be added to a closed incident."""
     incident = state.incidents.get(item.incident)
     if item.word is IncidentCommandKind.NOTE:
         _audit_command(state, item)
@@ -49,7 +49,7 @@ def _apply_command(state: ClusterState, item: IncidentCommand) -> set[str]:
         state.put_incident(replace(incident, acknowledged_by=item.actor, acknowledged_at=item.at))
         return set()
     if incident.state is IncidentState.ACTING or incident.node in state.held:
-        return set()  # the plan began meanwhile, or we took the node out; the person is told when asking
+        return set()  # the plan has begun, or we isolated the node; the request's answer says so
     _audit_command(state, item)
     outcome = f"resolved by {item.actor}" + (f": {item.text}" if item.text else "")
     close_incident(state, replace(incident, kept_open=False), outcome, item.at, f"{item.actor} resolved it")
@@ -57,7 +57,7 @@ def _apply_command(state: ClusterState, item: IncidentCommand) -> set[str]:
 
 
 def _apply_reopening(state: ClusterState, item: IncidentReopened) -> set[str]:
-    """Open a closed incident again, unless its node has another open one by now. It is decided upon anew."""
+    """Reopen a closed incident, unless its node has another open one by now. It is decided anew."""
     incident = item.incident
     if incident.id in state.incidents or state.incident_of(incident.node) is not None:
         return set()
@@ -115,7 +115,7 @@ def _append_incident_audit(
     text: str,
     data: Facts,
 ) -> None:
-    """A line of the audit log with the person as its actor."""
+    """Append an audit event with the operator as its actor."""
     state.changes.audit.append(
         AuditEvent(
             at=item.at,

@@ -1,7 +1,7 @@
-"""What people have the centre do, or not do, with their own hand: cordon, uncordon, cancel. Pure.
+"""Manual cordon, uncordon and cancellation of actions. Pure.
 
-A cordon in a person's name is an operator's for everybody, us included: we never lift it by ourselves. What is to be done in
-the scheduler is an action like any other, written down before it is begun, but of no incident.
+A cordon that an operator requests is an operator hold: the controller never lifts it by itself. The change in the
+scheduler is an action like any other, durable before it starts, but belongs to no incident.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from remediator.state.cluster_state import ClusterState
 
 CORDON, UNCORDON = "cordon_by_hand", "uncordon_by_hand"
 BY_HAND = frozenset({CORDON, UNCORDON})
-TRIED_S = 900.0  # a scheduler that is away for longer: who asked for it would be surprised
-SEEN = "seen"  # the reason of the hold that a person lifts; another than that is somebody else's
+TRIED_S = 900.0  # retry limit while the scheduler is down: a later cordon would surprise the operator who asked for it
+SEEN = "seen"  # prefix for the reason of the hold to lift; a hold with another reason belongs to somebody else
 REASON = "reason"
 ACTOR = "actor"
 _VERBS = {ManualCordonKind.CORDON: CORDON, ManualCordonKind.UNCORDON: UNCORDON}
@@ -33,7 +33,7 @@ _TELLING = frozenset(verb.value for verb in ONLY_TELLING)
 
 
 def apply_manual_cordon(state: ClusterState, item: ManualCordon) -> set[str]:
-    """A person wants a node out of service, or in it, by their own hand. The newer word ends what is left of an older one."""
+    """Cordon or uncordon a node for an operator. The newer command supersedes an older one."""
     node = state.nodes.get(item.node)
     if node is None or node.state is NodeState.RETIRED:
         return set()
@@ -42,7 +42,7 @@ def apply_manual_cordon(state: ClusterState, item: ManualCordon) -> set[str]:
     same = any(action.verb == verb and action.reason == what for action in pending_manual_actions(state, item.node))
     taken_out_since = item.word is ManualCordonKind.UNCORDON and node.held and node.state is not NodeState.OPERATOR_HELD
     if same and not taken_out_since:
-        return set()  # it is being done
+        return set()  # already running
     cancel_superseded_actions(state, item.node, item.at, what)
     _append_manual_audit(state, item, "by_hand", what, {"word": item.word.value})
     if item.word is ManualCordonKind.UNCORDON and node.held:
@@ -72,12 +72,12 @@ def apply_manual_cordon(state: ClusterState, item: ManualCordon) -> set[str]:
 
 
 def pending_manual_actions(state: ClusterState, node: str) -> list[Action]:
-    """What people asked for by hand on a node, and nobody answered yet."""
+    """Return an operator's manual actions on a node that are still unanswered."""
     return [action for action in state.actions.values() if action.verb in BY_HAND and action.node == node]
 
 
 def cancel_superseded_actions(state: ClusterState, node: str, now: float, why: str) -> None:
-    """A newer word ends what is left of an older one. It may be carried out all the same; the scheduler's next word says so."""
+    """End what is left of an older command. It may still be carried out; the scheduler's next answer says so."""
     for action in pending_manual_actions(state, node):
         _end_manual_action(
             state, replace(action, state=ActionState.CANCELLED, finished_at=now, detail=f"overtaken: {why}"), now
@@ -85,7 +85,10 @@ def cancel_superseded_actions(state: ClusterState, node: str, now: float, why: s
 
 
 def apply_manual_action_end(state: ClusterState, action: Action, now: float) -> None:
-    """What the end of such an action says of whose the node is. What a cordon came to, the scheduler's next word says."""
+    """Apply the end of a manual action to the node's ownership.
+
+    The scheduler's next answer shows what a cordon achieved.
+    """
     node = state.nodes.get(action.node)
     if action.verb not in BY_HAND or node is None or not node.held:
         return
@@ -95,11 +98,11 @@ def apply_manual_action_end(state: ClusterState, action: Action, now: float) -> 
         said = f"{action.data.get(ACTOR) or 'a person'} uncordoned it"
         record_node_release(state, replace(node, held=False, hold_confirmed_at=None), now, action.reason, said)
     elif node.state is NodeState.OPERATOR_HELD:
-        state.put_node(replace(node, since=now, cause=action.reason))  # what was seen before says nothing of it
+        state.put_node(replace(node, since=now, cause=action.reason))  # earlier answers say nothing about it
 
 
 def _restore_own_hold(state: ClusterState, node: NodeRecord, now: float, why: str) -> None:
-    """Nobody lifted our hold and nobody put theirs in its place: the node is ours again, and so is what is asserted of it."""
+    """Restore our hold: nobody lifted it or replaced it, so the node and its findings are ours again."""
     if (
         node.state is NodeState.OPERATOR_HELD
         and node.hands_off is None
@@ -110,13 +113,13 @@ def _restore_own_hold(state: ClusterState, node: NodeRecord, now: float, why: st
 
 
 def expire_manual_actions(state: ClusterState, now: float) -> None:
-    """Nobody waits for ever for what they asked for, and no hold of ours stands for ever as if it were a person's."""
+    """Expire manual actions: none waits forever, and no hold of ours counts as an operator's forever."""
     for action in [a for a in state.actions.values() if a.verb in BY_HAND and now >= a.deadline]:
         over = replace(action, state=ActionState.EXPIRED, finished_at=now, detail=action.detail or "nobody answered")
         _end_manual_action(state, over, now, f" within {TRIED_S:.0f} s")
         apply_manual_action_end(state, over, now)
     for node in [state.nodes[name] for name in sorted(state.held)]:
-        if now - node.since >= WITHDRAWN_S:  # what shows it otherwise was not seen before that
+        if now - node.since >= WITHDRAWN_S:  # an answer that contradicts it was not received before
             _restore_own_hold(state, node, now, node.cause)
 
 
@@ -129,9 +132,9 @@ def _end_manual_action(state: ClusterState, over: Action, now: float, within: st
 
 
 def apply_action_cancellation(state: ClusterState, item: ActionCancelled) -> set[str]:
-    """A person wants a planned action not to be done. The rest of its plan is theirs then, unless it only tells people.
+    """Cancel a planned action for an operator. The rest of its plan is then theirs, unless it only sends notifications.
 
-    A cordon of ours is no deed but a state that is kept: that ends by a person's word about the node.
+    A cordon of ours is a state that is kept, not a single action: it ends by an operator's command on the node.
     """
     action = state.actions.get(item.action)
     if action is None or action.state.final or action.verb == Verb.CORDON.value:

@@ -1,7 +1,7 @@
-"""What people say of a node: hands off, it is no part of the cluster any more, and that this is over. Pure.
+"""Commands on a node: operator hold, retirement, and their end. Pure.
 
-Saying it again changes nothing. Our own hold in the scheduler is never lifted by a word: it ends by a passed test, or
-there, by hand.
+A repeated command changes nothing. No command lifts the controller's own hold in the scheduler: that ends by a passed
+test, or when an operator lifts it in the scheduler.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _SPOKEN = {
 
 
 def apply_node_command(state: ClusterState, item: NodeCommand) -> set[str]:
-    """Take in what a person said. Returns the nodes it concerns: none, where it is so already."""
+    """Apply an operator's command. Returns the nodes it concerns; none if it changes nothing."""
     node = state.nodes.get(item.node)
     if node is None or not _changes_node(node, item):
         return set()
@@ -49,7 +49,7 @@ def apply_node_command(state: ClusterState, item: NodeCommand) -> set[str]:
 
 
 def expire_operator_holds(state: ClusterState, now: float) -> None:
-    """End what was said for a time that is over."""
+    """End operator holds whose time has passed."""
     for node in state.nodes_in(NodeState.OPERATOR_HELD):
         if node.hands_off is not None and node.hands_off.until is not None and now >= node.hands_off.until:
             _release_node(state, node, now, f"the time is over for which {node.hands_off.actor} kept us off")
@@ -72,22 +72,25 @@ def _hold_node(state: ClusterState, node: NodeRecord, item: NodeCommand, why: st
 
 
 def _release_node(state: ClusterState, node: NodeRecord, now: float, why: str, said: str = "") -> None:
-    """The scheduler's word counts again, and what is still asserted of the node is decided upon anew, budget and all.
+    """End the operator hold.
 
-    A release says that we may look again, not that the node is well. Where nothing is asserted any more, a hold of ours that
-    stands is for people to lift, and one that the word withdrew before anybody had confirmed it is gone.
+    The scheduler's answer counts again, and active findings are decided anew, budget included.
+
+    A release means that the system may act again, not that the node is healthy. Where nothing is active any more, an
+    existing hold of the controller stays for operators to lift; one that was withdrawn before it was confirmed is
+    dropped.
     """
     let_go, seen = replace(node, hands_off=None), state.holds.get(node.node)
     if node.held and node.hold_confirmed_at is None and seen is not None and seen.schedulable:
-        let_go = replace(let_go, held=False)  # should it stand all the same, the scheduler's next word says so
+        let_go = replace(let_go, held=False)  # if the hold exists after all, the scheduler's next answer says so
     incident = state.incident_of(node.node)
     if let_go.held and manual_cordon.pending_manual_actions(state, node.node):
-        state.put_node(let_go)  # whose it is, is being settled in the scheduler
+        state.put_node(let_go)  # the scheduler's answer will settle the owner
     elif let_go.held:
         state.put_node(transition_node(let_go, NodeState.QUARANTINED, now, why))
         redecide_node(state, node.node, now)
     elif seen is not None and seen.schedulable is False:
-        state.put_node(let_go)  # their hold in the scheduler stands
+        state.put_node(let_go)  # an operator's hold in the scheduler remains
     elif incident is not None and is_still_asserted(state, incident):
         state.put_node(transition_node(let_go, NodeState.PROBATION, now, why))
         redecide_node(state, node.node, now)
@@ -96,7 +99,7 @@ def _release_node(state: ClusterState, node: NodeRecord, now: float, why: str, s
 
 
 def _retire_node(state: ClusterState, node: NodeRecord, now: float, why: str) -> None:
-    """It takes no place in the budget any more, whatever its scheduler shows."""
+    """Retire the node: it uses no isolation budget, whatever its scheduler shows."""
     gone = replace(node, held=False, hold_confirmed_at=None, hands_off=None)
     state.put_node(transition_node(gone, NodeState.RETIRED, now, why))
     incident = state.incident_of(node.node)
@@ -105,7 +108,10 @@ def _retire_node(state: ClusterState, node: NodeRecord, now: float, why: str) ->
 
 
 def _unretire_node(state: ClusterState, node: NodeRecord, now: float, why: str) -> None:
-    """As new: on probation, or an operator's as long as the scheduler keeps work away. What it asserts is open again."""
+    """Return a retired node: on probation, or operator-held while the scheduler keeps work away.
+
+    Its findings are open again.
+    """
     for finding in state.active_on(node.node):
         state.unsettle(finding.id)
     seen = state.holds.get(node.node)

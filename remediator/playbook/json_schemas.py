@@ -1,4 +1,4 @@
-"""The published JSON Schemas: of a playbook and of its scenarios. Kept in the tree, and true, by a test."""
+"""The published JSON Schemas of playbooks and scenarios. A test keeps the files in the tree current."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _KINDS = {"playbook": PlaybookDocument, "scenarios": ScenarioDocument}
 
 
 def json_schema_text(what: str) -> str:
-    """The schema of a ``playbook`` or of ``scenarios``, as JSON text (draft 2020-12)."""
+    """Return the schema of a ``playbook`` or of ``scenarios``, as JSON text (draft 2020-12)."""
     schema = {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": f"gpu-healthd {what}",

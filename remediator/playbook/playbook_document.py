@@ -1,8 +1,6 @@
-"""The layout of a playbook file and of its scenarios. The JSON Schema that editors complete with is made from this.
+"""The layout of a playbook file and of its scenarios. The JSON Schema for editors is generated from it.
 
-playbook: 1
-about: what happens when a GPU falls off the bus
-include: [gpu-memory.yaml]
+playbook: 1 about: what happens when a GPU falls off the bus include: [gpu-memory.yaml]
 rules:
   - name: gpu-lost
     why: one sentence for the person at 3 a.m.
@@ -31,11 +29,11 @@ STEP_SECONDS_MAX = 30 * DAY_S
 Name = Annotated[str, Meta(pattern=r"^[a-z0-9][a-z0-9-]{0,79}$", description="Lower case letters, digits and dashes.")]
 Text = Annotated[str, Meta(min_length=1, max_length=2000)]
 Seconds = Annotated[float, Meta(gt=0, le=STEP_SECONDS_MAX, description="Seconds, at most 30 days.")]
-Bare = None | UnsetType  # a verb that takes no word: `{drain: , timeout_s: 3600}`
+Bare = None | UnsetType  # a verb without a value: `{drain: , timeout_s: 3600}`
 
 
 class Word(str, enum.Enum):
-    """Steps that need nothing said about them."""
+    """Steps without settings."""
 
     CORDON = "cordon"
     DRAIN = "drain"
@@ -51,7 +49,7 @@ class Word(str, enum.Enum):
 
 
 class StepDocument(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rename={"exec_": "exec"}):
-    """One step with its settings: exactly one verb, and what modifies it."""
+    """One step with its settings: exactly one verb, and its modifiers."""
 
     cordon: Bare = UNSET
     drain: Bare = UNSET
@@ -79,7 +77,7 @@ Stage = list[Word | StepDocument] | Word | StepDocument
 
 
 class RuleDocument(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """When, why, what: the first rule that fits a finding answers it."""
+    """When, why, what: the first rule that matches a finding answers it."""
 
     name: Name
     why: Text
@@ -96,7 +94,7 @@ class RuleDocument(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 
 
 class OverrideDocument(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Changes to one rule of an included file; what is not given stays as it is there."""
+    """Changes to one rule of an included file; what is not given stays unchanged."""
 
     rule: Name
     enabled: bool = True

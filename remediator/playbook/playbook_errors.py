@@ -1,4 +1,4 @@
-"""How a mistake in a playbook is told: the file, the line, the column, and the nearest right word."""
+"""Errors of playbooks: file, line, column, and the closest valid word."""
 
 from __future__ import annotations
 

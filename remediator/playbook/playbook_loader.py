@@ -1,7 +1,7 @@
-"""Playbook files to a policy. All or nothing: a file with one mistake never replaces a good policy.
+"""Loads playbook files as a policy. All or nothing: a file with an error never replaces a valid policy.
 
-A file's own rules come first, then those of the files it includes. An override changes a rule of an included file where it
-stands, so a site never edits what is shipped. ``shipped/NAME`` is a file of this package, any other path is relative to
+A file's own rules come first, then those of the files it includes. An override changes a rule of an included file in
+place, so a site never edits what is shipped. ``shipped/NAME`` is a file of this package, any other path is relative to
 the file that names it.
 """
 
@@ -31,7 +31,7 @@ FILES_MAX = 100
 
 
 class _LoadedFiles(msgspec.Struct):
-    """What has been read so far: the digest goes over every byte, in the order read."""
+    """What has been read so far: the digest covers every byte, in the order read."""
 
     digest: hashlib._Hash
     seen: dict[Path, None]
@@ -42,10 +42,10 @@ def load_policy(paths: Iterable[Path], hooks: Collection[str] | None = None) -> 
 
     Args:
         paths: files, each with what it includes.
-        hooks: names that `exec` may use; None: not known here, any is taken.
+        hooks: names that `exec` may use; None: unknown here, any is accepted.
 
     Raises:
-        PolicyError: a file is missing, is no YAML, or says something that is no policy; names file, line and column.
+        PolicyError: a file is missing, is no YAML, or is no valid policy; names file, line and column.
     """
     files = _LoadedFiles(hashlib.sha256(), {})
     paths = list(paths)
@@ -61,7 +61,7 @@ def load_policy(paths: Iterable[Path], hooks: Collection[str] | None = None) -> 
 
 
 def playbook_files(path: Path) -> list[Path]:
-    """A playbook and everything it includes, in the order of precedence.
+    """Return a playbook and everything it includes, in order of precedence.
 
     Raises:
         PolicyError: as `load_policy`.
@@ -74,7 +74,7 @@ def playbook_files(path: Path) -> list[Path]:
 def _load_rules(path: Path, files: _LoadedFiles, wanted_by: str, hooks: Collection[str] | None) -> list[PolicyRule]:
     try:
         known = path.resolve() in files.seen
-    except (OSError, RuntimeError, ValueError) as error:  # a loop of links, or a name that no file can have
+    except (OSError, RuntimeError, ValueError) as error:  # a loop of links, or an impossible file name
         raise PolicyError(f"{wanted_by or path!s}: {str(path)!r} is no usable path ({error})") from error
     if known:
         return []  # included twice, or by itself: its rules have their place already

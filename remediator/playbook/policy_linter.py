@@ -1,4 +1,4 @@
-"""What is wrong with a policy although every file of it is well formed. Pure: rules and what can be reported in, problems out."""
+"""Finds errors in a policy whose files are all well formed. Pure: rules and known findings in, problems out."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from remediator.state.cluster_state import ISOLATION, RETURNED
 from vocabulary.finding import Finding, Severity
 from vocabulary.identity import Component, ComponentKind
 
-VERDICTS = ("straggler", "hang", "lemon")  # checks whose findings the centre's own analysis raises
-_WILD = frozenset("*?[")  # a pattern with one of these is also for what nobody knows yet
+VERDICTS = ("straggler", "hang", "lemon")  # checks of the controller's own detectors
+_WILD = frozenset("*?[")  # a pattern with one of these may also match unknown findings
 _WAYS_OUT = frozenset({Verb.RETURN_TO_SERVICE, Verb.REPLACE})
 
 OPEN = "*"  # in place of a code: the check has codes that are not listed
@@ -29,14 +29,14 @@ Known = Mapping[str, frozenset[Severity]]  # check/code → the severities it ca
 
 
 class ProblemLevel(str, enum.Enum):
-    """ERROR: the policy does not do what it seems to. WARNING: probably not meant so."""
+    """ERROR: the policy does not do what it seems to. WARNING: probably unintended."""
 
     ERROR = "error"
     WARNING = "warning"
 
 
 class PolicyProblem(msgspec.Struct, frozen=True):
-    """One thing to mend: where, and what."""
+    """One problem: where, and what."""
 
     level: ProblemLevel
     place: str
@@ -47,7 +47,7 @@ class PolicyProblem(msgspec.Struct, frozen=True):
 
 
 def lint_policy(policy: Policy, known: Known) -> list[PolicyProblem]:
-    """Everything found, in the order of the rules; what concerns the whole policy comes last."""
+    """Return all problems, in the order of the rules; those of the whole policy come last."""
     known = _known_with_policy_codes(policy, known)
     taken = _FirstRules(policy, known)
     names = policy.by_name.keys()
@@ -56,7 +56,7 @@ def lint_policy(policy: Policy, known: Known) -> list[PolicyProblem]:
 
 
 def _known_with_policy_codes(policy: Policy, known: Known) -> Known:
-    """Codes of open checks that the policy itself names, and one that it does not."""
+    """Return known findings with codes of open checks that the policy names, and one that it does not."""
     named = [pattern for rule in policy.rules for pattern in rule.match.findings if not set(pattern) & _WILD]
     found: dict[str, frozenset[Severity]] = {}
     for kind, severities in known.items():
@@ -90,7 +90,7 @@ def _rule_problems(
 
 
 class _FirstRules:
-    """Which rule comes first for whatever can be reported, as far as the finding alone tells."""
+    """Which rule comes first for each known finding, as far as the finding alone decides."""
 
     def __init__(self, policy: Policy, known: Known) -> None:
         self._first: dict[tuple[str, Severity], PolicyRule] = {}
@@ -106,11 +106,11 @@ class _FirstRules:
                 self._first.setdefault((specimen.kind, specimen.severity), rule)
 
     def problems(self, rule: PolicyRule) -> Iterator[PolicyProblem]:
-        """Patterns of the rule, or all of it, that an earlier rule leaves nothing to."""
+        """Return patterns of the rule, or the whole rule, that earlier rules shadow completely."""
         accepted = self._accepted[rule.name]
         hidden = {s.id: self._hider(s, rule) for s in accepted}
         if not rule.match.findings:
-            return  # a fallback is there for what nobody knows yet
+            return  # a fallback exists for unknown findings
         if not accepted and any(fnmatchcase(s.kind, p) for s in self._specimens for p in rule.match.findings):
             text = f"{rule.name} answers nothing: what it names never has this severity"
             yield PolicyProblem(ProblemLevel.ERROR, rule.place, text)
@@ -135,12 +135,12 @@ class _FirstRules:
     def _hider(self, specimen: Finding, rule: PolicyRule) -> PolicyRule | None:
         first = self._first.get((specimen.kind, specimen.severity))
         if first is None or first is rule or _rule_folder(first) != _rule_folder(rule):
-            return None  # a site's rule comes before a shipped one because it is meant to
+            return None  # a site's rule precedes a shipped one on purpose
         return first if self._rank[first.name] < self._rank[rule.name] else None
 
 
 def _unknown_pattern_problems(rule: PolicyRule, known: Known, names: Collection[str]) -> Iterator[PolicyProblem]:
-    """Patterns that nothing known fits: most likely a slip of the pen."""
+    """Return patterns that match nothing known: probably typing errors."""
     deeds = [f"{kind}/{verb.value}" for kind in ("action", "failed") for verb in Verb]
     countable = [*known, ISOLATION, RETURNED, *deeds, *(f"rule/{name}" for name in names)]
     together = rule.match.together
@@ -161,7 +161,7 @@ def _unknown_pattern_problem(rule: PolicyRule, pattern: str, known: Collection[s
 
 
 def _uncovered_problems(policy: Policy, known: Known) -> Iterator[PolicyProblem]:
-    """What only the fallbacks answer: nobody has thought about it."""
+    """Return findings that only fallback rules answer."""
     last = policy.rules[-1]
     if last.match != Match():
         yield PolicyProblem(
@@ -186,7 +186,7 @@ def _rule_folder(rule: PolicyRule) -> str:
 
 
 def _generalize_match(match: Match) -> Match:
-    """Without what a specimen cannot show."""
+    """Remove the conditions that a sample finding cannot decide."""
     return msgspec.structs.replace(match, evidence={}, components=())
 
 

@@ -1,4 +1,4 @@
-"""One rule of a file to the rule that decides, its steps checked for an order that can work."""
+"""Compiles a rule of a file, and checks that the order of its steps can work."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from remediator.playbook.yaml_source import YamlSource
 
 TIMEOUT_S = 300.0
 _TIMEOUTS_S = {
-    Verb.CORDON: 30 * DAY_S,  # a node that must not take work is cordoned however long its scheduler is away
+    Verb.CORDON: 30 * DAY_S,  # a node is cordoned however long its scheduler is down
     Verb.DRAIN: 7 * DAY_S,
     Verb.WATCH: 30 * DAY_S,
     Verb.PREFLIGHT: 3600.0,
@@ -24,7 +24,7 @@ _TIMEOUTS_S = {
 }
 _VERBS = {verb.value if verb is not Verb.EXEC else "exec_": verb for verb in Verb}
 _DEFAULTS = {Verb.PREFLIGHT: "gate", Verb.WATCH: "0"}
-_NEED_DRAINED = frozenset({Verb.RESET_GPU, Verb.REBOOT})  # would kill what still runs
+_NEED_DRAINED = frozenset({Verb.RESET_GPU, Verb.REBOOT})  # would kill running work
 _NEED_CORDONED = frozenset({Verb.PREFLIGHT, Verb.RETURN_TO_SERVICE, Verb.REPLACE}) | _NEED_DRAINED
 
 _TELLS_OF_A_JOB = frozenset({Verb.ALERT, Verb.TICKET})
@@ -34,7 +34,7 @@ Place = tuple[str | int, ...]
 
 
 def compile_rule(rule: RuleDocument, text: YamlSource[PlaybookDocument], at: Place) -> PolicyRule:
-    """The rule of a file.
+    """Compile the rule of a file.
 
     Raises:
         PolicyError: a step has no verb or several, or comes before what it needs.
@@ -54,10 +54,11 @@ def compile_rule(rule: RuleDocument, text: YamlSource[PlaybookDocument], at: Pla
 
 
 def check_job_rule(rule: PolicyRule) -> None:
-    """An incident about a job has no node that could be acted upon.
+    """Check a rule about a job, whose incident has no node to act on.
 
     Raises:
-        PolicyError: a rule with ``incident: job`` has other steps than alert and ticket, has guards, or does not want a job.
+        PolicyError: a rule with ``incident: job`` has steps other than alert and ticket, has guards, or does not
+            require a job.
     """
     if rule.incident is not About.JOB:
         return
@@ -76,7 +77,7 @@ def check_job_rule(rule: PolicyRule) -> None:
 def compile_stages(
     stages: Sequence[Stage], text: YamlSource[PlaybookDocument], at: Place
 ) -> tuple[tuple[Step, ...], ...]:
-    """The stages of a plan. Raises as `compile_rule`."""
+    """Compile the stages of a plan. Raises as `compile_rule`."""
     plan = []
     done: frozenset[Verb] = frozenset()
     for i, stage in enumerate(stages):
@@ -94,7 +95,7 @@ def compile_stages(
 
 
 def _check_plan_end(steps: Sequence[Step], is_last: bool, text: YamlSource[PlaybookDocument], at: Place) -> None:  # noqa: FBT001 - a fact, not a switch
-    """Nothing may follow `replace`, in a plan or on a branch of it."""
+    """Check that nothing follows `replace`, in a plan or on a branch of it."""
     for step in steps:
         _check_branch_end(step.on_failure, text, at)
     if any(step.verb is Verb.REPLACE for step in steps) and not (is_last and len(steps) == 1):
@@ -108,13 +109,15 @@ def _check_branch_end(branch: Sequence[Step], text: YamlSource[PlaybookDocument]
 
 def _check_step_order(step: Step, done: frozenset[Verb], text: YamlSource[PlaybookDocument], at: Place) -> None:
     if step.verb is Verb.NOTIFY_TRAINER and Verb.DRAIN in done:
-        raise PolicyError(f"{text.place(*at)}: '{step}' comes behind 'drain': nobody is left to tell")
+        raise PolicyError(f"{text.place(*at)}: '{step}' comes after 'drain': no rank is left to notify")
     if step.verb is Verb.RETURN_TO_SERVICE and Verb.PREFLIGHT not in done:
         raise PolicyError(
             f"{text.place(*at)}: a node comes back only through a test; put 'preflight' in a stage before"
         )
     if step.verb in _NOT_LEFT_TO_PEOPLE and step.mode not in (Mode.ACT, Mode.APPROVE):
-        raise PolicyError(f"{text.place(*at)}: '{step}' left to people would leave the node nowhere; use mode approve")
+        raise PolicyError(
+            f"{text.place(*at)}: '{step}' in mode recommend or observe would leave the node undefined; use mode approve"
+        )
     if step.verb in _NEED_DRAINED and Verb.DRAIN not in done:
         raise PolicyError(f"{text.place(*at)}: '{step}' would hit running work; put 'drain' in a stage before it")
     if step.verb in _NEED_CORDONED and not done & ISOLATING:

@@ -1,16 +1,13 @@
-"""Scenarios: timelines written beside a playbook, with what must be decided. They are its tests.
+"""Scenarios: timelines beside a playbook with their expected decisions. They are its tests.
 
 scenarios:
 - name: a GPU falls off the bus
-nodes: 4
-jobs: {train: [n1, n2]}
+nodes: 4 jobs: {train: [n1, n2]}
 given:
 - {at: 0, node: n1, finding: xid/79}
 expect:
-decisions: {n1: [gpu-lost]}
-steps: {n1: [cordon, notify_trainer, collect_evidence, ticket, alert, replace]}
-states: {n1: replacing}
-untouched: [n2, n3, n4]
+decisions: {n1: [gpu-lost]} steps: {n1: [cordon, notify_trainer, collect_evidence, ticket, alert, replace]} states: {n1:
+replacing} untouched: [n2, n3, n4]
 """
 
 from __future__ import annotations
@@ -34,20 +31,20 @@ At = Annotated[float, Meta(ge=0, le=90 * DAY_S, description="Seconds since the s
 
 
 class Event(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One thing that happens: exactly one of `finding`, `clear`, `job`, `operator` and `approve`."""
+    """One event: exactly one of `finding`, `clear`, `job`, `operator` and `approve`."""
 
     at: At
     node: NodeName = "n1"
     finding: str = ""  # check/code
-    severity: Severity | None = None  # an Xid's or SXid's is the catalogue's
+    severity: Severity | None = None  # of an Xid or SXid: from the catalogue
     component: str = "gpu0"  # kind and name: gpu0, nvswitch1, host
     evidence: dict[str, str] = {}
     count: Annotated[int, Meta(ge=1, le=10_000)] = 1
-    clear: str = ""  # check/code of a finding that is over
+    clear: str = ""  # check/code of a finding that has cleared
     job: str = ""  # runs on `nodes` from now on, and nowhere else
     nodes: tuple[NodeName, ...] = ()
     operator: Literal["", "holds", "gives-back"] = ""
-    approve: bool = False  # a person agrees to what waits on `node`
+    approve: bool = False  # an operator approves what waits on `node`
 
 
 class DecisionExpected(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -58,16 +55,16 @@ class DecisionExpected(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Expected(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What must have come of it; what is not named is not looked at."""
+    """What must have happened; anything not named is not checked."""
 
     decisions: dict[Subject, tuple[Name | DecisionExpected, ...]] = {}  # all of them, in order
     steps: dict[NodeName, tuple[str, ...]] = {}  # every step that began, in order
-    states: dict[NodeName, NodeState] = {}  # in the end
+    states: dict[NodeName, NodeState] = {}  # at the end
     untouched: tuple[NodeName, ...] = ()  # no rule acted there
 
 
 class Scenario(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One timeline with its outcome."""
+    """One timeline with its expected outcome."""
 
     name: Annotated[str, Meta(min_length=1, max_length=200)]
     given: tuple[Event, ...]

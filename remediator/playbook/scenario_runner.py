@@ -1,4 +1,4 @@
-"""Run a scenario: through the very pipeline that runs live, in a cluster that answers in imagination."""
+"""Runs scenarios through the real pipeline, against a simulated cluster."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ from vocabulary.finding import Evidence, Finding, Severity, finding_id
 from vocabulary.identity import Component, ComponentKind
 
 SUFFIX = ".scenarios.yaml"
-START = 1_000_000.0  # scenarios begin at second 0; the pipeline wants a time that is none
+START = 1_000_000.0  # scenarios begin at second 0; the pipeline needs a time other than 0
 
 
 class ScenarioResult(msgspec.Struct, frozen=True):
-    """How one scenario went: no problems means that everything expected came true."""
+    """The result of one scenario; without problems, all expectations were met."""
 
     name: str
     place: str
@@ -43,7 +43,7 @@ class ScenarioResult(msgspec.Struct, frozen=True):
 
 
 def scenario_path(playbook: Path) -> Path:
-    """Where a playbook's scenarios are."""
+    """Return the path of a playbook's scenarios."""
     return playbook.with_name(playbook.stem + SUFFIX)
 
 
@@ -51,7 +51,7 @@ def run_scenario_file(path: Path, policy: Policy, catalogue: Catalogue) -> Itera
     """Run every scenario of a file under a policy.
 
     Raises:
-        PolicyError: the file cannot be read, or says something that is no scenario.
+        PolicyError: the file cannot be read, or is no valid scenario file.
     """
     text: YamlSource[ScenarioDocument] = read_yaml_record(path, ScenarioDocument)
     for i, scenario in enumerate(text.record.scenarios):

@@ -1,4 +1,4 @@
-"""YAML to records, all or nothing; every mistake is found at its line and column, with the nearest word that is right."""
+"""Converts YAML to records, all or nothing; every error has a line and column, and the closest valid word."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _STRAY_WORD = re.compile(r"Invalid enum value (?P<word>.*?)$")
 
 
 class YamlSource(Generic[T]):
-    """A YAML file that was read and checked: its record, and where each part of it stands."""
+    """A parsed and checked YAML file: its record, and the position of each part."""
 
     def __init__(self, path: Path, data: bytes, kind: type[T]) -> None:
         self.path = path
@@ -40,7 +40,7 @@ class YamlSource(Generic[T]):
             raise PolicyError(self._explain(str(error))) from error
 
     def place(self, *path: str | int) -> str:
-        """FILE:LINE:COLUMN of a part, or of the nearest part around it that is written."""
+        """Return FILE:LINE:COLUMN of a part, or of the closest enclosing part in the file."""
         mark = _find_yaml_node(self._root, path).start_mark
         return f"{self.path}:{mark.line + 1}:{mark.column + 1}"
 
@@ -73,13 +73,13 @@ def read_yaml_record(path: Path, kind: type[T]) -> YamlSource[T]:
     """Read one file.
 
     Raises:
-        PolicyError: it cannot be read, is no YAML, or says something that `kind` has no place for.
+        PolicyError: it cannot be read, is no YAML, or does not fit `kind`.
     """
     return YamlSource(path, read_source_bytes(path), kind)
 
 
 def read_source_bytes(path: Path) -> bytes:
-    """The file's bytes.
+    """Return the file's bytes.
 
     Raises:
         PolicyError: it cannot be read, or is larger than any playbook.
@@ -106,7 +106,7 @@ def _compose_yaml(path: Path, data: bytes) -> yaml.Node | None:
 
 
 class _PlainData:
-    """Nodes as plain data. Aliases may repeat a part, but not without bound, and no key may be given twice."""
+    """Converts YAML nodes to plain data. The total size of aliases is limited, and duplicate keys are errors."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -133,7 +133,7 @@ class _PlainData:
     def _scalar(self, node: yaml.Node) -> Any:
         try:
             return self._scalars.construct_object(node)
-        except Exception as error:  # PyYAML's constructors raise what they like on odd tags
+        except Exception as error:  # PyYAML's constructors raise any exception on unusual tags
             raise PolicyError(f"{self._at(node)}: not understood: {' '.join(str(error).split())[:100]}") from error
 
     def _at(self, node: yaml.Node) -> str:
@@ -155,7 +155,7 @@ def _find_yaml_node(node: yaml.Node | None, path: Path_) -> yaml.Node:
 
 
 def _known_words(kind: type, path: Path_, *, keys: bool) -> list[str]:
-    """What the layout allows at a place: the keys of a mapping, or the words of a value."""
+    """Return what is valid at a place: the keys of a mapping, or the values."""
     schema = msgspec.json.schema(kind)
     places = [schema]
     for part in path:
@@ -168,7 +168,7 @@ def _known_words(kind: type, path: Path_, *, keys: bool) -> list[str]:
     words: dict[str, None] = {}
     for place in _schema_alternatives(places, schema):
         words.update(dict.fromkeys(place.get("properties", ()) if keys else map(str, place.get("enum", ()))))
-        if not keys:  # a word where a mapping could stand too: its verbs are words as well
+        if not keys:  # a word where a mapping is possible: verbs are words as well
             words.update(dict.fromkeys(place.get("properties", ())))
     return list(words)
 

@@ -1,7 +1,7 @@
-"""A post-mortem as Markdown, HTML or JSON. The same document gives the same bytes.
+"""Renders a post-mortem as Markdown, HTML or JSON. The same document gives the same bytes.
 
-Templates are ours, and what stands in them is data: it is never compiled, every value is escaped unless it was made here
-as markup, and the sandbox lets no template reach what is behind a value.
+Templates are ours, and values are data: never compiled, escaped unless built here as markup, and the sandbox lets no
+template reach an object's internals.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _STYLE = "postmortem.css"
 
 
 class DocumentForm(str, enum.Enum):
-    """What it can be rendered as."""
+    """The output formats."""
 
     MARKDOWN = "md"
     HTML = "html"
@@ -43,14 +43,14 @@ class DocumentForm(str, enum.Enum):
 
     @property
     def media_type(self) -> str:
-        """For the header of that name."""
+        """The media type of the format."""
         return {"md": "text/markdown; charset=utf-8", "html": "text/html; charset=utf-8", "json": "application/json"}[
             self
         ]
 
 
 def render_document(document: PostMortem, form: DocumentForm) -> str:
-    """The document in a form."""
+    """Render the document in a format."""
     if form is DocumentForm.JSON:
         return _visible_json(msgspec.json.format(msgspec.json.encode(document), indent=2).decode()) + "\n"
     if form is DocumentForm.MARKDOWN:
@@ -62,13 +62,13 @@ def render_document(document: PostMortem, form: DocumentForm) -> str:
 
 
 def content_policy(style: str) -> str:
-    """What the page may load: nothing but the one stylesheet it holds. It runs nothing and talks to nobody."""
+    """Return the page's content security policy: its one inline stylesheet, no scripts, no connections."""
     digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
     return f"default-src 'none'; style-src 'sha256-{digest}'; base-uri 'none'; form-action 'none'"
 
 
 def format_utc_moment(at: float | None) -> str:
-    """UTC, to a tenth of a second; a dash for never.
+    """Format a UTC time to a tenth of a second; a dash for none.
 
     >>> format_utc_moment(1700000000.25)
     '2023-11-14 22:13:20.2Z'
@@ -82,17 +82,17 @@ def format_utc_moment(at: float | None) -> str:
 
 
 def format_time_of_day(at: float) -> str:
-    """The time of day alone, for lists in which the day is known."""
+    """Format the time of day, for lists in which the day is known."""
     return format_utc_moment(at).partition(" ")[2] or format_utc_moment(at)
 
 
 def format_duration(seconds: float | None) -> str:
-    """A duration as people say it; a dash for none."""
+    """Format a duration; a dash for none."""
     return "–" if seconds is None else duration_format.format_duration(seconds)
 
 
 def format_gpu_hours(gpu_hours: float | None) -> str:
-    """GPU-hours.
+    """Format GPU-hours.
 
     >>> [format_gpu_hours(h) for h in (None, 0.004, 1.25, 4032.0)]
     ['–', '0.004', '1.25', '4032']
@@ -103,7 +103,7 @@ def format_gpu_hours(gpu_hours: float | None) -> str:
 
 
 def chart_sparklines(chart: EvidenceChart) -> list[dict[str, str]]:
-    """The most telling curves of a chart, each as a row of letters with its range."""
+    """Return the most informative curves of a chart, each as a sparkline with its range."""
     rows = []
     for line in chart.lines[:SPARK_LINES]:
         values = [value for _, value in line.points]
@@ -119,7 +119,7 @@ def chart_sparklines(chart: EvidenceChart) -> list[dict[str, str]]:
 
 
 def _visible_json(text: str) -> str:
-    """JSON that a terminal can show: in its strings, any letter may be written as a number."""
+    """Return JSON that a terminal can display: other characters in strings are escaped."""
     if text.replace("\n", "").isprintable():
         return text
     return "".join(c if c.isprintable() or c == "\n" else json.dumps(c)[1:-1] for c in text)
@@ -148,7 +148,7 @@ def _html_environment() -> ImmutableSandboxedEnvironment:
 def _markdown_environment() -> ImmutableSandboxedEnvironment:
     environment = _build_sandbox(
         finalize=_finalize_markdown, autoescape=False
-    )  # every value is escaped by `finalize` instead
+    )  # `finalize` escapes every value instead
     environment.filters |= {"log": _render_log_lines, "code": _mark_escaped(_render_inline_code)}
     for name in ("moment", "clock", "length", "hours"):
         environment.filters[name] = _mark_escaped(environment.filters[name])
@@ -180,5 +180,5 @@ def _render_log_lines(lines: Sequence[LogLine]) -> EscapedMarkdown:
 
 
 def _render_inline_code(text: str) -> str:
-    """For what we made ourselves of letters that Markdown does not know, such as sparklines."""
+    """Format text built here from characters without meaning in Markdown, such as sparklines."""
     return f"`{text}`"

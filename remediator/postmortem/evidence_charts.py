@@ -1,4 +1,4 @@
-"""Which of the evidence is worth a picture, and in which order. Pure."""
+"""Selects and orders the evidence for charts. Pure."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from vocabulary.finding import Finding
 from vocabulary.identity import ComponentKind
 from vocabulary.messages.evidence_bundle import EvidenceBundle, RankEvidence, Series
 
-POINTS_MAX = 240  # of a line: more than there are pixels helps nobody
+POINTS_MAX = 240  # per line: more exceeds the pixels
 LINES_MAX = 16
 CHARTS_MAX = 24
-VALUE_MAX = 1e18  # beyond it nothing was measured
-BEFORE_S, AFTER_S = 3600.0, 60.0  # of a bundle: nothing in it is from before or after
+VALUE_MAX = 1e18  # larger values are no measurements
+BEFORE_S, AFTER_S = 3600.0, 60.0  # of a bundle, which covers only this time
 STEP_TIMES = "time of a training step"
 
-# The order in which a person looks at them. What is not named comes after, by name.
+# The order in which operators read them. Others follow by name.
 _FIRST = (
     STEP_TIMES,
     "temperature",
@@ -29,16 +29,16 @@ _FIRST = (
 )
 _ALWAYS = frozenset(
     {STEP_TIMES, "temperature", "power", "SM clock", "utilization", "memory temperature"}
-)  # shown also if it never changed
+)  # shown even if it never changed
 
 
 def build_evidence_charts(
     bundle: EvidenceBundle, findings: Iterable[Finding], mark_at: float
 ) -> tuple[EvidenceChart, ...]:
-    """One chart for each value that says something: those that never moved are left out."""
+    """Build one chart per informative value; constant ones are left out."""
     mark = "fault"
     if not _is_within_window(bundle, mark_at):
-        mark_at, mark = bundle.taken_at, "asked"  # it began long before, and nobody kept those minutes
+        mark_at, mark = bundle.taken_at, "asked"  # it began long before, and those minutes were not kept
     worth = [
         (value, sorted((line for line in lines if line.points), key=lambda line: not line.suspect))
         for value, lines in sorted(
@@ -64,7 +64,7 @@ def build_evidence_charts(
 
 
 def _collect_curves(bundle: EvidenceBundle, suspects: frozenset[str]) -> dict[tuple[str, str], list[ChartLine]]:
-    """All curves by what they are of and its unit."""
+    """Collect curves by quantity and unit."""
     curves: dict[tuple[str, str], list[ChartLine]] = {}
     for rank in bundle.ranks:
         curves.setdefault((STEP_TIMES, "s"), []).append(_step_time_line(bundle, rank))
@@ -74,7 +74,7 @@ def _collect_curves(bundle: EvidenceBundle, suspects: frozenset[str]) -> dict[tu
 
 
 def suspect_components(bundle: EvidenceBundle, findings: Iterable[Finding]) -> frozenset[str]:
-    """Keys of the components that findings name; a GPU that is known by its address only, by its UUID as well."""
+    """Return keys of the components that findings name; a GPU known by address only, by its UUID as well."""
     keys = set()
     for finding in findings:
         component = finding.component
@@ -85,7 +85,7 @@ def suspect_components(bundle: EvidenceBundle, findings: Iterable[Finding]) -> f
 
 
 def thin_points(points: Sequence[tuple[float, float]], most: int = POINTS_MAX) -> tuple[tuple[float, float], ...]:
-    """At most about `most` points, with the lowest and the highest of every stretch: a spike is what one looks for."""
+    """Thin to about `most` points, keeping the lowest and highest of every stretch: spikes matter most."""
     if len(points) <= most:
         return tuple(points)
     stretch = -(-2 * len(points) // most)
@@ -110,7 +110,7 @@ def _step_time_line(bundle: EvidenceBundle, rank: RankEvidence) -> ChartLine:
 
 
 def _plausible_points(bundle: EvidenceBundle, points: Iterable[tuple[float, float]]) -> list[tuple[float, float]]:
-    """Without what no machine can have measured: a page or a bundle may hold any number."""
+    """Drop impossible measurements: a beacon or a bundle may hold any number."""
     return sorted((at, value) for at, value in points if _is_within_window(bundle, at) and abs(value) <= VALUE_MAX)
 
 

@@ -1,4 +1,4 @@
-"""How long each part took, and what it cost in GPU-hours: what is known, what is assumed, and what is left out. Pure."""
+"""Durations of an incident's parts, and its cost in GPU-hours: known, assumed, and left out. Pure."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from remediator.postmortem.incident_history import HOLDING, IncidentHistory, fac
 from remediator.postmortem.postmortem_document import CostItem, DurationSpan, IncidentCost, JobHit
 from vocabulary.order import OrderKind
 
-GPUS_ASSUMED = 8  # what most training nodes have
+GPUS_ASSUMED = 8  # of most training nodes
 HOUR_S = 3600.0
 _SAVES = OrderKind.CHECKPOINT_THEN_EJECT.value
 
 
 def incident_spans(story: IncidentHistory) -> tuple[DurationSpan, ...]:
-    """From the fault to the node's return."""
+    """Return the durations from the fault to the node's return."""
     incident, seen = story.incident, story.first_seen
     acted = min((d.at for d in story.decisions if d.answer is Answer.ACT), default=None)
     held = [a for a in story.actions if a.verb in HOLDING]
@@ -42,7 +42,7 @@ def _build_span(name: str, began: float | None, ended: float | None, else_: str)
     if began is None or ended is None:
         return DurationSpan(name, None, else_)
     return DurationSpan(
-        name, max(0.0, ended - began), "" if ended >= began else "the clocks of node and centre disagree"
+        name, max(0.0, ended - began), "" if ended >= began else "the clocks of node and controller disagree"
     )
 
 
@@ -52,7 +52,7 @@ def _missing_span_reason(actions: list[Action], otherwise: str) -> str:
 
 
 def affected_jobs(story: IncidentHistory) -> tuple[JobHit, ...]:
-    """The jobs that were told to save or to stop, and what became of them."""
+    """Return the jobs that were ordered to save or to stop, and what became of them."""
     return tuple(_build_job_hit(story, job, attempt) for job, attempt in story.trainer_orders)
 
 
@@ -85,7 +85,7 @@ def _build_job_hit(story: IncidentHistory, job: str, attempt: int | None) -> Job
 
 
 def compute_cost(story: IncidentHistory, hit: tuple[JobHit, ...]) -> IncidentCost:
-    """GPU-hours: of the isolated node, and of every node of the jobs that stood still meanwhile."""
+    """Compute GPU-hours of the isolated node, and of all nodes of the jobs that were stopped meanwhile."""
     items, left_out = [], []
     if story.isolated is not None:
         began, ended = story.isolated

@@ -1,4 +1,4 @@
-"""What a post-mortem is made from, and the questions about it that several parts ask. Pure."""
+"""The input of a post-mortem, and queries on it that several parts share. Pure."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from vocabulary.finding import Finding, Severity
 from vocabulary.messages.evidence_bundle import EvidenceBundle
 from vocabulary.order import TRAINER_ORDERS, Order, OrderKind
 
-HOLDING = frozenset({"cordon", "drain"})  # the verbs that take a node out of service
+HOLDING = frozenset({"cordon", "drain"})  # verbs that isolate a node
 BACK_IN_SERVICE = frozenset({"probation", "healthy"})
 
 
 class IncidentHistory(msgspec.Struct, frozen=True, kw_only=True):
-    """Everything known of one incident. `as_of` is the time at which it is told.
+    """Everything known of one incident. `as_of` is the time of writing.
 
-    `gpus` is how many GPUs a node has; `returns` when a job that the incident ended was first seen to run again;
-    `earlier` are incidents of the same node before this one.
+    `gpus`: GPUs of a node; `returns`: when a job that the incident ended was first seen running again; `earlier`:
+    incidents of the same node before this one.
     """
 
     incident: Incident
@@ -37,22 +37,22 @@ class IncidentHistory(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def culprit(self) -> Finding | None:
-        """The gravest finding; of several as grave, the first that was seen, since what follows is mostly its echo."""
+        """The most severe finding; of equal ones the first seen, since later ones mostly follow from it."""
         return min(self.findings, key=lambda f: (-f.severity.rank, f.first_seen, f.id), default=None)
 
     @property
     def first_seen(self) -> float | None:
-        """When the first finding that called for an answer was seen on the node."""
+        """When the first finding that needed a reaction was seen on the node."""
         return min((f.first_seen for f in self.findings if f.severity is not Severity.INFO), default=None)
 
     @property
     def ended_at(self) -> float:
-        """When it was over; for an open one the time at which it is told."""
+        """When it was closed; for an open one the time of writing."""
         return self.as_of if self.incident.closed_at is None else self.incident.closed_at
 
     @property
     def isolated(self) -> tuple[float, float | None] | None:
-        """From when until when the node was out of service for this incident: None if never, no end if it still is."""
+        """From when until when the node was isolated for this incident: None if never, no end if it still is."""
         began = min(
             (
                 action.planned_at if action.finished_at is None else action.finished_at
@@ -67,7 +67,7 @@ class IncidentHistory(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def trainer_orders(self) -> dict[tuple[str, int | None], list[tuple[Action, Order]]]:
-        """The orders to save or to stop, by job and attempt, in the order in which they were planned."""
+        """The orders to save or to stop, by job and attempt, in planned order."""
         found: dict[tuple[str, int | None], list[tuple[Action, Order]]] = {}
         for action in sorted(self.actions, key=lambda a: (a.planned_at, a.id)):
             order = action.order
@@ -76,7 +76,7 @@ class IncidentHistory(msgspec.Struct, frozen=True, kw_only=True):
         return found
 
     def gpus_of(self, node: str) -> int | None:
-        """How many GPUs a node has, by its own word then or now."""
+        """Return how many GPUs a node has, by its own reports then or now."""
         for bundle in self.evidence:
             if bundle.node == node and bundle.gpus:
                 return len(bundle.gpus)
@@ -101,11 +101,11 @@ class IncidentHistory(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def fact_time(actions: Sequence[Action], name: str) -> float | None:
-    """The latest of a time that the answers to orders carry, such as ``saved_at``; None if none does."""
+    """Return the latest of a time in the answers to orders, such as ``saved_at``; None without one."""
     times = [value for action in actions if isinstance(value := action.data.get(name), int | float) and value > 0]
     return float(max(times)) if times else None
 
 
 def evidence_orders(actions: Sequence[Action]) -> list[Action]:
-    """The orders to hand over evidence."""
+    """The orders to collect evidence."""
     return [action for action in actions if action.verb == OrderKind.COLLECT_EVIDENCE.value]

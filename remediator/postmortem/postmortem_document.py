@@ -1,4 +1,4 @@
-"""What a post-mortem says, before it has a form. Times are UTC seconds, durations seconds."""
+"""The content of a post-mortem, before rendering. Times are UTC seconds, durations seconds."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ POSTMORTEM_VERSION = 1
 
 
 class RootCause(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What most likely was behind it, whom or what that blames, and how we come to say so."""
+    """The most likely root cause, what it blames, and the basis."""
 
     what: str
     blame: str
@@ -17,7 +17,7 @@ class RootCause(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class DurationSpan(msgspec.Struct, frozen=True, omit_defaults=True):
-    """How long one part took; None where that is not known or not over, and `note` says which."""
+    """How long one part took; None if unknown or not ended, and `note` says which."""
 
     name: str
     seconds: float | None
@@ -38,7 +38,7 @@ class JobHit(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
 
 
 class ActionTaken(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
-    """One effect on the world and how it ended."""
+    """One action and how it ended."""
 
     verb: str
     node: str
@@ -49,7 +49,7 @@ class ActionTaken(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True)
 
 
 class CostItem(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
-    """One loss. `gpu_hours` is None where it cannot be known; `basis` says what is known of it and what is assumed."""
+    """One loss. `gpu_hours` is None if unknown; `basis` says what is known of it and what is assumed."""
 
     what: str
     gpus: int
@@ -68,7 +68,7 @@ class IncidentCost(msgspec.Struct, frozen=True):
 
 
 class ChartLine(msgspec.Struct, frozen=True):
-    """One curve of a chart; a suspect one stands out."""
+    """One curve of a chart; a suspect one is highlighted."""
 
     label: str
     points: tuple[tuple[float, float], ...]
@@ -76,7 +76,10 @@ class ChartLine(msgspec.Struct, frozen=True):
 
 
 class EvidenceChart(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
-    """One value from `began` to `ended`, around the moment `mark_at`, which `mark` names. All charts show the same time."""
+    """One value from `began` to `ended`, around the moment `mark_at`, which `mark` names.
+
+    All charts show the same time.
+    """
 
     title: str
     unit: str
@@ -86,7 +89,7 @@ class EvidenceChart(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=Tru
     mark_at: float
     lines: tuple[ChartLine, ...]
     mark: str = "fault"
-    left_out: int = 0  # curves there was no room for
+    left_out: int = 0  # omitted curves
 
 
 class FindingRow(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
@@ -114,7 +117,7 @@ class DecisionRow(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True)
 
 
 class TimelineEntry(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One line of the audit log, or what a node says it saw."""
+    """One audit event, or an event that a node recorded."""
 
     at: float
     kind: str
@@ -123,7 +126,7 @@ class TimelineEntry(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class LogLine(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One line of a node's kernel log. `ours` tells the kernel's own words from a process's."""
+    """One line of a node's kernel log. `ours` distinguishes the kernel's own lines from a process's."""
 
     at: float
     text: str
@@ -131,7 +134,7 @@ class LogLine(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class RankRow(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
-    """What one rank did last."""
+    """A rank's last activity."""
 
     job: str
     attempt: int
@@ -144,7 +147,7 @@ class RankRow(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
 
 
 class EvidenceRow(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
-    """One bundle of evidence: whose, of what time, how much, and what it lacks."""
+    """One bundle of evidence: its node, time, size, and what it lacks."""
 
     order: str
     node: str
@@ -157,7 +160,7 @@ class EvidenceRow(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True)
 
 
 class PostMortem(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One incident, told whole. `as_of` is when it was told: what is open then may have ended since."""
+    """One incident in full. `as_of` is when it was written: what is open then may have ended since."""
 
     version: int
     incident: str

@@ -1,4 +1,4 @@
-"""From what the centre has of an incident to what its post-mortem says. Pure: the same story gives the same words."""
+"""Builds the content of a post-mortem from an incident's history. Pure and deterministic."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ from vocabulary.messages.evidence_bundle import EvidenceBundle, RankEvidence
 TIMELINE_MAX = 1000
 LINES_BEFORE_S, LINES_AFTER_S, LINES_MAX = 120.0, 60.0, 60
 RANKS_MAX = 64
-LAST_STEPS = 20  # whose median is a rank's step time
+LAST_STEPS = 20  # their median is a rank's step time
 
 
 def build_post_mortem(story: IncidentHistory) -> PostMortem:
-    """Everything a person should read about the incident."""
+    """Build the whole post-mortem of the incident."""
     incident, hit = story.incident, affected_jobs(story)
     bundle = _closest_bundle(story)
     mark_at = incident.opened_at if story.first_seen is None else story.first_seen
@@ -67,7 +67,7 @@ def build_post_mortem(story: IncidentHistory) -> PostMortem:
 
 
 def summarize_incident(story: IncidentHistory, hit: tuple[JobHit, ...]) -> str:
-    """What happened, in one paragraph."""
+    """Summarize the incident in one paragraph."""
     return " ".join(sentence for sentence in _summary_sentences(story, hit) if sentence)
 
 
@@ -106,7 +106,10 @@ def _end_with_period(text: str) -> str:
 
 
 def _closest_bundle(story: IncidentHistory) -> EvidenceBundle | None:
-    """The first bundle of the node itself, whose minutes are those before the fault; else the first of any."""
+    """Return the first bundle of the node itself, which covers the minutes before the fault.
+
+    Otherwise the first of any.
+    """
     own = [bundle for bundle in story.evidence if bundle.node == story.incident.node]
     return min(own or story.evidence, key=lambda bundle: (bundle.taken_at, bundle.order), default=None)
 
@@ -158,7 +161,7 @@ def _action_rows(story: IncidentHistory) -> tuple[ActionTaken, ...]:
 
 
 def _kernel_lines(bundle: EvidenceBundle, mark_at: float) -> tuple[LogLine, ...]:
-    """The lines around the moment; where there are too many, those closest to it."""
+    """Return the lines around the moment, limited to those closest to it."""
     near = [line for line in bundle.kernel_lines if -LINES_BEFORE_S <= line.at - mark_at <= LINES_AFTER_S]
     closest = sorted(near, key=lambda line: (abs(line.at - mark_at), line.seq))[:LINES_MAX]
     return tuple(

@@ -1,4 +1,4 @@
-"""What was most likely behind an incident, and what is still to be done about it. Pure."""
+"""The most likely root cause of an incident, and follow-ups. Pure."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ MISSING_SHOWN = 10
 
 
 def find_root_cause(story: IncidentHistory) -> RootCause:
-    """By the catalogue for what the driver numbers, else by the reason of the rule that answered."""
+    """Find the root cause: from the catalogue for Xids, otherwise from the reason of the rule."""
     culprit = story.culprit
     if culprit is None:
         return RootCause("No finding of it is known any more.", NOT_BLAMED, "nothing is left to judge by")
@@ -47,12 +47,12 @@ def _catalogue_cause(story: IncidentHistory, culprit: Finding) -> RootCause | No
 
 
 def _blamed_component(culprit: Finding) -> str:
-    """The component, which says where, not why."""
+    """Return the component, which says where, not why."""
     return str(culprit.component)
 
 
 def list_follow_ups(story: IncidentHistory) -> tuple[str, ...]:
-    """What a person should still do or know, the most pressing first; each once."""
+    """List what an operator should still do or know, the most urgent first; each once."""
     return tuple(
         dict.fromkeys(
             (

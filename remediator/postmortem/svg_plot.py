@@ -1,4 +1,4 @@
-"""Charts as inline SVG: no script, no style of their own, and words for those who cannot see them. Pure."""
+"""Charts as inline SVG, without scripts or own styles, and with a text alternative. Pure."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from remediator.postmortem.text_escaping import escape_control_characters
 WIDTH, HEIGHT = 520, 210
 LEFT, RIGHT, TOP, BOTTOM = 52, 12, 14, 28
 TICKS = 4
-COLOURS = 8  # of the stylesheet
-GAP_MEDIANS = 6.0  # a hole so many times wider than usual is shown as one
+COLOURS = 8  # in the stylesheet
+GAP_MEDIANS = 6.0  # a gap this many times wider than usual is drawn as one
 LABELS_SHOWN = 8
-SPREAD_MIN = 0.1  # of the values: what varies by less is to look as steady as it is
+SPREAD_MIN = 0.1  # of the values: smaller variation must look as steady as it is
 SPARKS = "▁▂▃▄▅▆▇█"
 SPARK_COLUMNS = 40
 NOTHING, MARK = "·", "│"
 
 
 class _PlotFrame:
-    """Where a value and a moment lie on the paper."""
+    """Maps times and values to coordinates."""
 
     def __init__(self, chart: EvidenceChart) -> None:
         values = [v for line in chart.lines for _, v in line.points]
@@ -35,16 +35,16 @@ class _PlotFrame:
         self.low, self.high = self.ticks[0], self.ticks[-1]
 
     def x(self, time: float) -> float:
-        """Across, from the left."""
+        """Return the horizontal coordinate, from the left."""
         return LEFT + (time - self.began) / ((self.ended - self.began) or 1.0) * (WIDTH - LEFT - RIGHT)
 
     def y(self, value: float) -> float:
-        """Down, from the top."""
+        """Return the vertical coordinate, from the top."""
         return TOP + (self.high - value) / ((self.high - self.low) or 1.0) * (HEIGHT - TOP - BOTTOM)
 
 
 def render_chart_svg(chart: EvidenceChart, number: int) -> Markup:
-    """The chart; `number` tells its ids from those of the other charts of the page."""
+    """Render the chart; `number` makes its ids unique on the page."""
     frame = _PlotFrame(chart)
     name = f"chart{int(number)}"
     parts = [
@@ -65,7 +65,7 @@ def render_chart_svg(chart: EvidenceChart, number: int) -> Markup:
 
 
 def render_chart_legend(chart: EvidenceChart) -> Markup:
-    """Which curve is which, in HTML."""
+    """Render the legend in HTML."""
     suspects, others = [c for c in chart.lines if c.suspect], [c for c in chart.lines if not c.suspect]
     shown = [(line, "suspect") for line in suspects]
     if suspects:
@@ -86,7 +86,7 @@ def render_chart_legend(chart: EvidenceChart) -> Markup:
 
 
 def describe_chart(chart: EvidenceChart) -> str:
-    """What a person would see: the range of each curve before and after the moment."""
+    """Describe the chart as text: the range of each curve before and after the moment."""
     said = []
     for line in chart.lines[:LABELS_SHOWN]:
         before = [value for time, value in line.points if time < chart.mark_at]
@@ -97,7 +97,7 @@ def describe_chart(chart: EvidenceChart) -> str:
 
 
 def render_sparkline(line: ChartLine, chart: EvidenceChart) -> str:
-    """The curve in one row of letters, over the chart's whole time; the moment is marked."""
+    """Render the curve as one row of characters over the chart's whole time, with the moment marked."""
     frame = _PlotFrame(chart)
     width = (frame.ended - frame.began) or 1.0
     columns: list[list[float]] = [[] for _ in range(SPARK_COLUMNS)]
@@ -113,13 +113,13 @@ def render_sparkline(line: ChartLine, chart: EvidenceChart) -> str:
 
 
 def nice_ticks(low: float, high: float) -> list[float]:
-    """Some four round numbers, from at or below `low` to at or above `high`.
+    """Return about four round numbers, from at or below `low` to at or above `high`.
 
     >>> nice_ticks(31.0, 87.5)
     [20.0, 40.0, 60.0, 80.0, 100.0]
     """
     size = max(abs(low), abs(high))
-    if high - low <= max(1e-9, size * 1e-9):  # as good as one value
+    if high - low <= max(1e-9, size * 1e-9):  # practically one value
         low, high = (low - max(1.0, size / 100), high + max(1.0, size / 100)) if size > 1e-9 else (0.0, 1.0)
     rough = (high - low) / TICKS
     power = 10.0 ** math.floor(math.log10(rough))
@@ -129,7 +129,7 @@ def nice_ticks(low: float, high: float) -> list[float]:
 
 
 def format_short_number(value: float) -> str:
-    """A number as an axis has room for it.
+    """Format a number for an axis.
 
     >>> [format_short_number(v) for v in (0.25, 1980.0, 2_500_000.0, 3.2e12)]
     ['0.25', '1980', '2.5M', '3.2T']
@@ -151,7 +151,7 @@ def _render_grid(frame: _PlotFrame) -> Iterator[Markup]:
 
 
 def _render_time_axis(frame: _PlotFrame, mark_at: float) -> Iterator[Markup]:
-    """Minutes before and after the moment, since it is that which one compares with."""
+    """Render minutes before and after the moment, which readers compare with."""
     span_s = frame.ended - frame.began
     step_s = next((s for s in (1, 2, 5, 10, 30, 60, 120, 300, 600, 1800) if span_s / s <= TICKS + 3), 3600)
     for number in range(math.ceil((frame.began - mark_at) / step_s), math.floor((frame.ended - mark_at) / step_s) + 1):
@@ -167,7 +167,7 @@ def _render_time_axis(frame: _PlotFrame, mark_at: float) -> Iterator[Markup]:
 
 
 def _render_curves(frame: _PlotFrame, lines: Sequence[ChartLine]) -> Iterator[Markup]:
-    """The suspects last, on top of the others."""
+    """Render the curves, the suspects last and on top."""
     some_suspect = any(line.suspect for line in lines)
     for number, line in sorted(enumerate(lines), key=lambda item: item[1].suspect):
         style = "suspect" if line.suspect else "other" if some_suspect else f"c{number % COLOURS}"
@@ -186,7 +186,7 @@ def _curve_path(frame: _PlotFrame, points: Sequence[tuple[float, float]]) -> str
         words.append(f"{'M' if time - before > widest else 'L'}{frame.x(time):.1f} {frame.y(value):.1f}")
         before = time
     if len(words) == 1:
-        words.append("h0.1")  # a lone point is to be seen, too
+        words.append("h0.1")  # a single point must be visible, too
     return "".join(words)
 
 

@@ -1,6 +1,6 @@
-"""Text from outside, made harmless for Markdown, for HTML and for terminals. Pure.
+"""Escapes untrusted text for Markdown, HTML and terminals. Pure.
 
-Whoever writes a log line or names a job decides what stands there, and nothing more: not how it is shown.
+The author of a log line or a job name decides its content, but not how it is displayed.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-_SPECIAL = re.compile(r"[\\`*{}\[\]|#~!$]|(?<![^\W_])_|_(?![^\W_])")  # an underscore within a word is none of them
+_SPECIAL = re.compile(r"[\\`*{}\[\]|#~!$]|(?<![^\W_])_|_(?![^\W_])")  # an underscore within a word needs no escape
 _BEGINS_LIST = re.compile(r"(\d{1,9})?[-+.)](?=\s|$)")
 _ENTITIES = {"&": "&amp;", "<": "&lt;", ">": "&gt;"}
 _BACKTICKS = re.compile(r"`+")
@@ -16,13 +16,13 @@ FENCE_MIN = 3
 
 
 class EscapedMarkdown(str):
-    """Markdown of our own making: escaped already."""
+    """Markdown built here: escaped already."""
 
     __slots__ = ()
 
 
 def escape_control_characters(text: str) -> str:
-    r"""`text` with everything written out that a terminal or a reader's eye could be led astray by.
+    r"""Escape characters that could mislead a terminal or a reader.
 
     >>> escape_control_characters("a\nb\x1b[2J")
     'a\\nb\\x1b[2J'
@@ -33,7 +33,7 @@ def escape_control_characters(text: str) -> str:
 
 
 def escape_markdown(text: str) -> EscapedMarkdown:
-    r"""`text` as one line of Markdown that shows it as it is: no markup, no table cell, no link, no HTML.
+    r"""Escape text to one line of Markdown that shows it literally: no markup, table cell, link or HTML.
 
     >>> escape_markdown("a|b <script> `x` http://c")
     'a\\|b &lt;script&gt; \\`x\\` http:&#47;/c'
@@ -51,7 +51,7 @@ def escape_markdown(text: str) -> EscapedMarkdown:
 
 
 def fence_code_block(lines: Iterable[str]) -> EscapedMarkdown:
-    """`lines` as a block of code whose fence is longer than any run of backticks in them."""
+    """Format `lines` as a code block whose fence is longer than any run of backticks in them."""
     cleaned = [escape_control_characters(line) for line in lines]
     longest = max((len(run) for line in cleaned for run in _BACKTICKS.findall(line)), default=0)
     fence = "`" * max(FENCE_MIN, longest + 1)

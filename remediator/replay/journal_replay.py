@@ -1,7 +1,8 @@
-"""Recorded inputs once more: exactly, to show that the same record and policy give the same decisions, or under another policy.
+"""Replays recorded inputs, exactly (to verify that record and policy give the same decisions) or under another policy.
 
-Another policy would have done other things, and the record holds only what the one in force led to. So what nodes reported
-and people did is taken from the record, and what the policy itself caused is imagined (`remediator.replay.simulated_cluster`).
+Another policy would have acted differently, and the record holds only what the original one led to. So reports and
+operator commands come from the record, and the effects of the policy are simulated
+(`remediator.replay.simulated_cluster`).
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ _REPORTED = (FindingsReported, PlacementChanged, InventoryChanged, VerdictsReach
 
 
 class PolicyOutcome(msgspec.Struct, frozen=True):
-    """What a policy made of an incident: its answers in their order."""
+    """A policy's answers to an incident, in order."""
 
     incident: str
     node: str
@@ -57,7 +58,7 @@ class PolicyDifference(msgspec.Struct, frozen=True):
 
 
 def replay_decisions(inputs: Iterable[AnyInput], settings: DecisionSettings) -> list[Decision]:
-    """Every decision of the record, made once more under one policy; the mode is the recorded one."""
+    """Repeat every decision of the record under one policy, in the recorded mode."""
     state = ClusterState()
     decisions: list[Decision] = []
     for item in inputs:
@@ -69,7 +70,7 @@ def replay_decisions(inputs: Iterable[AnyInput], settings: DecisionSettings) -> 
 
 
 def try_policy(inputs: Iterable[AnyInput], settings: DecisionSettings) -> PolicyTrial:
-    """What a policy would have decided on this record."""
+    """Return what a policy would have decided on this record."""
     rehearsal = SimulatedCluster(settings, AnswerScript(invented=False))
     for item in inputs:
         rehearsal.now = rehearsal.now or item.at
@@ -101,7 +102,7 @@ def try_policy(inputs: Iterable[AnyInput], settings: DecisionSettings) -> Policy
 
 
 def compare_policies(a: PolicyTrial, b: PolicyTrial) -> list[PolicyDifference]:
-    """Incidents that the two answer differently, oldest first."""
+    """Return the incidents that two policies answer differently, oldest first."""
     found = [PolicyDifference(a.incidents.get(i), b.incidents.get(i)) for i in a.incidents.keys() | b.incidents.keys()]
     different = [d for d in found if (d.a and d.a.answers) != (d.b and d.b.answers)]
     return sorted(different, key=_opening_key)
@@ -113,7 +114,10 @@ def _opening_key(difference: PolicyDifference) -> tuple[float, str]:
 
 
 def _external_input(item: AnyInput, state: ClusterState) -> AnyInput | None:
-    """What nobody here caused: reports, and what people did to nodes. A hold of ours in the record was another policy's."""
+    """Return an input that no policy caused: a report, or an operator's command.
+
+    Our holds in the record were another policy's.
+    """
     if isinstance(item, _REPORTED):
         return item
     if not isinstance(item, HoldsObserved):
@@ -123,6 +127,9 @@ def _external_input(item: AnyInput, state: ClusterState) -> AnyInput | None:
 
 
 def _is_in_service(hold: NodeHold, state: ClusterState) -> bool:
-    """Given back by people, in service when it was first asked about, or as before: no policy's doing, nor what runs there."""
+    """Return whether no policy changed the node's service state.
+
+    An operator released it, it was first seen in service, or it has not changed.
+    """
     before = state.holds.get(hold.node)
     return bool(hold.schedulable) and (before is None or before.owner is HoldOwner.OPERATOR or bool(before.schedulable))

@@ -1,6 +1,6 @@
-"""A cluster that answers: the pipeline's plans carried out in imagination, with time that passes as fast as we count.
+"""A simulated cluster that carries out the pipeline's plans in virtual time.
 
-Used to try playbooks on invented timelines and on recorded history. Pure: the same inputs, settings and world give the same
+Used to test playbooks on scenarios and on recorded history. Pure: the same inputs, settings and scenario give the same
 decisions.
 """
 
@@ -28,8 +28,8 @@ from remediator.pipeline import apply_input
 from remediator.state.cluster_state import ClusterState
 from vocabulary.order import TRAINER_ORDERS, OrderKind, OrderState, OrderUpdate
 
-IDLE_STEP_S = 3600.0  # how far time may jump when nothing is due
-TICK_S = 60.0  # how often time alone is looked at while things happen
+IDLE_STEP_S = 3600.0  # longest step of time when nothing is due
+TICK_S = 60.0  # interval of clock ticks while something happens
 GOOD = "done"
 NEVER = "never"
 
@@ -43,10 +43,10 @@ _PROVING = {OrderKind.RESET_GPU.value, OrderKind.REBOOT.value, OrderKind.RUN_PRE
 
 
 class AnswerScript(msgspec.Struct, frozen=True, kw_only=True):
-    """How the cluster answers: per verb of a playbook ``done`` (the default), ``failed``, ``refused`` or ``never``.
+    """How the cluster answers: ``done`` (the default), ``failed``, ``refused`` or ``never``, per verb of a playbook.
 
-    In an invented world a job that was told leaves, and what proves a node good clears its findings; in recorded history
-    the record itself says both.
+    In a scenario, a notified job leaves, and a passed test clears the node's findings; in recorded history, the record
+    says both.
     """
 
     answers: dict[str, str] = {}
@@ -54,7 +54,7 @@ class AnswerScript(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SimulatedCluster:
-    """Feeds the pipeline, answers what it plans, and keeps everything that was decided."""
+    """Feeds the pipeline, answers its actions, and keeps every decision."""
 
     def __init__(self, settings: DecisionSettings, world: AnswerScript) -> None:
         self.settings = settings
@@ -71,11 +71,11 @@ class SimulatedCluster:
         self._answered: set[str] = set()
 
     def at(self, item: AnyInput) -> None:
-        """Something will happen at its own time."""
+        """Schedule an input at its own time."""
         heapq.heappush(self._agenda, (item.at, next(self._order), item))
 
     def run(self, until: float) -> None:
-        """Let time pass to `until`: everything due happens in its order, and deadlines are met to the moment."""
+        """Advance time to `until`: everything due happens in order, and deadlines are exact."""
         while True:
             due = self._agenda[0][0] if self._agenda else until
             deadline = self._next_deadline()
@@ -86,7 +86,7 @@ class SimulatedCluster:
                 return
 
     def tell(self, item: AnyInput) -> None:
-        """Hand one input in, keep what it changed, and note when what it planned will be answered."""
+        """Apply one input, keep its changes, and schedule the answers to the actions it planned."""
         self._count_isolated(item.at)
         apply_input(self.state, item, self.settings)
         changes = self.state.take_changes()
@@ -111,7 +111,7 @@ class SimulatedCluster:
         self.now = max(self.now, now)
 
     def _next_deadline(self) -> float:
-        """The next time at which something happens by itself."""
+        """Return the next time at which something happens without an input."""
         times = [self._ticked_at + IDLE_STEP_S]
         for incident in self.state.incidents.values():
             if incident.state is not IncidentState.ACTING:

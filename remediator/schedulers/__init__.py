@@ -1,5 +1,7 @@
-"""Effects on the world, one file each.
+"""Scheduler backends, one per scheduler.
 
-May live here: backends of the scheduler protocol (a state to hold), deeds done once (orders, notices).
-May not: deciding. A backend checks its own precondition right before it acts and may answer "refused".
+Lives here: the scheduler protocol and its implementations (local file, Slurm, Kubernetes).
+Called by `execution`, `monitoring`, `serving` and `commands`.
+A backend decides nothing. It checks its own precondition right before it acts and may answer "refused".
+May import `model` only.
 """

@@ -1,7 +1,7 @@
-"""No scheduler: our holds live in one JSON file, and the launcher asks each node's own verdict before it starts ranks.
+"""No scheduler: our holds are in one JSON file, and the launcher checks each node's verdict before it starts ranks.
 
-The file is the whole state. It is replaced, never changed in place: written aside, synced, renamed, the folder synced;
-a lock beside it keeps two writers apart. An operator holds a node by a reason of their own::
+The file is the whole state. It is replaced atomically (written aside, synced, renamed, the folder synced), and a lock
+beside it serialises writers. An operator holds a node with a reason of their own::
 
     {"version": 1, "holds": {"node7": {"reason": "fan replacement, ask Kim", "since": 1763670000.0}}}
 """
@@ -40,14 +40,14 @@ class LocalHold(msgspec.Struct, frozen=True):
 
 
 class LocalHolds(msgspec.Struct, frozen=True):
-    """The file."""
+    """The content of the file."""
 
     version: int
     holds: dict[str, LocalHold]
 
 
 class LocalScheduler:
-    """Holds in the file `path`. `running` says which jobs run on the nodes asked about, as the trainers' beacons report it."""
+    """Holds in the file `path`. `running` returns the jobs on the given nodes, from the trainers' beacons."""
 
     def __init__(self, path: Path, clock: Clock, running: Running = lambda _: {}) -> None:
         self._path = path
@@ -55,7 +55,7 @@ class LocalScheduler:
         self._running = running
 
     def observe(self, nodes: Collection[str]) -> dict[str, NodeHold]:
-        """Every one of `nodes`: held if the file says so; any other is free."""
+        """Return every one of `nodes`: held if the file says so, otherwise free."""
         holds = self._read()
         if isinstance(holds, ActionOutcome):
             return {node: NodeHold(node, None, reason=holds.detail) for node in nodes}
@@ -76,13 +76,13 @@ class LocalScheduler:
         )
 
     def cordon_for(self, node: str, reason: str) -> ActionOutcome:
-        """Write their hold."""
+        """Write an operator's hold."""
         hold = LocalHold(format_operator_reason(reason), self._clock.wall())
         done = ActionOutcome(ActionResult.DONE, f"{node} is held: {hold.reason}")
         return self._change(node, check_operator_cordon, lambda holds: {**holds, node: hold}, done)
 
     def uncordon_for(self, node: str, seen: str) -> ActionOutcome:
-        """Remove the hold, whoever's it is."""
+        """Remove any hold."""
         done = ActionOutcome(ActionResult.DONE, f"{node} may be used again")
         return self._change(
             node,
@@ -92,7 +92,7 @@ class LocalScheduler:
         )
 
     def evict(self, node: str) -> ActionOutcome:
-        """Nothing: nobody here could start the work anew elsewhere."""
+        """Do nothing: nothing here could restart the work elsewhere."""
         return ActionOutcome(ActionResult.ALREADY, f"the work on {node} ends by itself")
 
     def _change(
@@ -135,7 +135,7 @@ class LocalScheduler:
 
     @contextlib.contextmanager
     def _locked(self) -> Iterator[None]:
-        """Exclusive among writers; never waits: a writer holds it for a millisecond, and we are asked again."""
+        """Hold the writers' lock. Never waits: a writer needs a millisecond, and the caller retries."""
         self._path.parent.mkdir(parents=True, exist_ok=True)
         with self._path.with_name(f"{self._path.name}.lock").open("a") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -143,7 +143,7 @@ class LocalScheduler:
 
 
 def _describe_local_hold(node: str, hold: LocalHold | None, jobs: tuple[str, ...] | None) -> NodeHold:
-    """`jobs` is None for a node that has not been heard of: nobody knows that its work has ended."""
+    """Describe a hold. `jobs` is None for a node that has not reported: its work may still run."""
     if hold is None:
         return NodeHold(node, schedulable=True, jobs=jobs or ())
     owner = HoldOwner.US if hold.reason.startswith(REASON_PREFIX) else HoldOwner.OPERATOR

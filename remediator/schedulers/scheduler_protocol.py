@@ -1,7 +1,8 @@
-"""What every scheduler must be able to do for us: a state to *hold*, asked for again and again until it holds.
+"""The scheduler interface: a state to *hold*, requested repeatedly until it is confirmed.
 
-Ownership is the rule that matters: an operator's own drain wins, and only what we placed is lifted by us, unless a person
-says so by name. The functions below are that rule; every backend asks them about the node as it is *now*, right before it acts.
+The central rule is ownership: an operator's own drain wins, and we lift only what we placed, unless an operator
+requests it by name. The functions below are that rule; every backend applies them to the *current* node right before it
+acts.
 """
 
 from __future__ import annotations
@@ -16,57 +17,57 @@ REASON_LENGTH_MAX = 250
 
 
 class Scheduler(Protocol):
-    """A scheduler. No call raises for what the world does, and each ends within the backend's own deadline."""
+    """A scheduler. No call raises for outside failures, and each ends within the backend's own deadline."""
 
     def observe(self, nodes: Collection[str]) -> dict[str, NodeHold]:
-        """Every one of `nodes` as the scheduler sees it now, in one call.
+        """Return every one of `nodes` as the scheduler sees it now, in one call.
 
-        A node whose state could not be learnt (scheduler down, name unknown) has `schedulable` None and says why;
-        where the scheduler answered that it has no such node, `known` is False.
+        A node whose state is unknown (scheduler down, name unknown) has `schedulable` None and a reason; if the
+        scheduler answered that it has no such node, `known` is False.
         """
         ...
 
     def cordon(self, node: str, reason: str) -> ActionOutcome:
-        """Take `node` out of service: running work may end, no new work starts. `reason` begins with our prefix."""
+        """Cordon `node`: running work may end, no new work starts. `reason` begins with our prefix."""
         ...
 
     def resume(self, node: str) -> ActionOutcome:
-        """Lift the hold that we placed on `node`."""
+        """Lift our own hold on `node`."""
         ...
 
     def cordon_for(self, node: str, reason: str) -> ActionOutcome:
-        """Take `node` out of service in a person's name, for their `reason`: from then on the hold is an operator's."""
+        """Cordon `node` in an operator's name, for their `reason`: the hold is then the operator's."""
         ...
 
     def uncordon_for(self, node: str, seen: str) -> ActionOutcome:
-        """Put `node` back into service as a person's own deed, whoever holds it, if the reason is still the one they saw."""
+        """Uncordon `node` for an operator, whoever holds it, if the reason is still the one they saw."""
         ...
 
     def evict(self, node: str) -> ActionOutcome:
-        """Ask what still runs on a node that we hold to leave; asked for only where `NodeHold.evictable` says so."""
+        """Evict what still runs on a node that we hold; called only where `NodeHold.evictable` is set."""
         ...
 
 
 @runtime_checkable
 class ReportsLocations(Protocol):
-    """A scheduler that can also say where its nodes stand: by its own topology, or by labels."""
+    """A scheduler that also knows node locations, from its own topology or from labels."""
 
     def places(self) -> dict[str, NodeLocation] | None:
-        """Every node it knows, and where it stands by its word, in one call; None: it cannot be asked now."""
+        """Return every known node with its location, in one call; None: it cannot be queried now."""
         ...
 
 
 @runtime_checkable
 class TracksLostDrains(Protocol):
-    """A scheduler that may lose a drain of ours, and tells that from an operator's lift by what it saw itself."""
+    """A scheduler that may lose a drain of ours, and can tell that from an operator's lift."""
 
     def remember(self, held: Mapping[str, float]) -> None:
-        """What was held before it was first asked: node → when our drain was last confirmed, UTC s."""
+        """Record earlier holds: node → when our drain was last confirmed, UTC s."""
         ...
 
 
 def check_cordon(hold: NodeHold) -> ActionOutcome | None:
-    """The answer to a drain that must not be carried out, or None: go on."""
+    """Return the answer to a cordon that must not be carried out; None: continue."""
     if hold.schedulable is None:
         return ActionOutcome(ActionResult.FAILED if hold.known else ActionResult.UNKNOWN, hold.reason)
     if hold.owner is HoldOwner.US:
@@ -77,7 +78,7 @@ def check_cordon(hold: NodeHold) -> ActionOutcome | None:
 
 
 def check_resume(hold: NodeHold) -> ActionOutcome | None:
-    """The answer to a resume that must not be carried out, or None: go on."""
+    """Return the answer to a resume that must not be carried out; None: continue."""
     if hold.schedulable is None:
         return ActionOutcome(ActionResult.FAILED if hold.known else ActionResult.UNKNOWN, hold.reason)
     if hold.owner is HoldOwner.NOBODY:
@@ -90,7 +91,10 @@ def check_resume(hold: NodeHold) -> ActionOutcome | None:
 
 
 def check_operator_cordon(hold: NodeHold) -> ActionOutcome | None:
-    """The answer to a person's cordon that must not be carried out, or None: go on. What we hold becomes theirs."""
+    """Return the answer to an operator's cordon that must not be carried out; None: continue.
+
+    A hold of ours becomes theirs.
+    """
     if hold.schedulable is None:
         return ActionOutcome(ActionResult.FAILED if hold.known else ActionResult.UNKNOWN, hold.reason)
     if hold.owner is HoldOwner.OPERATOR:
@@ -101,7 +105,7 @@ def check_operator_cordon(hold: NodeHold) -> ActionOutcome | None:
 
 
 def check_operator_uncordon(hold: NodeHold, seen: str) -> ActionOutcome | None:
-    """The answer to a person's uncordon that must not be carried out, or None: go on."""
+    """Return the answer to an operator's uncordon that must not be carried out; None: continue."""
     if hold.schedulable is None:
         return ActionOutcome(ActionResult.FAILED if hold.known else ActionResult.UNKNOWN, hold.reason)
     if hold.schedulable:
@@ -116,7 +120,7 @@ def check_operator_uncordon(hold: NodeHold, seen: str) -> ActionOutcome | None:
 
 
 def format_operator_reason(text: str) -> str:
-    """One line of bounded length that no scheduler takes for ours.
+    """Return one line of bounded length that no scheduler takes for our reason.
 
     Raises:
         ValueError: it begins with our prefix.
@@ -128,10 +132,10 @@ def format_operator_reason(text: str) -> str:
 
 
 def format_own_reason(text: str) -> str:
-    """One line of bounded length that every scheduler keeps unchanged.
+    """Return one line of bounded length that every scheduler keeps unchanged.
 
     Raises:
-        ValueError: it does not begin with our prefix, so we would not know it again.
+        ValueError: it does not begin with our prefix, so we would not recognise it.
     """
     line = " ".join(text.split())
     if not line.startswith(REASON_PREFIX):

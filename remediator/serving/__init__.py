@@ -1,1 +1,7 @@
-"""One replica before the world: its door, its guests, and what runs only while it leads."""
+"""One running replica.
+
+Lives here: the listener, connection limits, leader election, and the services that run during one leader term.
+Called by `main`.
+It wires `api`, `web`, `engine`, `execution` and `monitoring` together.
+May import everything but `main` and `commands`.
+"""

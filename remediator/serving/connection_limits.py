@@ -1,15 +1,18 @@
-"""Open connections: how many there may be without a good token, and with one and the same; who leaves when they are too many."""
+"""Limits on open connections: without a valid token in total and per address, and per token.
+
+And which ones close first.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Protocol
 
-STAY_S = 2.5  # so long everybody may take to show a token before somebody newer takes the place
+STAY_S = 2.5  # time to show a token before a newer connection may take the place
 
 
 class UnknownConnection:
-    """One connection that is open and not known. Whoever let it in sets `leave`: what ends it."""
+    """One open connection without a valid token. Its creator sets `leave`, which closes it."""
 
     def __init__(self, address: str, since: float) -> None:
         self.address = address
@@ -18,14 +21,14 @@ class UnknownConnection:
 
 
 class UnknownConnections:
-    """All of them, oldest first. For the one thread of the event loop.
+    """All of them, oldest first. For the event loop's thread only.
 
-    Where there is no room, the oldest goes if it had its time; otherwise the new one is not let in. So idle connections keep
-    nobody out, and a fleet that comes back at once is served one after another instead of being cut off half-way.
+    When full, the oldest closes if its time is up; otherwise the new one is rejected. So idle connections block nobody,
+    and a fleet that reconnects at once is served one by one instead of being cut off half-way.
     """
 
     def __init__(self, each: int, total: int, now: Callable[[], float]) -> None:
-        """Room for `each` of one address, and for `total`. `now` is monotonic, in seconds."""
+        """Allow `each` per address and `total` overall. `now` is monotonic, in seconds."""
         self._each = each
         self._total = total
         self._now = now
@@ -36,7 +39,7 @@ class UnknownConnections:
         return len(self._all)
 
     def enter(self, address: str) -> UnknownConnection | None:
-        """Let one in; None where there is no room."""
+        """Add a connection; None if there is no room."""
         neighbours = self._of.get(address, {})
         if len(neighbours) >= self._each and not self._make_room(neighbours):
             return None
@@ -48,7 +51,7 @@ class UnknownConnections:
         return guest
 
     def forget(self, guest: UnknownConnection) -> None:
-        """It has shown a good token, or is gone."""
+        """Remove it: it has shown a valid token, or has closed."""
         if self._all.pop(guest, guest) is None:
             neighbours = self._of[guest.address]
             del neighbours[guest]
@@ -65,20 +68,20 @@ class UnknownConnections:
 
 
 class AuthenticatedConnection(Protocol):
-    """One connection on which a good token was shown."""
+    """One connection with a valid token."""
 
     @property
     def idle(self) -> bool:
         """Whether it waits for its next request."""
 
     def leave(self) -> None:
-        """End it."""
+        """Close it."""
 
 
 class AuthenticatedConnections:
-    """All of them, by whose token it was; of each the least recently used first. For the one thread of the event loop.
+    """All of them by token owner, least recently used first. For the event loop's thread only.
 
-    Without a bound one node's token could take every connection that this process may have.
+    Without a limit, one node's token could take every connection of this process.
     """
 
     def __init__(self) -> None:
@@ -89,9 +92,9 @@ class AuthenticatedConnections:
         return len(self._whose)
 
     def enter(self, member: AuthenticatedConnection, whose: str, most: int) -> bool:
-        """It shows a token of `whose`, who may have `most`: the idle one that was used longest ago makes room.
+        """Count a connection for `whose`, who may have `most`; the least recently used idle one makes room.
 
-        False where all the others are busy; then it counts as before.
+        False if all others are busy; it then counts as before.
         """
         mine = self._of.get(whose, {})
         if member not in mine and len(mine) >= most:
@@ -106,7 +109,7 @@ class AuthenticatedConnections:
         return True
 
     def forget(self, member: AuthenticatedConnection) -> None:
-        """It is gone."""
+        """Remove a closed connection."""
         whose = self._whose.pop(member, None)
         if whose is not None:
             mine = self._of[whose]

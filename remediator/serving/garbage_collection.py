@@ -1,27 +1,28 @@
-"""Python's collector of cycles, by the clock: short pauses for a fleet's connections, and nothing left behind.
+"""Runs Python's cycle collector by the clock, for short pauses with a fleet's connections.
 
-Python's own count goes by allocations. With it 12 500 connections were walked over so often that a report cost half as much again; and
-what replaces something freed counts for nothing, so the young grew to everything the nodes said last, and one collection took a tenth
-of a second (bench/results/2026-11-remediator.md).
-
-What outlives one collection is old at once: Python's middle generation would have it walked over a second time, for the few cycles that
-end just then.
+By default Python collects by allocation count. It then traversed 12 500 connections so often that a report cost half as
+much again; and because replaced objects do not count, the young generation grew to all last reports, and one collection
+took a tenth of a second (bench/results/2026-11-remediator.md). What survives one collection moves to the old generation
+at once: the middle generation would traverse it a second time for few cycles.
 """
 
 from __future__ import annotations
 
 import gc
 
-YOUNG_S, ALL_S = 0.2, 3600.0  # so often the new, and all
-COUNT_S = 60.0  # so often the old are counted, which takes as long as to walk over the new
-# So many old objects more than after the last look at all, and all are looked at before their time, should circles gather among them.
-# Two million are some 200 MB, and twice what a fleet of 12 500 brings when it joins: to look at that takes 2.7 s, in which nobody is
-# answered.
+YOUNG_S, ALL_S = 0.2, 3600.0  # intervals of young and of full collections
+COUNT_S = 60.0  # interval of counting old objects, which takes as long as a young collection
+# Growth of the old generation that triggers a full collection early, in case cycles gather there. Two million objects
+# are some 200 MB, twice what a joining fleet of 12 500 brings; a full collection of them takes 2.7 s, during which no
+# request is answered.
 GROWN_FRACTION, GROWN_OBJECTS = 0.25, 2_000_000
 
 
 class GarbageCollection:
-    """Collects the new and, from time to time, all. What is there when it begins lives as long as the process, and is never walked over."""
+    """Collects young objects and, from time to time, all.
+
+    Objects that exist at its start are frozen and never traversed.
+    """
 
     def __init__(self, now: float) -> None:
         gc.freeze()
@@ -31,7 +32,7 @@ class GarbageCollection:
         self._old_max = GROWN_OBJECTS
 
     def step(self, now: float) -> None:
-        """Collect the new, or all if it is time to. Call it every `YOUNG_S` seconds; `now` is monotonic."""
+        """Run a young collection, or a full one when due. Call it every `YOUNG_S` seconds; `now` is monotonic."""
         if now < self._all_at and not self._has_grown(now):
             gc.collect(1)
             return
@@ -47,9 +48,9 @@ class GarbageCollection:
 
 
 def _old_object_count() -> int:
-    """How many there are.
+    """Return the number of old objects.
 
-    Counted within one call, in which no other thread has its turn: while the list of them exists, it refers to tuples that others are
-    just making, and a tuple that somebody else refers to cannot be finished (SystemError, in whichever thread).
+    Counted within one call, so that no other thread runs meanwhile: the list of objects refers to tuples that other
+    threads are building, and CPython cannot finish a tuple with another reference (SystemError in that thread).
     """
     return next(map(len, map(gc.get_objects, (2,))))

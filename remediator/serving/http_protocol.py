@@ -1,4 +1,4 @@
-"""uvicorn's HTTP protocol, and what it lacks: bounds on the head and on waiting for it; who a client certificate names."""
+"""uvicorn's HTTP protocol with limits on header size and waiting time, and with the names of the client certificate."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from typing import Any, cast
 
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
 
-HEAD_BYTES_MAX = 64 << 10  # a request's path and headers; also what may come that is neither body nor a new request
-PIPELINED_MAX = 16  # requests sent ahead of their answers
-KEEP_ALIVE_S = 75.0  # nodes report every 10 s: shorter, and each report would open a connection, with TLS a dear one
+HEAD_BYTES_MAX = 64 << 10  # a request's path and headers; also bytes that are neither body nor a new request
+PIPELINED_MAX = 16  # requests sent before their responses
+KEEP_ALIVE_S = 75.0  # nodes report every 10 s; reconnecting each time is expensive with TLS
 
 
 def certificate_names(certificate: dict[str, Any]) -> tuple[str, ...]:
-    """DNS names and common names of a certificate as `ssl` tells it, each once."""
+    """Return the DNS names and common names of a certificate as `ssl` gives it, each once."""
     names = [str(value) for kind, value in certificate.get("subjectAltName", ()) if kind == "DNS"]
     for part in certificate.get("subject", ()):
         names += [str(value) for kind, value in part if kind == "commonName"]
@@ -23,64 +23,64 @@ def certificate_names(certificate: dict[str, Any]) -> tuple[str, ...]:
 
 
 def _ignore_connection_end() -> None:
-    """Nobody waits for the end of a connection."""
+    """Default: no callback at the end of a connection."""
 
 
 def _accept_any(_whose: str, _most: int) -> bool:
-    """There is room for all."""
+    """Default: no limit."""
     return True
 
 
 class BoundedHttpProtocol(HttpToolsProtocol):
-    """One connection. Every head has so many seconds to come; who showed a good token may be idle for longer.
+    """One connection. Headers must arrive within a deadline; a connection with a valid token may be idle for longer.
 
-    The application finds `client_certificate_names` in a request's scope, and `known`, to call when its token is good: with
-    whose it is, and how many connections they may have.
+    The application finds `client_certificate_names` in a request's scope, and `known`, which it calls when the token is
+    valid, with the token's owner and the owner's connection limit.
     """
 
     headers_s = 10.0
-    gone: Callable[[], None] = staticmethod(_ignore_connection_end)  # called once, when the connection ended
-    seen: Callable[[str, int], bool] = staticmethod(_accept_any)  # a good token was shown; is there room?
-    stale: Callable[[], bool] = staticmethod(lambda: False)  # whether it was let in under rules that have changed
+    gone: Callable[[], None] = staticmethod(_ignore_connection_end)  # called once, when the connection has ended
+    seen: Callable[[str, int], bool] = staticmethod(_accept_any)  # a valid token was shown; is there room?
+    stale: Callable[[], bool] = staticmethod(lambda: False)  # whether it was accepted under rules that have changed
 
     _late: asyncio.TimerHandle | None = None
     _names: tuple[str, ...] = ()
     _known = False
-    _waits_for_head = False  # a timer runs for the head that is coming
-    _one_too_many = False  # of those with the same token: it ends with its answer
+    _waits_for_head = False  # a timer runs for incomplete headers
+    _one_too_many = False  # over its token's limit: closed after the response
     _in_head = False
-    _in_message = False  # a request has begun to come and is not whole
-    _held = 0  # bytes since the parser last came on: it keeps them
+    _in_message = False  # a request has begun to arrive and is incomplete
+    _held = 0  # bytes that the parser buffers since its last progress
     _too_long = False
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn has it
-        """Begin to wait for a request."""
+        """Start waiting for a request."""
         super().connection_made(transport)
         tls: ssl.SSLObject | None = transport.get_extra_info("ssl_object")
         self._names = certificate_names(tls.getpeercert() or {}) if tls is not None else ()
         self._expect_head(self.headers_s)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """It is over. What refers to it in a circle is cut: only the rare collection of all would find it."""
+        """Connection ended. Break reference cycles, which only the rare full collection would find."""
         self._stop_waiting()
         super().connection_lost(exc)
         gone, self.gone, self.seen = self.gone, _ignore_connection_end, _accept_any
         gone()
         self.pipeline.clear()
-        self._forget_request()  # who answers it has it still
+        self._forget_request()  # its handler still has it
 
     def data_received(self, data: bytes) -> None:
-        """Bytes came; those that the parser must keep are bounded."""
+        """Receive bytes; those the parser must buffer are bounded."""
         self._held += len(data)
         super().data_received(data)
-        if self._in_head and not self._waits_for_head:  # nearly every head comes whole, and needs no timer
+        if self._in_head and not self._waits_for_head:  # nearly all headers arrive whole and need no timer
             self._expect_head(self.headers_s)
         if self._held > HEAD_BYTES_MAX and not self.transport.is_closing():
             self._too_long = True
             self.send_400_response("")
 
     def on_message_begin(self) -> None:
-        """A head begins."""
+        """Headers begin."""
         super().on_message_begin()
         self.scope["client_certificate_names"] = self._names  # type: ignore[typeddict-unknown-key]  # our own
         self.scope["known"] = self._is_known  # type: ignore[typeddict-unknown-key]  # our own
@@ -88,12 +88,12 @@ class BoundedHttpProtocol(HttpToolsProtocol):
         self._waits_for_head = False
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        """One header; what comes after the body is nobody's."""
+        """Receive one header; trailers after the body are ignored."""
         if self._in_head:
             super().on_header(name, value)
 
     def on_headers_complete(self) -> None:
-        """The head is whole."""
+        """Headers are complete."""
         self._held = 0
         self._in_head = False
         self._stop_waiting()
@@ -107,19 +107,19 @@ class BoundedHttpProtocol(HttpToolsProtocol):
             self.cycle.keep_alive = False
 
     def on_body(self, body: bytes) -> None:
-        """A piece of the body."""
+        """Receive a piece of the body."""
         self._held = 0
         super().on_body(body)
 
     def on_message_complete(self) -> None:
-        """The request is whole."""
+        """Request is complete."""
         self._held = 0
         self._in_message = False
         super().on_message_complete()
         self._let_go()
 
     def on_response_complete(self) -> None:
-        """It was answered; wait for the next, with one timer for whatever we wait for."""
+        """Response is complete: wait for the next request, with one timer for any kind of waiting."""
         self.server_state.total_requests += 1
         if self.transport.is_closing():
             return
@@ -132,7 +132,7 @@ class BoundedHttpProtocol(HttpToolsProtocol):
         self._let_go()
 
     def send_400_response(self, msg: str) -> None:
-        """Say that this is no request, or one with too long a head, and end it."""
+        """Answer that this is no valid request, or that its headers are too long, and close."""
         if not self._too_long:
             super().send_400_response(msg)
             return
@@ -145,7 +145,7 @@ class BoundedHttpProtocol(HttpToolsProtocol):
         return not self._in_head and (self._newest is None or self._newest.response_complete)
 
     def leave(self) -> None:
-        """End it."""
+        """Close the connection."""
         self._give_up()
 
     def _is_known(self, whose: str, most: int) -> None:
@@ -158,11 +158,11 @@ class BoundedHttpProtocol(HttpToolsProtocol):
 
     @property
     def _newest(self) -> RequestResponseCycle | None:
-        """The newest request; None before the first, and when all were answered."""
+        """The newest request; None before the first, and when all are answered."""
         return cast("RequestResponseCycle | None", self.cycle)
 
     def _let_go(self) -> None:
-        """Of a request that came whole and was answered: a fleet's connections rest, and all they kept would be walked over."""
+        """Drop an answered request: a fleet's idle connections would keep many objects for the collector to traverse."""
         if not self._in_message and self._newest is not None and self._newest.response_complete:
             self._forget_request()
 

@@ -1,4 +1,4 @@
-"""Everything that runs only while this process leads: the engine, the performer, and what the API hands requests to."""
+"""Everything that runs only while this process leads: the engine, the executor, the monitors, and the API's context."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ log = logging.getLogger(__name__)
 
 
 class LeaderTerm:
-    """One term of this process as the leader. It has one at most; a new one takes a new process."""
+    """One term of this process as leader. A process has at most one; a new term needs a new process."""
 
     def __init__(
         self,
@@ -46,7 +46,7 @@ class LeaderTerm:
         wakeups: LongPollWakeups,
         ended: Callable[[str], None],
     ) -> None:
-        """Take the lead, and load what the terms before left.
+        """Take the lead and load the state of earlier terms.
 
         Raises:
             StoreError: another remediator leads, or the database cannot be used.
@@ -97,7 +97,7 @@ class LeaderTerm:
         self._token_watch = TokenWatch(tokens, wakeups.wake)
 
     def start(self) -> None:
-        """Begin to decide and to act."""
+        """Start deciding and acting."""
         service = self.service
         self._token_watch.start()
         service.engine.start()
@@ -115,11 +115,11 @@ class LeaderTerm:
         )
 
     def give_up(self) -> None:
-        """It is over; what waits for the lead must not keep the process."""
+        """End at once, after the lead is lost: nothing that waits for it may keep the process alive."""
         self.service.performer.give_up()
 
     def stop(self) -> None:
-        """End in good order: what is under way finishes, and its outcome is written down."""
+        """Stop in order: running actions finish, and their outcomes are written."""
         self._token_watch.stop()
         self._lookout.stop()
         self._watcher.stop()
@@ -139,7 +139,7 @@ def _make_decision_settings(config: Config, reload: PolicyReloader) -> DecisionS
 
 
 def build_scheduler(config: SchedulerConfig, clock: Clock, roster: ReportRegistry) -> Scheduler:
-    """The backend the configuration names."""
+    """Create the backend that the configuration names."""
     if config.kind == "slurm":
         return SlurmScheduler(config.slurm, clock)
     if config.kind == "kubernetes":

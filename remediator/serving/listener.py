@@ -1,4 +1,4 @@
-"""Takes connections in: how many may be open and of whom, TLS as the files say now, and the protocol that speaks HTTP on them."""
+"""Accepts connections: limits on open ones in total and per owner, TLS from the current files, and the HTTP protocol."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from remediator.store.database import StoreError
 
 log = logging.getLogger(__name__)
 
-BACKLOG = 16_384  # a cell's nodes may all come in one moment; the kernel's somaxconn may allow less
-ACCEPT_AT_ONCE = 1000  # in one turn of the loop: a turn is long when many speak, and who is outside waits for turns
+BACKLOG = 16_384  # all nodes may connect at once; the kernel's somaxconn may allow less
+ACCEPT_AT_ONCE = 1000  # per turn of the loop: turns are long under load, and new connections wait for them
 FILES = 131_072  # 12 500 nodes keep 25 000 connections
-NO_MORE_FILES_S = 1.0  # pause when this process may open no more
+NO_MORE_FILES_S = 1.0  # pause when this process may open no more files
 
 
 def raise_file_limit() -> None:
-    """Let this process open as many files as it may: a container often begins with a thousand, and each node is two."""
+    """Raise the limit of open files to the maximum: containers often start with a thousand, and each node needs two."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     most = FILES if hard == resource.RLIM_INFINITY else min(FILES, hard)
     if soft != resource.RLIM_INFINITY and soft < most:
@@ -34,7 +34,7 @@ def raise_file_limit() -> None:
 
 
 class Listener:
-    """The sockets that are listened on. TLS is done here, so that each connection is made under the files as they are then."""
+    """The listening sockets. TLS is done here, so that each connection uses the certificate files as they are then."""
 
     def __init__(
         self,
@@ -43,7 +43,7 @@ class Listener:
         limits: AccessLimits,
         speak: Callable[[], BoundedHttpProtocol],
     ) -> None:
-        """`speak` makes the protocol of one connection.
+        """Create a listener; `speak` makes the protocol of one connection.
 
         Raises:
             StoreError: a file of `tls` cannot be used.
@@ -54,7 +54,7 @@ class Listener:
         self._tls = tls
         self._context = None if tls is None else tls_context(tls)
         self._trusted = _client_authorities(tls)
-        self._trust = 0  # counts changes of whom we trust
+        self._trust = 0  # counts changes of the trusted authorities
         self._headers_s = limits.headers_s
         self._speak = speak
         self._sockets: list[socket.socket] = []
@@ -62,7 +62,7 @@ class Listener:
 
     @property
     def listening(self) -> bool:
-        """Whether connections are taken in."""
+        """Whether connections are accepted."""
         return bool(self._sockets)
 
     @property
@@ -71,10 +71,10 @@ class Listener:
         return int(self._sockets[0].getsockname()[1])
 
     def bind(self) -> None:
-        """Listen; who comes now waits until `open`.
+        """Listen; connections wait until `open`.
 
         Raises:
-            StoreError: the address cannot be listened on.
+            StoreError: the address cannot be used.
         """
         host, port = self._address
         try:
@@ -89,21 +89,21 @@ class Listener:
             raise StoreError(f"listen {host}:{port}: {error.strerror or error}") from error
 
     def open(self) -> None:
-        """Take in who comes, on the running loop."""
+        """Accept connections on the running loop."""
         for here in self._sockets:
             self._listen(here)
 
     def close(self) -> None:
-        """Take in nobody any more; who is in stays."""
+        """Accept no more connections; open ones stay."""
         for here in self._sockets:
             asyncio.get_running_loop().remove_reader(here)
             here.close()
         self._sockets.clear()
 
     def read_certificate(self) -> None:
-        """Read the files again, for connections from now on; what is in force stays if they are wrong.
+        """Reload the files for new connections; if they are invalid, the old ones stay in use.
 
-        Where the authorities that we trust changed, connections made before end with their next answer.
+        If the trusted authorities have changed, older connections close after their next response.
         """
         if self._tls is None:
             return
@@ -179,10 +179,10 @@ class Listener:
 
 
 def tls_context(tls: TlsSettings) -> ssl.SSLContext:
-    """What the files say now, TLS 1.2 at least.
+    """Build the TLS context from the current files, TLS 1.2 or newer.
 
     Raises:
-        StoreError: a file cannot be read, or is none of a certificate's.
+        StoreError: a file cannot be read, or does not belong to a certificate.
     """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
@@ -200,5 +200,5 @@ def tls_context(tls: TlsSettings) -> ssl.SSLContext:
 
 
 def _client_authorities(tls: TlsSettings | None) -> bytes:
-    """The authorities that clients' certificates are held against, as their file has them."""
+    """Return the authorities for client certificates, from their file."""
     return Path(tls.client_ca).read_bytes() if tls is not None and tls.client_ca else b""

@@ -1,4 +1,4 @@
-"""Run one replica: stand by behind the same door until the lead is free, lead, and end with the term."""
+"""Runs one replica: standby on the same address until the lead is free, then leader, and exit at the end of the term."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ from remediator.web.web_application import WebApplication
 from vocabulary.messages import message_decoders
 
 log = logging.getLogger(__name__)
-SWITCH_S = 0.0001  # a thread that computes gives way to requests so soon; with Python's 5 ms each of a request's turns waits so long
+SWITCH_S = 0.0001  # a computing thread delays each turn of a request by this; Python's default is 5 ms
 CAMPAIGN_S = 0.3
 ENDS_WITHIN_S = 10.0
 
 
 class _DrainingServer(uvicorn.Server):
-    """uvicorn behind our own listener; and long polls end when a signal asks it to stop, instead of being cut off."""
+    """uvicorn behind our own listener. On a stop signal, long polls are answered instead of being cut off."""
 
     def __init__(self, app: LeaderGateway, config: Config, wakeups: LongPollWakeups) -> None:
         super().__init__(
@@ -47,7 +47,7 @@ class _DrainingServer(uvicorn.Server):
                 log_level="warning",
                 access_log=False,
                 http=BoundedHttpProtocol,
-                proxy_headers=False,  # the audit log and the limits go by the address that really speaks
+                proxy_headers=False,  # the audit log and the limits use the peer's real address
                 server_header=False,
                 timeout_graceful_shutdown=5,
                 timeout_keep_alive=int(KEEP_ALIVE_S),
@@ -61,7 +61,7 @@ class _DrainingServer(uvicorn.Server):
         """Serve until asked to stop.
 
         Raises:
-            StoreError: the address cannot be listened on.
+            StoreError: the address cannot be used.
         """
         self.listener.bind()
         log.info("%s", self._where)
@@ -73,12 +73,12 @@ class _DrainingServer(uvicorn.Server):
         self.listener.open()
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """Called by uvicorn when it has been asked to stop."""
+        """Called by uvicorn when it was asked to stop."""
         self.listener.close()
         await super().shutdown(sockets)
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        """Called by uvicorn at SIGTERM and SIGINT."""
+        """Called by uvicorn on SIGTERM and SIGINT."""
         self._wakeups.end()
         super().handle_exit(sig, frame)
 
@@ -87,10 +87,10 @@ class _DrainingServer(uvicorn.Server):
 
 
 class Replica:
-    """One process among those that serve a cluster."""
+    """One of the processes that serve a cluster."""
 
     def __init__(self, config: Config, reload: PolicyReloader, journal: Journal) -> None:
-        self.why = ""  # it ends although nobody asked it to
+        self.why = ""  # reason of an unrequested exit
         self._config = config
         self._reload = reload
         self._journal = journal
@@ -106,7 +106,7 @@ class Replica:
         self._stopping = threading.Event()
 
     def run(self) -> None:
-        """Serve until told to stop, or until the term is over."""
+        """Serve until asked to stop, or until the term ends."""
         candidate = threading.Thread(target=self._stand, name="candidate", daemon=True)
         for number in (signal.SIGTERM, signal.SIGINT):  # uvicorn raises them again after it has stopped
             signal.signal(number, lambda *_: None)
@@ -114,13 +114,13 @@ class Replica:
         candidate.start()
         self._server.run()
         self._stopping.set()
-        if not self.why:  # otherwise what is under way is not ours to finish any more
+        if not self.why:  # otherwise the new leader finishes what is running
             candidate.join()
             if self._term is not None:
                 self._term.stop()
 
     def _stand(self) -> None:
-        """Campaign until the lead is ours, then lead."""
+        """Campaign until this process has the lead, then lead."""
         try:
             while not self._stopping.is_set():
                 term = self._new_term() if self._campaign() else None
@@ -130,7 +130,7 @@ class Replica:
                 self._stopping.wait(CAMPAIGN_S)
         except StoreError as error:
             self._end(str(error))
-        except (SQLAlchemyError, OSError) as error:  # the database went away meanwhile; the next process stands by anew
+        except (SQLAlchemyError, OSError) as error:  # the database is down; the next process becomes a standby
             self._end(f"taking the lead failed: {driver_message(error)}")
         except Exception as error:
             log.exception("taking the lead failed")
@@ -139,7 +139,7 @@ class Replica:
     def _new_term(self) -> LeaderTerm | None:
         try:
             return LeaderTerm(self._config, self._reload, self._journal, self._wakeups, self._end)
-        except LeadTakenError:  # this process stood still after it had won, and another one was quicker
+        except LeadTakenError:  # this process paused after it had won, and another one was faster
             return None
 
     def _lead(self, term: LeaderTerm) -> None:
@@ -152,7 +152,7 @@ class Replica:
 
     def _tell_where(self) -> None:
         host, config = socket.gethostname(), self._config
-        with contextlib.suppress(SQLAlchemyError):  # it is for people's convenience
+        with contextlib.suppress(SQLAlchemyError):  # only for operators' convenience
             leader_address.write_leader_address(
                 self._journal.engine, LeaderAddress(host[:64], config.listen[:64], config.web.url)
             )
@@ -166,13 +166,13 @@ class Replica:
         try:
             won = self._journal.leadership.campaign()
         except (SQLAlchemyError, OSError) as error:
-            self._front.word = f"the database cannot be asked who leads: {str(error).partition(chr(10))[0]}"
+            self._front.word = f"cannot read the leader from the database: {str(error).partition(chr(10))[0]}"
             return False
         self._front.word = "taking the lead" if won else "another remediator leads"
         return won
 
     def _end(self, why: str) -> None:
-        """The process ends: a new one stands by in its place, with nothing left of this one's knowledge or threads."""
+        """Exit the process: a new one becomes a standby, without this one's state or threads."""
         if self.why:
             return
         self.why = why
@@ -181,7 +181,7 @@ class Replica:
         self._wakeups.end()
         if self._term is not None:
             self._term.give_up()
-        last = threading.Timer(ENDS_WITHIN_S, os._exit, (1,))  # a hook or a dead scheduler may keep a thread for long
+        last = threading.Timer(ENDS_WITHIN_S, os._exit, (1,))  # a hook or the scheduler may block a thread for long
         last.daemon = True
         last.start()
 
@@ -194,8 +194,8 @@ def serve_replica(config: Config) -> None:
     """Run until SIGTERM or SIGINT.
 
     Raises:
-        PolicyError: a playbook is wrong. StoreError: the database cannot be used, another remediator has it for itself, or
-        the lead was lost.
+        PolicyError: a playbook is invalid.
+        StoreError: the database cannot be used, another remediator has exclusive access, or the lead was lost.
     """
     message_decoders.build_decoders()
     reload = PolicyReloader(config)

@@ -1,4 +1,4 @@
-"""Looks for tokens that were issued or revoked elsewhere, so that a revocation counts at once, also for open long polls."""
+"""Polls for tokens issued or revoked by other processes, so that a revocation applies at once, also to open long polls."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ log = logging.getLogger(__name__)
 
 
 class TokenWatch:
-    """A thread that looks every `LOOK_S`. `changed` is called after anything did."""
+    """A thread that polls every `LOOK_S`. `changed` is called after any change."""
 
     def __init__(self, tokens: Tokens, changed: Callable[[], None]) -> None:
         self._tokens = tokens
@@ -25,11 +25,11 @@ class TokenWatch:
         self._thread = threading.Thread(target=self._run, name="tokens", daemon=True)
 
     def start(self) -> None:
-        """Begin to look."""
+        """Start the thread."""
         self._thread.start()
 
     def stop(self) -> None:
-        """End soon."""
+        """Stop soon."""
         self._stop.set()
 
     def _run(self) -> None:
@@ -37,6 +37,6 @@ class TokenWatch:
             try:
                 if self._tokens.refresh():
                     self._changed()
-            except SQLAlchemyError as error:  # those known stay good: nobody can revoke one in a database that is away
+            except SQLAlchemyError as error:  # known tokens stay valid: nobody can revoke one meanwhile
                 log.debug("tokens cannot be read: %s", error)
             self._stop.wait(LOOK_S)

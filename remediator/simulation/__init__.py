@@ -1,1 +1,7 @@
-"""A fleet in imagination, to compare policies: only what the world does is invented, decisions are the real pipeline's. Pure: chance is handed in."""
+"""A simulated fleet, to compare policies.
+
+Lives here: simulated nodes, jobs, faults and operators. The real pipeline makes the decisions.
+Called by `healthctl` and `bench`.
+Pure: the caller passes the random generator.
+May import `pipeline`, `decisions`, `detection`, `state` and `model`.
+"""

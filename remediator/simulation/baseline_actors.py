@@ -1,4 +1,4 @@
-"""The two ends of the scale: nobody acts, and somebody who knows the truth."""
+"""The two extremes: no automation, and an oracle."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from remediator.simulation.simulated_world import SimulatedWorld
 
 
 class PassiveActor:
-    """Jobs are started again where they were; people find what stays broken."""
+    """Jobs restart where they were; operators find what stays broken."""
 
     def foresees(self, node: SimulatedNode, *, lasting: bool) -> bool:
         """Never."""
@@ -16,7 +16,7 @@ class PassiveActor:
         return False
 
     def found(self, node: SimulatedNode, cause: FailureCause) -> None:
-        """Nobody reads it."""
+        """Ignored."""
 
     def left(self, node: SimulatedNode) -> None:
         """Nothing follows."""
@@ -32,13 +32,13 @@ class PassiveActor:
 
 
 class OracleActor(PassiveActor):
-    """Knows each fault just before it comes: saves in time, takes out what needs a repair and nothing else."""
+    """Knows each fault just before it comes: checkpoints in time, isolates nodes that need a repair and no others."""
 
     def __init__(self, world: SimulatedWorld) -> None:
         self._world = world
 
     def foresees(self, node: SimulatedNode, *, lasting: bool) -> bool:
-        """The job saves and starts anew; where only a repair helps, without the node."""
+        """Checkpoint and restart the job; without the node if only a repair helps."""
         world, job = self._world, node.job
         if node.slow and not world.jobs.free:
             return False

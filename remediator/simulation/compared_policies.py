@@ -1,4 +1,4 @@
-"""The policies that are compared, and how the plain ones are made of the same steps that playbooks are made of."""
+"""The compared policies; the plain ones are built from the same steps as playbooks."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class ComparedPolicy(NamedTuple):
 
 
 POLICIES: Mapping[str, ComparedPolicy] = {
-    "none": ComparedPolicy("jobs start again where they were; people find what stays broken", acts=False),
+    "none": ComparedPolicy("jobs restart where they were; operators find what stays broken", acts=False),
     "reboot-return": ComparedPolicy("whatever is reported: the node reboots and returns", shipped=False),
     "eject": ComparedPolicy("whatever is reported: the job stops at once, the node leaves", shipped=False),
     "checkpoint-eject": ComparedPolicy("the shipped playbook: save where there is time, then leave"),
@@ -42,7 +42,7 @@ POLICIES: Mapping[str, ComparedPolicy] = {
 
 
 def compared_policy(name: str, shipped: Policy) -> Policy:
-    """The rules of a policy that acts."""
+    """Return the rules of a policy that acts."""
     if POLICIES[name].shipped:
         return Policy([replace(rule, place="") for rule in shipped.rules], shipped.digest, shipped.source)
     middle = ((_REBOOT,),) if name == "reboot-return" else ()

@@ -1,4 +1,4 @@
-"""What will happen when: the one clock of a simulation."""
+"""The event queue: the clock of a simulation."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ Event = Callable[[], None]
 
 
 class EventQueue:
-    """Events in order of time; of those at the same time, in the order they were put down."""
+    """Events in order of time; at the same time, in the order they were added."""
 
     def __init__(self) -> None:
         self.now = 0.0
@@ -18,15 +18,15 @@ class EventQueue:
         self._order = itertools.count()
 
     def at(self, when: float, event: Event) -> None:
-        """Something happens at `when` seconds, or now if that is over."""
+        """Schedule an event at `when` seconds, or now if that has passed."""
         heapq.heappush(self._events, (max(when, self.now), next(self._order), event))
 
     def after(self, seconds: float, event: Event) -> None:
-        """Something happens in so many seconds."""
+        """Schedule an event after a delay in seconds."""
         self.at(self.now + seconds, event)
 
     def run(self, until: float) -> None:
-        """Let everything happen up to `until`, which is then the time."""
+        """Run all events up to `until`, which is then the time."""
         while self._events and self._events[0][0] <= until:
             self.now, _, event = heapq.heappop(self._events)
             event()

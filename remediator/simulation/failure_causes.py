@@ -1,6 +1,6 @@
-"""What breaks: Llama-3's 419 interruptions in 54 days on 16 384 GPUs, each with the finding that healthd would raise.
+"""Failure causes: Llama 3's 419 interruptions in 54 days on 16 384 GPUs, each with healthd's finding.
 
-Software faults are left out here (jobs fail by them on their own); watchdogs and silent corruption leave no finding.
+Software faults are left out (jobs fail by them on their own); watchdogs and silent corruption leave no finding.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ PORT = Component(ComponentKind.NIC_PORT, name="mlx5_0")
 
 
 class FailureCause(NamedTuple):
-    """One kind of fault: how often, what is seen of it, and whether the job may still save."""
+    """One cause: its frequency, its finding, and whether the job can still checkpoint."""
 
     weight: float
     check: str
@@ -27,18 +27,18 @@ class FailureCause(NamedTuple):
 
     @property
     def seen(self) -> bool:
-        """Whether anything is."""
+        """Whether it leaves a finding."""
         return bool(self.check)
 
 
 CAUSES = (
-    FailureCause(60, "xid", "79", Severity.FATAL, GPU),  # GPU, 148 in all: gone, stopped, or losing a link
+    FailureCause(60, "xid", "79", Severity.FATAL, GPU),  # GPU, 148 in total: lost, stopped, or losing a link
     FailureCause(60, "xid", "119", Severity.FATAL, GPU),
     FailureCause(28, "xid", "74", Severity.ERROR, GPU, leaves_time=True),
     FailureCause(36, "xid", "95", Severity.FATAL, GPU),  # HBM, 72: contained or not
     FailureCause(36, "xid", "94", Severity.ERROR, GPU, leaves_time=True),
     FailureCause(35, "infiniband", "link_down", Severity.ERROR, PORT, leaves_time=True),
-    FailureCause(32, "lockup", "soft", Severity.ERROR, HOST, leaves_time=True),  # unscheduled maintenance of the host
+    FailureCause(32, "lockup", "soft", Severity.ERROR, HOST, leaves_time=True),  # unscheduled host maintenance
     FailureCause(19, "xid", "48", Severity.FATAL, GPU),  # SRAM
     FailureCause(17, "xid", "119", Severity.FATAL, GPU),  # GSP
     FailureCause(7, "mlx5", "health", Severity.ERROR, PORT),
@@ -47,6 +47,6 @@ CAUSES = (
     FailureCause(3, "disks", "smart_failed", Severity.ERROR, HOST, leaves_time=True),
     FailureCause(11, "host_memory", "uncorrected", Severity.FATAL, HOST),  # supply, chassis, boards, CPU, DIMM
 )
-USERS = FailureCause(0, "xid", "31", Severity.INFO, GPU)  # a program's own mistake, which looks like this on a good GPU
+USERS = FailureCause(0, "xid", "31", Severity.INFO, GPU)  # a program error that looks like this on a good GPU
 SLOW = FailureCause(0, "straggler", "gpu", Severity.ERROR, GPU, leaves_time=True)
 LEMON = FailureCause(0, "lemon", "confirmed", Severity.ERROR, HOST)

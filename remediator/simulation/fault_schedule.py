@@ -1,4 +1,4 @@
-"""What chance has in store for a fleet, drawn before any policy acts, so that all policies meet the same world."""
+"""The random faults of a fleet, drawn before any policy acts, so that all policies meet the same ones."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ SMALL_SIZES, BIG_FROM = (1, 1, 1, 2, 4, 8, 16), 32
 
 
 class ScheduledFault(NamedTuple):
-    """One arrival. `thinned` in 0…1: a healed lemon has only those below one over its multiplier."""
+    """One fault. `thinned` in 0…1: a repaired lemon has only those below one over its multiplier."""
 
     at_s: float
     node: int
@@ -25,7 +25,7 @@ class ScheduledFault(NamedTuple):
 
 
 class FaultSchedule(NamedTuple):
-    """Faults in order of time, lemons, who becomes slow when, and the sizes of the jobs that run side by side."""
+    """Faults in order of time, lemons, slow nodes with times, and the sizes of concurrent jobs."""
 
     faults: tuple[ScheduledFault, ...]
     lemons: frozenset[int]
@@ -34,7 +34,7 @@ class FaultSchedule(NamedTuple):
 
 
 def draw_fault_schedule(p: SimulationParameters, rng: np.random.Generator) -> FaultSchedule:
-    """Draw it. The same generator state gives the same fate."""
+    """Draw a schedule. The same generator state gives the same one."""
     horizon_s = p.days * DAY_S
     lemon = np.zeros(p.nodes, dtype=np.bool_)
     lemon[rng.permutation(p.nodes)[: round(p.nodes * p.lemon_share)]] = True
@@ -60,7 +60,7 @@ def draw_fault_schedule(p: SimulationParameters, rng: np.random.Generator) -> Fa
 
 
 def _draw_job_sizes(p: SimulationParameters, rng: np.random.Generator) -> tuple[int, ...]:
-    """Big jobs, each up to half of the fleet, until they have their share of the nodes; small ones take the rest."""
+    """Draw big jobs, each up to half of the fleet, until they have their share of nodes; small ones take the rest."""
     total = max(1, min(round(p.nodes * p.utilisation), p.nodes - p.spares))
     left = round(total * p.big_share)
     sizes = []

@@ -1,4 +1,4 @@
-"""How far a job is: work, saves and what a stop costs, in closed form between events."""
+"""A job's progress: work, checkpoints and the cost of a stop, in closed form between events."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ import dataclasses
 
 @dataclasses.dataclass
 class JobProgress:
-    """Seconds of work at full speed; what is beyond the last save is lost when the job stops.
+    """Seconds of work at full speed; work since the last checkpoint is lost when the job stops.
 
     Attributes:
-        interval_s, pause_s: a save begins after so much working time, and stops work for so long.
-        done_s, saved_s: work, and of it what a restart finds again.
+        interval_s, pause_s: working time between checkpoints, and how long each one stops work.
+        done_s, saved_s: work done, and what of it a restart finds again.
         speed: of the slowest node, 1 is full.
         at_s: the simulated second up to which this is true.
     """
@@ -25,7 +25,7 @@ class JobProgress:
     _phase_s: float = 0.0
 
     def begin(self, now: float, speed: float) -> None:
-        """Work goes on from the last save."""
+        """Continue from the last checkpoint."""
         self.at_s, self.speed, self._phase_s = now, speed, 0.0
 
     def to(self, now: float) -> None:
@@ -41,16 +41,16 @@ class JobProgress:
         self.at_s, self._phase_s = now, phase
 
     def save(self) -> None:
-        """A save outside the rhythm."""
+        """Make an extra checkpoint."""
         self.saved_s, self._phase_s = self.done_s, 0.0
 
     def lose(self) -> float:
-        """The job stops. Returns the work that is lost, in seconds."""
+        """Stop the job. Returns the lost work in seconds."""
         lost, self.done_s = self.done_s - self.saved_s, self.saved_s
         return lost
 
     def until(self, work_s: float) -> float:
-        """Seconds from `at_s` until so much work is done, if nothing happens."""
+        """Return the seconds from `at_s` until so much work is done, without interruptions."""
         left = max(0.0, work_s - self.done_s) / self.speed + min(self._phase_s, self.interval_s)
         pauses = int(left // self.interval_s)
         return left + pauses * self.pause_s - self._phase_s

@@ -1,4 +1,4 @@
-"""The real lemon detector on what the simulated site writes down; its advice becomes a finding, as at the centre."""
+"""The real lemon detector on the simulated history; its advice becomes a finding, as on the controller."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ _OUT = {Advice.REPAIR, Advice.REPLACE}
 
 
 class LemonSuspicion:
-    """Judges all nodes every so often, by the record so far."""
+    """Judges all nodes at intervals, by the history so far."""
 
     def __init__(self, world: SimulatedWorld, centre: SimulatedController) -> None:
         self._world, self._centre = world, centre
         self._jobs: dict[str, int] = {}
 
     def begin(self) -> None:
-        """Put the first judgement down."""
+        """Schedule the first judgement."""
         self._world.agenda.after(self._world.p.lemons_every_h * 3600, self._judge)
 
     def _judge(self) -> None:

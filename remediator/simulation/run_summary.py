@@ -9,25 +9,25 @@ import numpy as np
 
 from remediator.simulation.simulation_run import SimulationResult
 
-# Student's t, two-sided 95 %, for 1, 2, … degrees of freedom; beyond the table the normal's value is close enough.
+# Student's t, two-sided 95 %, for 1, 2, … degrees of freedom; beyond the table the normal value is close enough.
 _T = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160, 2.145, 2.131, 2.120,
       2.110, 2.101, 2.093, 2.086, 2.080, 2.074, 2.069, 2.064, 2.060, 2.056, 2.052, 2.048, 2.045)  # fmt: skip
 
 
 class Estimate(msgspec.Struct, frozen=True):
-    """A mean, and half the width of its interval; None of one value alone."""
+    """A mean and half the width of its interval; None for a single value."""
 
     mean: float
     half_width: float | None
 
     def text(self, factor: float = 1.0, unit: str = "", digits: int = 1) -> str:
-        """For people, times `factor`."""
+        """Format for people, times `factor`."""
         mean = f"{self.mean * factor:.{digits}f}"
         return mean + ("" if self.half_width is None else f" ± {self.half_width * factor:.{digits}f}") + unit
 
 
 class PolicySummary(msgspec.Struct, frozen=True, kw_only=True):
-    """One policy over all seeds; the fields are those of `Measured`."""
+    """One policy over all seeds; the fields are those of `SimulationResult`."""
 
     policy: str
     goodput: Estimate
@@ -43,7 +43,7 @@ _FIELDS = tuple(name for name in PolicySummary.__struct_fields__ if name != "pol
 
 
 def estimate_mean(values: Iterable[float]) -> Estimate:
-    """Of one value or more."""
+    """Estimate the mean of one or more values."""
     given = np.array(list(values), dtype=np.float64)
     if given.size < 2:
         return Estimate(float(given.mean()), None)
@@ -52,7 +52,7 @@ def estimate_mean(values: Iterable[float]) -> Estimate:
 
 
 def summarize_policies(measured: Iterable[SimulationResult]) -> list[PolicySummary]:
-    """One line for each policy, in the order they first come."""
+    """Return one summary per policy, in order of first appearance."""
     runs: dict[str, list[SimulationResult]] = {}
     for one in measured:
         runs.setdefault(one.policy, []).append(one)

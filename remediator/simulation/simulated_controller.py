@@ -1,7 +1,7 @@
-"""The real pipeline as an actor: told what a cluster would tell it, its plans carried out on the simulated nodes.
+"""The real pipeline as an actor: it gets what a cluster would report, and its plans run on the simulated nodes.
 
-A node's ranks are told as an attempt of their own, so that an order to a job is one order and not one for each of a
-thousand nodes; the job acts as a whole all the same. What a guard counts goes by the job's name and is not changed by it.
+Each node's ranks are reported as an attempt of their own, so that an order to a job is one order and not one per node
+of a thousand; the job still acts as a whole. Guards count by the job's name, which this does not change.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from remediator.state.cluster_state import ClusterState
 from vocabulary.finding import Finding, Severity, finding_id
 from vocabulary.order import TRAINER_ORDERS, OrderKind, OrderState, OrderUpdate
 
-EPOCH_S = 1_000_000_000.0  # the pipeline's second of the simulation's 0
+EPOCH_S = 1_000_000_000.0  # the pipeline's time at the simulation's 0
 TICK_S = 600.0
 SCHEDULER_S, RESET_S = 2.0, 60.0
 _TRAINER = {kind.value for kind in TRAINER_ORDERS}
@@ -43,8 +43,8 @@ class SimulatedController:
 
     Args:
         world: the fleet.
-        settings: policy, mode and budget in force.
-        retest: tests also find, with the fleet's figures, what hides; otherwise only what is plainly broken.
+        settings: policy, mode and budget.
+        retest: tests also find hidden faults, at the fleet's rates; otherwise only obvious ones.
     """
 
     def __init__(self, world: SimulatedWorld, settings: DecisionSettings, *, retest: bool) -> None:
@@ -62,11 +62,11 @@ class SimulatedController:
 
     @property
     def now(self) -> float:
-        """In the pipeline's seconds."""
+        """The time in the pipeline's seconds."""
         return EPOCH_S + self._world.agenda.now
 
     def begin(self) -> None:
-        """Make every node known with what runs on it."""
+        """Report every node with its work."""
         for node in self._world.nodes:
             self.tell(FindingsReported(at=self.now, node=node.name, boot_id="", active=()))
             self._place(node)
@@ -75,12 +75,15 @@ class SimulatedController:
         self._tick_on()
 
     def foresees(self, node: SimulatedNode, *, lasting: bool) -> bool:
-        """It cannot."""
+        """Never: it cannot."""
         del node, lasting
         return False
 
     def found(self, node: SimulatedNode, cause: FailureCause) -> None:
-        """The node reports a finding; how it was seen is a matter of `healthd` and `detect`, which have benches of their own."""
+        """Report a finding of the node.
+
+        How it is detected is a matter of `healthd` and `detection`, which have their own benches.
+        """
         if not node.in_service or (cause.check == "straggler" and not node.slow):
             return
         if node.job is not None:
@@ -103,7 +106,7 @@ class SimulatedController:
         self.tell(FindingsReported(at=self.now, node=node.name, boot_id="", changes=(finding,)))
 
     def left(self, node: SimulatedNode) -> None:
-        """No work is left on a node that takes none."""
+        """No work is left on a cordoned node."""
         self._place(node)
         self._hold(node)
 
@@ -112,11 +115,11 @@ class SimulatedController:
         self._place(node)
 
     def held(self, node: SimulatedNode) -> None:
-        """People took it out, by the scheduler."""
+        """Operators isolated it in the scheduler."""
         self._hold(node)
 
     def given_back(self, node: SimulatedNode) -> None:
-        """What was wrong is repaired, and the scheduler may use the node again."""
+        """It is repaired, and the scheduler may use it again."""
         self._clear(node, "repaired")
         self.repaired.append((node, self._world.agenda.now))
         self._end_removal(node)
@@ -124,7 +127,7 @@ class SimulatedController:
         self.tell(HoldsObserved(at=self.now, holds=(hold,)))
 
     def tell(self, item: AnyInput) -> None:
-        """Hand one input in, and see to what it planned."""
+        """Apply one input, and run the actions it planned."""
         apply_input(self.state, item, self._settings)
         changes = self.state.take_changes()
         for action in changes.actions.values():
@@ -135,8 +138,8 @@ class SimulatedController:
             self._follow(incident)
 
     def _perform(self, action: Action) -> None:
-        """Whatever it is, it is answered later: the pipeline is never called from within itself."""
-        node = self._nodes.get(action.node)  # None: about the cluster, people are told
+        """Answer an action later: the pipeline is never called from within itself."""
+        node = self._nodes.get(action.node)  # None: about the cluster, only a notification
         after_s = SCHEDULER_S
         if action.verb == OrderKind.RUN_PREFLIGHT.value:
             after_s = 60 * self._world.p.test_minutes
@@ -179,7 +182,7 @@ class SimulatedController:
             self._world.jobs.save_and_leave(job, then)
 
     def _node_does(self, verb: str, node: SimulatedNode) -> bool:
-        """Carry an order out. Returns whether it succeeded."""
+        """Carry out an order. Returns whether it succeeded."""
         if verb == OrderKind.RUN_PREFLIGHT.value:
             return self._passes(node)
         if verb in (OrderKind.RESET_GPU.value, OrderKind.REBOOT.value):
@@ -230,7 +233,7 @@ class SimulatedController:
                 return
 
     def _follow(self, incident: Incident) -> None:
-        """Deadlines are met to the second; what waits for people gets them, and they agree to what they are asked."""
+        """Meet deadlines to the second; operators approve what awaits them."""
         for each in list_awaited_approvals(incident):
             if each.id not in self._asked:
                 self._asked.add(each.id)

@@ -1,4 +1,4 @@
-"""Nodes and jobs as they truly are, which no policy but the oracle may look at, and the account of what was won and lost."""
+"""The true state of nodes and jobs, visible only to the oracle, and the account of won and lost time."""
 
 from __future__ import annotations
 
@@ -10,7 +10,10 @@ from remediator.simulation.job_progress import JobProgress
 
 @dataclasses.dataclass
 class SimulatedNode:
-    """One node's truth. `fault` is what is wrong now; `again` counts promises of a repetition, the last one holds."""
+    """One node's true state.
+
+    `fault` is its current one; `again` counts planned repetitions, of which the last one holds.
+    """
 
     index: int
     lemon: bool = False
@@ -19,35 +22,35 @@ class SimulatedNode:
     lasting: bool = False
     latent: bool = False  # will fail again soon, whatever it shows
     in_service: bool = True
-    reserved: bool = False  # kept for somebody else: works for no job, and is no spare
-    by_people: bool = False  # they took it out or look after it
+    reserved: bool = False  # reserved: gets no job and is no spare
+    by_people: bool = False  # isolated or being repaired by operators
     job: SimulatedJob | None = None
     again: int = 0
-    since_s: float = 0.0  # of the state that the account has not seen yet
+    since_s: float = 0.0  # of the state that is not booked yet
 
     @property
     def name(self) -> str:
-        """As the pipeline knows it."""
+        """Its name in the pipeline."""
         return f"n{self.index:05d}"
 
     @property
     def sound(self) -> bool:
-        """Nothing is wrong with it, hidden or not."""
+        """Whether it has no fault, hidden or not."""
         return self.fault is None and not (self.lemon or self.slow or self.latent)
 
     @property
     def broken(self) -> bool:
-        """No work gets done on it until it is repaired."""
+        """Whether no work gets done on it until it is repaired."""
         return self.fault is not None and self.lasting
 
 
 @dataclasses.dataclass
 class SimulatedJob:
-    """A place for one job after the other, of a fixed number of nodes.
+    """A slot for consecutive jobs of a fixed number of nodes.
 
     Attributes:
         phase: idle, running, restarting or waiting (for nodes).
-        turn: changes with every start and stop, so that what was planned for an earlier one is known as stale.
+        turn: changes with every start and stop, so that events planned for an earlier one are recognised as stale.
     """
 
     number: int
@@ -63,20 +66,20 @@ class SimulatedJob:
 
     @property
     def name(self) -> str:
-        """As the pipeline knows it; each run is a job of its own."""
+        """Its name in the pipeline; each run is a job of its own."""
         return f"job{self.number}-{self.runs}"
 
     @property
     def speed(self) -> float:
-        """Of its slowest node; the fleet's parameter is applied by whoever asks."""
+        """The speed of its slowest node; the caller applies the fleet's parameter."""
         return 0.0 if any(node.slow for node in self.nodes) else 1.0
 
 
 @dataclasses.dataclass
 class FleetAccount:
-    """Sums over the fleet; node-seconds, or numbers of things."""
+    """Sums over the fleet: node-seconds, or counts."""
 
-    wanted: float = 0.0  # between the begin and the end of jobs
+    wanted: float = 0.0  # between start and end of jobs
     useful: float = 0.0
     lost: float = 0.0
     waited: float = 0.0

@@ -1,4 +1,4 @@
-"""Jobs: they start, save, stop when a node under them fails, and come back when they have their nodes."""
+"""Simulated jobs: they start, checkpoint, stop when a node fails, and restart when they have their nodes."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ NEXT_JOB_S = 60.0  # a scheduler's epilog and prolog
 
 
 class SimulatedJobs:
-    """All jobs of a fleet and the nodes that are free.
+    """All jobs of a fleet and the free nodes.
 
     Args:
         p: the fleet.
         agenda: the clock.
         account: what to book to.
-        rng: for the jobs' lengths and restarts, a generator for each place, so that policies meet the same jobs.
+        rng: for job lengths and restarts, one generator per slot, so that policies meet the same jobs.
     """
 
     def __init__(
@@ -39,7 +39,7 @@ class SimulatedJobs:
         self._queue: list[SimulatedJob] = []
 
     def fill(self, sizes: tuple[int, ...], nodes: list[SimulatedNode]) -> None:
-        """Give each place its nodes, and start the first jobs; what is left is free."""
+        """Assign nodes to each slot and start the first jobs; the remaining nodes are free."""
         rest = iter(nodes)
         for number, size in enumerate(sizes):
             progress = JobProgress(self._p.checkpoint_interval_minutes * 60, self._p.checkpoint_pause_s)
@@ -55,14 +55,17 @@ class SimulatedJobs:
             self._begin(job)
 
     def stop(self, job: SimulatedJob) -> None:
-        """It stops without a save, and is to come back; one that starts just now starts again."""
+        """Stop it without a checkpoint, to restart; one that is just starting starts again."""
         if job.phase == "running":
             job.progress.to(self._agenda.now)
             self._account.lost += job.progress.lose() * job.size
         self._restart(job)
 
     def save_and_leave(self, job: SimulatedJob, then: Callable[[], None]) -> None:
-        """All ranks save and leave; `then` is called when they have, or when something else has stopped them."""
+        """Let all ranks checkpoint and leave.
+
+        `then` is called when they have left, or when something else stopped them.
+        """
         if job.phase != "running":
             self.release(job)
             then()
@@ -70,19 +73,19 @@ class SimulatedJobs:
         self._agenda.after(self._p.checkpoint_pause_s, partial(self._saved, job, job.turn, then))
 
     def release(self, job: SimulatedJob) -> None:
-        """Nodes that are out of service leave a job that does not run."""
+        """Remove isolated nodes from a job that does not run."""
         for node in [node for node in job.nodes if not node.in_service]:
             self.leave(node)
 
     def slowed(self, job: SimulatedJob) -> None:
-        """The speed of its slowest node has changed."""
+        """Update the speed after its slowest node has changed."""
         if job.phase == "running":
             job.progress.to(self._agenda.now)
             job.progress.speed = self._speed(job)
             self._plan_end(job)
 
     def give(self, node: SimulatedNode) -> None:
-        """A node is back: the job that waits for the longest time takes it, or it is free."""
+        """Return a node: the job that has waited longest takes it, or it is free."""
         if node.reserved:
             self.on_join(node)
             return
@@ -91,7 +94,7 @@ class SimulatedJobs:
             self._launch(job, job.turn)
 
     def take(self, node: SimulatedNode) -> None:
-        """A node gets no new work. Where nothing runs on it, it leaves at once."""
+        """Give a node no new work. An idle one leaves at once."""
         self.free.pop(node.index, None)
         if node.job is None or node.job.phase in ("idle", "waiting", "restarting"):
             self.leave(node)
@@ -104,7 +107,7 @@ class SimulatedJobs:
         self.on_leave(node)
 
     def close(self) -> None:
-        """Book what is still under way."""
+        """Book what is still running."""
         for job in self.places:
             if job.phase == "running":
                 job.progress.to(self._agenda.now)
@@ -120,7 +123,7 @@ class SimulatedJobs:
         then()
 
     def _restart(self, job: SimulatedJob) -> None:
-        """Nodes that are out leave the job here; the rest of it comes back after the restart's time."""
+        """Drop isolated nodes and restart the job after its restart time."""
         if job.phase in ("running", "restarting"):
             self._account.restarts += 1
             self._phase(job, "restarting")

@@ -1,4 +1,4 @@
-"""What befalls the nodes, and what people do about it where nothing else did. Truth lives here; policies see what actors are told."""
+"""Faults of nodes, and what operators do about them when no policy does. Policies see only what actors receive."""
 
 from __future__ import annotations
 
@@ -15,30 +15,30 @@ from remediator.simulation.simulated_jobs import SimulatedJobs
 from remediator.simulation.simulation_parameters import SimulationParameters
 
 HOUR_S = 3600.0
-PASSES_S = 600.0  # so long after its job stopped, a fault that does not last is over
+PASSES_S = 600.0  # a transient fault ends so long after its job stopped
 MONTH_D = 28
 
 
 class PolicyActor(Protocol):
-    """A policy at work. All it learns is what these calls say."""
+    """A policy at work. These calls are all it learns."""
 
     def foresees(self, node: SimulatedNode, *, lasting: bool) -> bool:
-        """Whether it acts before a fault that is about to come; only an oracle may."""
+        """Return whether it acts before an imminent fault; only an oracle may."""
 
     def found(self, node: SimulatedNode, cause: FailureCause) -> None:
-        """Something is seen on a node, and stands until proof says otherwise."""
+        """A finding was seen on a node; it stands until a test disproves it."""
 
     def left(self, node: SimulatedNode) -> None:
-        """A node that takes no new work has none left."""
+        """A cordoned node has no work left."""
 
     def joined(self, node: SimulatedNode) -> None:
         """A free node got work."""
 
     def held(self, node: SimulatedNode) -> None:
-        """People took a node out."""
+        """Operators isolated a node."""
 
     def given_back(self, node: SimulatedNode) -> None:
-        """People repaired a node and put it back into service."""
+        """Operators repaired a node and returned it to service."""
 
 
 class SimulatedWorld:
@@ -46,9 +46,9 @@ class SimulatedWorld:
 
     Args:
         p: the fleet.
-        fate: drawn before.
-        rng: for what depends on the policy's own acts.
-        jobs_rng: a generator for each place of a job.
+        fate: its fault schedule.
+        rng: for what depends on the policy's own actions.
+        jobs_rng: a generator for each job slot.
     """
 
     def __init__(
@@ -66,7 +66,7 @@ class SimulatedWorld:
         self._fate = fate
 
     def begin(self, actor: PolicyActor) -> None:
-        """Put everything down that will come by itself."""
+        """Schedule everything that happens by itself."""
         self.actor = actor
         self.jobs.on_leave, self.jobs.on_join, self.jobs.on_user_fault = self._left, actor.joined, self._user_fault
         self.jobs.fill(self._fate.sizes, self.nodes)
@@ -76,7 +76,7 @@ class SimulatedWorld:
             self.agenda.at(at_s, partial(self._slows, self.nodes[node]))
 
     def take_out(self, node: SimulatedNode, *, people: bool = False) -> None:
-        """No new work on the node from now on."""
+        """Isolate the node: no new work from now on."""
         if not node.in_service:
             return
         self._book(node)
@@ -89,7 +89,7 @@ class SimulatedWorld:
         self.jobs.take(node)
 
     def bring_back(self, node: SimulatedNode) -> None:
-        """It takes work again. What is still wrong with it will show again."""
+        """Return the node to service. Remaining faults will show again."""
         self._book(node)
         node.in_service, node.by_people = True, False
         if node.job is None:
@@ -102,9 +102,11 @@ class SimulatedWorld:
             self._looked_for(node)
 
     def heal(self, node: SimulatedNode, *, lasting: bool, surely: bool = False) -> None:
-        """A reset or a restart (not `lasting`) ends what does not last; a repair the rest, a lemon with some luck.
+        """Repair the node: a reset or restart (not `lasting`) ends transient faults.
 
-        The published share of nodes fails again soon after that, except after what `surely` heals.
+        A repair the rest, and lemons by chance.
+
+        The published share of nodes fails again soon after, except after what `surely` heals.
         """
         self._book(node)
         if node.broken and not lasting:
@@ -120,12 +122,12 @@ class SimulatedWorld:
                 self._fails_again(node)
 
     def repair(self, node: SimulatedNode, *, surely: bool = False) -> None:
-        """People take care of the node, and give it back when they are done."""
+        """Let operators repair the node and return it."""
         self.agenda.after(self._repair_s(), partial(self._repaired, node, surely))
         node.by_people = True
 
     def close(self) -> FleetAccount:
-        """Book what is still under way; the sums."""
+        """Book what is still running, and return the sums."""
         for node in self.nodes:
             self._book(node)
         self.jobs.close()
@@ -167,7 +169,7 @@ class SimulatedWorld:
             self.agenda.after(self.p.detect_s, partial(self.actor.found, node, cause))
 
     def _stops_job(self, node: SimulatedNode, job: SimulatedJob, runs: int) -> None:
-        """Unless the job has left the node meanwhile."""
+        """Stop the job unless it has left the node meanwhile."""
         if node.job is job and job.runs == runs and job.phase in ("running", "restarting"):
             self.account.job_failures += 1
             self.jobs.stop(job)
@@ -188,7 +190,7 @@ class SimulatedWorld:
             self.repair(node)
 
     def _fails_again(self, node: SimulatedNode) -> None:
-        """Within a day, or within four weeks."""
+        """Schedule a repetition within a day, or within four weeks."""
         node.again += 1
         day, month = self.p.refail_day_share, self.p.refail_month_share
         soon = month > 0 and self.rng.random() < day / month
@@ -213,7 +215,7 @@ class SimulatedWorld:
             self.jobs.slowed(node.job)
 
     def _slow_is_seen(self, node: SimulatedNode) -> None:
-        """By comparison with others of its job, and by people in the end."""
+        """Report a slow node, by comparison within its job, or in the end by operators."""
         self.agenda.after(60 * self.p.detect_slow_minutes, partial(self.actor.found, node, SLOW))
         self.agenda.after(HOUR_S * self.p.people_find_slow_h, partial(self._people_find, node, None))
 
@@ -224,7 +226,7 @@ class SimulatedWorld:
             self.actor.found(node, USERS)
 
     def _left(self, node: SimulatedNode) -> None:
-        node.since_s = self.agenda.now  # until here it worked
+        node.since_s = self.agenda.now  # it worked until here
         self.actor.left(node)
 
     def _repair_s(self) -> float:
@@ -238,7 +240,7 @@ class SimulatedWorld:
         return HOUR_S * min(hours, p.repair_max_h)
 
     def _book(self, node: SimulatedNode) -> None:
-        """Time since the last booking, in the state the node was in."""
+        """Book the time since the last booking in the node's state then."""
         spent, node.since_s = self.agenda.now - node.since_s, self.agenda.now
         if not node.in_service and node.job is None:
             self.account.out += spent

@@ -1,4 +1,4 @@
-"""What a simulated fleet is like: published figures as defaults (docs/internals/simulator.md names their sources)."""
+"""Parameters of a simulated fleet, with published figures as defaults (sources: docs/internals/simulator.md)."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ SPARES_OF = 1024
 
 
 class SimulationParameters(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Everything that can be chosen. The unit of each number is in its name; shares are of 1.
+    """All parameters. Each number's unit is in its name; shares are of 1.
 
     Raises:
         ValueError: values that contradict each other.
@@ -30,16 +30,16 @@ class SimulationParameters(msgspec.Struct, frozen=True, kw_only=True, forbid_unk
     days: Annotated[float, msgspec.Meta(gt=0, le=DAYS_MAX)] = 30.0
 
     failures_per_1000_node_days: Annotated[float, msgspec.Meta(ge=0, le=1000)] = (
-        6.5  # all of them: also those of lemons, and repetitions
+        6.5  # all faults, including lemons' and repetitions
     )
     lemon_share: Below = 0.012
     lemon_times: Annotated[float, msgspec.Meta(ge=1, le=1000)] = 20.0
-    lasting_share: Share = 0.4  # of faults: gone only with a repair
-    silent_share: Share = 0.15  # of faults that leave no finding
+    lasting_share: Share = 0.4  # of faults: only a repair ends them
+    silent_share: Share = 0.15  # of faults without a finding
     lemon_silent_share: Share = 0.5
     lemon_healed_share: Share = 0.58  # by one repair
     refail_day_share: Below = 0.22
-    refail_month_share: Below = 0.42  # within 28 days, those of the first day among them
+    refail_month_share: Below = 0.42  # within 28 days, including the first day
 
     straggler_share: Share = 0.005  # of nodes, over the whole time
     straggler_slowdown: Below = 0.2
@@ -48,11 +48,11 @@ class SimulationParameters(msgspec.Struct, frozen=True, kw_only=True, forbid_unk
     repair_median_h: Positive = 20.0
     repair_sigma: NotNegative = 2.1
     repair_max_h: Positive = 720.0
-    repair_slow_share: Share = 0.1  # of automatic repairs: these take one to three days, the others one to three hours
-    people_find_h: NotNegative = 1.0  # how long a broken node stays in service that nothing takes out
+    repair_slow_share: Share = 0.1  # of automatic repairs: one to three days instead of one to three hours
+    people_find_h: NotNegative = 1.0  # how long a broken node stays in service without automation
     people_find_slow_h: NotNegative = 24.0
 
-    job_nodes: tuple[Count, ...] = ()  # sizes that run side by side; none: the published mix
+    job_nodes: tuple[Count, ...] = ()  # sizes of concurrent jobs; empty: the published mix
     big_share: Share = 0.66  # of nodes: in jobs of 32 nodes and more
     big_job_h: Annotated[float, msgspec.Meta(ge=0.1)] = 96.0
     small_job_h: Annotated[float, msgspec.Meta(ge=0.1)] = 24.0
@@ -93,11 +93,11 @@ class SimulationParameters(msgspec.Struct, frozen=True, kw_only=True, forbid_unk
 
     @property
     def spares(self) -> int:
-        """Nodes that no job is given from the start."""
+        """Nodes without a job at the start."""
         return round(self.nodes * self.spares_per_1024 / SPARES_OF)
 
     @property
     def first_rate_per_day(self) -> float:
-        """Of a usual node, without repetitions; the fleet as a whole then fails as often as published."""
+        """Faults of a usual node, without repetitions; the whole fleet then fails as often as published."""
         lemons = 1 + self.lemon_share * (self.lemon_times - 1)
         return self.failures_per_1000_node_days / 1000 * (1 - self.refail_month_share) / lemons

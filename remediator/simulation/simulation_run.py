@@ -1,4 +1,4 @@
-"""One fleet, one policy, one seed: what came of it. And the formula that the simulator has to reproduce."""
+"""Runs one fleet under one policy with one seed, and gives the analytical formula that the simulator must reproduce."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ from remediator.simulation.simulation_parameters import SimulationParameters
 
 
 class SimulationResult(msgspec.Struct, frozen=True, kw_only=True):
-    """Of one run.
+    """Result of one run.
 
     Attributes:
-        goodput: node-time with work that was not lost, of all node-time of the fleet.
-        effective_time: the same, of the node-time between the begin and the end of jobs.
+        goodput: node-time of work that was not lost, as a share of the fleet's node-time.
+        effective_time: the same, as a share of node-time between start and end of jobs.
         restarts_per_day: of all jobs together, forced by faults or by the policy.
-        healthy_node_days_lost: time that nodes were out with which nothing was wrong (any more).
-        wrong_actions: nodes taken out with which nothing was wrong, not even hidden.
-        isolations, by_people: nodes taken out by the policy, and by people because nobody else had.
-        node_faults, job_failures: that happened.
+        healthy_node_days_lost: time that nodes without a fault were out.
+        wrong_actions: isolated nodes without any fault, not even a hidden one.
+        isolations, by_people: nodes isolated by the policy, and by operators because the policy had not.
+        node_faults, job_failures: their numbers.
         lost_node_days, waiting_node_days: work done twice; time in which jobs lacked nodes.
         out_node_days: nodes out of service, for whatever reason.
     """
@@ -57,8 +57,8 @@ def run_simulation(
         name: of the policy.
         p: the fleet.
         shipped: the rules of the policies that follow the shipped playbook.
-        seed: noted in the answer, used for nothing.
-        rng: all chance there is; equal generators give every policy the same faults and jobs.
+        seed: only copied into the result.
+        rng: the only source of chance; equal generators give every policy the same faults and jobs.
     """
     chance, acts, *of_jobs = rng.spawn(2 + p.nodes)
     world = SimulatedWorld(p, draw_fault_schedule(p, chance), acts, of_jobs)
@@ -96,12 +96,12 @@ def run_simulation(
 
 
 def first_order_goodput(failures_per_day: float, restart_s: float, interval_s: float, pause_s: float) -> float:
-    """E = (1 − N·r·(u0 + Δ/2)) / (1 + w/Δ): counts every failure as if no other came before it was made good."""
+    """E = (1 − N·r·(u0 + Δ/2)) / (1 + w/Δ): first order, as if every failure were made good before the next."""
     lost = failures_per_day / DAY_S * (restart_s + interval_s / 2)
     return (1 - lost) / (1 + pause_s / interval_s)
 
 
 def exact_goodput(failures_per_day: float, restart_s: float, interval_s: float, pause_s: float) -> float:
-    """The same for failures without memory that also strike during restarts: e^(−λ·u0) · λΔ / (e^(λ(Δ+w)) − 1)."""
+    """E for memoryless failures that also strike during restarts: e^(−λ·u0) · λΔ / (e^(λ(Δ+w)) − 1)."""
     rate = failures_per_day / DAY_S
     return float(np.exp(-rate * restart_s) * rate * interval_s / np.expm1(rate * (interval_s + pause_s)))

@@ -1,7 +1,7 @@
-"""The projection every decision is a function of, and the record of what one input changed in it.
+"""The state that every decision depends on, and the record of what one input changed in it.
 
-The state is mutable and owned by the pipeline alone; the records in it are frozen. Nothing here knows a clock or a
-store: `remediator.store` loads it at start and writes each `StateChanges` in one transaction.
+Only the pipeline changes the state; the records in it are frozen. No clock and no store here: `remediator.store` loads
+it at start and writes each `StateChanges` in one transaction.
 """
 
 from __future__ import annotations
@@ -48,20 +48,20 @@ from remediator.state.recent_failures import (
 from remediator.state.unanswered_actions import UnansweredActions
 from vocabulary.finding import Finding, Severity
 
-RETURNED = "node/returned"  # we brought it back; it is on probation
-REPAIRED = "node/repaired"  # people gave it back that had it for replacement
-ISOLATION = "node/isolated"  # in history: a node was taken out of service that was in it
-EJECT = "node/ejected"  # in history: its jobs were told to go on without a node
-EARLIER = ""  # the source of what earlier terms were told of places: every other counts more, the file's word ends it
-CONTEXT_S = 300.0  # what was seen so lately belongs to the present
-SHOWN_S = 86400.0  # for how long a decision stays with people that rests on what nothing asserts (info)
-QUIET_S = 900.0  # what is only seen and never asserted (info) counts as over once it was not seen for so long
+RETURNED = "node/returned"  # we returned it to service; it is on probation
+REPAIRED = "node/repaired"  # an operator returned it after a replacement
+ISOLATION = "node/isolated"  # in history: a node in service was isolated
+EJECT = "node/ejected"  # in history: its jobs were ordered to continue without a node
+EARLIER = ""  # source of locations from earlier terms: every other goes before it, and the file ends it
+CONTEXT_S = 300.0  # what was seen so recently is current context
+SHOWN_S = 86400.0  # how long operators can see a decision that rests on findings nothing asserts (info)
+QUIET_S = 900.0  # an info finding, seen but never asserted, counts as ended when it was not seen for so long
 FOR_PEOPLE = {Answer.HOLD, Answer.APPROVE, Answer.RECOMMEND}
 
 
 @dataclasses.dataclass
 class StateChanges:
-    """What one input did: rows to write, in one transaction, and lines for the audit log."""
+    """What one input changed: rows to write in one transaction, and audit events."""
 
     nodes: dict[str, NodeRecord] = dataclasses.field(default_factory=dict)
     findings: dict[str, Finding] = dataclasses.field(default_factory=dict)
@@ -70,8 +70,8 @@ class StateChanges:
     actions: dict[str, Action] = dataclasses.field(default_factory=dict)
     occurrences: list[Occurrence] = dataclasses.field(default_factory=list)
     audit: list[AuditEvent] = dataclasses.field(default_factory=list)
-    settled: dict[str, Settlement | None] = dataclasses.field(default_factory=dict)  # by finding; None: nobody did
-    standing: dict[str, Standing | None] = dataclasses.field(default_factory=dict)  # None: no longer
+    settled: dict[str, Settlement | None] = dataclasses.field(default_factory=dict)  # by finding; None: not settled
+    standing: dict[str, Standing | None] = dataclasses.field(default_factory=dict)  # None: ended
 
     def __bool__(self) -> bool:
         return any(getattr(self, field.name) for field in dataclasses.fields(self))
@@ -79,19 +79,17 @@ class StateChanges:
 
 @dataclasses.dataclass
 class ClusterState:
-    """All that decisions depend on: nodes, findings, open incidents with their actions, holds, and what happened before."""
+    """All that decisions depend on: nodes, findings, open incidents with their actions, holds, and history."""
 
     nodes: dict[str, NodeRecord] = dataclasses.field(default_factory=dict)
     findings: dict[str, Finding] = dataclasses.field(default_factory=dict)
     incidents: dict[str, Incident] = dataclasses.field(default_factory=dict)
     actions: dict[str, Action] = dataclasses.field(default_factory=dict)
-    settled: dict[str, Settlement] = dataclasses.field(default_factory=dict)  # finding → who dealt with it
+    settled: dict[str, Settlement] = dataclasses.field(default_factory=dict)  # finding → its settlement
     isolated_at: list[float] = dataclasses.field(default_factory=list)
     holds: dict[str, NodeHold] = dataclasses.field(default_factory=dict)
     standing: dict[str, Standing] = dataclasses.field(default_factory=dict)
-    topology: dict[str, dict[str, NodeLocation]] = dataclasses.field(
-        default_factory=dict
-    )  # source → node → where it stands
+    topology: dict[str, dict[str, NodeLocation]] = dataclasses.field(default_factory=dict)  # source → node → location
     history: OccurrenceHistory = dataclasses.field(default_factory=OccurrenceHistory)
     changes: StateChanges = dataclasses.field(default_factory=StateChanges)
     _jobs: JobIndex = dataclasses.field(default_factory=JobIndex)
@@ -99,11 +97,11 @@ class ClusterState:
     suspects: SuspectIndex = dataclasses.field(default_factory=SuspectIndex)
     streak: FailureStreak = dataclasses.field(default_factory=FailureStreak)
     unheard: UnansweredActions = dataclasses.field(default_factory=UnansweredActions, compare=False)
-    told_all: set[str] = dataclasses.field(default_factory=set, compare=False)  # steps that told whole jobs
+    told_all: set[str] = dataclasses.field(default_factory=set, compare=False)  # steps that ordered whole jobs
     _wide: dict[str, frozenset[str]] = dataclasses.field(default_factory=dict)  # incident → its members
     _wide_of: dict[str, set[str]] = dataclasses.field(default_factory=dict)
     _on_node: dict[str, dict[str, Finding]] = dataclasses.field(default_factory=dict)
-    _grave_on: Counter[str] = dataclasses.field(default_factory=Counter)  # how many of them are grave
+    _grave_on: Counter[str] = dataclasses.field(default_factory=Counter)  # how many of them are critical
     _incident_on: dict[str, str] = dataclasses.field(default_factory=dict)
     _actions_of: dict[str, list[str]] = dataclasses.field(default_factory=dict)
 
@@ -118,7 +116,7 @@ class ClusterState:
         settled: Iterable[tuple[str, Settlement]] = (),
         standing: Iterable[tuple[str, Standing]] = (),
     ) -> ClusterState:
-        """The state that these rows describe; nothing of it counts as changed."""
+        """Build the state from stored rows; nothing counts as changed."""
         state = cls(settled=dict(settled), standing=dict(standing))
         for node in nodes:
             state.put_node(node)
@@ -137,7 +135,7 @@ class ClusterState:
         return state
 
     def take_changes(self) -> StateChanges:
-        """Everything changed since the last call."""
+        """Return everything changed since the last call."""
         changes, self.changes = self.changes, StateChanges()
         touched = (*changes.findings, *changes.settled)
         changes.settled = {finding: self.settled.get(finding) for finding in touched}
@@ -168,7 +166,7 @@ class ClusterState:
             )
 
     def put_finding(self, finding: Finding) -> None:
-        """Store a finding as it stands now."""
+        """Store a finding as it is now."""
         before = self.findings.get(finding.id)
         self.findings[finding.id] = self.changes.findings[finding.id] = finding
         self._on_node.setdefault(finding.node, {})[finding.id] = finding
@@ -185,21 +183,21 @@ class ClusterState:
         self.settled.pop(finding_id, None)
 
     def unsettle(self, finding_id: str) -> None:
-        """Nobody has dealt with this finding any more: as long as it is asserted, it has an incident again."""
+        """Remove a finding's settlement: as long as it is active, it has an incident again."""
         if self.settled.pop(finding_id, None) is not None:
             self.changes.settled[finding_id] = None
 
     def settle(self, finding_id: str, by: Settlement) -> None:
-        """This is who dealt with a finding, as it is."""
+        """Store a finding's settlement."""
         self.settled[finding_id] = self.changes.settled[finding_id] = by
 
     def put_incident(self, incident: Incident) -> None:
         """Store an incident; a closed one leaves the state, and its findings are settled."""
         if incident.wide and incident.policy == BUILT_IN and incident.state is IncidentState.CLOSED:
-            incident = replace(incident, findings=())  # they are the nodes' own, which nobody has dealt with by this
+            incident = replace(incident, findings=())  # the nodes' own findings, which this does not settle
         self.changes.incidents[incident.id] = incident
         if incident.state is not IncidentState.CLOSED:
-            if incident.id not in self.incidents:  # new, or open again
+            if incident.id not in self.incidents:  # new or reopened
                 self.changes.settled |= dict.fromkeys(incident.findings)
             self.incidents[incident.id] = incident
             self._incident_on[incident.node] = incident.id
@@ -216,7 +214,7 @@ class ClusterState:
             self.settle(finding_id, by)
         for action_id in self._actions_of.pop(incident.id, ()):
             del self.actions[action_id]
-        if incident.node == BREAKER:  # however a person closed it
+        if incident.node == BREAKER:  # even if an operator closed it
             self.remember(Occurrence(incident.closed_at or 0.0, RESET, BREAKER, incident=incident.id))
         elif incident.wide:
             at, drill, word = incident.closed_at or 0.0, incident.injected, incident.ended_by
@@ -225,7 +223,7 @@ class ClusterState:
             )
 
     def put_standing(self, name: str, said: Standing | None) -> None:
-        """Store what a person said of the whole cluster; None: it does not count any more."""
+        """Store an operator's override for the whole cluster; None ends it."""
         if said is None:
             self.standing.pop(name, None)
         else:
@@ -233,7 +231,7 @@ class ClusterState:
         self.changes.standing[name] = said
 
     def put_action(self, action: Action) -> None:
-        """Store an action as it stands now. What a person ordered by hand belongs to no incident, and leaves once it is over."""
+        """Store an action. An operator's manual action belongs to no incident, and is dropped when it ends."""
         if not action.incident:
             self.changes.actions[action.id] = action
             if action.state.final:
@@ -249,7 +247,7 @@ class ClusterState:
         self.actions[action.id] = self.changes.actions[action.id] = action
 
     def remember(self, occurrence: Occurrence) -> None:
-        """Something happened that rules may count."""
+        """Record an occurrence that rules may count."""
         self._count(occurrence)
         self.changes.occurrences.append(occurrence)
 
@@ -262,7 +260,7 @@ class ClusterState:
             self.suspects.over(occurrence.node, drill=occurrence.injected)
 
     def remember_deed(self, at: float, kind: str, incident: Incident, component: str = "") -> None:
-        """The same for something that we did because of an incident."""
+        """Record an action of ours as an occurrence of its incident."""
         jobs, width = self.jobs_on(incident.node), self.widest_job_on(incident.node)
         self.remember(
             Occurrence(
@@ -285,7 +283,7 @@ class ClusterState:
         injected: bool | None = None,
         data: Facts | None = None,
     ) -> None:
-        """Add a line to the audit log; what an injected fault causes is marked too, unless `injected` says how it is."""
+        """Add an audit event; what an injected fault causes is marked too, unless `injected` is given."""
         event = AuditEvent(
             at=at,
             kind=kind,
@@ -298,22 +296,22 @@ class ClusterState:
         self.changes.audit.append(event)
 
     def places_of(self, node: str) -> NodeLocation:
-        """Where a node stands by everybody's word; of several sources the last by name counts."""
+        """Return a node's location from all sources; of several, the last by name counts."""
         told = (source[node] for _, source in sorted(self.topology.items()) if node in source)
         return reduce(merge_locations, told, NodeLocation())
 
     def put_hold(self, hold: NodeHold) -> None:
-        """Remember what the scheduler says of a node."""
+        """Store the scheduler's answer for a node."""
         self.holds[hold.node] = hold
         if hold.node in self.nodes:
             self.index.weigh(self.nodes[hold.node], self._in_service(hold.node))
 
     def _in_service(self, node: str) -> NodeHold | None:
-        """What the scheduler says of a node, where it may take over for another: not while it asserts something grave."""
+        """Return the scheduler's answer for a node that may replace another: not while it asserts a critical fault."""
         return None if self._grave_on[node] else self.holds.get(node)
 
     def forget_hold(self, node: str) -> None:
-        """What the scheduler said of a node is no longer so, and it has not been asked since."""
+        """Drop the scheduler's answer for a node: it is outdated, and no newer one has arrived."""
         self.holds.pop(node, None)
         self.index.weigh(self.nodes[node], None)
 
@@ -326,42 +324,42 @@ class ClusterState:
         self._wide[incident_id] = after
 
     def wide_of(self, node: str) -> list[Incident]:
-        """Open incidents about more than one node that this one is a member of, by id."""
+        """Return open group incidents that have this one as a member, by id."""
         return [self.incidents[i] for i in sorted(self._wide_of.get(node, ()))]
 
     def wide(self) -> list[Incident]:
-        """Open incidents about more than one node, by id."""
+        """Return open group incidents by id."""
         return [self.incidents[i] for i in sorted(self._wide)]
 
     def nodes_of_job(self, job: str) -> list[str]:
-        """Names of the nodes with ranks of any attempt of a job."""
+        """Return the names of nodes with ranks of any attempt of a job."""
         return self._jobs.nodes_of(job)
 
     @property
     def held(self) -> AbstractSet[str]:
-        """Names of the nodes that we hold out of service."""
+        """Return the names of nodes that we hold out of service."""
         return self.index.held
 
     def nodes_with(self, job: JobRef) -> list[str]:
-        """Names of the nodes that hold ranks of an attempt of a job."""
+        """Return the names of nodes with ranks of one attempt of a job."""
         return self._jobs.nodes_with(job)
 
     def nodes_in(self, state: NodeState) -> list[NodeRecord]:
-        """The nodes in a state of their life, by name."""
+        """Return the nodes in a lifecycle state, by name."""
         return [self.nodes[name] for name in sorted(self.index.in_state(state))]
 
     def incident_of(self, node: str) -> Incident | None:
-        """The open incident of a node; there is at most one."""
+        """Return the open incident of a node; there is at most one."""
         return self.incidents.get(self._incident_on.get(node, ""))
 
     def findings_of(self, incident: Incident) -> list[Finding]:
-        """The findings of an incident that are still known, in the order they joined."""
+        """Return the findings of an incident that are still known, in the order they joined."""
         return [self.findings[f] for f in incident.findings if f in self.findings]
 
     def live_findings_of(self, incident: Incident, now: float) -> list[Finding]:
-        """Those that ask for an answer: asserted by the node, or, where nothing is ever asserted (info), seen just now.
+        """Return the findings that need a reaction: active ones or, for info, those seen just now.
 
-        What waits for a person stays in question for as long as people get to see it.
+        One that waits for an operator stays until they had time to see it.
         """
         shown_s = SHOWN_S if incident.answer in FOR_PEOPLE else CONTEXT_S
         return [
@@ -371,27 +369,27 @@ class ClusterState:
         ]
 
     def actions_of(self, incident: Incident) -> list[Action]:
-        """The actions planned for an open incident, in the order they were planned."""
+        """Return the actions of an open incident, in planned order."""
         return [self.actions[a] for a in self._actions_of.get(incident.id, ())]
 
     def findings_on(self, node: str) -> Collection[Finding]:
-        """Findings of a node that are still known, active or not."""
+        """Return the known findings of a node, active or not."""
         return self._on_node.get(node, {}).values()
 
     def active_on(self, node: str) -> list[Finding]:
-        """Active findings of a node, by id."""
+        """Return the active findings of a node, by id."""
         return sorted((f for f in self.findings_on(node) if f.active), key=lambda f: f.id)
 
     def grave_on(self, node: str) -> list[Finding]:
-        """Active findings of a node for which it must take no new work (error, fatal), by id."""
+        """Return active findings that keep new work off a node (error, fatal), by id."""
         return sorted((f for f in self.findings_on(node) if _is_critical(f)), key=lambda f: f.id)
 
     def jobs_on(self, node: str) -> tuple[str, ...]:
-        """Names of the jobs with ranks on a node, each once."""
+        """Return the names of jobs with ranks on a node, each once."""
         return tuple(dict.fromkeys(ref.job for ref in self.nodes[node].jobs))
 
     def widest_job_on(self, node: str) -> int:
-        """Nodes of the widest job with ranks on a node."""
+        """Return the node count of the widest job with ranks on a node."""
         return max(map(self._jobs.width_of, self.nodes[node].jobs), default=0)
 
 

@@ -1,4 +1,4 @@
-"""Which nodes hold ranks of which attempt of which job."""
+"""Which nodes hold ranks of which attempt of a job."""
 
 from __future__ import annotations
 
@@ -6,13 +6,16 @@ from remediator.model.journal_records import JobRef, NodeRecord
 
 
 class JobIndex:
-    """Follows the node records; knows nothing that they do not say."""
+    """Follows the node records; holds no other data."""
 
     def __init__(self) -> None:
         self._nodes: dict[JobRef, set[str]] = {}
 
     def put(self, before: tuple[JobRef, ...], node: NodeRecord) -> bool:
-        """A node's record is another now, and held these attempts `before`; whether one has come that it did not hold."""
+        """Update the index after a node's record changed; `before` are its earlier attempts.
+
+        Returns whether one was added.
+        """
         if node.jobs == before:
             return False
         for ref in before:
@@ -24,13 +27,13 @@ class JobIndex:
         return not set(before).issuperset(node.jobs)
 
     def nodes_with(self, attempt: JobRef) -> list[str]:
-        """Names of the nodes that hold ranks of an attempt of a job."""
+        """Return the names of nodes with ranks of one attempt of a job."""
         return sorted(self._nodes.get(attempt, ()))
 
     def nodes_of(self, job: str) -> list[str]:
-        """Names of the nodes with ranks of any attempt of a job."""
+        """Return the names of nodes with ranks of any attempt of a job."""
         return sorted({node for ref, nodes in self._nodes.items() if ref.job == job for node in nodes})
 
     def width_of(self, attempt: JobRef) -> int:
-        """How many nodes hold ranks of an attempt of a job."""
+        """Return how many nodes hold ranks of one attempt of a job."""
         return len(self._nodes.get(attempt, ()))

@@ -1,4 +1,4 @@
-"""Sets of node names that decisions ask for again and again: who is held, who is free, who shares a place."""
+"""Sets of node names that decisions use often: held nodes, free nodes, nodes of a location."""
 
 from __future__ import annotations
 
@@ -11,23 +11,23 @@ from remediator.model.scheduler_hold import NodeHold
 
 
 def is_in_cluster(node: NodeRecord) -> bool:
-    """Whether it counts among those that limits are shares of: a machine that was retired widens none."""
+    """Return whether a node counts in limits that are shares of the cluster: retired machines do not."""
     return node.state is not NodeState.RETIRED
 
 
 class NodeIndex:
-    """Follows the node records; knows nothing that they and the scheduler do not say."""
+    """Follows the node records and the scheduler's answers; holds no other data."""
 
     def __init__(self) -> None:
         self._in_cluster: set[str] = set()
         self._held: set[str] = set()
         self._free: set[str] = set()
-        self._by_name: list[str] = []  # the free ones: a thousand faults at once ask for the first of them
+        self._by_name: list[str] = []  # free nodes, sorted: a thousand simultaneous faults ask for the first of them
         self._in_state: dict[NodeState, set[str]] = {}
         self._members: dict[str, set[str]] = {}
 
     def put(self, before: NodeRecord | None, node: NodeRecord, hold: NodeHold | None) -> None:
-        """A node's record is another now."""
+        """Update the index after a node's record changed."""
         if before is not None:
             self._in_state[before.state].discard(node.node)
         self._in_state.setdefault(node.state, set()).add(node.node)
@@ -42,7 +42,7 @@ class NodeIndex:
                 self._members.setdefault(place, set()).add(node.node)
 
     def weigh(self, node: NodeRecord, hold: NodeHold | None) -> None:
-        """Is it free, by its record and by what the scheduler says of it? One that was never asked about is not."""
+        """Update whether a node is free, by its record and the scheduler's answer; without an answer it is not."""
         in_service = hold is not None and hold.schedulable is True and not (hold.jobs or hold.set_aside)
         free = node.state is NodeState.HEALTHY and not node.held and not node.jobs and in_service
         if free and node.node not in self._free:
@@ -54,27 +54,27 @@ class NodeIndex:
 
     @property
     def in_cluster(self) -> AbstractSet[str]:
-        """All but those that were retired: what every limit and every share is of."""
+        """Return all but retired nodes: the base of every limit and share."""
         return self._in_cluster
 
     @property
     def held(self) -> AbstractSet[str]:
-        """Those that we hold out of service."""
+        """Return the nodes that we hold out of service."""
         return self._held
 
     @property
     def free(self) -> AbstractSet[str]:
-        """Those that are healthy, in service and without work."""
+        """Return the nodes that are healthy, in service and idle."""
         return self._free
 
     def first_free(self, besides: str) -> str | None:
-        """The first free node by name that is another than `besides`."""
+        """Return the first free node by name other than `besides`."""
         return next((name for name in self._by_name if name != besides), None)
 
     def members(self, place: str) -> AbstractSet[str]:
-        """Those in the cluster that stand at a place, ``rack:r12``."""
+        """Return the cluster's nodes at a location such as ``rack:r12``."""
         return self._members.get(place, frozenset())
 
     def in_state(self, state: NodeState) -> AbstractSet[str]:
-        """Those in a state of their life."""
+        """Return the nodes in a lifecycle state."""
         return self._in_state.get(state, frozenset())

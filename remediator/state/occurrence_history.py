@@ -1,7 +1,7 @@
-"""What happened within the longest window a rule may name, indexed for counting by component, node, job and kind.
+"""Occurrences within the longest window a rule may name, indexed by component, node, job and kind.
 
-Bounded in time and in number: of a node, a job and a kind only the newest are kept. Losing older ones can only make a
-count smaller, and so an answer milder.
+Bounded in time and number: only the newest are kept per node, job and kind. Losing older ones can only lower a count,
+and so make the reaction milder.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from remediator.model.occurrence import Occurrence
 from remediator.model.rule_conditions import WINDOW_MAX_S, Clause, Distinct, Scope
 
 LOOK_S = 3600.0
-NODE_MAX, JOB_MAX, CLUSTER_MAX = 1000, 5000, 20_000  # of one kind
-KINDS_MAX = 500  # of one node; it may call its findings as it likes
+NODE_MAX, JOB_MAX, CLUSTER_MAX = 1000, 5000, 20_000  # per kind
+KINDS_MAX = 500  # per node, which may name its findings as it likes
 
 
 class CountSubject(msgspec.Struct, frozen=True):
-    """The finding that a count is asked for: everything a scope may refer to."""
+    """The finding that a count is requested for: everything a scope may refer to."""
 
     kind: str
     node: str
@@ -34,7 +34,7 @@ class CountSubject(msgspec.Struct, frozen=True):
 
 
 class OccurrenceHistory:
-    """Occurrences by the time they speak of, whenever they came."""
+    """Occurrences by the time they report, whenever they arrived."""
 
     def __init__(self) -> None:
         self._by_node: dict[str, _OccurrenceLog] = {}
@@ -43,19 +43,19 @@ class OccurrenceHistory:
         self._looked_at = 0.0
 
     def add(self, occurrence: Occurrence) -> None:
-        """Remember one more."""
+        """Add one occurrence."""
         self._everywhere.add(occurrence)
         self._by_node.setdefault(occurrence.node, _OccurrenceLog(NODE_MAX)).add(occurrence)
         for job in occurrence.jobs:
             self._by_job.setdefault(job, _OccurrenceLog(JOB_MAX)).add(occurrence)
 
     def has_room(self, node: str, kind: str) -> bool:
-        """Whether one more kind of findings of a node may be counted by its name."""
+        """Return whether one more kind of findings of a node may be counted by its name."""
         log = self._by_node.get(node)
         return log is None or len(log.kinds) < KINDS_MAX or kind in log.kinds
 
     def forget(self, now: float) -> None:
-        """Drop what no window reaches any more; looks once an hour, however often it is called."""
+        """Drop what no window reaches any more; works at most once an hour, however often it is called."""
         if now - self._looked_at < LOOK_S:
             return
         self._looked_at = now
@@ -65,7 +65,7 @@ class OccurrenceHistory:
                 del index[key]
 
     def count(self, clause: Clause, subject: CountSubject, now: float) -> int:
-        """How often what `clause` names happened around `subject` until `now`. Of several jobs, the largest count."""
+        """Count occurrences that match `clause` around `subject` until `now`. Of several jobs, the largest count."""
         since = now - clause.within_s
         if clause.scope is Scope.JOB:
             logs = [self._by_job[job] for job in subject.jobs if job in self._by_job]
@@ -81,7 +81,7 @@ class OccurrenceHistory:
         return _count_matching(log, clause, subject, since)
 
     def times(self, job: str, kind: str, since: float) -> int:
-        """How often something of exactly this kind happened on nodes of a job after `since`, drills included."""
+        """Return how often exactly this kind happened on nodes of a job after `since`, drills included."""
         log = self._by_job.get(job)
         kept = log.kinds.get(kind) if log is not None else None
         if kept is None:
@@ -89,19 +89,19 @@ class OccurrenceHistory:
         return sum(o.count for o in takewhile(lambda o: o.at > since, reversed(kept.all)))
 
     def nodes_of(self, job: str, kind: str, since: float) -> set[str]:
-        """Nodes of a job on which something of exactly this kind happened after `since`, drills left out."""
+        """Return the nodes of a job on which exactly this kind happened after `since`, without drills."""
         log = self._by_job.get(job)
         kept = log.kinds.get(kind) if log is not None else None
         return set() if kept is None else {node for node, at in kept.latest[_NODE].items() if at > since}
 
     def last(self, node: str, kind: str) -> Occurrence | None:
-        """The newest of this kind on a node, or of what an incident was about."""
+        """Return the newest of this kind on a node, or on the subject of an incident."""
         log = self._by_node.get(node)
         kept = log.kinds.get(kind) if log is not None else None
         return kept.all[-1] if kept is not None and kept.all else None
 
     def incidents(self, job: str, kind: str, since: float) -> set[str]:
-        """The incidents for which something of exactly this kind happened on nodes of a job after `since`."""
+        """Return the incidents for which exactly this kind happened on nodes of a job after `since`."""
         log = self._by_job.get(job)
         kept = log.kinds.get(kind) if log is not None else None
         if kept is None:
@@ -116,9 +116,9 @@ _NODE, _JOB, _WIDE_JOB = range(3)
 
 
 class _KindOccurrences:
-    """Occurrences of one kind, oldest first; and when each node and job last met it, which most counts need no more than.
+    """Occurrences of one kind, oldest first, and the last time per node and job, which is enough for most counts.
 
-    Drills stand in the first only.
+    Drills are only in the former.
     """
 
     def __init__(self) -> None:
@@ -153,12 +153,12 @@ def _note_latest_time(latest: dict[str, float], key: str, at: float) -> None:
 
 
 class _OccurrenceLog:
-    """What is kept, by kind."""
+    """The occurrences kept, by kind."""
 
     def __init__(self, kept_max: int) -> None:
         self._kept_max = kept_max
         self.kinds: dict[str, _KindOccurrences] = {}
-        self._matching: dict[tuple[str, ...], list[str]] = {}  # rules ask for the same few patterns again and again
+        self._matching: dict[tuple[str, ...], list[str]] = {}  # rules use the same few patterns repeatedly
 
     def add(self, occurrence: Occurrence) -> None:
         kept = self.kinds.get(occurrence.kind)
@@ -168,7 +168,7 @@ class _OccurrenceLog:
         kept.add(occurrence, self._kept_max)
 
     def matching(self, patterns: tuple[str, ...]) -> list[str]:
-        """The kinds that one of the patterns names."""
+        """Return the kinds that match one of the patterns."""
         found = self._matching.get(patterns)
         if found is None:
             found = [kind for kind in self.kinds if any(fnmatchcase(kind, pattern) for pattern in patterns)]
@@ -176,7 +176,7 @@ class _OccurrenceLog:
         return found
 
     def trim(self, since: float) -> bool:
-        """Drop what is older. Returns whether nothing is left."""
+        """Drop older ones. Returns whether nothing is left."""
         for kind, kept in list(self.kinds.items()):
             kept.trim(since)
             if not kept.all:
@@ -206,8 +206,11 @@ def _count_matching(log: _OccurrenceLog, clause: Clause, subject: CountSubject, 
 
 
 def _latest_subjects(log: _OccurrenceLog, clause: Clause, subject: CountSubject, since: float, what: int) -> set[str]:
-    """Which nodes or jobs met it within the window. Findings belong to no incident, so nothing of them is left out."""
-    if subject.injected or clause.of:  # drills count, or deeds may, of which the incident's own do not
+    """Return the nodes or jobs that had it within the window.
+
+    Findings belong to no incident, so none of them is left out.
+    """
+    if subject.injected or clause.of:  # drills count, or actions may, of which the incident's own do not
         found = list(_recent_occurrences(log, clause, subject, since))
         if what == _NODE:
             return {o.node for o in found}
@@ -219,7 +222,7 @@ def _latest_subjects(log: _OccurrenceLog, clause: Clause, subject: CountSubject,
 def _recent_occurrences(
     log: _OccurrenceLog, clause: Clause, subject: CountSubject, since: float
 ) -> Iterator[Occurrence]:
-    """What the clause names, newest first, back to the beginning of its window."""
+    """Yield matching occurrences, newest first, back to the start of the window."""
     for kind in _matching_kinds(log, clause, subject):
         for occurrence in reversed(log.kinds[kind].all):
             if occurrence.at <= since:

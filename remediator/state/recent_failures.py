@@ -1,6 +1,6 @@
-"""What of the last minutes and hours decisions ask for without a rule: who became suspect where, and what failed in a row.
+"""Recent failures that decisions use without a rule: which nodes became suspect where, and failures in a row.
 
-Both are functions of occurrences, which are rows, so a restart forgets nothing.
+Both are functions of occurrences, which are stored rows, so a restart loses nothing.
 """
 
 from __future__ import annotations
@@ -12,23 +12,23 @@ from remediator.model.journal_records import BUILT_IN, EXPLAINING, Action, Actio
 from remediator.model.occurrence import Occurrence
 from remediator.model.plan_steps import Verb
 
-SUSPECTED = "node/suspected"  # a rule asked for the first time to take this node out for this incident
-DRILLED = "node/drilled"  # what asked for that was an injected fault, whatever else the incident holds
-CAUSE_OVER = "cause/over"  # an incident about a shared cause was closed: what led to it leads to no other
-JOB_OVER = "job/over"  # one about a job's own fault was closed, which says nothing of broken nodes
+SUSPECTED = "node/suspected"  # a rule first asked to isolate this node for this incident
+DRILLED = "node/drilled"  # an injected fault caused that, whatever else the incident holds
+CAUSE_OVER = "cause/over"  # a common-cause incident was closed: its suspects cause no other
+JOB_OVER = "job/over"  # an incident about a job's own fault was closed, which says nothing about nodes
 DEED_FAILED, DEED_DONE, RESET = "deed/failed", "deed/done", "breaker/reset"
 REMEMBERED_S = 86400.0
 _DEEDS = frozenset({Verb.CORDON.value, "resume", Verb.RESET_GPU.value, Verb.REBOOT.value, Verb.EXEC.value})
 _SAYS = frozenset({ActionState.SUCCEEDED, ActionState.FAILED, ActionState.EXPIRED})
-EVERYWHERE = ""  # the place of all suspects
-STORM = "cluster:failures"  # an incident above causes that overlap: it is about every place
+EVERYWHERE = ""  # the location of all suspects
+STORM = "cluster:failures"  # an incident above overlapping causes: it covers every location
 
 
 class _LocationSuspects:
-    """Nodes by when they became suspect at one place last, counted in no time however many they are."""
+    """Nodes by when they last became suspect at one location; counting takes constant time."""
 
     def __init__(self) -> None:
-        self.last: dict[str, float] = {}  # the newest at the end
+        self.last: dict[str, float] = {}  # newest last
         self._times: list[float] = []
 
     def take(self, node: str, at: float) -> None:
@@ -48,52 +48,58 @@ class _LocationSuspects:
         return len(self._times) - bisect_right(self._times, since)
 
     def times(self, since: float) -> list[float]:
-        """The first and the last time after `since`, if there are any."""
+        """Return the first and last time after `since`, if any."""
         first = bisect_right(self._times, since)
         return [self._times[first], self._times[-1]] if first < len(self._times) else []
 
 
 class SuspectIndex:
-    """Which nodes became suspect at which place, and when last. A drill sees real faults; a real fault sees no drill."""
+    """Which nodes became suspect at which location, and when last.
+
+    A drill counts real faults; a real fault ignores drills.
+    """
 
     def __init__(self) -> None:
         self._real: dict[str, _LocationSuspects] = {}
         self._drills: dict[str, _LocationSuspects] = {}
 
     def take(self, occurrence: Occurrence, places: Iterable[str]) -> None:
-        """One more suspect, at the places its node shares with others."""
+        """Add a suspect, at the locations its node shares with others."""
         seen = self._drills if occurrence.injected else self._real
         for place in (EVERYWHERE, *places, *(f"job:{job}" for job in occurrence.jobs)):
             seen.setdefault(place, _LocationSuspects()).take(occurrence.node, occurrence.at)
 
     def over(self, place: str, *, drill: bool) -> None:
-        """What was seen there so far was looked at, or it was a drill, which is over."""
+        """Drop the suspects at a location so far: they were handled, or the drill ended."""
         for seen in (self._drills,) if drill else (self._drills, self._real):
             for over in [*seen] if place == STORM else [place]:
                 if over != EVERYWHERE:
                     seen.pop(over, None)
 
     def at(self, place: str, since: float, *, drills: bool) -> set[str]:
-        """Nodes that became suspect there after `since`."""
+        """Return the nodes that became suspect there after `since`."""
         return {node for seen in self._of(place, drills=drills) for node, at in seen.last.items() if at > since}
 
     def count(self, place: str, since: float, *, drills: bool) -> int:
-        """How many nodes `at` would name."""
+        """Return how many nodes `at` would return."""
         found = self._of(place, drills=drills)
         return len(self.at(place, since, drills=drills)) if len(found) > 1 else sum(seen.count(since) for seen in found)
 
     def count_of(self, place: str, nodes: Iterable[str], since: float, *, drills: bool) -> int:
-        """How many of these nodes `at` would name."""
+        """Return how many of these nodes `at` would return."""
         found = [seen.last for seen in self._of(place, drills=drills)]
         return sum(any(last.get(node, since) > since for last in found) for node in nodes)
 
     def span_s(self, place: str, since: float, *, drills: bool) -> float:
-        """From the first that became suspect there after `since` to the last."""
+        """Return the seconds from the first to the last node that became suspect there after `since`."""
         times = [at for seen in self._of(place, drills=drills) for at in seen.times(since)]
         return max(times) - min(times) if times else 0.0
 
     def others(self, place: str, node: str, since: float, *, drills: bool) -> bool:
-        """Whether another node became suspect there after `since`; looks at the newest first, and mostly no further."""
+        """Return whether another node became suspect there after `since`.
+
+        Checks the newest first and rarely goes further.
+        """
         return any(
             at > since and name != node
             for seen in self._of(place, drills=drills)
@@ -115,19 +121,22 @@ class SuspectIndex:
 
 
 def closed_group_kind(incident: Incident) -> str:
-    """What it is, for counting, that an incident about more than one node was closed."""
+    """Return the occurrence kind of a closed group incident."""
     shared = incident.policy == BUILT_IN or incident.rule in EXPLAINING
     return CAUSE_OVER if shared else JOB_OVER
 
 
 class FailureStreak:
-    """Per verb, the incidents whose deeds failed one after another, with none done in between."""
+    """Per verb, the incidents whose actions failed in a row, with no success in between."""
 
     def __init__(self) -> None:
         self.failed: dict[str, dict[str, str]] = {}  # verb → incident → node: one bad node alone says nothing about us
 
     def said_by(self, action: Action) -> Occurrence | None:
-        """What the end of an action says of us, if anything; of a trainer or a test that fails it does not."""
+        """Return what the end of an action says about the controller, if anything.
+
+        A failing trainer or test says nothing.
+        """
         if action.verb not in _DEEDS or action.state not in _SAYS:
             return None
         done = action.state is ActionState.SUCCEEDED
@@ -137,7 +146,7 @@ class FailureStreak:
         return Occurrence(at, kind, action.node, action.verb, incident=action.incident)
 
     def take(self, occurrence: Occurrence) -> None:
-        """A deed ended (its verb stands as component), or a person reset the breaker."""
+        """Count the end of an action (its component is the verb), or an operator's reset of the breaker."""
         if occurrence.kind == DEED_FAILED:
             self.failed.setdefault(occurrence.component, {})[occurrence.incident] = occurrence.node
         elif occurrence.kind == DEED_DONE:

@@ -1,6 +1,6 @@
-"""What we gave up on while somebody may be at it: an order that its node fetched, a change that the scheduler was asked for.
+"""Actions given up while they may still run: an order that its node fetched, a change requested from the scheduler.
 
-Nothing is decided by how it ends, but people are to find in the audit log that it did.
+Their end decides nothing, but the audit log records it.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ MOST = 10_000
 
 
 class UnansweredActions:
-    """Actions that ended by our word alone, the oldest end first."""
+    """Actions that ended without an answer, the oldest end first."""
 
     def __init__(self, ended: Iterable[Action] = ()) -> None:
         self.actions: dict[str, Action] = {}
@@ -22,13 +22,13 @@ class UnansweredActions:
             self.add(action)
 
     def add(self, action: Action) -> None:
-        """One more; of too many, the oldest is forgotten."""
+        """Add one; beyond the limit, the oldest is dropped."""
         self.actions[action.id] = action
         if len(self.actions) > MOST:
             del self.actions[next(iter(self.actions))]
 
     def take(self, action: str) -> Action | None:
-        """The one that has answered after all; it is heard then."""
+        """Return and remove the action that has answered after all."""
         return self.actions.pop(action, None)
 
     def forget(self, now: float) -> None:

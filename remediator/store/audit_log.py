@@ -1,8 +1,8 @@
-"""The audit log: rows are only ever added, each sealed with a hash over the one before, so that a change shows.
+"""The audit log: append-only, each row sealed with a hash over the one before, so that a change is detected.
 
-A row's hash is SHA-256 over the previous hash, its own number and epoch, and the event as stored; `meta` keeps the number and hash of
-the last. The database itself refuses to change or delete rows (triggers), except a beginning that an *anchor* speaks of: a row
-that says what was cut and carries the hash that the rest goes on from.
+A row's hash is SHA-256 over the previous hash, its own number and epoch, and the event as stored; `meta` keeps the
+number and hash of the last. Triggers refuse to change or delete rows, except a beginning that an *anchor* covers: a row
+that says what was cut and carries the hash that the rest continues from.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ HEAD = "audit_head"
 
 
 class ChainCheck(msgspec.Struct, frozen=True):
-    """What a walk along the chain found. `broken` is empty when it holds; otherwise the first thing that does not fit."""
+    """The result of a verification. `broken` is empty if the chain holds; otherwise the first mismatch."""
 
     events: int
     first: int  # sequence numbers
@@ -34,7 +34,7 @@ class ChainCheck(msgspec.Struct, frozen=True):
 
 
 def append_audit_events(db: Connection, events: Sequence[AuditEvent], epoch: int) -> None:
-    """Add events, in their order, within the transaction of `db`. Others who add wait for its end."""
+    """Append events in order, within the transaction of `db`. Other writers wait for its end."""
     if not events:
         return
     lock_metadata(db, HEAD)
@@ -50,12 +50,12 @@ def append_audit_events(db: Connection, events: Sequence[AuditEvent], epoch: int
 
 
 def seal_hash(previous: str, seq: int, epoch: int, body: bytes) -> str:
-    """The hash of a row."""
+    """Return the hash of a row."""
     return hashlib.sha256(f"{previous}\n{seq}\n{epoch}\n".encode() + body).hexdigest()
 
 
 def cut_audit_log(db: Connection, before: float, at: float, epoch: int, limit: int) -> int:
-    """Cut off up to `limit` events from the beginning, as far as all are older than `before`. Returns how many.
+    """Cut up to `limit` events off the beginning, as far as all are older than `before`. Returns how many.
 
     The anchor is written with it, and the cut is an event of its own.
     """
@@ -84,9 +84,9 @@ def cut_audit_log(db: Connection, before: float, at: float, epoch: int, limit: i
 
 
 def verify_chain(db: Connection) -> ChainCheck:
-    """Walk along the whole chain, from the last anchor to the head.
+    """Verify the whole chain, from the last anchor to the head.
 
-    `db` must have done nothing yet: it reads all of it as of one moment, while others write.
+    `db` must have run no query yet: it reads one snapshot while others write.
     """
     _begin_snapshot_read(db)
     table, anchors = table_schema.audit, table_schema.audit_anchors
@@ -112,15 +112,15 @@ def verify_chain(db: Connection) -> ChainCheck:
 
 
 def _begin_snapshot_read(db: Connection) -> None:
-    """Begin a transaction in which whatever is read is as of its first reading."""
+    """Begin a transaction whose reads all see the snapshot of the first."""
     if db.dialect.name == "sqlite":
-        db.exec_driver_sql("BEGIN")  # the driver would begin one before the first write only
+        db.exec_driver_sql("BEGIN")  # the driver itself would begin one only before the first write
     else:
         db.exec_driver_sql("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
 
 
 def _chain_misfit(row: Row[tuple[object, ...]], seq: int, previous: str) -> str:
-    """Why a row does not follow the one before, empty if it does."""
+    """Return why a row does not follow the one before; empty if it does."""
     if row.seq <= seq:
         return f"event {row.seq} stands before the end of what an anchor says was cut"
     if seal_hash(previous, row.seq, row.epoch, row.body) != row.hash:
@@ -141,7 +141,7 @@ def _chain_head(db: Connection) -> tuple[int, str]:
 
 
 def describe_chain_check(found: ChainCheck) -> Iterable[str]:
-    """The result for people."""
+    """Describe the result for operators."""
     if found.cut:
         yield f"{found.cut} events were cut from the beginning, as anchors say"
     if found.broken:

@@ -1,4 +1,4 @@
-"""The audit log asked backwards: what was said of whom, when, by whom; read-only, beside the deciding thread."""
+"""Search of the audit log, newest first: read-only, outside the decision thread."""
 
 from __future__ import annotations
 
@@ -11,11 +11,14 @@ from remediator.store.audit_log import HEAD
 from remediator.store.database_metadata import get_metadata
 from remediator.store.row_mapping import shorten_column_text
 
-LOOKED_AT_MAX = 100_000  # lines at once, where no index helps
+LOOKED_AT_MAX = 100_000  # rows per search without an index
 
 
 class AuditQuery(msgspec.Struct, frozen=True):
-    """Which lines; empty words mean any. `before` is a line's number, `since` and `until` are UTC seconds; 0: no limit."""
+    """Which events; empty strings mean any.
+
+    `before` is an event's number, `since` and `until` are UTC seconds; 0: no limit.
+    """
 
     node: str = ""
     incident: str = ""
@@ -27,9 +30,9 @@ class AuditQuery(msgspec.Struct, frozen=True):
 
 
 class AuditPage(msgspec.Struct, frozen=True):
-    """Lines with their numbers, newest first. `looked_to` is the line down to which all were looked at, 0 if there are no older ones.
+    """Events with their numbers, newest first. `looked_to` is the last number examined, 0 if there are no older ones.
 
-    `head` is the number and `seal` the hash of the log's last line, as its chain keeps them.
+    `head` is the number and `seal` the hash of the log's last event, as its chain keeps them.
     """
 
     events: tuple[tuple[int, AuditEvent], ...]
@@ -39,14 +42,14 @@ class AuditPage(msgspec.Struct, frozen=True):
 
 
 class AuditSearch:
-    """Questions to the log. Callable from any thread."""
+    """Queries on the log. Safe to call from any thread."""
 
     def __init__(self, engine: Engine, looked_at_max: int = LOOKED_AT_MAX) -> None:
         self._engine = engine
         self._looked_at_max = looked_at_max
 
     def find(self, wanted: AuditQuery, limit: int) -> AuditPage:
-        """The newest `limit` lines that fit; of lines that no index finds, so many at most are looked at."""
+        """Return the newest `limit` matches; without an index, only so many rows are examined."""
         table = table_schema.audit
         with self._engine.connect() as db:
             number, _, seal = (get_metadata(db, HEAD) or "0:").partition(":")

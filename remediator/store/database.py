@@ -1,4 +1,4 @@
-"""Open the database: SQLite for one replica, PostgreSQL for several; durable, and quick to notice a peer that is gone."""
+"""Opens the database: SQLite for one replica, PostgreSQL for several; durable, and quick to notice a lost peer."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ from sqlalchemy.exc import (
 from remediator.store import corruption_check
 
 POSTGRESQL = "postgresql"
-_LIMIT_EXCEEDED = "54"  # a class of PostgreSQL's error codes: too long for an index, too many columns
-GONE_S = 3  # a peer that acknowledges nothing for so long is gone
-# The same from the server's side: a writer that stands still must not keep its row locks from the next leader.
+_LIMIT_EXCEEDED = "54"  # a class of PostgreSQL error codes: too long for an index, too many columns
+GONE_S = 3  # a peer without acknowledgements for so long is lost
+# The same on the server: a writer that hangs must not keep its row locks from the next leader.
 _SERVER_SIDE = {
     "idle_in_transaction_session_timeout": f"{GONE_S}s",
     "tcp_keepalives_idle": "1",
@@ -35,15 +35,15 @@ _SERVER_SIDE = {
 
 
 class StoreError(Exception):
-    """The database cannot be used: what, where, what to do."""
+    """The database cannot be used: what, where, and the remedy."""
 
 
 class LeadTakenError(StoreError):
-    """Another remediator leads on it; nothing of this one's term has begun."""
+    """Another remediator leads on it; this one's term has not begun."""
 
 
 def is_permanent_refusal(error: Exception) -> bool:
-    """Whether this error means that the same would be refused again; else the database is away, full, locked or slow."""
+    """Return whether a retry would be refused again; otherwise the database is down, full, locked or slow."""
     if isinstance(error, DBAPIError):
         limit = str(getattr(error.orig, "sqlstate", "") or "").startswith(_LIMIT_EXCEEDED)
         kinds = (DataError, IntegrityError, NotSupportedError, ProgrammingError)
@@ -53,13 +53,13 @@ def is_permanent_refusal(error: Exception) -> bool:
 
 
 def driver_message(error: Exception) -> str:
-    """What the driver says, on one line, without the statement and SQLAlchemy's link."""
+    """Return the driver's message, on one line, without the statement and SQLAlchemy's link."""
     said = error.orig if isinstance(error, StatementError) and error.orig is not None else error
     return " ".join(str(said).split())
 
 
 def unusable_database_error(url: URL, error: Exception) -> StoreError:
-    """Why a database cannot be used, and what to do about it."""
+    """Explain why a database cannot be used, with the remedy."""
     file = sqlite_file(url)
     if isinstance(error, StoreError) or file is None:
         todo = "" if isinstance(error, StoreError) else "; check that it is there and that we may use it"
@@ -77,10 +77,10 @@ def unusable_database_error(url: URL, error: Exception) -> StoreError:
 
 
 def parse_database_url(text: str) -> URL:
-    """The URL of a database, its driver filled in.
+    """Parse the URL of a database and fill in its driver.
 
     Raises:
-        StoreError: it is none, or names a database that is neither SQLite nor PostgreSQL.
+        StoreError: it is invalid, or names a database other than SQLite and PostgreSQL.
     """
     try:
         url = make_url(text)
@@ -94,14 +94,14 @@ def parse_database_url(text: str) -> URL:
 
 
 def sqlite_file(url: URL) -> Path | None:
-    """The file of a SQLite database; None for one in memory, and for PostgreSQL."""
+    """Return the file of a SQLite database; None for one in memory, and for PostgreSQL."""
     if url.get_backend_name() != "sqlite" or url.database in {None, "", ":memory:"}:
         return None
     return Path(str(url.database))
 
 
 def open_engine(url: URL, settings: dict[str, str] | None = None, **more: Any) -> Engine:
-    """Connections to the database, made when they are needed. `settings` are PostgreSQL's, for each session."""
+    """Create the engine, whose connections open on demand. `settings` are PostgreSQL's, for each session."""
     if url.get_backend_name() == POSTGRESQL:
         return create_engine(
             url, connect_args=_postgresql_arguments(url, settings or {}), **{"pool_pre_ping": True} | more
@@ -111,14 +111,14 @@ def open_engine(url: URL, settings: dict[str, str] | None = None, **more: Any) -
 
     @event.listens_for(engine, "do_connect")
     def private(*_: object) -> None:
-        # SQLite would make it as the umask has it; who reads it learns who works on what
+        # SQLite would create it by the umask, readable for others, who would see who works on what
         if file is not None:
             with contextlib.suppress(OSError):
                 os.close(os.open(file, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
 
     @event.listens_for(engine, "connect")
     def durable(connection: Any, _record: object) -> None:
-        # auto_vacuum counts only in a file that is empty yet; freed pages can then be given back bit by bit
+        # auto_vacuum takes effect only in an empty file; freed pages can then be released in steps
         for pragma in (
             "auto_vacuum=INCREMENTAL",
             "journal_mode=WAL",
@@ -132,7 +132,10 @@ def open_engine(url: URL, settings: dict[str, str] | None = None, **more: Any) -
 
 
 def _postgresql_arguments(url: URL, settings: dict[str, str]) -> dict[str, Any]:
-    """What the driver is told; what the URL itself says goes first, and of its `options` only what it names: the last word counts."""
+    """Return the driver's arguments.
+
+    The URL's own go first, and of its `options` those that it names: the last value counts.
+    """
     ours = [f"-c {name}={value}" for name, value in (_SERVER_SIDE | settings).items()]
     options = " ".join([*ours, *url.normalized_query.get("options", ())])
     wanted = {

@@ -1,4 +1,4 @@
-"""The outbox of messages to people, beside the journal and never through its thread."""
+"""The outbox of notifications, beside the journal and not through its thread."""
 
 from __future__ import annotations
 
@@ -19,23 +19,23 @@ deliveries = table_schema.deliveries
 
 
 class DeliveryStore:
-    """Rows of the outbox. Callable from any thread."""
+    """Rows of the outbox. Safe to call from any thread."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
 
     def add(self, new: Sequence[Delivery]) -> None:
-        """Write new ones; those whose id is known stay as they are."""
+        """Add new ones; known ids stay unchanged."""
         if new:
             with self._engine.begin() as db:
                 statement = _insert_statement(db).on_conflict_do_nothing(index_elements=["id"])
                 db.execute(statement, [_delivery_row(item) for item in new])
 
     def save(self, changed: Sequence[Delivery], epoch: int) -> None:
-        """Write them as they are now, all or none, durably.
+        """Save them as they are now, all or none, durably.
 
         Raises:
-            LeadershipLost: this epoch is over.
+            LeadershipLost: this term has ended.
         """
         with self._engine.begin() as db:
             try:
@@ -48,11 +48,11 @@ class DeliveryStore:
             db.execute(insert.on_conflict_do_update(index_elements=["id"], set_=kept), rows)
 
     def waiting(self, receiver: str) -> list[Delivery]:
-        """What is to be sent, oldest first."""
+        """Return what is to be sent, oldest first."""
         return self._where(deliveries.c.receiver == receiver, deliveries.c.state == DeliveryState.WAITING.value)
 
     def told(self, receiver: str) -> list[Delivery]:
-        """What the receiver knows of and must hear the end of, oldest first."""
+        """Return what the receiver got and must be resolved there, oldest first."""
         return self._where(
             deliveries.c.receiver == receiver,
             deliveries.c.state == DeliveryState.SENT.value,
@@ -60,26 +60,26 @@ class DeliveryStore:
         )
 
     def latest(self, limit: int) -> list[Delivery]:
-        """The newest of all receivers, newest first."""
+        """Return the newest of all receivers, newest first."""
         query = select(deliveries.c.body).order_by(deliveries.c.created_at.desc(), deliveries.c.id).limit(limit)
         with self._engine.connect() as db:
             return [msgspec.json.decode(body, type=Delivery) for (body,) in db.execute(query)]
 
     def begun(self, receiver: str, since: float) -> list[float]:
-        """When pieces were begun that the rate counts, one time for each."""
+        """Return the start times of batches that count against the rate."""
         columns = (deliveries.c.batch, deliveries.c.claimed_at)
         query = select(*columns).where(deliveries.c.receiver == receiver, deliveries.c.claimed_at > since).distinct()
         with self._engine.connect() as db:
             return [at for _, at in db.execute(query)]
 
     def left_for(self) -> dict[str, int]:
-        """How many wait, by receiver."""
+        """Return how many wait, by receiver."""
         query = select(deliveries.c.receiver, func.count()).where(deliveries.c.state == DeliveryState.WAITING.value)
         with self._engine.connect() as db:
             return {str(name): int(count) for name, count in db.execute(query.group_by(deliveries.c.receiver))}
 
     def forget(self, before: float) -> None:
-        """Drop what was over before then."""
+        """Drop what ended before then."""
         over = deliveries.c.state != DeliveryState.WAITING.value
         with self._engine.begin() as db:
             db.execute(delete(deliveries).where(over, deliveries.c.told.is_(False), deliveries.c.created_at < before))
@@ -92,7 +92,7 @@ class DeliveryStore:
 
 
 def _decode_delivery(body: bytes) -> Delivery | None:
-    """A row that cannot be read must not keep back those behind it."""
+    """Decode a row. An unreadable one must not block those behind it."""
     try:
         return msgspec.json.decode(body, type=Delivery)
     except msgspec.DecodeError as error:

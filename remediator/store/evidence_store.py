@@ -1,4 +1,4 @@
-"""Bundles of evidence, one for each order, gzipped as they came. Written beside the journal, never through its thread."""
+"""Evidence bundles, one per order, gzipped as received. Written beside the journal, not through its thread."""
 
 from __future__ import annotations
 
@@ -11,25 +11,25 @@ from remediator.model.views_evidence import EvidenceEntry
 from remediator.store import audit_log, table_schema
 from remediator.store.database_metadata import get_metadata
 
-KEPT_BYTES_MAX = 2 << 30  # the oldest make room
+KEPT_BYTES_MAX = 2 << 30  # the oldest are deleted first
 
 
 class EvidenceStore:
-    """The bundles of one cluster. Callable from any thread."""
+    """The bundles of one cluster. Safe to call from any thread."""
 
     def __init__(self, engine: Engine, bytes_max: int = KEPT_BYTES_MAX) -> None:
         self._engine = engine
         self._bytes_max = bytes_max
 
     def ordered_by(self, order: str) -> Action | None:
-        """The action whose order has this id, also of a closed incident."""
+        """Return the action whose order has this id, also of a closed incident."""
         query = select(table_schema.actions.c.body).where(table_schema.actions.c.id == order)
         with self._engine.connect() as db:
             body = db.execute(query).scalar()
         return None if body is None else msgspec.json.decode(body, type=Action)
 
     def keep(self, entry: EvidenceEntry, content: bytes) -> bool:
-        """Store the bundle that answers an order. Durable when this returns. False if there was one already: it stays."""
+        """Store the bundle for an order. Durable on return. False if there was one already, which stays."""
         table = table_schema.evidence
         with self._engine.begin() as db:
             insert = (postgresql if db.dialect.name == "postgresql" else sqlite).insert(table)
@@ -42,7 +42,7 @@ class EvidenceStore:
         return stored
 
     def of_incident(self, incident: str) -> list[EvidenceEntry]:
-        """What there is about an incident, oldest first."""
+        """Return the bundles of an incident, oldest first."""
         table = table_schema.evidence
         columns = [table.c[name] for name in EvidenceEntry.__struct_fields__]
         query = select(*columns).where(table.c.incident == incident).order_by(table.c.at, table.c.order)
@@ -50,7 +50,7 @@ class EvidenceStore:
             return [EvidenceEntry(*row) for row in db.execute(query)]
 
     def content(self, incident: str, order: str) -> bytes | None:
-        """One gzipped bundle of an incident."""
+        """Return one gzipped bundle of an incident."""
         table = table_schema.evidence
         query = select(table.c.body).where(table.c.order == order, table.c.incident == incident)
         with self._engine.connect() as db:

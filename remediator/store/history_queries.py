@@ -1,4 +1,4 @@
-"""What pages and commands list that is over: read-only, beside the deciding thread, by an index."""
+"""Queries on history for pages and commands: read-only, outside the decision thread, by index."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ TELLING = (Verb.ALERT.value, Verb.TICKET.value)
 
 
 class HistoryQueries:
-    """Questions about what was. Callable from any thread."""
+    """Queries on the past. Safe to call from any thread."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
 
     def actions(self, limit: int, *, ended: bool) -> list[Action]:
-        """The newest by when they were planned, newest first; with `ended`, only those that are over."""
+        """Return the newest actions by planning time, newest first; with `ended`, only those that have ended."""
         table = table_schema.actions
         query = select(table.c.body).order_by(table.c.planned_at.desc(), table.c.id).limit(limit)
         if ended:
@@ -33,14 +33,14 @@ class HistoryQueries:
             return [msgspec.json.decode(body, type=Action) for (body,) in db.execute(query)]
 
     def action(self, name: str) -> Action | None:
-        """One action, or None."""
+        """Return one action, or None."""
         table = table_schema.actions
         with self._engine.connect() as db:
             body = db.execute(select(table.c.body).where(table.c.id == name)).scalar()
         return None if body is None else msgspec.json.decode(body, type=Action)
 
     def injected(self, findings: Sequence[str]) -> frozenset[str]:
-        """Those of these findings, by their ids, that are test faults."""
+        """Return which of these findings, by id, are test faults."""
         table, found = table_schema.findings, set[str]()
         with self._engine.connect() as db:
             for start in range(0, len(findings), IDS_AT_ONCE):
@@ -50,7 +50,7 @@ class HistoryQueries:
         return frozenset(found)
 
     def words_of(self, incident: str, findings: Sequence[str]) -> dict[str, Settlement]:
-        """A person's words on these findings of an incident that are still asserted, by finding."""
+        """Return an operator's settlements of an incident's active findings, by finding."""
         table, found = table_schema.findings, {}
         columns = (table.c.id, table.c.settled_word, table.c.settled_at)
         with self._engine.connect() as db:
@@ -61,7 +61,7 @@ class HistoryQueries:
         return found
 
     def untold(self, incidents: Sequence[str]) -> frozenset[str]:
-        """Ids of what was to tell people of these incidents, and had nobody to tell."""
+        """Return ids of notifications of these incidents that had no receiver."""
         table, found = table_schema.actions, set[str]()
         with self._engine.connect() as db:
             for start in range(0, len(incidents), IDS_AT_ONCE):
@@ -72,7 +72,7 @@ class HistoryQueries:
         return frozenset(found)
 
     def events_of(self, node: str, limit: int) -> list[tuple[int, AuditEvent]]:
-        """The newest lines of the audit log about a node with their numbers, newest first."""
+        """Return the newest audit events about a node with their numbers, newest first."""
         table = table_schema.audit
         query = select(table.c.seq, table.c.body).where(table.c.node == shorten_column_text(node))
         with self._engine.connect() as db:
@@ -80,10 +80,13 @@ class HistoryQueries:
             return [(seq, msgspec.json.decode(body, type=AuditEvent)) for seq, body in found]
 
     def last_event_before(self, at: float) -> int:
-        """Number of the last line of the audit log before `at` (UTC s), 0 if there is none. A search by halves: they are in order."""
+        """Return the number of the last audit event before `at` (UTC s), 0 without one.
+
+        A binary search: they are in order.
+        """
         table = table_schema.audit
         with self._engine.connect() as db:
-            low = 0  # from before `at`, or nothing is
+            low = 0  # an event before `at`, or none
             high = int(db.execute(select(func.coalesce(func.max(table.c.seq), 0))).scalar_one()) + 1
             while high - low > 1:
                 middle = (low + high) // 2
@@ -96,7 +99,7 @@ class HistoryQueries:
             return low
 
     def decisions(self, names: Sequence[str]) -> dict[str, Decision]:
-        """Decisions by their ids; what is not there is left out."""
+        """Return decisions by id; missing ones are left out."""
         table, found = table_schema.decisions, {}
         with self._engine.connect() as db:
             for start in range(0, len(names), IDS_AT_ONCE):
@@ -105,7 +108,7 @@ class HistoryQueries:
         return found
 
     def decided_at(self, decisions: Sequence[str]) -> dict[str, float]:
-        """When each of these decisions was made, UTC seconds."""
+        """Return when each of these decisions was made, UTC seconds."""
         table, found = table_schema.decisions, {}
         with self._engine.connect() as db:
             for start in range(0, len(decisions), IDS_AT_ONCE):
@@ -114,7 +117,7 @@ class HistoryQueries:
         return found
 
     def last_closed(self, about: str) -> Incident | None:
-        """The incident about a node, or about what nodes share, that was closed last."""
+        """Return the last closed incident about a node or a group."""
         table = table_schema.incidents
         query = select(table.c.body).where(table.c.node == shorten_column_text(about), table.c.closed.is_(True))
         with self._engine.connect() as db:

@@ -1,4 +1,4 @@
-"""What the journal remembers around one incident, for the post-mortem: read-only, beside the deciding thread."""
+"""Queries on one incident for the post-mortem: read-only, outside the decision thread."""
 
 from __future__ import annotations
 
@@ -13,26 +13,26 @@ from remediator.store import table_schema
 from remediator.store.row_mapping import shorten_column_text
 
 EVENTS_MAX = 5000
-INPUTS_MAX = 200_000  # looked through for a job's return
+INPUTS_MAX = 200_000  # scanned for a job's return
 EARLIER_MAX = 100
-_PLACEMENT = b'"placement"'  # stands in every input that says which jobs run where
+_PLACEMENT = b'"placement"'  # part of every input that says which jobs run where
 
 
 class IncidentQueries:
-    """Questions about one incident. Callable from any thread."""
+    """Queries on one incident. Safe to call from any thread."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
 
     def events(self, incident: str) -> list[AuditEvent]:
-        """The audit log of an incident, oldest first."""
+        """Return the audit log of an incident, oldest first."""
         table = table_schema.audit
         query = select(table.c.body).where(table.c.incident == incident).order_by(table.c.seq).limit(EVENTS_MAX)
         with self._engine.connect() as db:
             return [msgspec.json.decode(body, type=AuditEvent) for (body,) in db.execute(query)]
 
     def earlier(self, incident: Incident, within_s: float) -> list[Incident]:
-        """Incidents of the same node that opened within so many seconds before this one, newest first."""
+        """Return incidents of the same node that opened within so many seconds before this one, newest first."""
         table = table_schema.incidents
         since = incident.opened_at - within_s
         query = select(table.c.body).where(
@@ -46,7 +46,7 @@ class IncidentQueries:
             return [msgspec.json.decode(body, type=Incident) for (body,) in found]
 
     def returns(self, attempts: Mapping[str, int], after: float, until: float) -> dict[str, float]:
-        """When each job was first seen with a later attempt than the one that is given; jobs not seen are left out."""
+        """Return when each job was first seen with a later attempt than the given one; jobs not seen are left out."""
         table = table_schema.inputs
         query = select(table.c.body).where(table.c.at >= after, table.c.at <= until).order_by(table.c.seq)
         seen: dict[str, float] = {}

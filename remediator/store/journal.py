@@ -1,4 +1,4 @@
-"""Load the state at start, and write what each batch of inputs changed in one transaction, durably, before any effect."""
+"""The journal: loads the state at start, and writes each batch's changes durably in one transaction before any effect."""
 
 from __future__ import annotations
 
@@ -36,19 +36,19 @@ from vocabulary.finding import Finding
 __all__ = ["Journal", "LeadTakenError", "StoreError"]
 
 T = TypeVar("T")
-LATEST = 100  # inputs whose times say what the present is
+LATEST = 100  # inputs whose times define the present
 PREPARED_WITHIN_S = 30.0
-BY_US = (ActionState.CANCELLED.value, ActionState.EXPIRED.value)  # how an action ends by our word alone
+BY_US = (ActionState.CANCELLED.value, ActionState.EXPIRED.value)  # how an action ends without an answer
 
 
 class Journal:
-    """The database of one cluster. One process writes it: its lead sees to that."""
+    """The database of one cluster. Only the leader writes to it."""
 
     def __init__(self, url: str, *, create: bool = True) -> None:
         """Open it; nothing is written yet.
 
         Raises:
-            StoreError: it is not there (and `create` is false), is no database, or a newer program wrote it.
+            StoreError: it is missing (and `create` is false), is no database, or a newer program wrote it.
         """
         self.url = parse_database_url(url)
         file = sqlite_file(self.url)
@@ -67,10 +67,10 @@ class Journal:
             raise unusable_database_error(self.url, error) from error
 
     def prepare(self) -> None:
-        """Make sure that the schema is the one this program needs, for a tool that runs beside the centre or before it.
+        """Ensure the current schema, for a tool that runs beside the controller or before it.
 
         Raises:
-            StoreError: it is older and a centre of that time is at work, or newer.
+            StoreError: it is older and a controller of that version is running, or newer.
         """
         deadline = time.monotonic() + PREPARED_WITHIN_S
         while True:
@@ -88,10 +88,11 @@ class Journal:
             time.sleep(0.2)
 
     def lead(self) -> int:
-        """Become the one writer, bring the schema up to date, and return this term's epoch, one more than the last.
+        """Become the only writer, upgrade the schema, and return this term's epoch, one more than the last.
 
         Raises:
-            LeadTakenError: another remediator works on this database. StoreError: its schema cannot be used, or it is damaged.
+            LeadTakenError: another remediator works on this database.
+            StoreError: its schema cannot be used, or it is damaged.
         """
         self._win()
         self._look_for_damage()
@@ -99,7 +100,8 @@ class Journal:
         try:
             return self.leadership.begin_term()
         except (SQLAlchemyError, ConnectionError):
-            # The server ends the session of a winner that stands still, as in a long upgrade. No term has begun, so it may try anew.
+            # The server ends the session of a leader that hangs, as in a long upgrade. No term has begun, so it may
+            # retry.
             self._win()
             return self.leadership.begin_term()
 
@@ -109,11 +111,11 @@ class Journal:
 
     @property
     def alone(self) -> bool:
-        """Whether the database serves one replica only, so that none can stand by."""
+        """Whether the database serves one replica only, so that no standby is possible."""
         return not self._lock.can_be_lost
 
     def taken(self) -> str:
-        """What to tell people when another one leads."""
+        """Return the message for operators when another replica leads."""
         return f"another remediator holds {self._lock.where}; stop it first, or give this one its own database"
 
     def close(self) -> None:
@@ -122,10 +124,11 @@ class Journal:
         self.engine.dispose()
 
     def load(self) -> ClusterState:
-        """The state as the last committed batch left it.
+        """Load the state of the last committed batch.
 
         Raises:
-            StoreError: a record is not one. SQLAlchemyError: the database cannot be asked.
+            StoreError: a record is invalid.
+            SQLAlchemyError: the database is unavailable.
         """
         try:
             return self._load()
@@ -171,13 +174,14 @@ class Journal:
             return state
 
     def commit(self, inputs: Sequence[AnyInput], changes: StateChanges, epoch: int, batch: int | None = None) -> None:
-        """Write one batch whole. It is on the disk when this returns; on an error nothing of it is.
+        """Write one batch as a whole. It is durable on return; on an error nothing of it is.
 
-        A connection may break between the commit and its answer. So a batch with a number, one more than the last, can be
-        handed in again: it is written once.
+        A connection may break between the commit and its answer. So a batch with a number, one more than the last, can
+        be written again: it takes effect once.
 
         Raises:
-            StoreError: this term is over. SQLAlchemyError: it could not be written now.
+            StoreError: this term has ended.
+            SQLAlchemyError: it could not be written now.
         """
         with self.engine.begin() as db:
             if not _begin_batch(db, epoch, batch):
@@ -191,7 +195,7 @@ class Journal:
                     row_mapping.finding_row(f) | row_mapping.settlement_columns(settled.pop(f.id, None))
                     for f in changes.findings.values()
                 ],
-                owner="node",  # long forgotten, it is still the node's that reported it
+                owner="node",  # even when deleted, it belongs to the node that reported it
             )
             _write_settlements(db, settled)
             _upsert_rows(db, table_schema.incidents, [row_mapping.incident_row(i) for i in changes.incidents.values()])
@@ -203,26 +207,26 @@ class Journal:
             audit_log.append_audit_events(db, changes.audit, epoch)
 
     def set_aside(self, item: AnyInput, why: str, event: AuditEvent, epoch: int, batch: int) -> None:
-        """Keep an input whose consequences cannot be written, out of the way, with a line in the audit log. As `commit`."""
+        """Store an input whose results cannot be written separately, with an audit event. Raises as `commit`."""
         with self.engine.begin() as db:
             if _begin_batch(db, epoch, batch):
                 _insert_rows(db, table_schema.set_aside, [row_mapping.set_aside_row(item, why, epoch)])
                 audit_log.append_audit_events(db, [event], epoch)
 
     def count_set_aside(self) -> int:
-        """How many inputs were set aside and not forgotten yet."""
+        """Return how many inputs are set aside and not deleted yet."""
         with self.engine.connect() as db:
             return int(db.execute(select(func.count()).select_from(table_schema.set_aside)).scalar_one())
 
     def inputs(self) -> Iterator[AnyInput]:
-        """Everything the pipeline was ever told, in its order."""
+        """Yield every input of the pipeline, in order."""
         query = select(table_schema.inputs.c.body).order_by(table_schema.inputs.c.seq)
         with self.engine.connect() as db, db.execution_options(yield_per=1000).execute(query) as found:
             for (body,) in found:
                 yield msgspec.json.decode(body, type=AnyInput)
 
     def events(self, after: int, limit: int) -> list[tuple[int, AuditEvent]]:
-        """Audit events with a sequence above `after`, oldest first."""
+        """Return audit events with a sequence above `after`, oldest first."""
         query = (
             select(table_schema.audit.c.seq, table_schema.audit.c.body)
             .where(table_schema.audit.c.seq > after)
@@ -233,18 +237,18 @@ class Journal:
             return [(seq, msgspec.json.decode(body, type=AuditEvent)) for seq, body in db.execute(query)]
 
     def last_event(self) -> int:
-        """Sequence of the newest audit event, 0 before the first."""
+        """Return the sequence of the newest audit event, 0 before the first."""
         with self.engine.connect() as db:
             return int(db.execute(select(func.coalesce(func.max(table_schema.audit.c.seq), 0))).scalar_one())
 
     def recent_incidents(self, limit: int) -> list[Incident]:
-        """The latest incidents, open or closed, newest first."""
+        """Return the latest incidents, open or closed, newest first."""
         query = select(table_schema.incidents.c.body).order_by(table_schema.incidents.c.opened_at.desc()).limit(limit)
         with self.engine.connect() as db:
             return [msgspec.json.decode(body, type=Incident) for (body,) in db.execute(query)]
 
     def incident(self, incident_id: str) -> tuple[Incident, list[Finding], list[Decision], list[Action]] | None:
-        """One incident with everything about it, or None."""
+        """Return one incident with everything about it, or None."""
         with self.engine.connect() as db:
             found = _load_records(db, table_schema.incidents, Incident, table_schema.incidents.c.id == incident_id)
             if not found:
@@ -289,7 +293,7 @@ def _load_records(db: Connection, table: Table, kind: type[T], where: Any = None
 
 
 def _begin_batch(db: Connection, epoch: int, batch: int | None) -> bool:
-    """Begin to write a batch of a term. False when it is written already. Raises as `begin_write`."""
+    """Begin to write a batch of a term. False if it is written already. Raises as `begin_write`."""
     begin_write(db, epoch)
     if batch is not None:
         if get_metadata(db, "batch") == f"{epoch}:{batch}":
@@ -299,13 +303,16 @@ def _begin_batch(db: Connection, epoch: int, batch: int | None) -> bool:
 
 
 def _last_batch_time(db: Connection) -> float:
-    """When the last batches were, UTC seconds. A clock that was ahead for a moment must not make what was before it old."""
+    """Return when the last batches were, UTC seconds.
+
+    A clock that was ahead for a moment must not make earlier data old.
+    """
     latest = select(table_schema.inputs.c.at).order_by(table_schema.inputs.c.seq.desc()).limit(LATEST)
     return min(db.execute(latest).scalars(), default=0.0)
 
 
 def _write_settlements(db: Connection, settled: Mapping[str, Settlement | None]) -> None:
-    """Write which closed incident dealt with findings that are otherwise as they were."""
+    """Write the settlements of findings that are otherwise unchanged."""
     if settled:
         table = table_schema.findings
         columns: dict[str, Any] = {name: bindparam(name) for name in row_mapping.settlement_columns(None)}
@@ -314,7 +321,7 @@ def _write_settlements(db: Connection, settled: Mapping[str, Settlement | None])
 
 
 def _write_overrides(db: Connection, said: Mapping[str, Standing | None]) -> None:
-    """Write what people said of the whole cluster, and drop what does not count any more."""
+    """Write operator overrides for the whole cluster, and delete ended ones."""
     table = table_schema.standing
     _upsert_rows(
         db,
@@ -326,7 +333,7 @@ def _write_overrides(db: Connection, said: Mapping[str, Standing | None]) -> Non
 
 
 def _findings_by_id(db: Connection, ids: Sequence[str], at_once: int = 1000) -> list[Finding]:
-    """Findings by their ids; a statement takes only so many parameters."""
+    """Return findings by id, in chunks: a statement takes only so many parameters."""
     parts = [ids[start : start + at_once] for start in range(0, len(ids), at_once)]
     return [
         f
@@ -341,7 +348,7 @@ def _insert_rows(db: Connection, table: Table, values: list[row_mapping.Row]) ->
 
 
 def _upsert_rows(db: Connection, table: Table, values: list[row_mapping.Row], owner: str = "") -> None:
-    """Write rows, new or again. `owner`: a column; a row that has another value there stays as it is."""
+    """Insert or update rows. `owner`: a column; a row with another value there stays as it is."""
     if not values:
         return
     insert = (postgresql if db.dialect.name == "postgresql" else sqlite).insert(table)

@@ -1,4 +1,4 @@
-"""Everything the database holds since some time, a line of JSON a record, without ever holding it all."""
+"""Exports everything since some time as JSON lines, in constant memory."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ AT_ONCE = 1000
 
 
 class ExportLine(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One record. `seq`, `epoch` and `hash` where the table has them, so that the chain of the audit log can be walked."""
+    """One record. `seq`, `epoch` and `hash` where the table has them, so that the audit log's chain can be verified."""
 
     table: str
     record: msgspec.Raw
@@ -25,7 +25,7 @@ class ExportLine(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 def export_lines(engine: Engine, since: float) -> Iterator[bytes]:
-    """Lines, each with its newline: the state of one moment. Credentials are left out, and of evidence its contents."""
+    """Yield lines with newlines, from one snapshot. Without credentials, and without the content of evidence."""
     one_moment = {"isolation_level": "REPEATABLE READ"} if engine.dialect.name == "postgresql" else {}
     with engine.connect().execution_options(**one_moment) as db:
         if not one_moment:

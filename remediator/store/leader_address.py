@@ -1,4 +1,4 @@
-"""Where the leader is: it writes it down when its term begins, for those who ask a replica that stands by."""
+"""The leader's address, stored at the start of its term for clients of a standby."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ TEXT_MAX = 100
 
 
 class LeaderAddress(msgspec.Struct, frozen=True):
-    """`host` and `listen` as the leader knows them; `url` if its configuration says how people reach it."""
+    """`host` and `listen` as the leader knows them; `url` if configured."""
 
     host: str
     listen: str
@@ -20,13 +20,13 @@ class LeaderAddress(msgspec.Struct, frozen=True):
 
 
 def write_leader_address(engine: Engine, where: LeaderAddress) -> None:
-    """Write it down."""
+    """Store the address."""
     with engine.begin() as db:
         set_metadata(db, KEY, msgspec.json.encode(where).decode())
 
 
 def read_leader_address(engine: Engine) -> LeaderAddress | None:
-    """Where the newest leader was when its term began; None before the first."""
+    """Return the newest leader's address at the start of its term; None before the first."""
     with engine.connect() as db:
         text = get_metadata(db, KEY)
     return msgspec.json.decode(text, type=LeaderAddress) if text else None

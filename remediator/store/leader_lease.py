@@ -1,7 +1,7 @@
-"""Until when a term may begin outside effects: what was asked, when, and what was answered. Pure.
+"""The lease: until when a term may start outside effects, from the times of queries and answers. Pure.
 
-A leader acts only while its lead was confirmed less than `LEASE_S` ago, by when it had *asked*; a new one lets as much time pass
-before its first effect. `docs/internals/models.md` tells how every order of events was tried.
+A leader acts only while its lease was confirmed less than `LEASE_S` ago, counted from its *query*; a new one waits as
+long before its first effect. `docs/internals/models.md` describes how every order of events was checked.
 """
 
 from __future__ import annotations
@@ -13,19 +13,19 @@ NEVER = float("-inf")
 
 
 class LeaderLease(NamedTuple):
-    """One process's claim. Times are seconds of one clock that goes on while the machine sleeps; NEVER: it may not act."""
+    """One process's claim, in seconds of a clock that runs on in suspend; NEVER: it may not act."""
 
     epoch: int = 0
-    confirmed: float = NEVER  # when what was answered last had been asked
+    confirmed: float = NEVER  # when the last answered query was sent
     may_begin: float = NEVER  # no effect before
 
     @classmethod
     def granted(cls, epoch: int, asked: float, answered: float) -> LeaderLease:
-        """A term that has begun. Whoever led before may have confirmed its own right up to the answer."""
+        """Start a term. The previous leader may have renewed its lease right up to the answer."""
         return cls(epoch, asked, answered + LEASE_S if epoch > 1 else NEVER)
 
     def heard(self, asked: float, epoch: int, *, held: bool) -> LeaderLease | None:
-        """After an answer of whatever keeps the lock: is the lead held, and which epoch is it? None: this term is over."""
+        """Update after an answer: is the lock held, and which epoch is it? None: this term has ended."""
         if epoch != self.epoch:
             return None
         return self._replace(confirmed=asked) if held else self

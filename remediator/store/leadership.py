@@ -1,8 +1,8 @@
-"""One process's claim to be the one that decides and acts: campaign, confirm, and know at any moment whether it may act.
+"""Leadership of one process: campaign, renew the lease, and answer at any moment whether it may act.
 
-Two promises carry the rest. *Commits* are fenced by the epoch inside their own transaction (`journal.py`). *Outside effects*
-begin only while the lead was confirmed less than `LEASE_S` ago, and a new leader lets as much time pass before its first one;
-so the old leader's last and the new one's first never overlap, however late the old one learns that it was deposed.
+Two guarantees: the epoch fences *commits* inside their own transaction (`journal.py`). *Outside effects* start only
+while the lease was confirmed less than `LEASE_S` ago, and a new leader waits as long before its first one; so the
+effects of two leaders never overlap, however late the old one learns that it was replaced.
 """
 
 from __future__ import annotations
@@ -21,28 +21,28 @@ CONFIRM_S = 0.4
 
 
 def _boot_clock_s() -> float:
-    """Seconds, also those for which the machine slept."""
+    """Seconds, including time in suspend."""
     return time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
 class Leadership:
-    """Campaigns for the lead, keeps it, and says when it is over. `may_act` is callable from any thread."""
+    """Campaigns for the lead, renews it, and reports its end. `may_act` is safe to call from any thread."""
 
     def __init__(self, lock: WriterLock, over: Callable[[str], None] = lambda _why: None) -> None:
         self.trouble = ""
-        self.over = over  # told once, why this term has ended; the process should end with it
+        self.over = over  # called once with why this term has ended; the process should exit then
         self._lock = lock
         self._lease = LeaderLease()
         self._stopping = threading.Event()
         self._watch: threading.Thread | None = None
 
     def campaign(self) -> bool:
-        """Try once to become the leader. May raise what the database raises."""
+        """Try once to become the leader. May raise the database's errors."""
         self._lease = LeaderLease()
         return self._lock.acquire()
 
     def begin_term(self) -> int:
-        """Raise the epoch; from now on the lead is confirmed again and again. Returns the epoch of this term."""
+        """Increase the epoch and start renewing the lease. Returns the epoch of this term."""
         asked = _boot_clock_s()
         self._lease = LeaderLease.granted(self._lock.raise_epoch(), asked, _boot_clock_s())
         if self._lock.can_be_lost and self._watch is None:
@@ -51,13 +51,13 @@ class Leadership:
         return self._lease.epoch
 
     def may_act(self) -> bool:
-        """Whether an outside effect may begin now."""
+        """Return whether an outside effect may start now."""
         if not self._lock.can_be_lost:
             return self._lease.epoch > 0
         return self._lease.may_act(_boot_clock_s())
 
     def resign(self) -> None:
-        """Stop confirming and let go of the lock."""
+        """Stop renewing and release the lock."""
         self._stopping.set()
         if self._watch is not None:
             self._watch.join(timeout=10)
@@ -68,8 +68,8 @@ class Leadership:
         while not self._stopping.wait(CONFIRM_S):
             asked = _boot_clock_s()
             try:
-                # After a lost session this takes the lock anew. If nobody began a term meanwhile, all that this process
-                # knows is still true, and its term goes on.
+                # After a lost session this takes the lock anew. If no other term began meanwhile, this process's state
+                # is still current, and its term goes on.
                 held, epoch = self._lock.acquire(), self._lock.epoch()
             except Exception as error:  # noqa: BLE001 - without this thread the process would stand there and never act again
                 self._lock.release()

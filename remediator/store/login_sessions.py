@@ -1,10 +1,10 @@
-"""Logins of people at the pages. A session rests on a token, and ends with it, with a logout, or when its time is over.
+"""Login sessions of the web pages. A session is bound to a token, and ends with it, by logout, or when it expires.
 
-Only a digest of what the browser keeps is stored, in `meta`, so a session outlives a restart and the leader, and who reads
-the database cannot take one over. Begin and end are in the audit log.
+Only a digest of the browser's secret is stored, in `meta`: sessions survive restarts and a change of leader, and a
+reader of the database cannot take one over. Begin and end are audited.
 
-They are few, and only the leader makes them: it reads all of them once, when its term begins. So a cookie that nobody was
-given costs no look into the database.
+Sessions are few, and only the leader creates them: it reads all of them once, at the start of its term, so an invalid
+cookie costs no query.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ from remediator.store.database_metadata import begin_write, get_metadata, set_me
 
 log = logging.getLogger(__name__)
 
-SESSIONS_MAX = 1000  # of all; beyond, the oldest end
-OF_A_TOKEN_MAX = 10  # browsers of one person; beyond, their own oldest end
+SESSIONS_MAX = 1000  # in total; beyond, the oldest end
+OF_A_TOKEN_MAX = 10  # browsers per user; beyond, their oldest ones end
 KEY = "session:"
 DIGEST_CHARS = 48  # of 64; with KEY it fits a key of `meta`
 
 
 class LoginSession(msgspec.Struct, frozen=True, array_like=True):
-    """Which token it rests on, and its time in UTC seconds."""
+    """Its token, and its times in UTC seconds."""
 
     token_id: str
     began_at: float
@@ -43,7 +43,7 @@ class LoginSessions:
     """The sessions of one cluster, for one term. Any thread may use it."""
 
     def __init__(self, engine: Engine, most: int = SESSIONS_MAX, of_a_token: int = OF_A_TOKEN_MAX) -> None:
-        """Read those that there are. Raises what the database raises."""
+        """Read the existing ones. Raises the database's errors."""
         self._engine = engine
         self._most = most
         self._of_a_token = of_a_token
@@ -53,10 +53,10 @@ class LoginSessions:
             self._known = _stored_sessions(db)
 
     def begin(self, identity: Identity, now: float, lasts_s: float, actor: str) -> str:
-        """A new session. Returns the secret that the browser keeps; this is the only time it is seen.
+        """Start a session. Returns the browser's secret, which is visible only now.
 
         Raises:
-            StoreError: the term is over.
+            StoreError: the term has ended.
         """
         secret = secrets.token_urlsafe(32)
         session = LoginSession(identity.id, now, min(now + lasts_s, identity.expires_at or float("inf")))
@@ -74,15 +74,15 @@ class LoginSessions:
         return secret
 
     def find(self, secret: str, now: float) -> LoginSession | None:
-        """The session that this is the secret of, if its time is not over."""
+        """Return the session of this secret, if it has not expired."""
         session = self._known.get(_session_key(secret))
         return session if session is not None and now < session.ends_at else None
 
     def end(self, secret: str, name: str, actor: str, now: float) -> None:
-        """Log out. Doing it again changes nothing.
+        """Log out. A repetition changes nothing.
 
         Raises:
-            StoreError: the term is over.
+            StoreError: the term has ended.
         """
         key = _session_key(secret)
         with self._writing:
@@ -90,17 +90,17 @@ class LoginSessions:
                 begin_write(db, self._epoch)
                 if db.execute(delete(table_schema.meta).where(table_schema.meta.c.key == key)).rowcount:
                     self._note(db, "session_ended", f"{name} logged out of the pages", actor, now)
-            self._known.pop(key, None)  # last: as long as the database keeps it, somebody can ask for its end again
+            self._known.pop(key, None)  # last: as long as the database has it, logout can be retried
 
     def _to_end(self, token_id: str, now: float) -> set[str]:
-        """Whose time is over, and the oldest of too many: first those of the token that one more is for."""
+        """Return expired sessions and the oldest beyond the limits, first those of the new session's token."""
         over = {key for key, session in self._known.items() if session.ends_at <= now}
         left = [key for key in self._known if key not in over]
         mine = self._oldest((key for key in left if self._known[key].token_id == token_id), self._of_a_token)
         return over | mine | self._oldest((key for key in left if key not in mine), self._most)
 
     def _oldest(self, keys: Iterable[str], most: int) -> set[str]:
-        """Those that must go so that there is room for one more."""
+        """Return the oldest, to make room for one more."""
         newest = sorted(keys, key=lambda key: self._known[key].began_at, reverse=True)
         return set(newest[most - 1 :])
 
@@ -113,7 +113,7 @@ def _stored_sessions(db: Connection) -> dict[str, LoginSession]:
     for row in db.execute(select(table_schema.meta).where(table_schema.meta.c.key.startswith(KEY))):
         try:
             found[row.key] = msgspec.json.decode(row.value, type=LoginSession)
-        except msgspec.MsgspecError as error:  # its person logs in again
+        except msgspec.MsgspecError as error:  # its user logs in again
             log.warning("a session in the database cannot be read: %s", error)
     return found
 

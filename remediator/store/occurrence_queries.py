@@ -1,4 +1,4 @@
-"""What happened to nodes in the last months, for judging them by it: read-only, beside the deciding thread."""
+"""Queries on the nodes' history of the last months: read-only, outside the decision thread."""
 
 from __future__ import annotations
 
@@ -16,17 +16,20 @@ ROWS_MAX = 200_000
 
 
 class OccurrenceQueries:
-    """Questions about what nodes went through. Callable from any thread."""
+    """Queries on the nodes' history. Safe to call from any thread."""
 
     def __init__(self, engine: Engine, rows_max: int = ROWS_MAX) -> None:
-        """Args: `rows_max`: most occurrences of an answer."""
+        """Args: `rows_max`: most occurrences of a result."""
         self._engine = engine
         self._rows_max = rows_max
 
     def occurrences(self, kinds: Collection[str], checks: Collection[str], since: float) -> list[Occurrence]:
-        """Those of these kinds, or with any code of these checks, after `since` (UTC s), in any order; drills are left out.
+        """Return those of these kinds, or with any code of these checks, after `since` (UTC s), unordered.
 
-        Where there are too many, each node's newest count: one that tells of very many takes none of the others' past away.
+        Without drills.
+
+        If there are too many, each node's newest are kept: one node with very many does not displace the others'
+        history.
         """
         table = table_schema.occurrences
         which = or_(
@@ -45,7 +48,7 @@ class OccurrenceQueries:
 
 
 def _newest_by_node(asked: ColumnElement[bool], rows_max: int) -> Select[int, bytes]:
-    """The newest of each node, then the second of each, and so on. It sorts all there are, seconds for a million."""
+    """Return the newest of each node, then the second of each, and so on. It sorts all rows: seconds for a million."""
     table = table_schema.occurrences
     nth = func.row_number().over(partition_by=table.c.node, order_by=(table.c.at.desc(), table.c.seq.desc()))
     ranked = select(table.c.seq, table.c.at, nth.label("nth")).where(asked)

@@ -1,4 +1,4 @@
-"""Forget what is old enough, a little at a time, when the leader has nothing better to do; give the space back."""
+"""Retention: deletes old data in small steps while the leader is idle, and releases the space."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from vocabulary.clock import Clock
 
 DAY_S = 86400.0
 HISTORY_DAYS_MIN = int(WINDOW_MAX_S / DAY_S) + 1  # rules count that far back
-ROWS, INCIDENTS, PAGES = 500, 20, 200  # in one go: a few milliseconds
-FREE_PAGES = 1000  # of SQLite, that may stay free for new rows
+ROWS, INCIDENTS, PAGES = 500, 20, 200  # per step: a few milliseconds
+FREE_PAGES = 1000  # of SQLite, kept free for new rows
 PAUSE_S, REST_S = 0.5, 600.0
 
 
 class RetentionSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """How long things are kept; 0 is for ever.
+    """How long data is kept; 0 is forever.
 
-    `inputs_days`: what the centre was told, for replays. `history_days`: findings that are over, settled incidents with all that
-    belongs to them, occurrences, what was set aside. `audit_days`: the audit log.
+    `inputs_days`: inputs, for replays. `history_days`: ended findings, closed incidents with all that belongs to them,
+    occurrences, inputs set aside. `audit_days`: the audit log.
     """
 
     inputs_days: int = 30
@@ -39,7 +39,7 @@ class RetentionSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True)
 
 
 class RetentionCleaner:
-    """Called by the deciding thread when nothing waits; each call does one small piece, or nothing."""
+    """Called by the decision thread when idle; each call does one small step, or nothing."""
 
     def __init__(self, engine: Engine, keep: RetentionSettings, clock: Clock) -> None:
         self._engine = engine
@@ -58,13 +58,13 @@ class RetentionCleaner:
         self._turn = 0
 
     def __call__(self, epoch: int) -> None:
-        """One piece, if it is time for one."""
+        """Run one step, if one is due."""
         now = self._clock.monotonic()
         if now >= self._due:
             self._due = now + (PAUSE_S if self.step(epoch) else REST_S)
 
     def step(self, epoch: int) -> bool:
-        """Do the next piece. False when a whole round found nothing to do."""
+        """Run the next step. False if a whole round found nothing to do."""
         for _ in range(len(self._pieces)):
             age_s, piece = self._pieces[self._turn]
             with self._engine.begin() as db:
@@ -79,7 +79,7 @@ class RetentionCleaner:
 
 
 def _delete_old_inputs(db: Connection, before: float, _epoch: int) -> int:
-    """From the beginning, and never the last: loading takes the time from it."""
+    """Delete the oldest, but never the last: loading takes the time from it."""
     table = table_schema.inputs
     newest = select(func.max(table.c.seq)).scalar_subquery()
     return _delete_oldest_rows(db, table, before, table.c.seq < newest)
@@ -113,7 +113,7 @@ def _delete_old_incidents(db: Connection, before: float, _epoch: int) -> int:
 
 
 def _delete_old_manual_actions(db: Connection, before: float, _epoch: int) -> int:
-    """What people had done in the scheduler belongs to no incident that it could go with."""
+    """Delete operators' manual actions, which belong to no incident."""
     columns = table_schema.actions.c
     over = select(columns.id).where(columns.incident == "", columns.final.is_(True), columns.planned_at < before)
     ids = db.execute(over.limit(ROWS)).scalars().all()
@@ -123,7 +123,7 @@ def _delete_old_manual_actions(db: Connection, before: float, _epoch: int) -> in
 
 
 def _delete_old_findings(db: Connection, before: float, _epoch: int) -> int:
-    """Those that are over; one that an incident still refers to stays with it."""
+    """Delete ended findings; one that an incident still refers to stays with it."""
     table, incidents = table_schema.findings, table_schema.incidents
     lasting = select(incidents.c.body).where(incidents.c.opened_at < before + PRESENT_MAX_S)
     kept = {f for (body,) in db.execute(lasting) for f in msgspec.json.decode(body, type=Incident).findings}
@@ -136,7 +136,7 @@ def _delete_old_findings(db: Connection, before: float, _epoch: int) -> int:
 
 
 def _release_free_pages(engine: Engine) -> bool:
-    """A few of SQLite's free pages go back to the file system; in a file that keeps them this does nothing."""
+    """Release a few of SQLite's free pages to the file system; without auto_vacuum this does nothing."""
     with engine.connect() as db:
         bits = int(db.exec_driver_sql("PRAGMA auto_vacuum").scalar() or 0)
         free = int(db.exec_driver_sql("PRAGMA freelist_count").scalar() or 0)

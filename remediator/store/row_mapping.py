@@ -1,4 +1,4 @@
-"""Records as rows: the record itself, and beside it the columns that queries need."""
+"""Maps records to rows: the record itself, and the columns that queries need."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ Row = dict[str, Any]
 
 
 def shorten_column_text(text: str) -> str:
-    """Text for a column that people query: short, and without the one character that PostgreSQL takes in no text.
+    """Shorten text for a column that operators query, and remove NUL, which PostgreSQL does not store.
 
-    The record beside it keeps the text whole.
+    The record beside it keeps the full text.
     """
     return text.replace("\0", "")[:COLUMN_MAX]
 
 
 def encode_record_body(record: msgspec.Struct) -> bytes:
-    """The record, as it is stored."""
+    """Encode the record for storage."""
     return msgspec.json.encode(record)
 
 
 def node_row(n: NodeRecord) -> Row:
-    """A row of `nodes`."""
+    """Return a row of `nodes`."""
     return {
         "id": n.node,
         "body": encode_record_body(n),
@@ -43,7 +43,7 @@ def node_row(n: NodeRecord) -> Row:
 
 
 def finding_row(f: Finding) -> Row:
-    """A row of `findings`. `last_seen` is when anything about it last changed, so that start-up finds what is recent."""
+    """Return a row of `findings`. `last_seen` is the time of its last change, so that start-up finds recent ones."""
     return {
         "id": f.id,
         "node": f.node,
@@ -60,13 +60,13 @@ def finding_row(f: Finding) -> Row:
 
 
 def settlement_columns(by: Settlement | None) -> Row:
-    """Who dealt with a finding, as columns of its row; None: nobody did."""
+    """Return a finding's settlement as columns; None: not settled."""
     word, at = (shorten_column_text(by.said), by.at) if by is not None and by.said else ("", None)
     return {"settled_by": by.incident if by is not None else "", "settled_word": word, "settled_at": at}
 
 
 def incident_row(i: Incident) -> Row:
-    """A row of `incidents`."""
+    """Return a row of `incidents`."""
     return {
         "id": i.id,
         "node": shorten_column_text(i.node),
@@ -83,7 +83,7 @@ def incident_row(i: Incident) -> Row:
 
 
 def decision_row(d: Decision) -> Row:
-    """A row of `decisions`."""
+    """Return a row of `decisions`."""
     return {
         "id": d.id,
         "incident": d.incident,
@@ -97,7 +97,7 @@ def decision_row(d: Decision) -> Row:
 
 
 def action_row(a: Action) -> Row:
-    """A row of `actions`; orders, alerts and preflight runs are actions of some verbs."""
+    """Return a row of `actions`; orders, alerts and preflight runs are actions of some verbs."""
     return {
         "id": a.id,
         "incident": a.incident,
@@ -116,7 +116,7 @@ def action_row(a: Action) -> Row:
 
 
 def occurrence_row(o: Occurrence) -> Row:
-    """A row of `occurrences`."""
+    """Return a row of `occurrences`."""
     return {
         "at": o.at,
         "body": encode_record_body(o),
@@ -130,12 +130,12 @@ def occurrence_row(o: Occurrence) -> Row:
 
 
 def input_row(item: AnyInput, epoch: int) -> Row:
-    """A row of `inputs`."""
+    """Return a row of `inputs`."""
     return {"epoch": epoch, "at": item.at, "body": encode_record_body(item)}
 
 
 def set_aside_row(item: AnyInput, why: str, epoch: int) -> Row:
-    """A row of `set_aside`. The input itself may be what cannot be written as JSON."""
+    """Return a row of `set_aside`. The input itself may be impossible to encode as JSON."""
     try:
         kept = encode_record_body(item)
     except (msgspec.EncodeError, UnicodeError, ValueError):
@@ -144,7 +144,7 @@ def set_aside_row(item: AnyInput, why: str, epoch: int) -> Row:
 
 
 def audit_row(event: AuditEvent, epoch: int) -> Row:
-    """A row of `audit`."""
+    """Return a row of `audit`."""
     return {
         "epoch": epoch,
         "at": event.at,

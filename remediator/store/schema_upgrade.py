@@ -1,4 +1,4 @@
-"""Bring a database to the schema this program needs, with its data; refuse one that a newer program wrote."""
+"""Upgrades a database to the schema this program needs; refuses one that a newer program wrote."""
 
 from __future__ import annotations
 
@@ -15,30 +15,30 @@ from remediator.store import table_schema
 from remediator.store.database import StoreError
 
 log = logging.getLogger(__name__)
-# What wrote its version into `meta` before there were migrations.
+# Version written to `meta` before there were migrations.
 _UNSTAMPED = {"1": "0001", "2": "0002"}
 _KEY = int.from_bytes(hashlib.sha256(b"gpu-healthd upgrade").digest()[:8], "big", signed=True)
 
 
 def is_current(db: Connection) -> bool:
-    """Whether the schema is the one this program needs; False when it is older, or not there yet.
+    """Return whether the schema is the one this program needs; False if it is older, or missing.
 
     Raises:
-        StoreError: it is one that this program does not know.
+        StoreError: the schema is unknown to this program.
     """
     return _schema_revision(db) == table_schema.REVISION
 
 
 def upgrade_schema(db: Connection) -> None:
-    """Run the missing migrations, within the transaction of `db`: all of them or none.
+    """Run the missing migrations within the transaction of `db`, all or none.
 
-    Two that try at once do it one after the other, whoever has the lead by then.
+    Concurrent attempts run one after the other, whoever leads by then.
 
     Raises:
-        StoreError: the schema is one that this program does not know.
+        StoreError: the schema is unknown to this program.
     """
     if db.dialect.name == "sqlite":
-        db.exec_driver_sql("BEGIN IMMEDIATE")  # Python's driver begins no transaction for tables and views
+        db.exec_driver_sql("BEGIN IMMEDIATE")  # Python's driver begins no transaction for DDL
     elif not is_current(db):
         db.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": _KEY})
     found = _schema_revision(db)
@@ -53,7 +53,7 @@ def upgrade_schema(db: Connection) -> None:
 
 
 def migration_scripts() -> ScriptDirectory:
-    """The migrations, for tests that compare them with the tables."""
+    """Return the migrations, for tests that compare them with the tables."""
     return ScriptDirectory.from_config(_alembic_config(None))
 
 

@@ -1,6 +1,7 @@
-"""Tables as they are now. Each keeps the record itself (JSON, the same codec as the wire) beside the columns that queries need.
+"""The current tables. Each keeps the record itself (JSON, the wire codec) beside the columns that queries need.
 
-What is here must be what the migrations arrive at; a test compares the two. The views for operators are in the migrations alone.
+This must match the result of the migrations; a test compares the two. The operators' views exist in the migrations
+only.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ tokens = Table(
     Column("expires_at", Float),
     _text_column("issued_by"),
     Column("uses_left", Integer),  # of a join secret
-    _flag_column("replaces"),  # a join secret that may give a node a token in place of the one it has
+    _flag_column("replaces"),  # a join secret that may replace a node's token
     Index("tokens_by_name", "role", "name"),
 )
 
@@ -73,8 +74,8 @@ findings = Table(
     _text_column("component"),
     _time_column("first_seen"),
     _flag_column("injected"),
-    _text_column("settled_by", 64),  # the closed incident that dealt with it, as it is
-    _text_column("settled_word"),  # and the person's word that closed that; empty: nobody's
+    _text_column("settled_by", 64),  # the closed incident that settled it, as it is
+    _text_column("settled_word"),  # the operator's reason for closing that; empty: no operator did
     _time_column("settled_at"),
     Index("findings_by_node", "node", "active"),
 )
@@ -160,7 +161,7 @@ inputs = Table(
     Column("body", LargeBinary, nullable=False),
 )
 
-standing = Table(  # what people said of the whole cluster that counts until they say otherwise, or for a time
+standing = Table(  # operator overrides for the whole cluster, until changed or for a time
     "standing",
     metadata,
     Column("id", String(64), primary_key=True),

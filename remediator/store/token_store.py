@@ -1,7 +1,7 @@
-"""Credentials: issue, rotate, revoke, and know them again. Only digests are stored; every change is audited with its actor.
+"""Credentials: issue, rotate, revoke and verify. Only digests are stored; every change is audited with its actor.
 
-Valid tokens are kept in memory, so a request costs no question to the database; a word in `meta` changes with every change
-of a token, and is looked at often (`refresh`).
+Valid tokens are cached, so a request needs no query; a value in `meta` changes with every change of a token, and is
+polled often (`refresh`).
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from remediator.store.database_metadata import get_metadata, set_metadata
 __all__ = ["EnrolmentRefused", "Identity", "Role", "Tokens"]
 
 ID_CHARS = 12
-CHANGED = "tokens"  # the word in `meta`
+CHANGED = "tokens"  # the key in `meta`
 _T = table_schema.tokens.c
 
 
@@ -46,30 +46,30 @@ class Tokens:
         self._reading = threading.Lock()
 
     def identify(self, token: str) -> Identity | None:
-        """Whose valid token this is, as far as memory knows.
+        """Return the identity of a valid token, from the cache.
 
-        It is looked up by its digest, so the time that takes says nothing about any token's text.
+        Tokens are looked up by digest, so the time it takes reveals nothing about a token's text.
         """
         identity = self._known.get(_token_digest(token))
         return identity if identity is not None and identity.valid(self._wall()) else None
 
     def holds(self, identity: Identity) -> bool:
-        """Whether what was let in with this identity may stay: the token was not revoked and has not ended."""
+        """Return whether what was admitted with this identity may stay: its token is neither revoked nor expired."""
         return identity.valid(self._wall()) and identity.id in self._by_id
 
     def named(self, token_id: str) -> Identity | None:
-        """Whom the valid token with this id speaks for, as far as memory knows."""
+        """Return the identity of the valid token with this id, from the cache."""
         identity = self._by_id.get(token_id)
         return identity if identity is not None and identity.valid(self._wall()) else None
 
     def refresh(self) -> bool:
-        """Read what changed. Returns whether anything did. Raises what the database raises."""
+        """Read changes. Returns whether there were any. Raises the database's errors."""
         with self._reading, self._engine.connect() as db:
             version = get_metadata(db, CHANGED)
             if self._loaded and version == self._version:
                 return False
             rows = db.execute(select(table_schema.tokens).where(_T.revoked_at.is_(None)))
-            # a join secret that is used up may be shown again: by the node whose answer was lost
+            # the node whose response was lost may use its join secret again
             self._known = {r.digest: Identity(Role(r.role), r.name, r.digest[:ID_CHARS], r.expires_at) for r in rows}
             self._by_id = {identity.id: identity for identity in self._known.values()}
             self._version, self._loaded = version, True
@@ -86,7 +86,7 @@ class Tokens:
         uses: int | None = None,
         replaces: bool = False,
     ) -> str:
-        """A new token; this is the only time its text is seen. `uses` and `replaces` are for join secrets."""
+        """Issue a new token; its text is visible only now. `uses` and `replaces` are for join secrets."""
         if role is Role.JOIN and expires_at is None:
             expires_at = now + JOIN_S
         token = _new_token()
@@ -104,9 +104,9 @@ class Tokens:
     def rotate(
         self, role: Role, name: str, now: float, overlap_s: float, *, actor: str = "", expires_at: float | None = None
     ) -> str:
-        """A new token for a name. Those it has end after `overlap_s`; so two are valid meanwhile.
+        """Issue a new token for a name. Its old ones end after `overlap_s`; so two are valid meanwhile.
 
-        Where nobody says, it ends when the longest of them would have.
+        By default it expires when the longest of them would have.
 
         Raises:
             LookupError: the name has no valid token.
@@ -153,19 +153,19 @@ class Tokens:
         return [_token_view(row) for row in rows]
 
     def all(self) -> list[TokenView]:
-        """Every token there ever was, oldest first."""
+        """Return every token ever issued, oldest first."""
         with self._engine.connect() as db:
             return [
                 _token_view(row) for row in db.execute(select(table_schema.tokens).order_by(_T.issued_at, _T.digest))
             ]
 
     def enrol(self, secret: str, node: str, now: float, *, mine: str = "", actor: str = "") -> str:
-        """Give a node its own token, once per use of the join secret. Returns its text, empty where the node made it.
+        """Give a node its own token, once per use of the join secret. Returns its text, empty if the node made it.
 
-        `mine` is the digest of a token that the node made. Said again it changes nothing: the answer may have been lost.
+        `mine` is the digest of a token that the node made. A retry changes nothing: the response may have been lost.
 
         Raises:
-            EnrolmentRefused: the secret is used up, over, or for other nodes; or the node has another token already.
+            EnrolmentRefused: the secret is used up, expired, or for other nodes; or the node has another token already.
         """
         with self._engine.begin() as db:
             if mine and _enrolled_before(db, node, mine, now):
@@ -216,7 +216,7 @@ def _new_token() -> str:
 
 
 def _insert_token(db: Connection, grant: TokenView, digest: str) -> None:
-    """Keep a new token's digest beside what it grants."""
+    """Store a new token's digest with what it grants."""
     row = {name: getattr(grant, name) for name in TokenView.__struct_fields__ if name != "id"}
     db.execute(table_schema.tokens.insert(), [row | {"digest": digest, "role": grant.role.value}])
 

@@ -1,4 +1,4 @@
-"""The lock that makes one process the writer: a file beside a SQLite database, a session of PostgreSQL."""
+"""The lock that makes one process the writer: a file beside a SQLite database, or a PostgreSQL session."""
 
 from __future__ import annotations
 
@@ -15,39 +15,39 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from remediator.store.database import GONE_S, POSTGRESQL, open_engine, sqlite_file
 
-STANDS_STILL_S = 3  # a leader that asks nothing for so long loses its lock: it may be stopped, or its machine paused
+STANDS_STILL_S = 3  # a leader without a query for so long loses its lock: it may be stopped, or its machine paused
 _KEY = int.from_bytes(hashlib.sha256(b"gpu-healthd remediator").digest()[:4], "big", signed=True)
 
 
 class WriterLock(Protocol):
-    """One process at a time has it. Used by one thread at a time."""
+    """Held by one process at a time. Used by one thread at a time."""
 
     can_be_lost: bool
     where: str
 
     def acquire(self) -> bool:
-        """Try once. True: it is ours now, whether or not it was before. May raise what the database raises."""
+        """Try once. True if it is ours now, whether or not it was before. May raise the database's errors."""
         ...
 
     def epoch(self) -> int:
-        """The current epoch, read over whatever keeps the lock, so that an answer proves that it is still kept."""
+        """Return the current epoch, read through what holds the lock, so that an answer proves that it is still held."""
         ...
 
     def raise_epoch(self) -> int:
-        """Begin a new term, over whatever keeps the lock. Returns its epoch."""
+        """Begin a new term, through what holds the lock. Returns its epoch."""
         ...
 
     def release(self) -> None:
-        """Let go, at once and without asking anybody. Harmless when it is not ours."""
+        """Release at once, without a query. Harmless when it is not ours."""
         ...
 
     def hand_over(self) -> None:
-        """Let go in such a way that the next one can have it when this returns."""
+        """Release so that the next process can acquire it on return."""
         ...
 
 
 class FileLock:
-    """`flock` on a file: the kernel lets go of it the moment the process ends, and not before."""
+    """`flock` on a file: the kernel releases it when the process ends, and not before."""
 
     can_be_lost = False
 
@@ -92,13 +92,13 @@ class FileLock:
 
 
 class SessionLock:
-    """PostgreSQL's advisory lock, kept by a connection of its own: it goes when that session does."""
+    """PostgreSQL's advisory lock, held by a connection of its own: it ends with that session."""
 
     can_be_lost = True
     where = "PostgreSQL's advisory lock"
 
     def __init__(self, url: URL) -> None:
-        # The server itself ends the session of a leader that stands still; a client's own clock may stand still as well.
+        # The server itself ends the session of a leader that hangs; a client's own clock may hang as well.
         mine = {
             "application_name": "gpu-healthd-leader",
             "idle_session_timeout": f"{STANDS_STILL_S}s",
@@ -114,7 +114,7 @@ class SessionLock:
             if self._session is None:
                 self._session, self._held = self._engine.connect(), False
             if not self._held:
-                # Two databases in one server have locks of their own; two schemas in one database get them by their name.
+                # Databases of one server have separate locks; the name separates schemas of one database.
                 query = text("SELECT pg_try_advisory_lock(:key, hashtext(current_schema()))")
                 self._held = bool(self._session.execute(query, {"key": _KEY}).scalar_one())
         except BaseException:
@@ -123,24 +123,24 @@ class SessionLock:
         return self._held
 
     def epoch(self) -> int:
-        """See `WriterLock`. Without the lock it is read all the same."""
+        """See `WriterLock`. Readable without the lock, too."""
         return self._ask(_read_epoch)
 
     def raise_epoch(self) -> int:
         """See `WriterLock`."""
         if not self._held:
-            raise ConnectionError("the session that kept the lead is gone")
+            raise ConnectionError("the session that held the lock has ended")
         return self._ask(_raise_epoch)
 
     def release(self) -> None:
         """See `WriterLock`."""
         session, self._session, self._held = self._session, None, False
         if session is not None:
-            session.invalidate()  # closes the socket without asking a server that may be gone
+            session.invalidate()  # closes the socket without a query to a server that may be down
             session.close()
 
     def hand_over(self) -> None:
-        """See `WriterLock`. A session that is only closed keeps its locks until the server has noticed."""
+        """See `WriterLock`. A session that is only closed keeps its locks until the server notices."""
         if self._session is not None and self._held:
             with contextlib.suppress(SQLAlchemyError):
                 self._session.execute(text("SELECT pg_advisory_unlock_all()"))
@@ -148,16 +148,16 @@ class SessionLock:
 
     def _ask(self, question: Callable[[Connection], int]) -> int:
         if self._session is None:
-            raise ConnectionError("the session that kept the lead is gone")
+            raise ConnectionError("the session that held the lock has ended")
         try:
             return question(self._session)
         except BaseException:
-            self.release()  # asked again, SQLAlchemy would quietly open another session, which keeps no lock
+            self.release()  # another query would make SQLAlchemy open a new session, which holds no lock
             raise
 
 
 def lock_for(url: URL, engine: Engine) -> WriterLock:
-    """The lock that belongs to a database."""
+    """Return the lock that belongs to a database."""
     return SessionLock(url) if url.get_backend_name() == POSTGRESQL else FileLock(engine, sqlite_file(url))
 
 
@@ -166,7 +166,7 @@ def _read_epoch(db: Connection) -> int:
 
 
 def _raise_epoch(db: Connection) -> int:
-    """One statement: it waits for a commit of the term before that is under way, and no commit of it can follow."""
+    """Increase the epoch in one statement: it waits for a running commit of the earlier term, and none can follow."""
     query = text(
         "UPDATE meta SET value = CAST(CAST(value AS INTEGER) + 1 AS VARCHAR(255)) WHERE key = 'epoch' RETURNING value"
     )

@@ -149,7 +149,7 @@ def test_who_was_silent_alone_and_then_with_others_is_no_matter_of_its_own_any_m
     assert said_of(story) == ["n1"]
     assert [i.node for i in story.state.incidents.values()] == ["n1"]
     outcomes = [i.outcome for i in story.incidents.values() if i.wide]
-    assert outcomes == ["not silent as a whole any more; who still is, is told alone"]
+    assert outcomes == ["no longer silent as a group; nodes that still are get their own findings"]
 
 
 def test_heard_again_is_only_said_of_what_is_heard() -> None:

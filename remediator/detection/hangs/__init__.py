@@ -1,1 +1,1 @@
-"""Who keeps a stuck job waiting: a wait-for graph over what each rank called last, chased to its sinks. Pure."""
+"""Finds the rank that a stuck job waits for: the sinks of a wait-for graph over each rank's last call. Pure."""

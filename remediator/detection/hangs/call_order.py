@@ -1,4 +1,4 @@
-"""Ranks that wait for each other called collectives of different groups in different orders: whose order is not the others'."""
+"""Finds ranks that call the collectives of different groups in another order than the others, and so deadlock."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from remediator.detection.hangs.call_records import Snapshot, StuckCall
 
 CROSSED_MAX = 8  # calls to compare with each other
 
-_Role = tuple[str, int]  # what a group is for, and the number of a call in it
+_Role = tuple[str, int]  # role of a group, and the number of a call in it
 
 
 def find_crossed_callers(inside: Sequence[StuckCall]) -> set[int]:
-    """Of two calls that all have made, who made them in the other order; all, if neither order is the rarer one."""
+    """Of two calls that all have made, return the ranks with the rarer order; all, if neither is rarer."""
     first = sorted(inside, key=lambda each: min(each.orders.values(), default=0))[:CROSSED_MAX]
     for one, other in combinations(first, 2):
         both = one.orders.keys() & other.orders.keys()
@@ -26,10 +26,10 @@ def find_crossed_callers(inside: Sequence[StuckCall]) -> set[int]:
 
 
 def find_out_of_order_ranks(snapshot: Snapshot, circle: AbstractSet[int], stuck: Sequence[StuckCall]) -> set[int]:
-    """Members of a circle that wait in a call which most ranks make after the one where they are waited for.
+    """Return the members of a cycle that wait in a call which most ranks make after the one they are missing from.
 
-    Groups of one role, by their description, are compared with each other: each data-parallel group does the same. All of
-    the circle, where the others' order says nothing.
+    Groups of one role, by description, are compared with each other: each data-parallel group does the same. Returns
+    the whole cycle if the others' order decides nothing.
     """
     places = _call_positions(snapshot, stuck)
     members: dict[str, set[int]] = {}
@@ -53,13 +53,13 @@ def _stuck_role(snapshot: Snapshot, stuck: StuckCall) -> _Role:
 
 
 def group_role(snapshot: Snapshot, group: str) -> str:
-    """What a group is for, by its description; its own name where it has none."""
+    """Return a group's role from its description; its own name without one."""
     said = snapshot.groups[group].description
     return said if said not in ("", "undefined") else group
 
 
 def _call_positions(snapshot: Snapshot, stuck: Sequence[StuckCall]) -> dict[_Role, dict[int, int]]:
-    """Where each rank made the calls in question in its own sequence, if it did."""
+    """Return the position of the given calls in each rank's own sequence, if it made them."""
     places: dict[_Role, dict[int, int]] = {_stuck_role(snapshot, each): {} for each in stuck}
     roles = {group: group_role(snapshot, group) for group in snapshot.groups}
     for call in snapshot.operations:
@@ -70,9 +70,9 @@ def _call_positions(snapshot: Snapshot, stuck: Sequence[StuckCall]) -> dict[_Rol
 
 
 def _order_balance(places: dict[_Role, dict[int, int]], one: _Role, other: _Role, ranks: AbstractSet[int]) -> int:
-    """How many more of `ranks`, which belong to both, make `other` before `one` than the other way round."""
+    """Return how many more of `ranks`, members of both, make `other` before `one` than the reverse."""
     if not places[one] or not places[other]:
-        return 0  # messages: their numbers are each rank's own
+        return 0  # messages: each rank numbers its own
     never = float("inf")
     order = [(places[one].get(rank, never), places[other].get(rank, never)) for rank in ranks]
     return sum((before < at) - (at < before) for at, before in order)

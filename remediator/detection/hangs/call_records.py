@@ -1,4 +1,4 @@
-"""What the judgement needs to know of each rank's calls, wherever it was read: flight recorder dumps, beacons, a test."""
+"""The hang detector's input: each rank's calls, from flight recorder dumps, beacons or tests."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ class Transfer(msgspec.Struct, frozen=True):
 class Operation(msgspec.Struct, frozen=True, kw_only=True):
     """One call of a rank.
 
-    `number` counts a group's collectives from the same start on all ranks. `order` counts the rank's own calls. `state`
-    is scheduled, started, completed, pending (scheduled or started), or ended: nobody waits for it any more, done or given
-    up. `inputs` and `outputs`
-    are elements per tensor. `transfers` makes it a point-to-point call, which collectives' numbers do not count.
+    `number` counts a group's collectives from the same start on all ranks; `order` counts the rank's own calls. `state`
+    is scheduled, started, completed, pending (scheduled or started), or ended: nobody waits for it any more, complete
+    or given up. `inputs` and `outputs` are elements per tensor. `transfers` makes it a point-to-point call, which
+    collectives' numbers skip.
     """
 
     rank: int
@@ -41,12 +41,12 @@ class Operation(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def open(self) -> bool:
-        """Somebody still waits for it, as far as its own record tells."""
+        """Whether it is still waited for, according to its own record."""
         return self.state in ("scheduled", "started", "pending")
 
 
 class Group(msgspec.Struct, frozen=True):
-    """Ranks that call collectives together. `known`: `members` are all of them, else those that were seen calling."""
+    """Ranks that call collectives together. `known`: `members` is complete; otherwise it holds those seen calling."""
 
     name: str
     description: str = ""
@@ -55,15 +55,15 @@ class Group(msgspec.Struct, frozen=True):
 
     @property
     def label(self) -> str:
-        """For people."""
+        """A name for display."""
         return self.name + (f" ({self.description})" if self.description not in ("", "undefined", self.name) else "")
 
 
 class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     """All that is known.
 
-    `recorded`: ranks that left a record. `entered`: the highest number a rank is known to have called in a
-    group whose calls are not among the operations any more. `whole`: ranks whose record begins with their first call.
+    `recorded`: ranks with a record. `entered`: the highest number a rank is known to have called in a group whose calls
+    are no longer among the operations. `whole`: ranks whose record begins with their first call.
     """
 
     operations: Sequence[Operation]
@@ -75,11 +75,11 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class StuckCall(msgspec.Struct, frozen=True, kw_only=True):
-    """A call that stands still.
+    """A call that is stuck.
 
-    `waiting` entered it and did not come out; `absent` have not entered; `odd` called something else than the others (all,
-    if none is in the majority); `idle` have it queued behind other work of their GPU; `left`: others came out, of whom `later` wait in
-    a later call of the group. `orders`: where each of those waiting had it in its own sequence of calls.
+    `waiting` are inside; `absent` have not entered; `odd` called something else than the others (all, without a
+    majority); `idle` have it queued behind other work on their GPU; `left` came out, of whom `later` wait in a later
+    call of the group. `orders`: each waiting rank's position of it in its own sequence of calls.
     """
 
     group: str
@@ -97,14 +97,14 @@ class StuckCall(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def missing(self) -> frozenset[int]:
-        """Whom those inside wait for: not called, or called and still queued on its GPU."""
+        """The ranks that those inside wait for: not called, or called and still queued on the GPU."""
         return frozenset((*self.absent, *self.idle))
 
 
 class HangVerdict(msgspec.Struct, frozen=True, kw_only=True):
     """`kind`: none, dead_rank, stuck_compute, mismatched_collectives, network. `victims` wait because of others.
 
-    `root` is the call that the culprits hold up, `stuck` all that stand still, `silent` the ranks without a record.
+    `root` is the call that the culprits block, `stuck` all stuck calls, `silent` the ranks without a record.
     """
 
     kind: str

@@ -1,4 +1,4 @@
-"""Where each group's collectives stand still, and who is, who is not and who is wrongly there."""
+"""Finds where each group's collectives are stuck, and which ranks are inside, absent, or in another call."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from remediator.detection.hangs.call_records import Group, Operation, Snapshot, 
 
 _Calls = dict[int, Operation]  # number → call
 
-# A rank comes out of these only after every other went in; out of a broadcast its sender may come alone.
+# A rank leaves these only after every other has entered; the sender of a broadcast may leave alone.
 ONE_SIDED = ("broadcast", "_broadcast_oop", "reduce", "_reduce_oop", "gather", "scatter")
 UNEVEN = ("all_to_all", "all_gather_v", "reduce_scatter_v", "alltoall", "coalesced", "new_window", "split")
 
 
 def stuck_collectives(snapshot: Snapshot) -> list[StuckCall]:
-    """At most one for each group: the earliest collective that keeps somebody."""
+    """Return at most one per group: the earliest collective that some rank waits in."""
     groups: dict[str, dict[int, _Calls]] = {}
     for call in snapshot.operations:
         if not call.transfers:
@@ -64,7 +64,10 @@ def _judge_group(
 
 
 def _given_up_number(by_rank: Mapping[int, _Calls], everyone_to: int) -> float:
-    """From which number on `ended` means given up: a collective cannot be done that a rank with a record never entered."""
+    """Return the number from which `ended` means given up.
+
+    A collective cannot be complete if a recorded rank never entered it.
+    """
     ended = [
         number
         for calls in by_rank.values()
@@ -79,7 +82,7 @@ def _is_done(call: Operation, given_up: float) -> bool:
 
 
 def _highest_proven_call(by_rank: Mapping[int, _Calls], given_up: float) -> int:
-    """The highest collective that somebody came out of, which proves that all went in."""
+    """Return the highest collective that a rank has left, which proves that all have entered."""
     return max(
         (
             n
@@ -92,7 +95,10 @@ def _highest_proven_call(by_rank: Mapping[int, _Calls], given_up: float) -> int:
 
 
 def _first_open_call(calls: _Calls, given_up: float) -> int | None:
-    """A group's collectives run in their order: what comes before a done one is done, whatever its record says."""
+    """Return the first open call.
+
+    Collectives of a group run in order: all before a completed one are complete, whatever their record says.
+    """
     done_to = max((number for number, call in calls.items() if _is_done(call, given_up)), default=-1)
     return min((number for number, call in calls.items() if number > done_to), default=None)
 
@@ -100,7 +106,7 @@ def _first_open_call(calls: _Calls, given_up: float) -> int | None:
 def _sister_calls(
     snapshot: Snapshot, group: Group, key: str, number: int, groups: Mapping[str, dict[int, _Calls]]
 ) -> list[Operation]:
-    """The same call in groups of the same role, of which one rank each is enough; only asked when two ranks differ."""
+    """Return the same call in groups of the same role, one rank each; needed only when two ranks differ."""
     if not group.description or len(group.members) > 2:
         return []
     role = (group.description, len(group.members))
@@ -114,7 +120,10 @@ def _sister_calls(
 
 
 def _find_odd_ranks(at: Mapping[int, Operation], sisters: Iterable[Operation]) -> tuple[tuple[int, ...], str]:
-    """Who called something else than most, and what; everybody, where no side is larger. What some do not tell is not compared."""
+    """Return the ranks whose call differs from most, and how; all, if no side is larger.
+
+    Missing values are not compared.
+    """
     told = tuple(all(getattr(call, field) for call in at.values()) for field in _COMPARED)
     shapes = {rank: _call_shape(call, told) for rank, call in at.items()}
     if len(set(shapes.values())) < 2:
@@ -135,7 +144,7 @@ _Shape = tuple[str, tuple[int, ...], tuple[int, ...], tuple[str, ...], tuple[str
 
 
 def _call_shape(call: Operation, told: tuple[bool, ...]) -> _Shape:
-    """What must be equal on all ranks; of operations that take other amounts from each, only the name and the types."""
+    """Return what must be equal on all ranks; for operations with different amounts per rank, only name and types."""
     name = call.name
     uneven = any(word in name for word in UNEVEN)
     scatters, gathers = name == "scatter", name == "gather"

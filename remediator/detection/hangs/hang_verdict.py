@@ -1,7 +1,7 @@
-"""From what stands still to who is to blame.
+"""From stuck calls to the culprit.
 
-A rank that is absent from a call and waits in another is a victim of that one. Who is absent and waits nowhere holds the
-job up. Whoever reported a time-out is no more to blame than any other that waits.
+A rank absent from one call that waits in another is a victim of that one. A rank that is absent and waits nowhere is
+the culprit. The rank that reported a time-out is no more suspect than any other that waits.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from remediator.detection.hangs.point_to_point import find_stuck_transfers
 from remediator.detection.hangs.verdict_text import list_verdict_reasons
 from remediator.detection.hangs.wait_graph import find_final_cycles, find_sinks
 
-ALONE = 3  # so many times more are not there than are
+ALONE = 3  # how many times as many ranks must be absent as present
 
 
 class BlamedRanks(NamedTuple):
-    """Before it is put into words. `root`: the call that shows it best."""
+    """The culprits before the text. `root`: the call that shows the cause best."""
 
     kind: str
     culprits: set[int]
@@ -31,7 +31,7 @@ class BlamedRanks(NamedTuple):
 
 
 def judge_hang(snapshot: Snapshot) -> HangVerdict:
-    """Who holds the job up, or nobody."""
+    """Return the culprit that blocks the job, or none."""
     found = [*stuck_collectives(snapshot), *find_stuck_transfers(snapshot)]
     stuck = sorted(_drop_queued_calls(snapshot, found), key=lambda each: (each.group, each.number, each.name))
     silent = tuple(rank for rank in snapshot.everybody if rank not in snapshot.recorded)
@@ -54,7 +54,10 @@ def judge_hang(snapshot: Snapshot) -> HangVerdict:
 
 
 def _drop_queued_calls(snapshot: Snapshot, stuck: Sequence[StuckCall]) -> list[StuckCall]:
-    """Where a rank cannot tell what its GPU has begun: its first open call has, the others are taken to be queued behind it."""
+    """Keep the first open call of ranks whose record does not show what their GPU has begun.
+
+    Treat later ones as queued.
+    """
     unsure = {call.rank for call in snapshot.operations if call.state == "pending"}
     first: dict[int, int] = {}
     for each in stuck:
@@ -81,7 +84,7 @@ def _blame_ranks(snapshot: Snapshot, stuck: Sequence[StuckCall]) -> BlamedRanks:
     blamed = {rank for rank in recorded if any(rank in each.absent for each in stuck)} or recorded or ends
     dead = not blamed & snapshot.recorded
     if dead and inside:
-        blamed = set()  # what stands still with all inside explains the rest: the records of those others are lost
+        blamed = set()  # a stuck call with all ranks inside explains the rest: those records are lost
     if blamed:
         blamed = find_necessary_dead_ranks(snapshot, stuck, graph, blamed) if dead else blamed
         shown = _clearest_stuck_call(stuck, blamed)
@@ -102,7 +105,7 @@ def _blame_ranks(snapshot: Snapshot, stuck: Sequence[StuckCall]) -> BlamedRanks:
 
 
 def _lone_callers(snapshot: Snapshot, root: StuckCall | None, blamed: set[int]) -> set[int]:
-    """Who made a call that hardly any other of its group made, while these wait nowhere: that call is one too many."""
+    """Return the callers of a superfluous call: hardly any other of the group made it, and the others wait nowhere."""
     if root is None or "->" in root.name or not blamed <= set(root.absent) & snapshot.recorded:
         return set()
     inside = set(root.waiting) - set(root.idle)
@@ -110,7 +113,7 @@ def _lone_callers(snapshot: Snapshot, root: StuckCall | None, blamed: set[int]) 
 
 
 def _build_wait_graph(snapshot: Snapshot, stuck: Sequence[StuckCall]) -> dict[int, set[int]]:
-    """Who waits for whom. A rank that left no record might have been anywhere: it is waited for only where no other is."""
+    """Build who waits for whom. A rank without a record may be anywhere: it is waited for only where no other rank is."""
     graph: dict[int, set[int]] = {}
     for each in stuck:
         missing = each.missing
@@ -122,12 +125,12 @@ def _build_wait_graph(snapshot: Snapshot, stuck: Sequence[StuckCall]) -> dict[in
 
 
 def _fully_joined_calls(stuck: Sequence[StuckCall]) -> list[StuckCall]:
-    """Calls that all are in and that do not end."""
+    """Return calls that all ranks have entered and that do not end."""
     return [each for each in stuck if not each.missing and not each.odd]
 
 
 def _clearest_stuck_call(stuck: Sequence[StuckCall], blamed: set[int]) -> StuckCall | None:
-    """The call that most wait in for those to blame, and for fewest others."""
+    """Return the call with most ranks waiting for the culprits, and fewest for others."""
     candidates = [each for each in stuck if blamed & each.missing]
     return min(candidates, key=lambda e: (len(e.missing - blamed), -len(e.waiting), _earliest_order(e)), default=None)
 

@@ -1,4 +1,4 @@
-"""Which of the ranks without a record is dead, and of which only the record is lost: it may wait like everybody else. Pure."""
+"""Decides which ranks without a record are dead, and which have only lost their record and may be waiting. Pure."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from remediator.detection.hangs.call_order import group_role
 from remediator.detection.hangs.call_records import Snapshot, StuckCall
 from remediator.detection.hangs.wait_graph import Graph
 
-_Like = tuple[str, int | str]  # what a call's group is for, and its number; of a message, which end waits
+_Like = tuple[str, int | str]  # role of a call's group, and its number; for a message, the waiting end
 
 
 def find_necessary_dead_ranks(
     snapshot: Snapshot, stuck: Sequence[StuckCall], graph: Graph, blamed: AbstractSet[int]
 ) -> set[int]:
-    """Those of the silent ranks in `blamed` without whose death the wait is not explained; all, if it is none of them.
+    """Return the silent ranks in `blamed` whose death is needed to explain the wait; all, if none is.
 
-    Ranks of one role run the same program. So a silent rank is spared if one that left a record is missing wherever that one
-    alone is missed, and waits itself in a group such as that one has too, for somebody else. One that is never missed alone is spared where
-    somebody else among those missed is not.
+    Ranks of one role run the same program. So a silent rank is spared if a recorded rank is missing wherever this one
+    alone is missing, and waits for another rank in a group that this one has as well. A silent rank that is never
+    missing alone is spared if another of the missing ranks is not.
     """
     running = [each for each in stuck if set(each.waiting) - set(each.idle)]
     alone = {rank: [each for each in running if each.missing == {rank}] for rank in blamed}
@@ -41,7 +41,7 @@ def find_necessary_dead_ranks(
 def _similar_recorded_ranks(
     snapshot: Snapshot, stuck: Sequence[StuckCall], rank: int, alone: Sequence[StuckCall]
 ) -> AbstractSet[int]:
-    """Ranks with a record that are missing wherever this one alone is missed, and that wait in a group like one of its."""
+    """Return recorded ranks that are missing wherever this one alone is, and that wait in a group like one of its."""
     own = {group_role(snapshot, key) for key, group in snapshot.groups.items() if rank in group.members}
     found = {
         other
@@ -56,7 +56,7 @@ def _similar_recorded_ranks(
 
 
 def _chain_avoids_rank(graph: Graph, start: int, without: int) -> bool:
-    """Whether the chain of waits that begins at `start` never leads to `without`."""
+    """Return whether the chain of waits from `start` never reaches `without`."""
     seen, todo = {start}, [start]
     while todo:
         for target in graph.get(todo.pop(), ()):

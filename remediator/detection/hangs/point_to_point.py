@@ -1,4 +1,4 @@
-"""Sends and receives that stand still: each needs its partner, and the messages of a pair are matched in their order."""
+"""Finds stuck sends and receives: each needs its partner, and the messages of a pair are matched in order."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ class _TransferEnd(NamedTuple):
 
 _Halves = dict[
     _TransferRoute, tuple[list[_TransferEnd], list[_TransferEnd]]
-]  # sends, receives; each in the order of the calls
+]  # sends and receives, in the order of the calls
 
 
 def find_stuck_transfers(snapshot: Snapshot) -> list[StuckCall]:
-    """At most one for each pair, direction and group: the first message that has only one end, two unlike ones, or does not move."""
+    """Find the first stuck message per pair, direction and group: with one end, with two different ones, or not moving."""
     ways: _Halves = {}
     for call in sorted((call for call in snapshot.operations if call.transfers), key=lambda call: call.order):
         for transfer in call.transfers:
@@ -40,7 +40,7 @@ def find_stuck_transfers(snapshot: Snapshot) -> list[StuckCall]:
 
 
 def _last_completed_orders(calls: Iterable[Operation]) -> Mapping[tuple[int, str, int, int], int]:
-    """The order of the last done call of each rank in each direction: what it called before that is done as well."""
+    """Return the order of each rank's last completed call per direction: earlier calls are complete as well."""
     done: dict[tuple[int, str, int, int], int] = {}
     for call in calls:
         if call.state in ("completed", "ended"):
@@ -80,10 +80,10 @@ def _judge_route(
 def _match_offset(
     snapshot: Snapshot, way: _TransferRoute, sends: list[_TransferEnd], receives: list[_TransferEnd]
 ) -> int:
-    """What to add to a send's place to get its receive's.
+    """Return the offset from a send's position to that of its receive.
 
-    Both ends of a message end together, so of records that lost their beginning the first open ones are laid side by side. A call of
-    several messages is open until the last has passed: there the times of the calls decide.
+    Both ends of a message end together, so for truncated records the first open ones are aligned. A call of several
+    messages is open until the last has passed: there the times of the calls decide.
     """
     if {way.source, way.target} <= snapshot.whole or not sends or not receives:
         return 0
@@ -95,7 +95,7 @@ def _match_offset(
 
 
 def _pairing_spread_s(sends: list[_TransferEnd], receives: list[_TransferEnd], shift: int) -> float:
-    """How far apart the last of the paired calls were made, in seconds."""
+    """Return how far apart the last of the paired calls were made, in seconds."""
     last = min(len(sends) - 1, len(receives) - 1 - shift)
     if last < 0 or last + shift < 0:
         return float("inf")

@@ -1,4 +1,4 @@
-"""A verdict in sentences, with the numbers it rests on."""
+"""Formats a hang verdict as sentences, with its numbers."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ CALLS_MAX = 6
 
 
 def format_ranks(ranks: Iterable[int]) -> str:
-    """The first dozen, and how many more."""
+    """Format the first dozen ranks, and how many more there are."""
     ranks = tuple(ranks)
     more = f" and {len(ranks) - NAMED_MAX} more" if len(ranks) > NAMED_MAX else ""
     return f"rank{'s' if len(ranks) != 1 else ''} {', '.join(map(str, ranks[:NAMED_MAX]))}{more}"
 
 
 def describe_stuck_call(snapshot: Snapshot, stuck: StuckCall) -> str:
-    """One call that stands still."""
+    """Describe one stuck call."""
     head = f"group {snapshot.groups[stuck.group].label}, {stuck.name} number {stuck.number}:"
     if stuck.odd:
         return f"{head} {format_ranks(stuck.odd)} called something else ({stuck.detail})"
@@ -40,7 +40,7 @@ def list_verdict_reasons(
     root: StuckCall | None,
     silent: Collection[int],
 ) -> tuple[str, ...]:
-    """Why these, the call that shows it best first."""
+    """List the reasons, the call that shows the cause best first."""
     if not stuck:
         lines = [f"nothing stands still in the records of {format_count(len(snapshot.recorded), 'rank')}"]
     else:
@@ -52,11 +52,11 @@ def list_verdict_reasons(
             lines.append(f"{len(shown) - CALLS_MAX} more calls stand still")
         told = sorted({rank for each in stuck for rank in each.timed_out})
         if told:
-            lines.append(f"{format_ranks(told)} reported the time-out, which says who waited and not for whom")
+            lines.append(f"{format_ranks(told)} reported the time-out, which names a waiting rank, not the culprit")
         unsure = sorted({snapshot.groups[each.group].label for each in stuck if not snapshot.groups[each.group].known})
         if unsure:
             lines.append(
-                f"the records do not tell who belongs to group {', '.join(unsure)}: ranks never seen in it are not counted"
+                f"the records do not name the members of group {', '.join(unsure)}: ranks never seen in it are not counted"
             )
     if silent:
         lines.append(f"no record of {format_ranks(silent)}: dead, or stopped before writing one")

@@ -1,4 +1,4 @@
-"""The wait-for graph: who waits for whom, who of them waits for nobody, and who go round in a circle."""
+"""The wait-for graph: its sinks and its cycles."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ Graph = Mapping[int, AbstractSet[int]]
 
 
 def find_sinks(graph: Graph, waiting: AbstractSet[int]) -> set[int]:
-    """Ranks that somebody waits for and that wait nowhere."""
+    """Return the ranks that others wait for and that wait for nobody."""
     return {target for targets in graph.values() for target in targets} - waiting
 
 
 def find_final_cycles(graph: Graph) -> list[set[int]]:
-    """Groups of ranks that wait for each other and for nobody outside, smallest first."""
+    """Return groups of ranks that wait for each other and for nobody outside, smallest first."""
     parts = _strong_components(graph)
     return sorted(
         (part for part in parts if len(part) > 1 and all(graph.get(rank, set()) <= part for rank in part)),

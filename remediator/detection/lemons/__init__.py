@@ -1,8 +1,8 @@
-"""Lemons: nodes that fail jobs again and again although their checks pass. A fleet's record in, a judgement per node out. Pure.
+"""Lemons: nodes that fail jobs repeatedly although their checks pass. Pure: history in, a judgement per node out.
 
-Read in this order, which is also that of the data: `history` (the record), `blame` (incidents of nodes), `service` (the time
-in which they could fail), `filter` (usual or lemon, day by day), `marks` (what else speaks against a node), `judgement`.
-How it is meant: docs/explanation/lemons.md.
+Read the modules in the order of the data: `failure_record` (input), `incident_attribution` (incidents of nodes),
+`service_time` (time in which a node could fail), `lemon_filter` (usual node or lemon, day by day), `likelihood_marks`
+(further evidence against a node), `lemon_judgement`. Background: docs/explanation/lemons.md.
 """
 
 from remediator.detection.lemons.failure_record import DAY_S, History, Kind

@@ -1,4 +1,4 @@
-"""What a fleet's record says, as arrays: the shape that `judge` reads. Pure.
+"""A fleet's failure history as arrays, the input of `judge`. Pure.
 
 Everything is cut at one moment first (`until`), so that no later step can see what came after it.
 """
@@ -17,13 +17,13 @@ Ints = npt.NDArray[np.int64]
 Flags = npt.NDArray[np.bool_]
 
 DAY_S = 86400.0
-OUT_DEFAULT_S = DAY_S  # nobody noted when it came back: the published median of a repair is 20 h
+OUT_DEFAULT_S = DAY_S  # if no return is recorded: the published median of a repair is 20 h
 USUAL_RATE_PER_DAY = 0.004  # 2.3 to 6.5 failures per 1000 node-days in published fleets
-DAYS_FINE, WEEKS_COARSE = 28, 22  # bins: a day each, then a week each; what is older weighs nothing any more
+DAYS_FINE, WEEKS_COARSE = 28, 22  # bins: daily, then weekly; older data has no weight
 
 
 class Kind(enum.IntEnum):
-    """What a row tells. Only the first six speak against a node."""
+    """What a row records. Only the first six count against a node."""
 
     FAILURE = 0
     XID = 1
@@ -32,7 +32,7 @@ class Kind(enum.IntEnum):
     TICKET = 4
     EXCLUDED = 5  # a user asked not to get this node
     REPAIRED = 6
-    CORDONED = 7  # out of service by plan or by our own hand
+    CORDONED = 7  # out of service by plan or by the controller
     RETURNED = 8
     IN_SERVICE = 9  # an interval in which it could have failed
     OTHER = 10
@@ -43,12 +43,12 @@ class History:
     """Rows: equally long arrays, in any order. Ids are indices, -1 is unknown.
 
     Attributes:
-        nodes: how many nodes the ids in `node` tell apart.
+        nodes: how many nodes the ids in `node` distinguish.
         node, kind: ids; `kind` holds `Kind`.
-        time, end: UTC seconds; `end` is NaN where there is none.
+        time, end: UTC seconds; `end` is NaN if there is none.
         job, user, code: ids; `code` is the Xid's number.
         size: nodes of the job, NaN if unknown.
-        named: False where a row is one of several made from one list of members.
+        named: False if a row is one of several made from one list of members.
         cohorts: by name ("rack"), the id of each node's group, `nodes` long.
     """
 
@@ -65,12 +65,12 @@ class History:
     cohorts: Mapping[str, Ints]
 
     def take(self, rows: npt.NDArray[np.int64] | Flags) -> History:
-        """Some of the rows."""
+        """Return some of the rows."""
         columns = ("node", "time", "end", "kind", "job", "user", "code", "size", "named")
         return dataclasses.replace(self, **{name: getattr(self, name)[rows] for name in columns})
 
     def until(self, as_of: float) -> History:
-        """Rows that began by then, each once, in order of node and time; what had not ended by then has no end."""
+        """Return rows that began by then, each once, by node and time; what had not ended by then has no end."""
         known = self.take(np.isfinite(self.time) & (self.time <= as_of) & (self.node >= 0))
         ends = np.where((known.end <= as_of) & (known.end >= known.time), known.end, np.nan)
         known = dataclasses.replace(known, end=ends)
@@ -83,12 +83,12 @@ class History:
         return known.take(order[~same])
 
     def of(self, *kinds: Kind) -> Flags:
-        """Which rows are of these kinds."""
+        """Return which rows are of these kinds."""
         return np.isin(self.kind, kinds)
 
 
 def completed_repairs(history: History) -> tuple[Ints, Floats]:
-    """(node, moment of completion) of each; where some repairs have an end, one without it still goes on."""
+    """Return (node, time of completion) of each; where some repairs have an end, one without is still in progress."""
     rows = history.take(history.of(Kind.REPAIRED))
     if np.isfinite(rows.end).any():
         rows = rows.take(np.isfinite(rows.end))
@@ -97,7 +97,7 @@ def completed_repairs(history: History) -> tuple[Ints, Floats]:
 
 
 def out_of_service(history: History, as_of: float) -> tuple[Ints, Floats, Floats]:
-    """(node, from, to) of the times in which a node could not fail; they may overlap. Rows sorted by node and time."""
+    """Return (node, from, to) of times in which a node could not fail; they may overlap. Rows sorted by node and time."""
     with_end = history.of(Kind.REPAIRED, Kind.FAILURE) & np.isfinite(history.end)
     out = history.of(Kind.REMOVED, Kind.CORDONED) | with_end
     if np.isfinite(history.end[history.of(Kind.REPAIRED)]).any():
@@ -119,20 +119,20 @@ def out_of_service(history: History, as_of: float) -> tuple[Ints, Floats, Floats
 
 
 def _returns_unrecorded(again: Flags, since_s: Floats) -> bool:
-    """Whether a record that tells of no return means that nodes stay out: back, some of them would have failed again."""
+    """Return whether a record without returns means that nodes stay out: returned nodes would have failed again."""
     expected = USUAL_RATE_PER_DAY * float(np.maximum(since_s - OUT_DEFAULT_S, 0.0).sum()) / DAY_S
     return float(again.sum()) >= expected / 2
 
 
 def _return_times(history: History) -> tuple[Ints, Floats]:
-    """What proves that a node is back: said so, repaired, or work ran on it."""
+    """Return what proves that a node is back: a recorded return, a repair, or work that ran on it."""
     node, done = completed_repairs(history)
     seen = history.take(history.of(Kind.RETURNED, Kind.IN_SERVICE))
     return np.concatenate([node, seen.node]), np.concatenate([done, seen.time])
 
 
 def _next_event_time(node: Ints, time: Floats, of_node: Ints, after: Floats) -> Floats:
-    """The first `time` of the same node later than `after`, NaN if none."""
+    """Return the first `time` of the same node later than `after`, NaN if none."""
     if node.size == 0:
         return np.full(of_node.size, np.nan)
     order = np.lexsort((time, node))
@@ -147,7 +147,7 @@ def _next_event_time(node: Ints, time: Floats, of_node: Ints, after: Floats) -> 
 
 
 def bin_edges(began: float, as_of: float) -> Floats:
-    """Edges in UTC seconds, rising to `as_of`: days, then weeks; at least one bin."""
+    """Return bin edges in UTC seconds, rising to `as_of`: days, then weeks; at least one bin."""
     days = as_of - DAY_S * np.arange(DAYS_FINE + 1)
     weeks = days[-1] - 7 * DAY_S * np.arange(1, WEEKS_COARSE + 1)
     edges = np.concatenate([days, weeks])[::-1]
@@ -156,7 +156,7 @@ def bin_edges(began: float, as_of: float) -> Floats:
 
 
 def covered_days(nodes: int, spans: tuple[Ints, Floats, Floats], edges: Floats) -> Floats:
-    """Days of each bin that a node's intervals cover, nodes × bins; what overlaps counts once at most."""
+    """Return days of each bin that a node's intervals cover, nodes × bins; overlaps count once."""
     node, start, end = spans
     found = np.zeros((nodes, edges.size - 1))
     for number in range(edges.size - 1):

@@ -1,7 +1,7 @@
-"""What happened becomes incidents of a node, each with the share of the blame that is the node's own. Pure.
+"""Groups events into incidents of a node, and estimates the node's own share of the blame. Pure.
 
-A lemon is a node that fails again and again. What many nodes suffer at once, what follows one user or job around, and
-what a job of a thousand nodes died of while nobody knows where, says little about any one of them.
+A lemon fails repeatedly by itself. What many nodes suffer at once, what follows one user or job, and the failure of a
+job of a thousand nodes without a located fault say little about any single node.
 """
 
 from __future__ import annotations
@@ -13,18 +13,18 @@ import numpy as np
 
 from remediator.detection.lemons.failure_record import DAY_S, Flags, Floats, History, Ints, Kind, completed_repairs
 
-INCIDENT_S = DAY_S  # one fault shows many times until somebody mends it
-SAME_FAILURE_S = 600.0  # the nodes of a job that fails are reported one after the other
+INCIDENT_S = DAY_S  # one fault shows repeatedly until it is fixed
+SAME_FAILURE_S = 600.0  # the nodes of a failed job are reported one after the other
 BURST_S, BURST_NODES, RACK_BURST_NODES = 600.0, 4, 3
 SPREE_S, SPREE_NODES = DAY_S / 2, 4  # to both sides: one user's or job's failures on many nodes
-HABIT_NODES, HABIT_SHARE = 3, 0.1  # so many of a user's nodes fail alike: it is the user
-BIG_HABIT_SHARE = 0.5  # of a job that may have many nodes: its failures have to be where it is
-HABIT_TIMES, HABIT_SIGMAS = 3.0, 2.0  # times what nodes suffer: nothing but the excess over it is a node's own
-SURPRISE_LOG = math.log(1e-4)  # so improbable must a burst be by chance
-BUSY_USER = 5.0  # times the median user: nobody tells us how much a user runs
-NAMED_OF_MANY = 0.75  # somebody named one node of a job of many; the first to report is often the victim
+HABIT_NODES, HABIT_SHARE = 3, 0.1  # if so many of a user's nodes fail alike, the user is the cause
+BIG_HABIT_SHARE = 0.5  # for a job, which may have many nodes: its failures must be where it is
+HABIT_TIMES, HABIT_SIGMAS = 3.0, 2.0  # times the usual rate: only the excess over it is the node's own
+SURPRISE_LOG = math.log(1e-4)  # required improbability of a burst by chance
+BUSY_USER = 5.0  # times the median user: how much a user runs is unknown
+NAMED_OF_MANY = 0.75  # one node of a job of many was named; the first to report is often the victim
 APPLICATION_XIDS = (13, 31, 43, 45)
-# Of a failure: what an incident without one counts. Removals are decided upon; the others are hints.
+# Relative to a failure: the weight of an incident without one. Removals were decided; the others are hints.
 WORTH = {
     Kind.FAILURE: 1.0,
     Kind.REMOVED: 1.0,
@@ -33,14 +33,14 @@ WORTH = {
     Kind.TICKET: 0.25,
     Kind.EXCLUDED: 0.25,
 }
-COMMON_SHARE = 0.1  # of the accused nodes show it: with less a kind is not what this record calls a failure
+COMMON_SHARE = 0.1  # of the accused nodes show it: a rarer kind is not what this record calls a failure
 HARDWARE = (Kind.REMOVED, Kind.TEST_FAILED)
 
 
 class AttributedIncidents(NamedTuple):
-    """Equally long arrays: whose, when it began, how many failures it counts, how far it is the node's own affair.
+    """Equally long arrays: node, start, weight in failures, and the node's own share.
 
-    `of_row` is the incident of each row of the history, -1 where it has none.
+    `of_row` is the incident of each row of the history, -1 without one.
     """
 
     node: Ints
@@ -51,13 +51,13 @@ class AttributedIncidents(NamedTuple):
 
 
 def rows_against_node(history: History) -> Flags:
-    """Rows that speak against a node at all."""
+    """Return rows that count against a node at all."""
     by_jobs = (history.kind == Kind.XID) & np.isin(history.code, APPLICATION_XIDS)
     return np.asarray(history.of(*WORTH) & ~by_jobs, dtype=np.bool_)
 
 
 def attribute_incidents(history: History) -> AttributedIncidents:
-    """Rows (sorted by node and time) as incidents of at most a day; a repair ends one."""
+    """Group rows (sorted by node and time) into incidents of at most a day; a repair ends one."""
     rows = np.flatnonzero(rows_against_node(history))
     told = history.take(rows)
     life = _repair_generations(told.node, told.time, *completed_repairs(history))
@@ -69,7 +69,7 @@ def attribute_incidents(history: History) -> AttributedIncidents:
     many = int(starts.sum())
     weight, own = np.zeros(many), np.ones(many)
     np.maximum.at(weight, number, worth[told.kind] * blame)
-    # What follows a burst (a removal, a ticket) is the burst's as well.
+    # What follows a burst (a removal, a ticket) belongs to the burst as well.
     np.minimum.at(own, number, _burst_shares(told, of_many))
     own *= _owner_shares(told, number, many, of_many)
     of_row = np.full(history.node.size, -1)
@@ -78,7 +78,7 @@ def attribute_incidents(history: History) -> AttributedIncidents:
 
 
 def _failure_weights(told: History) -> Floats:
-    """By kind, of a failure; of a record without failures, the heaviest of its kinds is what stands for one."""
+    """Return weights by kind; in a record without failures, its heaviest kind counts as one."""
     worth = np.zeros(len(Kind))
     usual = []
     accused = np.unique(told.node).size
@@ -90,7 +90,7 @@ def _failure_weights(told: History) -> Floats:
 
 
 def _repair_generations(node: Ints, time: Floats, repaired: Ints, at: Floats) -> Ints:
-    """How often the node had been repaired before."""
+    """Return how often the node had been repaired before."""
     found = np.zeros(node.size, dtype=np.int64)
     if repaired.size == 0:
         return found
@@ -103,14 +103,14 @@ def _repair_generations(node: Ints, time: Floats, repaired: Ints, at: Floats) ->
 
 
 def _mark_window_starts(group: Ints, time: Floats, window_s: float = INCIDENT_S) -> Flags:
-    """Marks the row that opens an incident; rows come sorted by group and time. All groups advance together."""
+    """Mark the row that opens an incident; rows are sorted by group and time. All groups advance together."""
     starts = np.zeros(group.size, dtype=bool)
     if group.size == 0:
         return starts
     opens = np.r_[True, np.diff(group) != 0]
     current = np.flatnonzero(opens)
     ends = np.r_[current[1:], group.size]
-    # Times within a group made comparable over all groups, so that one search serves all.
+    # Times within a group are made comparable over all groups, so that one search serves all.
     base = time - time.min()
     stride = float(base.max()) + 2 * window_s
     dense = np.cumsum(opens) - 1
@@ -124,7 +124,10 @@ def _mark_window_starts(group: Ints, time: Floats, window_s: float = INCIDENT_S)
 
 
 def _job_blame_shares(told: History) -> tuple[Floats, Flags]:
-    """Of a job's failure on many nodes each bears its part, unless some of them show what broke; and which rows are such."""
+    """Split a job's failure among its nodes, unless some of them show the broken hardware.
+
+    Also return which rows were split.
+    """
     share, of_many = np.ones(told.node.size), np.zeros(told.node.size, dtype=np.bool_)
     failures = np.flatnonzero((told.kind == Kind.FAILURE) & (told.job >= 0))
     alone = np.flatnonzero((told.kind == Kind.FAILURE) & (told.job < 0) & (told.size > 1))
@@ -154,7 +157,7 @@ def _job_blame_shares(told: History) -> tuple[Floats, Flags]:
 
 
 def _hardware_confirmed_failures(told: History) -> Flags:
-    """Failures within an hour of which this very node showed a hardware fault."""
+    """Return failures for which this node showed a hardware fault within an hour."""
     evidence = told.of(*HARDWARE) | (told.kind == Kind.XID)
     ranks_of = np.flatnonzero(evidence)
     found = np.zeros(told.node.size, dtype=bool)
@@ -168,9 +171,9 @@ def _hardware_confirmed_failures(told: History) -> Flags:
 
 
 def _burst_shares(told: History, of_many: Flags) -> Floats:
-    """One over the nodes that were hit at the same time, in the fleet or in the rack, where chance cannot explain it.
+    """Return one over the nodes hit at the same time, in the fleet or in the rack, if chance does not explain it.
 
-    `of_many`: rows of one job's failure, whose coincidence is explained and whose blame is shared already.
+    `of_many`: rows of one job's failure, whose coincidence is explained and whose blame is already shared.
     """
     share = _coincidence_shares(np.where(of_many, -1, 0), told, BURST_S, BURST_NODES, None)
     for name, least in (("rack", RACK_BURST_NODES), ("switch", RACK_BURST_NODES)):
@@ -185,9 +188,9 @@ def _burst_shares(told: History, of_many: Flags) -> Floats:
 def _coincidence_shares(
     group: Ints, told: History, half_width_s: float, least: int, usual_per_s: Floats | None
 ) -> Floats:
-    """Shares of 1 over the number of nodes of a group hit within the window, if that is no chance.
+    """Return shares of 1 over the number of nodes of a group hit within the window, if that is no chance.
 
-    `usual_per_s`: by group, how often it is hit anyway; None: as often as it is outside the window.
+    `usual_per_s`: by group, its usual rate; None: its rate outside the window.
     """
     share = np.ones(told.node.size)
     inside = np.flatnonzero(group >= 0)
@@ -197,7 +200,7 @@ def _coincidence_shares(
     span = max(float(told.time.max() - told.time.min()), 1.0)
     stride = span + 4 * half_width_s
     line = keys * stride + (times - told.time.min())
-    # A node counts once in a window: its rows after the first are told apart by node and time.
+    # A node counts once in a window: its rows after the first are identified by node and time.
     order = np.lexsort((line, told.node[inside], keys))
     same = np.r_[False, (np.diff(keys[order]) == 0) & (np.diff(told.node[inside][order]) == 0)]
     repeats = same & (np.r_[np.inf, np.diff(line[order])] <= 2 * half_width_s)
@@ -216,17 +219,17 @@ def _coincidence_shares(
 
 
 def _resolution_s(times: Floats) -> float:
-    """Of a record that knows only days or hours nothing happens at the same moment by more than that."""
+    """Return the time resolution: in a record of days or hours, nothing coincides more precisely than that."""
     return next((unit for unit in (DAY_S, 3600.0, 60.0) if bool((np.mod(times, unit) == 0).all())), 0.0)
 
 
 def _owner_shares(told: History, number: Ints, many: int, of_many: Flags) -> Floats:
-    """For each incident: how far it is the node's, and not that of the user or the job that brought it."""
+    """Return, per incident, the share that is the node's own and not that of its user or job."""
     weight = np.ones(many)
     failed = told.kind == Kind.FAILURE
     span = max(float(np.ptp(told.time)) if told.time.size else 0.0, DAY_S)
     for key in (told.user, told.job):
-        # What one job's nodes suffer together says nothing of sprees, but its user may bring it again and again.
+        # What one job's nodes suffer together does not count as a spree, but its user may cause it repeatedly.
         alone, known = failed & (key >= 0) & ~of_many, failed & (key >= 0) & ((key is told.user) | ~of_many)
         if not known.any():
             continue
@@ -238,7 +241,7 @@ def _owner_shares(told: History, number: Ints, many: int, of_many: Flags) -> Flo
         np.maximum.at(size, key[known], np.nan_to_num(told.size[known]))
         usual = np.maximum(BUSY_USER * float(np.median(per_key[failing])) / span, 0.0065 / DAY_S * size)
         shares = _coincidence_shares(np.where(alone, key, -1), told, SPREE_S, SPREE_NODES, usual)
-        # With one or two users in all, nothing tells the user's fault from the node's.
+        # With one or two users in total, the user's fault cannot be told from the node's.
         if int(failing.sum()) > 2:
             small = (size > 0) & (size < 2 * SPREE_NODES) | (key is told.user)
             habits = _habitual_failure_share(
@@ -252,15 +255,17 @@ def _owner_shares(told: History, number: Ints, many: int, of_many: Flags) -> Flo
 
 
 def _habitual_failure_share(pairs: Ints, key: Ints, told: History, least: Floats) -> Floats:
-    """Share of each row: what a user suffers as often on other nodes, he brings along; once it may be the node's.
+    """Return each row's share: failures at the rate of the user's other nodes come from the user.
 
-    Where it is far more than nodes suffer otherwise, not even that: only what this node has beyond his others is its own.
+    Once may be the node's.
+
+    Where that rate far exceeds the usual, only the node's excess over the user's other nodes is its own.
 
     Args:
         pairs: (key, node, incident), unique.
-        key: of each row, -1 where it is not asked.
+        key: of each row, -1 to skip it.
         told: the rows.
-        least: by key, on which share of its nodes it has to fail alike.
+        least: by key, the share of its nodes that must fail alike.
     """
     unique, count = np.unique(pairs[:, :2], axis=0, return_counts=True)
     order = np.lexsort((count, unique[:, 0]))
@@ -272,7 +277,7 @@ def _habitual_failure_share(pairs: Ints, key: Ints, told: History, least: Floats
     first = np.searchsorted(line, unique[:, 0] * width, side="left")
     last = np.searchsorted(line, unique[:, 0] * width + width - 1, side="left")
     alike, all_nodes = last - from_half, last - first
-    usual = sorted_count[(first + last - 1) // 2].astype(np.float64)  # on the median of his nodes
+    usual = sorted_count[(first + last - 1) // 2].astype(np.float64)  # on the median of the user's nodes
     plain = float(np.median(np.unique(np.unique(pairs[:, 1:], axis=0)[:, 0], return_counts=True)[1]))
     grave = usual >= np.maximum(HABIT_TIMES * plain, 2.0)
     big = least[unique[:, 0]] > HABIT_SHARE

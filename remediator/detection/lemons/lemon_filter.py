@@ -1,9 +1,9 @@
-"""Is this node a lemon now? A filter over days: usual nodes and lemons, either of which may become the other. Pure.
+"""A day-by-day filter for the probability that a node is a lemon now. Pure.
 
 A node is usual (its rate is the fleet's times a gamma-distributed factor) or a lemon (times an unknown factor of 3 to
-220). Day by day the counts speak (Poisson), lemons become usual again with a half-life, a repair heals some. What
-cannot be known of a fleet beforehand (its lemons' share and half-life, the spread of usual nodes, whether there is any
-lemon at all) is weighed by how well it explains the whole fleet.
+220), and may change. Each day the counts update the states (Poisson), lemons become usual again with a half-life, and a
+repair heals some. Unknowns of a fleet (its lemons' share and half-life, the spread of usual nodes, whether there is any
+lemon at all) are weighted by how well they explain the whole fleet.
 """
 
 from __future__ import annotations
@@ -18,32 +18,33 @@ import numpy as np
 from remediator.detection.lemons.failure_record import USUAL_RATE_PER_DAY, Floats, Ints
 
 MULTIPLIERS = np.geomspace(3.0, 220.0, 12)
-# How this fleet's lemons may be spread over them: mild ones, middling ones, or bad ones.
+# Possible distributions of a fleet's lemons: mild, medium or bad ones.
 SORTS = tuple(
     (np.exp(-0.5 * (np.log(MULTIPLIERS / middle) / sigma) ** 2), weight)
     for middle, sigma, weight in ((6.0, 0.4, 1.0), (14.0, 0.4, 1.0), (33.0, 0.4, 1.0), (90.0, 0.6, 1.0))
 )
 USUAL_POINTS = np.array([0.3, 0.6, 1.0, 1.6, 2.5])
-# Shares to weigh: the published ones.
+# Candidate shares: the published ones.
 SHARES = ((0.006, 1.0), (0.012, 1.0), (0.024, 1.0))
-NO_LEMONS = 0.5  # against 1.0 for fleets that have some, before anything is seen: those in print have
+NO_LEMONS = 0.5  # prior against 1.0 for fleets with lemons: published fleets have some
 HALF_LIVES_D = ((10.0, 1.0), (120.0, 2.0))  # 7 to 14 days where nodes are swapped, long where they never are
-SPREADS = ((20.0, 10.0), (3.0, 1.0))  # gamma shape of usual nodes: real fleets are less even than dice
+SPREADS = ((20.0, 10.0), (3.0, 1.0))  # gamma shape of usual nodes: real fleets vary more than chance
 HEALED_BY_REPAIR = 0.58  # of 100 returned nodes 58 held four weeks
-# Some faults a repair mends, some it does not touch: who failed after three repairs will fail after the fourth.
+# A repair fixes some faults and does not touch others: a node that failed after three repairs will fail after the
+# fourth.
 MENDABLE, MENDED, STUBBORN_MENDED = 0.6, 0.95, 0.05
 SPOILT_BY_REPAIR = 5.0  # times the share: a node just repaired is likelier a lemon than one never touched
 RATE_SIGMA = 0.6  # of the logarithm: published fleets lie within a factor of three
 RATE_ROUNDS, NEWTON_STEPS = 6, 3
-FAILED = 0.5  # weighted incidents: with fewer a node is listed for other reasons than that it failed
-LISTED_SHARE = 0.6  # of the quiet nodes that there should be: whoever lists so many lists them all
+FAILED = 0.5  # weighted incidents: a node with fewer is listed for other reasons than a failure
+LISTED_SHARE = 0.6  # of the expected quiet nodes: a record that lists so many lists them all
 UNSEEN_MAX = 100.0  # times the listed nodes
 
 
 class IncidentCounts(NamedTuple):
-    """Nodes × bins: weighted incidents, days in service times what all nodes alike suffered, repairs at the end of a bin.
+    """Nodes × bins: weighted incidents, days in service scaled by common conditions, repairs at the end of a bin.
 
-    `days` is the length of each bin; `unseen` quiet nodes stand behind the last row, which is theirs; NaN: not known.
+    `days` is the length of each bin; the last row stands for `unseen` quiet nodes; NaN: unknown.
     """
 
     incidents: Floats
@@ -54,7 +55,7 @@ class IncidentCounts(NamedTuple):
 
 
 class _FleetHypothesis(NamedTuple):
-    """What a fleet may be like: share and half-life of lemons, gamma shape of usual nodes, weights of `MULTIPLIERS`."""
+    """A hypothesis about a fleet: share and half-life of lemons, gamma shape of usual nodes, weights of `MULTIPLIERS`."""
 
     share: float
     half_life_d: float
@@ -64,9 +65,11 @@ class _FleetHypothesis(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class LemonPosterior:
-    """Per node: `probability` of being a lemon now, `multiplier` if it is one; of the fleet: its rate a day, its lemons.
+    """Per node: `probability` of being a lemon now, `multiplier` if it is one.
 
-    `unseen` is the number of quiet nodes that the record does not list: as told, or estimated.
+    For the fleet: its daily rate and its lemons.
+
+    `unseen` is the number of quiet nodes that the record does not list: given, or estimated.
     """
 
     probability: Floats
@@ -78,7 +81,7 @@ class LemonPosterior:
 
 
 def infer_lemon_posterior(counts: IncidentCounts, factor: float = 3.0) -> LemonPosterior:
-    """The posterior of each row but the last. `factor`: how many times the fleet's rate makes a lemon."""
+    """Return the posterior of each row but the last. `factor`: how many times the fleet's rate makes a lemon."""
     packed, inverse, weights = _distinct_rows(counts)
     totals = _RateTotals.of(packed, weights, int(inverse[-1]))
     runs = [_run_hypothesis(packed, totals, guess, log_prior) for guess, log_prior in _fleet_hypotheses()]
@@ -104,7 +107,7 @@ def infer_lemon_posterior(counts: IncidentCounts, factor: float = 3.0) -> LemonP
 
 
 class _HypothesisRun(NamedTuple):
-    """What one guess makes of the record: rows × states now, how well it explains them, the rate and the unseen nodes."""
+    """The result of one hypothesis: rows × states now, log-likelihoods, the rate and the number of unseen nodes."""
 
     guess: _FleetHypothesis
     log_weight: float
@@ -114,7 +117,7 @@ class _HypothesisRun(NamedTuple):
 
 
 def _fleet_hypotheses() -> list[tuple[_FleetHypothesis, float]]:
-    """Every fleet that is thought of, with the logarithm of its weight before anything is seen."""
+    """Return every hypothesis with the logarithm of its prior."""
     every = list(itertools.product(SHARES, HALF_LIVES_D, SPREADS, SORTS))
     found = [
         (_FleetHypothesis(share, half_life, spread, sort / sort.sum()), w1 * w2 * w3 * w4)
@@ -138,14 +141,14 @@ def _run_hypothesis(
     log_weight += float(totals.weights @ log_z)
     if totals.listed:
         return _HypothesisRun(guess, log_weight, states, rate, 0.0 if math.isnan(packed.unseen) else packed.unseen)
-    # Nodes that are known because they failed could not be seen otherwise.
+    # Correct for nodes that are listed only because they failed.
     log_weight -= float(totals.weights.sum()) * math.log(max(-math.expm1(float(log_z[totals.quiet])), 1e-12))
     most = UNSEEN_MAX * float(totals.weights.sum())
     return _HypothesisRun(guess, log_weight, states, rate, min(max(quiet - totals.never, 0.0), most))
 
 
 def _distinct_rows(counts: IncidentCounts) -> tuple[IncidentCounts, Ints, Floats]:
-    """Rows that are alike are computed once: most nodes of a fleet have nothing to tell. The unseen weigh nothing yet."""
+    """Merge equal rows, to compute each once: most nodes have no events. The unseen have no weight yet."""
     together = np.hstack([counts.incidents, counts.exposure, counts.repairs])
     kept, inverse = np.unique(np.round(together, 6), axis=0, return_inverse=True)
     inverse = np.asarray(inverse).reshape(-1)
@@ -158,14 +161,15 @@ def _distinct_rows(counts: IncidentCounts) -> tuple[IncidentCounts, Ints, Floats
 
 
 class _RateTotals(NamedTuple):
-    """Rows as one number each, for the rate.
+    """Rows as totals, for the rate.
 
     Attributes:
         seen, days: weighted incidents and exposure of each row.
-        weights: how many nodes are like it.
+        weights: how many nodes have this row.
         quiet: the row of the unseen.
-        listed: all quiet nodes are, or their number is told, and `weights` holds them; if not, it holds only who failed.
-        never: quiet nodes that are listed though, for other reasons.
+        listed: all quiet nodes are listed, or their number is given, and `weights` includes them; otherwise only failed
+            ones.
+        never: quiet nodes that are listed for other reasons.
     """
 
     seen: Floats
@@ -177,7 +181,7 @@ class _RateTotals(NamedTuple):
 
     @classmethod
     def of(cls, counts: IncidentCounts, weights: Floats, quiet: int) -> _RateTotals:
-        """`quiet` is the row of the unseen, whom `weights` leaves out."""
+        """Build the totals; `quiet` is the row of the unseen, which `weights` leaves out."""
         seen, days = counts.incidents.sum(axis=1), counts.exposure.sum(axis=1)
         told = not math.isnan(counts.unseen)
         failed = seen >= FAILED
@@ -185,16 +189,16 @@ class _RateTotals(NamedTuple):
         whole[quiet] += counts.unseen if told else 0.0
         everyone = cls(seen, days, whole, quiet, True, 0.0)
         failing = cls(seen, days, weights * failed, quiet, False, float(weights @ ~failed))
-        # Mean and share in the middle: how many quiet nodes there should be, to see whether they are listed.
+        # Midpoints of rate and share: how many quiet nodes to expect, to see whether they are listed.
         flat = np.full(MULTIPLIERS.size, 1.0 / MULTIPLIERS.size)
         middle = _FleetHypothesis(SHARES[1][0], HALF_LIVES_D[-1][0], SPREADS[0][0], flat)
         return everyone if told or failing.never > LISTED_SHARE * failing.rate(middle)[1] else failing
 
     def rate(self, guess: _FleetHypothesis) -> tuple[float, float]:
-        """(failures a day of a usual node, how many did not fail though not all are listed), likeliest and by a prior.
+        """Return (failures a day of a usual node, unlisted nodes without failures), likeliest under a prior.
 
-        Lemons are left out by how much they are lemons. A node that is listed only because it failed stands for
-        1 / (e^rT - 1) others that did not; lemons that failed again and again would make the fleet look small.
+        Lemons are left out by their probability. A node that is listed only because it failed stands for 1 / (e^rT - 1)
+        others that did not; including lemons, the fleet would look too small.
         """
         prior, times = np.log(np.maximum(_state_prior(guess), 1e-300)), _state_rate_factors(guess)
         log_rate, usual = math.log(USUAL_RATE_PER_DAY), self.weights
@@ -211,7 +215,7 @@ class _RateTotals(NamedTuple):
         return math.exp(log_rate), quiet
 
     def _likelier(self, usual: Floats, log_rate: float) -> float:
-        """One step of Newton's towards the likeliest rate, by a log-normal prior and Poisson counts of at least one."""
+        """One Newton step towards the likeliest rate, for a log-normal prior and Poisson counts of at least one."""
         mean = np.maximum(math.exp(log_rate) * self.days, 1e-9)
         expected = mean if self.listed else mean / -np.expm1(-mean)
         bend = float(usual @ (expected * (1.0 + mean - expected))) + RATE_SIGMA**-2
@@ -220,7 +224,7 @@ class _RateTotals(NamedTuple):
 
 
 def _state_rate_factors(guess: _FleetHypothesis) -> Floats:
-    """Times the fleet's rate of each state: usual ones, lemons that repairs mend, lemons that they do not."""
+    """Return each state's multiple of the fleet's rate: usual nodes, lemons that repairs fix, and other lemons."""
     usual = _usual_weights(guess.spread)
     return np.concatenate([USUAL_POINTS / (usual @ USUAL_POINTS), MULTIPLIERS, MULTIPLIERS])
 
@@ -231,7 +235,7 @@ def _state_prior(guess: _FleetHypothesis) -> Floats:
 
 
 def _usual_weights(shape: float) -> Floats:
-    """A gamma distribution of mean 1 on a few points."""
+    """Return a gamma distribution of mean 1 on a few points."""
     log_density = (shape - 1) * np.log(USUAL_POINTS) - shape * USUAL_POINTS + np.log(USUAL_POINTS)
     weights = np.exp(log_density - log_density.max())
     weights /= weights.sum()
@@ -239,7 +243,7 @@ def _usual_weights(shape: float) -> Floats:
 
 
 def _filter_forward(counts: IncidentCounts, rate: float, guess: _FleetHypothesis) -> tuple[Floats, Floats]:
-    """(rows × states now, log-likelihood of each row)."""
+    """Return (rows × states now, log-likelihood of each row)."""
     share, rates = guess.share, rate * _state_rate_factors(guess)
     usual, lemons = (
         _usual_weights(guess.spread),
@@ -273,7 +277,10 @@ def _filter_forward(counts: IncidentCounts, rate: float, guess: _FleetHypothesis
 def _mix_states(
     states: Floats, healed: Floats | float, spoilt: Floats | float, usual: Floats, lemons: Floats
 ) -> Floats:
-    """Some lemons become usual nodes, some usual nodes lemons. `healed`: rows × lemons, or one for all; `spoilt`: by row."""
+    """Move some lemons to usual and some usual nodes to lemons.
+
+    `healed`: rows × lemons, or one for all; `spoilt`: by row.
+    """
     many = usual.size
     gone = states[:, many:] * healed
     sour = states[:, :many] * np.reshape(spoilt, (-1, 1))

@@ -1,4 +1,4 @@
-"""A judgement per node: incidents against time in service through the filter, times what else speaks against it. Pure."""
+"""A judgement per node: the filter's result from incidents and time in service, times further evidence. Pure."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from remediator.detection.lemons.service_time import compute_fleet_exposure
 
 PROBABILITY_MAX = 0.9999
 WATCH, OUT = 0.1, 0.9
-TEST_MIN, TEST_MAX = 0.25, 0.5  # an order to test is cheap, but one for ten sound nodes is not
+TEST_MIN, TEST_MAX = 0.25, 0.5  # a test is cheap, but one per ten healthy nodes is not
 REPAIRS_IN_VAIN = 2
 REPAIRS_MEMORY_D = 90.0
-AGAIN = 2  # incidents: who failed once has not failed again
-SERVICE_MIN_D = 1.0  # who failed once, and served less, is nothing that a rate could be told of
+AGAIN = 2  # incidents: a single one is not repeated failure
+SERVICE_MIN_D = 1.0  # with one failure and less service, no rate can be estimated
 
 
 class Advice(str, enum.Enum):
-    """What to do. TEST: at the end of its job, before new work. REPAIR, REPLACE: it need not fail again to prove it."""
+    """What to do. TEST: at the end of its job, before new work. REPAIR, REPLACE: without waiting for another failure."""
 
     NONE = "none"
     WATCH = "watch"
@@ -34,30 +34,30 @@ class Advice(str, enum.Enum):
 
 @dataclasses.dataclass(frozen=True)
 class Prices:
-    """What a failure and a removal cost. `job_nodes` is used where the record does not tell."""
+    """The cost of a failure and of a removal. `job_nodes` is used where the record does not tell."""
 
     gpus_per_node: float = 8.0
     job_nodes: float = 1.0
-    lost_h: float = 0.42  # a restart of 10 min and half an interval of 30 min between checkpoints
+    lost_h: float = 0.42  # a restart of 10 min and half a checkpoint interval of 30 min
     out_h: float = 20.0  # median repair
     horizon_d: float = 28.0
 
 
 @dataclasses.dataclass(frozen=True)
 class Judged:
-    """Per node, as arrays of `History.nodes`; of the fleet, as numbers.
+    """Per node, as arrays of `History.nodes`; for the fleet, as numbers.
 
     Attributes:
         probability: that it is a lemon now.
         multiplier: times the fleet's rate, if it is one.
-        saved_gpu_h: expected to be won by taking it out; negative where that costs more.
+        saved_gpu_h: expected gain from isolating it; negative if that costs more.
         advice: an `Advice` each.
-        incidents, blame: their number, and how many failures they count.
+        incidents, blame: their number, and their weight in failures.
         service_d: node-days in which it could fail.
         repairs: completed in the last 90 days.
         last: UTC seconds of the last incident, NaN.
         marks: nodes × `Mark`.
-        rate_per_day, fleet_nodes, lemon_share, half_life_d: as the record has it.
+        rate_per_day, fleet_nodes, lemon_share, half_life_d: as estimated from the record.
     """
 
     probability: Floats
@@ -88,11 +88,11 @@ def judge(
 
     Args:
         history: the record, rows in any order, also later ones.
-        as_of: nothing after it counts, no end of an interval either.
-        fleet_nodes: how many nodes there are; without it those that the record cannot show are estimated.
-        factor: a lemon fails at least so many times as often as the fleet, 3 or more.
+        as_of: later events are ignored, including the ends of intervals.
+        fleet_nodes: number of nodes; without it, those that the record cannot show are estimated.
+        factor: a lemon fails at least this many times as often as the fleet, 3 or more.
         prices: for the expected GPU-hours.
-        gpus: of each node, NaN where `prices` tell.
+        gpus: of each node, NaN to use `prices`.
     """
     known = history.until(as_of)
     found = attribute_incidents(known)
@@ -138,7 +138,7 @@ def _recent_repairs(known: History, as_of: float) -> Ints:
 def _saved_gpu_hours(
     known: History, probability: Floats, multiplier: Floats, rate: float, prices: Prices, gpus: Floats | None
 ) -> Floats:
-    """Failures that a removal spares, each with what it costs its job, less the node's own absence."""
+    """Return GPU hours of prevented failures, minus the node's own absence."""
     told = known.take((known.kind == Kind.FAILURE) & (known.size >= 1))
     usual = float(told.size.mean()) if told.node.size else prices.job_nodes
     many = np.bincount(told.node, minlength=known.nodes)
@@ -151,16 +151,16 @@ def _saved_gpu_hours(
 
 
 def _test_threshold(probability: Floats) -> float:
-    """From which probability on to test: where precision and recall, as far as these numbers tell, are best balanced (F1)."""
+    """Return the probability from which to test: the best balance of precision and recall (F1) by these numbers."""
     falling = np.sort(probability)[::-1]
     found, tested = np.cumsum(falling), np.arange(1, falling.size + 1)
     best = float((2 * found / (tested + found[-1])).max()) if falling.size and found[-1] > 0 else 0.0
-    # The next node is worth it while its probability is above half of what has been reached.
+    # Including the next node helps while its probability is above half of the F1 reached.
     return float(np.clip(best / 2, TEST_MIN, TEST_MAX))
 
 
 def _choose_advice(probability: float, saved_gpu_h: float, repaired: int, worth_test: float) -> Advice:
-    """Suspicion orders a test; only near certainty, or a repair in vain, does without."""
+    """Choose the advice. A suspicion orders a test; only near certainty, or a failed repair, goes without."""
     if probability < WATCH:
         return Advice.NONE
     if probability < worth_test:
@@ -184,7 +184,7 @@ def _advise_nodes(
 
 
 def _limit_single_incident(advice: Advice, incidents: int, service_d: float) -> Advice:
-    """A lemon fails again and again: one incident is watched at most, and without time in service it says nothing."""
+    """Limit a node with a single incident to watching; without time in service, one incident says nothing."""
     if incidents >= AGAIN or advice is Advice.NONE:
         return advice
     return Advice.WATCH if service_d >= SERVICE_MIN_D else Advice.NONE

@@ -1,7 +1,7 @@
-"""What speaks against a node besides counts, as likelihood ratios: how much more often a lemon shows it. Pure.
+"""Evidence against a node besides counts, as likelihood ratios: how much more often a lemon shows it. Pure.
 
-The values are conservative readings of little that is published; a fleet in which a mark is common lowers them by
-itself, since nothing can be shown by more than all lemons.
+The values are conservative estimates from few publications. In a fleet where a mark is common it counts less, since a
+mark cannot be shown by more than all lemons.
 """
 
 from __future__ import annotations
@@ -28,26 +28,26 @@ class Mark(enum.IntEnum):
     SINGLE_NODE = 5
 
 
-# Of the nodes that Meta's seven signals flagged more than 85 % failed a test, and a usual node fails hardly one in
-# twenty: 17, halved. The others are ours, below what any of them showed.
+# Of the nodes that Meta's seven signals flagged, more than 85 % failed a test, and hardly one in twenty usual nodes
+# does: 17, halved. The others are our estimates, below what any of them showed.
 RATIO = {
     Mark.TESTS_FAILED: 8.0,
-    Mark.XID_CODES: 2.0,  # each distinct code beyond those that so many showings have by chance
+    Mark.XID_CODES: 2.0,  # per distinct code beyond those expected by chance
     Mark.REMOVALS: 2.0,
     Mark.TICKETS: 1.5,
-    Mark.EXCLUSIONS: 2.0,  # each distinct user or job
+    Mark.EXCLUSIONS: 2.0,  # per distinct user or job
     Mark.SINGLE_NODE: 1.5,
 }
-# So often a mark may count; later ones add half as much as the first.
+# How often a mark may count; later ones add half as much as the first.
 TIMES_MAX = {
     Mark.TESTS_FAILED: 2.0, Mark.XID_CODES: 3.0, Mark.REMOVALS: 2.0, Mark.TICKETS: 2.0, Mark.EXCLUSIONS: 3.0,
     Mark.SINGLE_NODE: 2.0,
 }  # fmt: skip
-SEEN_MIN = 0.1  # decayed: what counts less is as good as not shown
+SEEN_MIN = 0.1  # decayed: less counts as not shown
 
 
 def compute_marks(history: History, found: AttributedIncidents, as_of: float) -> Floats:
-    """Decayed numbers, nodes × marks: distinct codes and users, and for the others incidents that show it."""
+    """Return decayed numbers, nodes × marks: distinct codes and users, and for the others incidents that show it."""
     faded = np.exp2(-(as_of - history.time) / (HALF_LIFE_D * DAY_S)) * _repair_fading(history)
     faded = faded * np.where(found.of_row >= 0, np.append(found.own, 1.0)[found.of_row], 1.0)
     result = np.zeros((history.nodes, len(Mark)))
@@ -65,12 +65,12 @@ def compute_marks(history: History, found: AttributedIncidents, as_of: float) ->
 
 
 def log_ratio(shown: Floats, listed: int, failing: Floats) -> Floats:
-    """Natural logarithm of all marks' ratio together, a row each.
+    """Return the natural logarithm of all marks' combined ratio, one row each.
 
     Args:
         shown: nodes × marks.
         listed: how many nodes the fleet has.
-        failing: weighted incidents of each node; a mark that most failing nodes bear tells nothing of the failing.
+        failing: weighted incidents of each node; a mark that most failing nodes have says nothing about them.
     """
     total = np.zeros(shown.shape[0])
     has = shown > SEEN_MIN
@@ -88,7 +88,7 @@ def log_ratio(shown: Floats, listed: int, failing: Floats) -> Floats:
 
 
 def _repair_fading(history: History) -> Floats:
-    """What came before a repair was mended with it, in so many cases of a hundred."""
+    """Discount what came before a repair by the share of repairs that succeed."""
     last = np.full(history.nodes, -np.inf)
     node, at = completed_repairs(history)
     np.maximum.at(last, node, at)
@@ -96,7 +96,7 @@ def _repair_fading(history: History) -> Floats:
 
 
 def _freshest_labels(history: History, faded: Floats, which: Flags, label: Ints) -> tuple[Ints, Floats]:
-    """(node, weight) of each distinct label of a node: its freshest row counts."""
+    """Return (node, weight) of each distinct label of a node: its most recent row counts."""
     rows = np.flatnonzero(which)
     if rows.size == 0:
         return np.zeros(0, dtype=np.int64), np.zeros(0)
@@ -112,9 +112,9 @@ def _distinct_label_weights(history: History, faded: Floats, which: Flags, label
 
 
 def _beyond_chance(history: History, faded: Floats, which: Flags, incident: Ints) -> Floats:
-    """Distinct codes more than as many showings would have, were each drawn from those of the whole fleet.
+    """Return distinct codes beyond what as many draws from the whole fleet's codes would give.
 
-    Who fails five times shows several codes for that alone, and how often it fails is counted already.
+    A node with five failures shows several codes for that alone, and its number of failures is counted already.
     """
     rows = np.flatnonzero(which)
     if rows.size == 0:

@@ -1,4 +1,4 @@
-"""What a fleet suffered against the time in which it could: incidents and node-days by node and day. Pure."""
+"""A fleet's incidents and its time in service (node-days), by node and day. Pure."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from remediator.detection.lemons.failure_record import (
 from remediator.detection.lemons.incident_attribution import AttributedIncidents
 from remediator.detection.lemons.lemon_filter import FAILED, IncidentCounts
 
-SIGMAS = 2.0  # a day or a group of nodes counts as worse only beyond what chance does
+SIGMAS = 2.0  # a day or a group of nodes is worse only beyond chance
 GROUP_PRIOR = 3.0  # failures that a group must outweigh to be worse than the fleet
 GROUP_MIN, GROUP_SHARE_MAX = 4, 0.6
 WORSE_MAX, BETTER_MIN = 50.0, 0.3
 
 
 class FleetExposure(NamedTuple):
-    """What the filter reads, in units of what a failure usually counts here; by node: weighted incidents, days in service."""
+    """The filter's input, in units of a usual failure; by node: weighted incidents, days in service."""
 
     counts: IncidentCounts
     unit: float
@@ -37,7 +37,7 @@ class FleetExposure(NamedTuple):
 def compute_fleet_exposure(
     known: History, found: AttributedIncidents, as_of: float, fleet_nodes: int | None
 ) -> FleetExposure:
-    """A record cut at `as_of` (UTC seconds) as counts; `fleet_nodes` as in `lemons.judge`."""
+    """Convert a record cut at `as_of` (UTC seconds) to counts; `fleet_nodes` as in `lemons.judge`."""
     edges = bin_edges(float(known.time.min()) if known.node.size else as_of, as_of)
     days = np.diff(edges) / DAY_S
     service = _service_days(known, as_of, edges)
@@ -46,7 +46,7 @@ def compute_fleet_exposure(
     quiet, calm = (
         np.median(each, axis=0) if known.nodes else once for each, once in ((service, days), (worse, days * 0 + 1))
     )
-    # A record in which every failure is half somebody else's has as many failures, each of half the worth.
+    # If every failure is half somebody else's, there are as many failures, each with half the weight.
     plain = found.weight[found.weight >= FAILED]
     unit = float(plain.mean()) if plain.size else 1.0
     # The last bin has no width: it holds what came after a repair of the last day.
@@ -65,11 +65,11 @@ def _append_empty_bin(bins: Floats) -> Floats:
 
 
 def _service_days(known: History, as_of: float, edges: Floats) -> Floats:
-    """Node-days in each bin in which a node could fail: as the record tells, else whenever it was not out."""
+    """Return node-days per bin in which a node could fail: as recorded, otherwise whenever it was not out."""
     told = known.take(known.of(Kind.IN_SERVICE))
     ends = np.where(np.isfinite(told.end), told.end, as_of)
     lasting = ends > told.time
-    # Jobs without an end on the record do not all still run: such rows tell only that the node was there.
+    # Jobs without a recorded end do not all still run: such rows show only that the node existed.
     endless = not np.isfinite(told.end).any() and told.node.size > np.unique(told.node).size
     if endless or not lasting.any():
         return np.diff(edges) / DAY_S - covered_days(known.nodes, out_of_service(known, as_of), edges)
@@ -81,7 +81,10 @@ def _service_days(known: History, as_of: float, edges: Floats) -> Floats:
 
 
 def _bin_incidents(known: History, found: AttributedIncidents, edges: Floats) -> tuple[Floats, Floats]:
-    """(weighted incidents, completed repairs), nodes × (bins + 1): an incident after a repair of its bin goes one on."""
+    """Return (weighted incidents, completed repairs), nodes × (bins + 1).
+
+    An incident after a repair in its bin moves one bin on.
+    """
     bins = edges.size
     node, done = completed_repairs(known)
     node, done = node[done >= edges[0]], done[done >= edges[0]]
@@ -100,14 +103,14 @@ def _bin_incidents(known: History, found: AttributedIncidents, edges: Floats) ->
 
 
 def _unseen_node_count(known: History, fleet_nodes: int | None) -> float:
-    """Nodes that nothing happened to and that are not listed; NaN where only the failures can tell."""
+    """Return the number of unlisted nodes without events; NaN where only the failures can tell."""
     if fleet_nodes is not None:
         return float(max(fleet_nodes - known.nodes, 0))
     return 0.0 if known.of(Kind.IN_SERVICE).any() or known.nodes == 0 else float("nan")
 
 
 def _bin_excess(seen: Floats, service: Floats) -> Floats:
-    """How much worse than usual each bin was for everybody: a rollout, a heat wave. 1 × bins."""
+    """Return how much worse than usual each bin was for all nodes: a rollout, a heat wave. 1 × bins."""
     if seen.shape[0] == 0:
         return np.ones((1, service.shape[1]))
     days = service.sum(axis=0)
@@ -117,7 +120,7 @@ def _bin_excess(seen: Floats, service: Floats) -> Floats:
 
 
 def _group_excess(known: History, seen: Floats, service: Floats) -> Floats:
-    """How much worse each node's rack, batch or driver is than the fleet; the worst of them counts."""
+    """Return how much worse each node's rack, batch or driver is than the fleet; the worst of them counts."""
     worse = np.ones(known.nodes)
     hits = np.minimum(seen.sum(axis=1), 3.0)
     days = service.sum(axis=1)
@@ -139,7 +142,7 @@ def _group_excess(known: History, seen: Floats, service: Floats) -> Floats:
 
 
 def _shrunk_excess_ratio(hits: Floats, expected: Floats) -> Floats:
-    """Observed over expected, drawn towards 1 by chance and by a prior."""
+    """Return observed over expected, shrunk towards 1 for chance and by a prior."""
     excess = hits - expected
     excess = np.sign(excess) * np.maximum(np.abs(excess) - SIGMAS * np.sqrt(expected), 0.0)
     return np.asarray(

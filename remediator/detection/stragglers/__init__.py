@@ -1,1 +1,1 @@
-"""Who slows a job down, judged from what its ranks measured: numpy arrays in, a verdict out. Pure; draws no numbers."""
+"""Finds the rank that slows a job down from the timings of all ranks: numpy arrays in, a verdict out. Pure."""

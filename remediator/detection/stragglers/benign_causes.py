@@ -1,4 +1,4 @@
-"""Time that is lost without anybody's fault: uneven stages, uneven data, garbage collection, duties of one rank. Pure."""
+"""Benign causes of lost time: uneven stages, uneven data, garbage collection, duties of one rank. Pure."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class _BenignCause:
 def explain_without_culprit(
     trace: StepTrace, compute: Floats, compared: PeerComparison, usable: Bools
 ) -> StragglerVerdict | None:
-    """What costs the job most without a culprit; None if nothing worth a word does.
+    """Return what costs the job most without a culprit; None if nothing significant does.
 
     Args:
         trace: what was reported.
@@ -54,7 +54,7 @@ def explain_without_culprit(
 
 
 def _uneven_stage_cause(trace: StepTrace, compared: PeerComparison) -> _BenignCause | None:
-    """One stage with more work than the others have."""
+    """Detect one stage with more work than the others."""
     if (trace.codes["stage"] == UNKNOWN).all() and (trace.places["pp_rank"] == UNKNOWN).all():
         return None
     level = compared.stage_level
@@ -71,14 +71,14 @@ def _uneven_stage_cause(trace: StepTrace, compared: PeerComparison) -> _BenignCa
 
 
 def _uneven_data_cause(trace: StepTrace, compared: PeerComparison, usable: Bools) -> _BenignCause | None:
-    """Sequences of uneven length: forward and backward, and the stages of a pipeline, vary together at each step."""
+    """Detect uneven sequence lengths: forward and backward, and the stages of a pipeline, vary together per step."""
     members = compared.group >= 0
     load, slow = compared.load[usable][:, members], compared.slow[usable][:, members]
     if not np.isfinite(slow).any():
         return None
     slow = slow - nan_median(slow, 0)[None, :]  # what never changes is a rank's own speed
     explained = load - np.nanmedian(load, axis=1, keepdims=True)
-    varies = float(np.nanstd(explained))  # not a robust spread: one rank with long sequences is enough to wait for
+    varies = float(np.nanstd(explained))  # not robust: one rank with long sequences is enough to delay all
     by_length = varies > DATA_SPREAD
     together = _pass_correlation(trace, compared, usable)
     by_pass = together >= DATA_TOGETHER and robust_spread(slow) > DATA_SPREAD
@@ -99,7 +99,7 @@ def _uneven_data_cause(trace: StepTrace, compared: PeerComparison, usable: Bools
 
 
 def _pass_correlation(trace: StepTrace, compared: PeerComparison, usable: Bools) -> float:
-    """The least correlation of the two passes over all groups of peers; 0 if they were not reported."""
+    """Return the least correlation of the two passes over all groups of peers; 0 if they were not reported."""
     if "forward_s" not in trace.cells or "backward_s" not in trace.cells:
         return 0.0
     found = []
@@ -117,7 +117,7 @@ def _pass_correlation(trace: StepTrace, compared: PeerComparison, usable: Bools)
 def _single_step_causes(
     trace: StepTrace, compute: Floats, compared: PeerComparison, usable: Bools
 ) -> list[_BenignCause]:
-    """Single slow steps: of one rank after the other in the forward pass, or of always the same one."""
+    """Detect single slow steps: of varying ranks in the forward pass, or always of the same one."""
     slow = np.where(usable[:, None], compared.slow, np.nan)
     high = find_slow_steps(slow, usable)
     around = np.pad(high, ((2, 2), (0, 0)))
@@ -152,7 +152,7 @@ def _single_step_causes(
 
 
 def _forward_share(trace: StepTrace, compute: Floats, rows: Ints, columns: Ints) -> float | None:
-    """Of the time that slow steps took more than the rank's usual, how much lies in the forward pass."""
+    """Return the forward pass's share of the extra time in slow steps."""
     if "forward_s" not in trace.cells:
         return None
     forward = trace.cells["forward_s"]

@@ -1,4 +1,7 @@
-"""From slow ranks to culprits: what moves together is judged together, and what the job did is nobody's fault. Pure."""
+"""From slow ranks to culprits: ranks that slow down together are judged together, and job-wide effects blame nobody.
+
+Pure.
+"""
 
 from __future__ import annotations
 
@@ -15,14 +18,14 @@ from remediator.detection.stragglers.step_trace import UNKNOWN, Bools, Floats, I
 from remediator.detection.stragglers.straggler_verdict import Culprit, SlowdownKind, StragglerVerdict, VerdictReason
 from remediator.detection.stragglers.window_scan import SlowSuspectWindow
 
-TOGETHER = 0.5  # of the slowest one's slowness: less is not the same trouble
+TOGETHER = 0.5  # of the slowest one's slowness: less is a different problem
 STANDS_OUT, STANDS_OUT_NOISE = 0.03, 5.0
 COLUMN_SHARE = 0.75
 NODE_SHARE = 0.5
 MANY_SHARE, MANY = 1 / 3, 3
 EXPLAINS, SPARES = 0.6, 0.25
 PARTS = ("forward_s", "backward_s", "data_s")
-UNEVEN = 3.0  # times the usual noise: a load that differs from step to step is no broken part
+UNEVEN = 3.0  # times the usual noise: load that differs from step to step is no broken part
 
 
 @dataclass(frozen=True)
@@ -34,14 +37,16 @@ class SlowSuspect:
 
     @property
     def column(self) -> int:
-        """Of the rank in the matrices."""
+        """The rank's column in the matrices."""
         return self.suspect.column
 
 
 def convict_suspects(
     trace: StepTrace, compute: Floats, compared: PeerComparison, suspects: tuple[SlowSuspectWindow, ...], usable: Bools
 ) -> StragglerVerdict | None:
-    """Who of the suspects is to blame; None if none of them is, a verdict without culprits if it is clearly the job.
+    """Return the culprits among the suspects.
+
+    None if there are none, a verdict without culprits if the job is the cause.
 
     Args:
         trace: what was reported.
@@ -79,7 +84,10 @@ def convict_suspects(
 def convict_intermittent(
     trace: StepTrace, compute: Floats, compared: PeerComparison, usable: Bools
 ) -> StragglerVerdict | None:
-    """Who is slow again and again, as a thermal throttle or a bad cable is: never for long; None if nobody is."""
+    """Return ranks that are slow repeatedly but never for long, as by a thermal throttle or a bad cable.
+
+    None if there are none.
+    """
     found = find_intermittent_ranks(trace, compared.slow, usable, compared.group)
     slow = []
     for each in found:
@@ -141,9 +149,9 @@ def _round_value(value: float) -> float:
 
 
 def _are_whole_pipelines(trace: StepTrace, compared: PeerComparison, slow: list[SlowSuspect]) -> bool:
-    """Whether all slow ranks are whole pipelines: every stage of them at once works on longer sequences.
+    """Return whether the slow ranks form whole pipelines: all of their stages process longer sequences.
 
-    A pipeline that sits on one node of its own, steadily slow, is that node, unless lengths differ in all pipelines.
+    A steadily slow pipeline on a node of its own means a slow node, unless lengths differ in all pipelines.
     """
     dp = trace.places["dp_rank"]
     columns = np.array([each.column for each in slow])
@@ -162,7 +170,7 @@ def _are_whole_pipelines(trace: StepTrace, compared: PeerComparison, slow: list[
 
 
 def _is_first_rank_duty(trace: StepTrace, compute: Floats, compared: PeerComparison, slow: list[SlowSuspect]) -> bool:
-    """Whether only the first rank is slow, and in neither pass: it logs, or saves."""
+    """Return whether only the first rank is slow, and in neither pass: it logs or saves."""
     if len(slow) != 1 or int(trace.ranks[slow[0].column]) != 0 or {"forward_s", "backward_s"} - set(trace.cells):
         return False
     _, forward, backward, _ = _excess_times(trace, compute, compared, slow[0])
@@ -178,7 +186,7 @@ def _is_uneven(residual: Floats, members: Ints, slow: Ints) -> bool:
 def _are_initially_slow_machines(
     trace: StepTrace, compared: PeerComparison, slow: list[SlowSuspect], usable: Bools
 ) -> bool:
-    """Whether so many peers were slow from the start that they may as well be other machines."""
+    """Return whether so many peers were slow from the start that they may be another type of machine."""
     start = int(np.flatnonzero(usable)[0])
     always = np.array(
         [each.column for each in slow if each.when.first <= start + 5 and each.when.share > 0.8], dtype=int
@@ -195,9 +203,10 @@ def _are_initially_slow_machines(
 def _tensor_group_outliers(
     trace: StepTrace, compute: Floats, compared: PeerComparison, slow: list[SlowSuspect]
 ) -> tuple[list[SlowSuspect], list[VerdictReason]]:
-    """Those of each group that moves together who stand out of it, by their own time or since they wait least.
+    """Return the members of each tensor-parallel group that stand out, by own time or by waiting least.
 
-    The others must wait for the one about as long as they are slow: a whole node that is slow has its slowest rank, too.
+    The others must wait for the culprit about as long as they are slow: a node that is slow as a whole has a slowest
+    rank, too.
     """
     group = tensor_parallel_groups(trace)
     kept: list[SlowSuspect] = []
@@ -226,7 +235,7 @@ def _tensor_group_outliers(
 
 
 def _outlier_column(part: Floats, members: Ints, least: float = STANDS_OUT) -> int | None:
-    """The one column that lies clearly, and by `least`, above the others of its group, step by step; None if none does."""
+    """Return the column that is clearly, and by `least`, above the others of its group at each step; None if none is."""
     level = np.nanmedian(part, axis=0)
     highest = int(np.nanargmax(level))
     over = part[:, highest] - np.nanmedian(np.delete(part, highest, axis=1), axis=1)
@@ -239,7 +248,7 @@ def _outlier_column(part: Floats, members: Ints, least: float = STANDS_OUT) -> i
 def _culprit_kind(
     trace: StepTrace, compute: Floats, compared: PeerComparison, culprits: list[SlowSuspect]
 ) -> tuple[SlowdownKind, list[VerdictReason]]:
-    """What of a culprit is slow: host or GPU, and one of the node's ranks or the node."""
+    """Return what of a culprit is slow: host or GPU, one rank or the node."""
     reasons: list[VerdictReason] = []
     host = 0
     for each in culprits:
@@ -261,7 +270,7 @@ def _culprit_kind(
 def _host_side_reasons(
     trace: StepTrace, compute: Floats, compared: PeerComparison, each: SlowSuspect
 ) -> list[VerdictReason]:
-    """Time that went into waiting for data, or into the forward pass alone, as it does when the host is late."""
+    """Return times spent waiting for data, or in the forward pass alone, which point to a slow host."""
     rank = int(trace.ranks[each.column])
     own, forward, backward, data = _excess_times(trace, compute, compared, each)
     if own <= 0:
@@ -276,7 +285,7 @@ def _host_side_reasons(
 def _excess_times(
     trace: StepTrace, compute: Floats, compared: PeerComparison, each: SlowSuspect
 ) -> tuple[float, float, float, float]:
-    """Seconds above the peers while it was slow, and the shares of forward, backward and data (NaN: not reported)."""
+    """Return seconds above the peers while slow, and the shares of forward, backward and data (NaN: not reported)."""
     rows, column = each.when.rows, each.column
     peers = np.flatnonzero((compared.group == compared.group[column]) & (np.arange(compute.shape[1]) != column))
 

@@ -1,8 +1,8 @@
-"""Whether to act on a straggler: what staying is expected to cost against what leaving costs. Pure.
+"""Break-even of ejecting a straggler: the expected cost of keeping it against that of ejecting it. Pure.
 
-How long a slowdown lasts is taken from what was published of such faults: 10 minutes on average on small jobs, 72 on
-those of 512 GPUs and more (Greyhound). A slowdown that has lasted will last: with durations that are exponential, but
-of a rate nobody knows (a Lomax prior with shape 2), the expected rest is that average plus the time it has lasted.
+Durations are published: 10 minutes on average on small jobs, 72 on those of 512 GPUs and more (Greyhound). A slowdown
+that has lasted will last: with exponential durations of unknown rate (a Lomax prior with shape 2), the expected
+remainder is that average plus the time it has lasted.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ BIG_JOB_GPUS = 512
 MEAN_SMALL_S, MEAN_BIG_S = 600.0, 4320.0
 NOW, CHECKPOINT, WATCH = 0.20, 0.10, 0.05
 SUSTAINED_S = 600.0
-ROUNDING = 0.005  # a slowdown of 19.6 % is "20 %" to everyone
+ROUNDING = 0.005  # a slowdown of 19.6 % counts as 20 %
 
 
 class EjectUrgency(str, Enum):
@@ -28,7 +28,7 @@ class EjectUrgency(str, Enum):
 
 @dataclass(frozen=True)
 class EjectArithmetic:
-    """Expected seconds of the job that staying loses and leaving costs, and the persistence at which they are equal."""
+    """Expected job seconds lost by keeping and by ejecting, and the duration at which they are equal."""
 
     stay_s: float
     leave_s: float
@@ -37,16 +37,16 @@ class EjectArithmetic:
 
     @property
     def worth(self) -> bool:
-        """Whether leaving is the cheaper of the two."""
+        """Whether ejecting is cheaper."""
         return self.stay_s > self.leave_s
 
 
 def compute_eject_break_even(slowdown: float, cost_s: float, lasted_s: float, gpus: int) -> EjectArithmetic:
-    """The arithmetic of an eject.
+    """Compute the break-even of an eject.
 
     Args:
-        slowdown: 0.2 for steps that take a fifth longer; what is not positive is none.
-        cost_s: of leaving, in seconds of the whole job: save, restart, lost work.
+        slowdown: 0.2 for steps that take a fifth longer; zero or less is none.
+        cost_s: of ejecting, in seconds of the whole job: checkpoint, restart, lost work.
         lasted_s: how long it has been slow.
         gpus: of the job.
     """
@@ -57,7 +57,7 @@ def compute_eject_break_even(slowdown: float, cost_s: float, lasted_s: float, gp
 
 
 def eject_urgency(slowdown: float, lasted_s: float, *, stalled: bool = False) -> EjectUrgency:
-    """How soon a slowdown asks for something, before it is confirmed and before its cost is reckoned."""
+    """Return how urgent a slowdown is, before confirmation and break-even."""
     slowdown = _finite_or_zero(slowdown) + ROUNDING
     if stalled or slowdown >= NOW:
         return EjectUrgency.NOW

@@ -1,4 +1,4 @@
-"""Ranks of one place that are slow in some steps again and again, too seldom for any window and too often for chance. Pure."""
+"""Finds ranks that are slow in single steps, too rarely for any window and too often for chance. Pure."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from remediator.detection.stragglers.step_trace import UNKNOWN, Bools, Floats, I
 
 SPIKE_MIN, SPIKE_SPREADS = 0.08, 8.0
 STEPS_SHARE, STEPS_MIN = 0.1, 10
-STEPS_SHARE_MAX = 0.5  # who is slow in more of them is slow for long, and windows tell that better
-LOSS_MIN = 0.05  # of all its time: what is less slow on the whole is not worth a name
-THEIRS = 0.8  # of all slow steps of everybody
+STEPS_SHARE_MAX = 0.5  # a rank slow in more steps is slow for long, which windows detect better
+LOSS_MIN = 0.05  # of its total time: a smaller loss is ignored
+THEIRS = 0.8  # of the slow steps of all ranks
 CHANCE = 1e-3
 PERIODIC = 0.8  # of the pauses between slow steps are equally long
 
 
 @dataclass(frozen=True)
 class IntermittentRank:
-    """One rank: its column, (S,) the rows at which it was slow, the median slowness there, and the chance of that."""
+    """One rank: its column, its slow rows (S,), the median slowness there, and the probability by chance."""
 
     column: int
     rows: Bools
@@ -30,23 +30,23 @@ class IntermittentRank:
 
 
 def find_slow_steps(values: Floats, usable: Bools) -> Bools:
-    """(S, R) where a rank lies so far above its peers that usual noise does not reach it."""
+    """Return (S, R): where a rank is so far above its peers that usual noise does not explain it."""
     past = np.where(usable[:, None], values, np.nan)
     wide = max(robust_spread(past), 1e-3) if np.isfinite(past).any() else np.inf
     return np.asarray(np.nan_to_num(past, nan=0.0) > max(SPIKE_MIN, SPIKE_SPREADS * wide))
 
 
 def find_intermittent_ranks(trace: StepTrace, over: Floats, usable: Bools, group: Ints) -> list[IntermittentRank]:
-    """Ranks of one node, or one rank, that nearly all slow steps belong to.
+    """Find ranks of one node, or one rank, that nearly all slow steps belong to.
 
     Args:
         trace: for the places of the ranks.
         over: (S, R) slowness or share of time above that of the peers, NaN for holes.
         usable: (S,) rows past warm-up.
-        group: (R,) peers, negative where there are none.
+        group: (R,) peers, negative without peers.
 
-    Single steps at regular distances are a duty that the program has given to that rank, and so is whatever the first and
-    the last rank do: they log and save.
+    Single steps at regular distances are a duty that the program gives this rank, and so is whatever the first and the
+    last rank do: they log and save.
     """
     high = find_slow_steps(over, usable) & (group >= 0)[None, :]
     steps = int(usable.sum())
@@ -75,7 +75,7 @@ def _share_one_node(trace: StepTrace, columns: Ints) -> bool:
 
 
 def _is_periodic(slow: Bools) -> bool:
-    """Whether single steps are slow, equally far from each other."""
+    """Return whether single steps are slow at equal distances."""
     found = true_runs(slow)
     pauses = np.diff([first for first, _ in found])
     alone = np.mean([first == last for first, last in found])

@@ -1,7 +1,7 @@
-"""Which link is slow, from who shares the groups whose transfers are slow. Pure.
+"""Finds the slow link from the membership of groups with slow transfers. Pure.
 
-A ring is as slow as its slowest member, so all of them look slow alike: one slow group blames nobody. Two slow groups
-that have one rank, or one node, in common do.
+A ring is as slow as its slowest member, so its members all look alike: one slow group blames nobody. Two slow groups
+with one rank or one node in common do.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ AXES = {"dp_rank": ("pp_rank", "tp_rank"), "pp_rank": ("dp_rank", "tp_rank"), "t
 
 @dataclass(frozen=True)
 class BlamedColumns:
-    """The columns to blame, and how many slow groups there are and how many of them these explain."""
+    """The columns to blame, the number of slow groups, and how many of them these explain."""
 
     columns: tuple[int, ...]
     slow_groups: int
@@ -29,7 +29,7 @@ class BlamedColumns:
 
 
 def communication_groups(trace: StepTrace) -> list[Ints]:
-    """Every communication group of two or more, as columns: the ranks that differ in one coordinate only."""
+    """Return every communication group of two or more, as columns: ranks that differ in one coordinate only."""
     found: list[Ints] = []
     for axis, fixed in AXES.items():
         if (trace.places[axis] == UNKNOWN).any() or np.unique(trace.places[axis]).size < 2:
@@ -44,7 +44,7 @@ def communication_groups(trace: StepTrace) -> list[Ints]:
 
 
 def blame_shared_unit(trace: StepTrace, slow: Iterable[int]) -> BlamedColumns:
-    """Whom the slow transfers point at.
+    """Return what the slow transfers point at.
 
     Args:
         trace: with the coordinates of the ranks and, if known, their nodes.
@@ -70,7 +70,7 @@ def _slow_member_share(members: Ints, slow: set[int]) -> float:
 
 
 def _common_unit(unit: Sequence[Hashable], bad: list[Ints], good: list[Ints]) -> tuple[Hashable, int] | None:
-    """The one unit that is in at least two slow groups, in more of them than any other, and in all of them."""
+    """Return the only unit in at least two slow groups, in more of them than any other, and in all of them."""
     counts = Counter(each for members in bad for each in {unit[int(column)] for column in members})
     counts.pop(UNKNOWN, None)
     ranked = counts.most_common(2)

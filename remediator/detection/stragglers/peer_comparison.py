@@ -1,4 +1,4 @@
-"""Who may be compared with whom, and how slow each rank is against them, step by step. Pure."""
+"""Groups comparable ranks as peers, and measures how slow each rank is against them per step. Pure."""
 
 from __future__ import annotations
 
@@ -11,23 +11,23 @@ from remediator.detection.stragglers.sequence_length_model import expected_lengt
 from remediator.detection.stragglers.step_trace import UNKNOWN, Bools, Floats, Ints, StepTrace
 
 PEERS_MIN = 4
-CENTRE_RANKS = 10_000  # tell well enough what all of them do
-PRESENT_SHARE = 0.5  # a step that fewer of the peers reported compares with nobody
+CENTRE_RANKS = 10_000  # enough to know what all of them do
+PRESENT_SHARE = 0.5  # a step reported by fewer of the peers is not compared
 SKU_SHARE, SKU_UNITS, UNIT_RANKS, SKU_GAP, SKU_GAP_NOISE, SKU_TIGHT = 0.2, 4, 8, 0.04, 8.0, 4.0
 
 
 @dataclass(frozen=True)
 class PeerComparison:
-    """How slow everybody is.
+    """How slow each rank is.
 
     Attributes:
         group: (R,) number of the rank's peers (stage, role, and product where they differ), -1 for too few.
-        slow: (S, R) log of own time over that of the others; NaN where it cannot be told.
+        slow: (S, R) log of own time over that of the others; NaN if unknown.
         centre: (S,) log of the job's own time against its usual one.
-        load: (S, R) log of what the lengths let expect.
-        shared: correlation of the stages of one pipeline; it was taken out where it is high.
+        load: (S, R) log of the time expected from sequence lengths.
+        shared: correlation of the stages of one pipeline; a high one was removed.
         products: (R,) 0, or 1 for the slower of two products among the same peers.
-        stage_level: usual log seconds of each stage and role, by group before products were told apart.
+        stage_level: usual log seconds of each stage and role, by group before products were separated.
     """
 
     group: Ints
@@ -40,7 +40,7 @@ class PeerComparison:
 
 
 def peer_groups(trace: StepTrace) -> Ints:
-    """(R,) one number for each stage and role; the pipeline rank stands in for a stage that was not given."""
+    """Return (R,) one number per stage and role; the pipeline rank replaces a missing stage."""
     stage = trace.codes["stage"]
     if (stage == UNKNOWN).all():
         stage = trace.places["pp_rank"]
@@ -49,12 +49,12 @@ def peer_groups(trace: StepTrace) -> Ints:
 
 
 def _pair_codes(first: Ints, second: Ints) -> Ints:
-    """One number for each pair of two codes, of which none is below UNKNOWN; in their order."""
+    """Return one number per pair of two codes, none below UNKNOWN, in their order."""
     return np.asarray(first * (int(second.max(initial=UNKNOWN)) + 2) + second + 1, dtype=np.int64)
 
 
 def compare_ranks(trace: StepTrace, compute: Floats, usable: Bools) -> PeerComparison:
-    """Each rank against its peers.
+    """Compare each rank with its peers.
 
     Args:
         trace: what was reported.
@@ -92,22 +92,22 @@ def _group_medians(log: Floats, wide: Ints, usable: Bools) -> list[tuple[int, Fl
 
 
 def _remove_shared_load(trace: StepTrace, slow: Floats, group: Ints) -> tuple[Floats, float]:
-    """Take out what the stages of a pipeline have in common, if that is most of what varies."""
+    """Remove what the stages of a pipeline have in common, if that is most of the variation."""
     dp, pp, tp = (trace.places[name] for name in ("dp_rank", "pp_rank", "tp_rank"))
     if (dp == UNKNOWN).any() or np.unique(group[group >= 0]).size < 3:
         return slow, 0.0
     if (pp == UNKNOWN).all() and (trace.codes["stage"] == UNKNOWN).all():
         return slow, 0.0
-    # a level of its own is no shared load: only what changes from step to step is looked at
+    # a rank's own level is no shared load: only changes from step to step count
     steady = nan_median(slow, 0)[None, :]
     factor, shared = pipeline_factor(slow - steady, group, dp * (int(tp.max()) + 2) + tp + 1)
     return slow - factor, shared
 
 
 def _gpu_product_groups(trace: StepTrace, even: Floats, wide: Ints, usable: Bools) -> Ints:
-    """(R,) 1 for the slower of two kinds of GPU among peers: many ranks, far apart from the others, from the start.
+    """Return (R,) 1 for the slower of two GPU products among peers: many ranks, far from the others, from the start.
 
-    One node, or one tensor-parallel group, is not a kind: that is what a culprit looks like.
+    One node, or one tensor-parallel group, is not a product: that is what a culprit looks like.
     """
     kinds = np.zeros(wide.size, dtype=np.int64)
     rows = np.flatnonzero(usable)
@@ -139,7 +139,7 @@ def _gpu_product_groups(trace: StepTrace, even: Floats, wide: Ints, usable: Bool
 
 
 def _mostly_slow_locations(trace: StepTrace, slower: Ints, columns: Ints) -> Ints:
-    """Those of `slower` whose place is so for the most part: a slow rank among fast ones is no other product."""
+    """Keep those of `slower` whose place is mostly slow: a slow rank among fast ones is no other product."""
     tensor = tensor_parallel_groups(trace)
     place = trace.codes["node"] if (trace.codes["node"][columns] != UNKNOWN).all() else tensor
     if (place[columns] == UNKNOWN).any():
@@ -149,9 +149,9 @@ def _mostly_slow_locations(trace: StepTrace, slower: Ints, columns: Ints) -> Int
 
 
 def _is_product_kind(trace: StepTrace, columns: Ints, peers: int) -> bool:
-    """Whether these ranks are too many, in too many places, to have broken alike.
+    """Return whether these ranks are too many, in too many places, to be broken in the same way.
 
-    The places are nodes or tensor-parallel groups where they are known; else a block of ranks is taken for one node.
+    Places are nodes or tensor-parallel groups if known; otherwise a block of ranks counts as one node.
     """
     node, tensor = trace.codes["node"][columns], tensor_parallel_groups(trace)[columns]
     if (node != UNKNOWN).all():
@@ -165,7 +165,7 @@ def _is_product_kind(trace: StepTrace, columns: Ints, peers: int) -> bool:
 
 
 def tensor_parallel_groups(trace: StepTrace) -> Ints:
-    """(R,) number of the tensor-parallel group, -1 where there is none."""
+    """Return (R,) the number of the tensor-parallel group, -1 without one."""
     dp, tp = trace.places["dp_rank"], trace.places["tp_rank"]
     stage = trace.places["pp_rank"] if (trace.places["pp_rank"] != UNKNOWN).any() else trace.codes["stage"]
     _, number, size = np.unique(_pair_codes(dp, stage), return_inverse=True, return_counts=True)

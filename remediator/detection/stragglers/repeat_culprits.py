@@ -1,7 +1,6 @@
-"""Who was named again and again: k of the last n passes, over windows that do not overlap. Pure.
+"""Culprits named in k of the last n passes over windows that do not overlap. Pure.
 
-One pass names a healthy rank now and then, and that orders a test at most; chance that picks the same rank twice is
-rarer by the number of ranks and by the chance itself.
+A single pass names a healthy rank now and then, and orders a test at most; chance rarely picks the same rank twice.
 """
 
 from __future__ import annotations
@@ -17,10 +16,10 @@ TIMES, PASSES = 2, 3
 def repeat_culprits_of(
     verdicts: Sequence[StragglerVerdict], times: int = TIMES, passes: int = PASSES
 ) -> tuple[Culprit, ...]:
-    """The culprits named in at least `times` of the newest `passes` verdicts, as the newest of those saw them.
+    """Return the culprits named in at least `times` of the newest `passes` verdicts, as in the newest of those.
 
     Args:
-        verdicts: oldest first; an abstention is one, too.
+        verdicts: oldest first, including those without culprits.
         times: k of n, at least 1.
         passes: n.
     """

@@ -1,4 +1,4 @@
-"""Centres and spreads that a few wild values do not move, with holes (NaN) left out. Pure."""
+"""Robust centres and spreads; holes (NaN) are ignored. Pure."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from remediator.detection.stragglers.step_trace import Floats
 
 MAD_TO_SIGMA = 1.4826
 ENOUGH = 100_000
-MAD_EFFICIENCY = 0.37  # a spread from medians of n values is as sure as a usual one from 0.37 n
+MAD_EFFICIENCY = 0.37  # a spread from medians of n values is as reliable as a usual one of 0.37 n
 TAIL_SHARE, TAIL_SIGMAS = 0.8, 0.8416
 TAIL_STRETCH = 2.0
 TAIL_VALUES_MIN, TAIL_SHARE_MIN, TAIL_DOUBT = 100, 0.002, 2.5
@@ -19,10 +19,10 @@ TAILS = (math.inf, 30.0, 20.0, 12.0, 8.0, 6.0, 5.0, 4.0, 3.0, 2.5, 2.0)
 
 
 def nan_median(values: Floats, axis: int) -> Floats:
-    """The median along `axis`, NaN where nothing is known."""
+    """Return the median along `axis`, NaN without values."""
     if not np.isnan(values).any():
         return np.asarray(np.median(values, axis=axis))
-    ordered = np.sort(values, axis=axis)  # NaN goes last
+    ordered = np.sort(values, axis=axis)  # NaN sorts last
     known = np.sum(~np.isnan(values), axis=axis, keepdims=True)
     last = max(values.shape[axis] - 1, 0)
     low = np.take_along_axis(ordered, np.clip((known - 1) // 2, 0, last), axis)
@@ -32,9 +32,11 @@ def nan_median(values: Floats, axis: int) -> Floats:
 
 
 def excess_over_others(values: Floats, fewest: int) -> Floats:
-    """(S, R): each value less the median of the *other* values of its row; NaN in rows with fewer than `fewest`.
+    """Return (S, R): each value minus the median of the *other* values of its row.
 
-    A value must not vouch for itself: among four it would move the median it is compared with.
+    NaN in rows with fewer than `fewest`.
+
+    A value must not take part in its own comparison: among four it would move the median.
     """
     ordered = np.sort(values, axis=1)
     known = np.sum(~np.isnan(values), axis=1, keepdims=True)
@@ -49,13 +51,13 @@ def excess_over_others(values: Floats, fewest: int) -> Floats:
 
 
 def _sample_known(values: Floats) -> Floats:
-    """The known values, or every so-and-so-many-th of them: more than enough to tell a spread."""
+    """Return the known values, or every n-th of them: enough to estimate a spread."""
     known = values[np.isfinite(values)]
     return known[:: max(1, known.size // ENOUGH)]
 
 
 def robust_spread(values: Floats) -> float:
-    """Standard deviation of the well-behaved majority; NaN for no values."""
+    """Return the standard deviation of the well-behaved majority; NaN without values."""
     known = _sample_known(values)
     if not known.size:
         return math.nan
@@ -63,10 +65,10 @@ def robust_spread(values: Floats) -> float:
 
 
 def upper_spread(values: Floats) -> float:
-    """The same, wider where the upper tail is longer than a normal one, at most twice.
+    """Return the same, up to twice as wide where the upper tail is longer than a normal one.
 
-    Load that is uneven by nature (experts, long sequences) has such a tail, and its last rank is no culprit. The bound
-    keeps a slow node among few from hiding behind itself.
+    Naturally uneven load (experts, long sequences) has such a tail, and its last rank is no culprit. The limit keeps a
+    slow node among few from hiding itself.
     """
     known = _sample_known(values)
     usual = robust_spread(known)
@@ -77,20 +79,21 @@ def upper_spread(values: Floats) -> float:
 
 
 def step_noise(series: Floats) -> float:
-    """Spread of a series from step to step: a jump or a slope in it does not widen it."""
+    """Return the spread of a series from step to step: a jump or slope does not widen it."""
     known = series[np.isfinite(series)]
     return robust_spread(np.diff(known)) / math.sqrt(2) if known.size > 2 else math.nan
 
 
 def critical_spreads(chance: float, looks: int, known: int, tail: float = math.inf) -> float:
-    """How many spreads above the centre one of `looks` values lies with probability `chance`, if nothing is wrong.
+    """Return how many spreads above the centre one of `looks` values reaches with probability `chance` by noise alone.
 
     Args:
         chance: that any of them does (Bonferroni).
         looks: how many are compared.
         known: how many values the spread was taken from; few make it unsure (Student's t).
-        tail: degrees of freedom of the values themselves; they double the bound at most, or one rank that is oddly
-            fast would hide all that are slow.
+        tail: degrees of freedom of the values themselves; they at most double the bound, or one unusually fast rank
+            would
+            hide all that are slow.
     """
     z = NormalDist().inv_cdf(1 - chance / max(looks, 1))
     free = max(MAD_EFFICIENCY * known, 3.0)
@@ -99,7 +102,7 @@ def critical_spreads(chance: float, looks: int, known: int, tail: float = math.i
 
 
 def _student_quantile(z: float, free: float) -> float:
-    """Student's t where the normal distribution has `z` (Wallace's approximation)."""
+    """Return Student's t where the normal distribution has `z` (Wallace's approximation)."""
     if math.isinf(free):
         return z
     exponent = min(((8 * free + 3) / (8 * free + 1) * z) ** 2 / free, 50.0)
@@ -107,9 +110,9 @@ def _student_quantile(z: float, free: float) -> float:
 
 
 def lower_tail(values: Floats) -> float:
-    """Degrees of freedom of Student's t that fit the lower tail; infinite for a normal one.
+    """Return the degrees of freedom of Student's t that fit the lower tail; infinite for a normal one.
 
-    The lower one, as culprits are in the upper.
+    The lower one, because culprits are in the upper.
     """
     known = _sample_known(values)
     if known.size < TAIL_VALUES_MIN:
@@ -118,7 +121,7 @@ def lower_tail(values: Floats) -> float:
     far = (float(np.median(known)) - float(np.quantile(known, share))) / max(robust_spread(known), 1e-12)
     normal = NormalDist()
     z = normal.inv_cdf(1 - share)
-    room = 1 + TAIL_DOUBT / (z * z * math.sqrt(share * known.size))  # so much a quantile errs
+    room = 1 + TAIL_DOUBT / (z * z * math.sqrt(share * known.size))  # standard error of a quantile
     for free in TAILS:
         expected = _student_quantile(z, free) / _student_quantile(normal.inv_cdf(0.75), free) / MAD_TO_SIGMA
         if far <= room * expected:
@@ -127,12 +130,12 @@ def lower_tail(values: Floats) -> float:
 
 
 def surprise_probability(z: float, looks: int) -> float:
-    """Probability, at most 1, that the greatest of `looks` normal values reaches `z`."""
+    """Return the probability, at most 1, that the greatest of `looks` normal values reaches `z`."""
     return min(1.0, max(looks, 1) * 0.5 * math.erfc(z / math.sqrt(2)))
 
 
 def binomial_tail(hits: int, trials: int, share: float) -> float:
-    """Probability of at least so many hits if each of the trials is one with probability `share`."""
+    """Return the probability of at least so many hits if each trial is one with probability `share`."""
     if hits <= 0:
         return 1.0
     share = min(max(share, 1e-12), 1 - 1e-12)

@@ -1,4 +1,4 @@
-"""What the length of its sequences explains of a rank's time: t ≈ a + b·tokens + c·tokens² (or Σ length²). Pure."""
+"""What sequence lengths explain of a rank's time: t ≈ a + b·tokens + c·tokens² (or Σ length²). Pure."""
 
 from __future__ import annotations
 
@@ -7,25 +7,28 @@ import numpy as np
 from remediator.detection.stragglers.robust_statistics import excess_over_others, robust_spread
 from remediator.detection.stragglers.step_trace import Floats, Ints
 
-VARIES = 0.02  # lengths that differ by less explain nothing
-BETTER = 0.95  # a model must leave so much less spread to be taken instead of a simpler one
+VARIES = 0.02  # smaller differences in length explain nothing
+BETTER = 0.95  # a more complex model must leave this much less spread than a simpler one
 CELLS_MAX = 20_000
 ROUNDS = 8
 OUTLIER_SPREADS = 2.0
 LEAST_CELLS = 24
 PIPELINES_ENOUGH, STAGES_MIN = 300, 3
-SHARED_MIN = 0.6  # correlation from which the stages of a pipeline say how long its sequences were
+SHARED_MIN = 0.6  # correlation from which a pipeline's stages reveal sequence lengths
 
 
 def expected_length_effect(compute: Floats, tokens: Floats, squares: Floats | None, group: Ints) -> Floats:
-    """(S, R) log of the time the lengths let expect, less that of the group's usual length; 0 where they tell nothing.
+    """Return (S, R) log of the time expected from lengths, minus that of the group's usual length.
+
+    0 without information.
 
     Args:
         compute: (S, R) seconds, NaN for holes.
         tokens: (S, R), NaN for holes.
         squares: (S, R) sums of squared sequence lengths, if they were reported.
         group: (R,) peers; each group has its own model, fitted to all its ranks and steps at once, so that a slow rank
-            among many does not pass for a long one.
+            among
+            many is not taken for long sequences.
     """
     log = np.zeros_like(compute)
     for number in np.unique(group[group >= 0]):
@@ -51,7 +54,7 @@ def expected_length_effect(compute: Floats, tokens: Floats, squares: Floats | No
 
 
 def _fit_length_model(terms: Floats, seconds: Floats) -> Floats | None:
-    """Expected seconds of each cell by the simplest model that explains; None if length explains nothing."""
+    """Return expected seconds per cell by the simplest model that explains; None if length explains nothing."""
     stride = max(1, seconds.size // CELLS_MAX)
     some, times = terms[::stride], seconds[::stride]
     usual = float(np.median(times))
@@ -69,7 +72,7 @@ def _fit_length_model(terms: Floats, seconds: Floats) -> Floats | None:
 
 
 def _robust_least_squares(terms: Floats, seconds: Floats) -> Floats:
-    """Least squares on relative errors, in which far-off cells count less and less (Huber)."""
+    """Least squares on relative errors, in which outliers count less and less (Huber)."""
     relative = np.ones(seconds.size)
     scale = seconds
     weights: Floats = np.zeros(terms.shape[1])
@@ -80,23 +83,23 @@ def _robust_least_squares(terms: Floats, seconds: Floats) -> Floats:
         wrong = np.log(seconds / guess)
         far = OUTLIER_SPREADS * max(robust_spread(wrong), 1e-9)
         relative = np.minimum(1.0, far / np.maximum(np.abs(wrong - np.median(wrong)), 1e-12))
-        scale = guess  # errors grow with the time, not with its measurement: long cells would count less otherwise
+        scale = guess  # relative to the true time: relative to the measured one, long cells would count less
     return weights
 
 
 def pipeline_factor(residual: Floats, group: Ints, column: Ints) -> tuple[Floats, float]:
-    """What the stages of one pipeline have in common at each step, and how much of the spread that is.
+    """Return what the stages of one pipeline have in common per step, and how much of the spread that is.
 
-    Without token counts the other stages tell how long a rank's sequences were: they work on the same ones.
+    Without token counts the other stages reveal the length of a rank's sequences: they process the same ones.
 
     Args:
         residual: (S, R) log slowness against peers.
-        group: (R,) peer group, -1 where there is none.
+        group: (R,) peer group, -1 without one.
         column: (R,) which pipeline a rank belongs to, one rank a stage.
 
     Returns:
         (S, R) the median of the *other* groups' residuals in the column, 0 where there are fewer than two, and the
-        correlation of residuals with it.
+            correlation of residuals with it.
     """
     judged = np.flatnonzero(group >= 0)
     pipelines, pipeline = np.unique(column[judged], return_inverse=True)
@@ -104,7 +107,7 @@ def pipeline_factor(residual: Floats, group: Ints, column: Ints) -> tuple[Floats
     factor = np.zeros_like(residual)
     sample = max(1, pipelines.size // PIPELINES_ENOUGH)
     shared = 0.0
-    for chosen in [True, False] if sample > 1 else [False]:  # a few pipelines tell whether the rest is worth it
+    for chosen in [True, False] if sample > 1 else [False]:  # a sample of pipelines decides whether to compute the rest
         taken = pipeline % sample == 0 if chosen else np.ones(pipeline.size, dtype=bool)
         place = pipeline[taken] // (sample if chosen else 1)
         steps = np.full((residual.shape[0], int(place.max(initial=0)) + 1, stages.size), np.nan)
@@ -121,7 +124,7 @@ def pipeline_factor(residual: Floats, group: Ints, column: Ints) -> tuple[Floats
 
 
 def robust_correlation(one: Floats, other: Floats) -> float:
-    """Of two series; wild values are cut to four spreads first. 0 where one does not vary."""
+    """Correlation of two series, with outliers clipped at four spreads. 0 where one does not vary."""
     cut = []
     for values in (one, other):
         wide = 4 * robust_spread(values)

@@ -1,6 +1,6 @@
-"""A second witness for a verdict: what the machine itself says about the rank that is slow. Pure.
+"""Confirms a straggler verdict with independent signals from the machine. Pure.
 
-Timing alone orders a test and never an eject: among a hundred healthy nodes even a good detector names more of them
+Timing alone may order a test but never an eject: among a hundred healthy nodes even a good detector names more of them
 than there are slow ones.
 """
 
@@ -12,12 +12,12 @@ from enum import Enum
 from remediator.detection.stragglers.straggler_verdict import Culprit, SlowdownKind, StragglerVerdict, VerdictReason
 
 CLOCK_LOW = 0.03  # below its peers' at the same activity
-ACTIVE = 0.9  # a victim waits: it is less active than its peers, and its clock means nothing
+ACTIVE = 0.9  # a victim waits: it is less active than its peers, so its clock means nothing
 PROBE_MARGIN = 0.05
 
 
 class ConfirmationState(str, Enum):
-    """Three-valued: what is not confirmed is not refuted."""
+    """Three states: not confirmed does not mean refuted."""
 
     YES = "yes"
     NO = "no"
@@ -26,16 +26,16 @@ class ConfirmationState(str, Enum):
 
 @dataclass(frozen=True)
 class MachineSignals:
-    """What is known of one culprit's machine besides timing; None is not known.
+    """What is known of a culprit's machine besides timing; None if unknown.
 
     Attributes:
         sm_clock: its SM clock over the median of its peers'.
         activity: its tensor activity over that of its peers.
         throttled: share of the time in which a hardware, thermal or power-brake throttle reason was set.
         xids: Xids of the hardware on its GPU since shortly before the slowdown.
-        pcie_narrow: its PCIe link is narrower or slower than it can be, while it works.
+        pcie_narrow: its PCIe link is narrower or slower than it can be, under load.
         link_errors: rate of link errors over the usual, on its NIC or NVLink.
-        probe_gemm, probe_link: results of an active test over the baseline (1.0 is as good as it should be).
+        probe_gemm, probe_link: results of an active test over the baseline (1.0 is as it should be).
     """
 
     sm_clock: float | None = None
@@ -50,7 +50,7 @@ class MachineSignals:
 
 @dataclass(frozen=True)
 class Confirmation:
-    """What the second witness says, and the numbers it says it with; `test` is worth ordering when it says nothing."""
+    """The result, and its numbers; `test`: an active test is recommended if the signals decide nothing."""
 
     confirmed: ConfirmationState
     reasons: tuple[VerdictReason, ...]
@@ -62,9 +62,9 @@ LINK_ERRORS_MANY = 10.0
 
 
 def confirm_culprit(verdict: StragglerVerdict, culprit: Culprit, signals: MachineSignals) -> Confirmation:
-    """Whether an independent signal agrees that this culprit is slow.
+    """Return whether an independent signal agrees that this culprit is slow.
 
-    An active test decides if there is one: it measures the machine without the job. Else one sign is enough.
+    An active test decides if there is one: it measures the machine without the job. Otherwise one signal is enough.
     """
     if not verdict.culprits:
         return Confirmation(ConfirmationState.UNKNOWN, (), ())
@@ -74,7 +74,7 @@ def confirm_culprit(verdict: StragglerVerdict, culprit: Culprit, signals: Machin
         answer = ConfirmationState.YES if probe < 1 - PROBE_MARGIN else ConfirmationState.NO
         reason = VerdictReason("probe_over_baseline", round(probe, 4), culprit.rank)
         others = () if link or answer is ConfirmationState.YES else _machine_reasons(signals, culprit)
-        # a passed probe a minute later does not undo a throttle that was seen: transients are real
+        # a passed probe a minute later does not refute an observed throttle: it may have been transient
         return Confirmation(
             ConfirmationState.UNKNOWN if others else answer, (reason, *others), ("soak",) if others else ()
         )

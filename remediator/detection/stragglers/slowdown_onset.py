@@ -1,4 +1,4 @@
-"""Since when: the steps at which a series was slow, and the first of them, as exactly as its noise allows. Pure."""
+"""Finds the steps at which a series was slow and the first of them, as exactly as its noise allows. Pure."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from remediator.detection.stragglers.robust_statistics import nan_median, robust
 from remediator.detection.stragglers.step_trace import Bools, Floats, Ints
 
 WARM_UP, WARM_UP_SHORT = 16, 10
-EVIDENCE_MAX = 6.0  # what a single step may say (log odds): one wild step starts nothing
+EVIDENCE_MAX = 6.0  # limit of a single step (log odds): one outlier starts nothing
 SWITCH = 6.0  # log odds against a change at any one step
 RUN_MIN, RUN_KEPT = 5, 3
 RUN_SPREADS = 5.0
 GLOBAL_MIN = float(np.log(1.10))
 GLOBAL_NOISE = 6.0
 GLOBAL_STEPS = 15
-RAMP_BETTER = 0.85  # a slope must leave so much less than a jump does
+RAMP_BETTER = 0.85  # a slope must leave this much less error than a jump
 RAMP_GRID = 48
 
 
@@ -29,8 +29,8 @@ class SlowInterval:
         rows: (S,) true where it was.
         first: row of the first such step.
         level: median log slowness over those rows, against the rows before or beside them.
-        share: of the steps from the first slow one on, how many were slow.
-        grows: it rose like a slope, not like a jump.
+        share: share of slow steps from the first slow one on.
+        grows: it rose gradually, not in a jump.
     """
 
     rows: Bools
@@ -41,7 +41,7 @@ class SlowInterval:
 
 
 def usable_steps(began: Bools) -> Bools:
-    """(S,) false for the steps after each start, which compile, allocate and fill caches: 16, fewer in a short trace."""
+    """Return (S,) false for steps after each start, which compile and fill caches: 16, fewer in a short trace."""
     count = began.size
     cold = WARM_UP if count >= 4 * WARM_UP else WARM_UP_SHORT if count >= 3 * WARM_UP_SHORT else count // 3
     usable = np.ones(count, dtype=bool)
@@ -53,16 +53,16 @@ def usable_steps(began: Bools) -> Bools:
 def find_slow_interval(
     series: Floats, first: int, last: int, level: float, usable: Bools, *, own_past: bool, rough: Floats | None = None
 ) -> SlowInterval:
-    """The steps at which a series that is slow between two rows was slow.
+    """Find the steps at which a series that is slow between two rows was slow.
 
     Args:
         series: (S,) log slowness, NaN for holes.
-        first: row, a window that was found slow begins here
-        last: and ends here.
+        first: first row of a window that was found slow,
+        last: and its last row.
         level: mean log slowness within it.
         usable: (S,) rows past a warm-up; a run that ends before them was one.
         own_past: the usual level is the series' own, not that of its peers.
-        rough: (S,) spread among the peers at each step, which is wide while they warm up.
+        rough: (S,) spread among the peers at each step, which is wide during warm-up.
     """
     usual = _usual_level(series, first) if own_past else 0.0
     wide = np.full(series.size, max(step_noise(series), 0.002, 0.05 * abs(level)))
@@ -72,7 +72,7 @@ def find_slow_interval(
     for _ in range(3):
         slow = _two_state_path(series - usual, level - usual, wide)
         slow = _drop_chance_runs(series, slow, usable, (first, last))
-        if not slow.any():  # never for long: the steps of its window that make it slow, else all of them
+        if not slow.any():  # never for long: take the steps that make its window slow, otherwise all of them
             high = np.nan_to_num(series[first : last + 1] - usual) >= (level - usual) / 2
             slow[first : last + 1] = high | ~high.any()
             break
@@ -94,7 +94,7 @@ def find_slow_interval(
 
 
 def has_usual_steps(series: Floats, slow: Bools, usable: Bools) -> bool:
-    """Whether enough steps are left at which it was not slow."""
+    """Return whether enough steps are left at which it was not slow."""
     return bool(np.isfinite(series[usable & ~slow]).sum() >= 2 * RUN_MIN)
 
 
@@ -105,7 +105,7 @@ def _usual_level(series: Floats, first: int) -> float:
 
 
 def _two_state_path(series: Floats, level: float, wide: Floats) -> Bools:
-    """The likeliest course of a thing that is either usual (0) or slow (`level`) and seldom changes (Viterbi)."""
+    """Return the likeliest path between the states usual (0) and slow (`level`), which rarely change (Viterbi)."""
     said = np.nan_to_num((series - level / 2) * level / wide**2, nan=0.0)
     said = np.clip(said, -EVIDENCE_MAX, EVIDENCE_MAX)
     usual, slow = 0.0, 0.0
@@ -124,13 +124,13 @@ def _two_state_path(series: Floats, level: float, wide: Floats) -> Bools:
 
 
 def true_runs(mask: Bools) -> list[tuple[int, int]]:
-    """First and last row of each stretch of true values."""
+    """Return the first and last row of each run of true values."""
     edges = np.flatnonzero(np.diff(np.concatenate([[False], mask, [False]]).astype(np.int8)))
     return [(int(a), int(b) - 1) for a, b in zip(edges[::2], edges[1::2], strict=True)]
 
 
 def _drop_chance_runs(series: Floats, slow: Bools, usable: Bools, window: tuple[int, int]) -> Bools:
-    """Without the stretches that are too short, or no slower than the rest is by chance, wild values included."""
+    """Drop runs that are too short, or no slower than chance explains, outliers included."""
     kept: Bools = slow.copy()
     rest = series[usable & ~slow]
     rest = rest[np.isfinite(rest)]
@@ -151,10 +151,10 @@ def _run_end(slow: Bools, start: int) -> int:
 
 
 def _slope_start_row(series: Floats, start: int, end: int) -> int | None:
-    """Where a slowdown began that grew; None if it jumped.
+    """Return where a gradual slowdown began; None if it jumped.
 
-    Both are fitted to the series up to the end of the first slow stretch: 0 and then a level, or 0, a straight line and
-    then a level.
+    Both models are fitted up to the end of the first slow run: 0 and then a level, or 0, a straight line and then a
+    level.
     """
     known = np.flatnonzero(np.isfinite(series[: end + 1]))
     if end - start < 3 * RUN_MIN or known.size < 4 * RUN_MIN:
@@ -187,7 +187,7 @@ def _neighbour_windows(values: Floats) -> Floats:
 
 
 def find_global_slowdown(centre: Floats, usable: Bools) -> SlowInterval | None:
-    """When the whole job became slower by more than a tenth and stayed so for 15 steps; None if it did not.
+    """Return when the whole job became slower by more than a tenth for at least 15 steps; None if it did not.
 
     Args:
         centre: (S,) log of the job's time against its usual one.

@@ -1,4 +1,4 @@
-"""One node among few, when it is so large a part of the peers that their median says nothing: by its own past. Pure."""
+"""Compares one node among few with its own past, when it is too large a part of its peers for their median. Pure."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ PART_MIN = 0.25
 
 
 def find_slow_small_group(trace: StepTrace, compute: Floats, group: Ints, usable: Bools) -> StragglerVerdict | None:
-    """The node whose own time rose by a tenth while that of the others stayed; None if there is none.
+    """Return the node whose own time rose by a tenth while that of the others did not; None if there is none.
 
     Args:
         trace: what was reported, with nodes.
@@ -24,7 +24,7 @@ def find_slow_small_group(trace: StepTrace, compute: Floats, group: Ints, usable
         group: (R,) peers.
         usable: (S,) rows past warm-up.
 
-    Two halves that always differed, or that both changed, blame nobody: which of them is right nobody can tell.
+    Two halves that always differed, or that both changed, blame nobody: it cannot be decided which is normal.
     """
     node = trace.codes["node"]
     log = np.log(compute)
@@ -33,7 +33,7 @@ def find_slow_small_group(trace: StepTrace, compute: Floats, group: Ints, usable
         if peers.sum() < PEERS_MIN:
             continue
         ranks = np.bincount(node[peers & (node != UNKNOWN)])
-        for name in np.flatnonzero(ranks >= max(RANKS_MIN, PART_MIN * peers.sum())):  # four at most
+        for name in np.flatnonzero(ranks >= max(RANKS_MIN, PART_MIN * peers.sum())):  # at most four
             own, others = peers & (node == name), peers & (node != name)
             if others.sum() < RANKS_MIN:
                 continue

@@ -1,4 +1,4 @@
-"""One job's measurements as matrices of steps × ranks. Whatever is no measurement becomes a hole, never a number. Pure."""
+"""One job's measurements as matrices of steps × ranks. Invalid measurements become holes (NaN). Pure."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ Ints = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
 
 SECONDS = ("compute_s", "forward_s", "backward_s", "comm_s", "data_s", "step_s")
-MAY_BE_ZERO = {"data_s"}  # batches may lie ready; but nobody computes, or exchanges anything, in no time
+MAY_BE_ZERO = {"data_s"}  # batches may be ready; but no computation and no communication takes zero time
 LENGTHS = ("tokens", "tokens_squared")
 PLACES = ("dp_rank", "pp_rank", "tp_rank")
 NAMES = ("stage", "role", "node")
-RESTART_STEPS = 20.0  # a pause between two steps that is longer than so many of them was a restart
+RESTART_STEPS = 20.0  # a longer pause, in step times, was a restart
 UNKNOWN = -1
 
 
@@ -32,7 +32,7 @@ class StepTrace:
         places: dp_rank, pp_rank, tp_rank → (R,) numbers, -1 where unknown.
         codes: stage, role, node → (R,) indices into `names`, -1 where unknown.
         names: stage, role, node → the names themselves.
-        began: (S,) true where the job has just started or come back.
+        began: (S,) true where the job has just started or restarted.
     """
 
     steps: Ints
@@ -44,21 +44,21 @@ class StepTrace:
     began: Bools
 
     def until(self, step: int) -> StepTrace:
-        """The same as it was known when `step` had ended."""
+        """Return the trace as known when `step` had ended."""
         kept = self.steps <= step
         cells = {name: values[kept] for name, values in self.cells.items()}
         return replace(self, steps=self.steps[kept], cells=cells, began=self.began[kept])
 
     def node_of(self, column: int) -> str | None:
-        """The node that the rank in this column runs on, if it is known."""
+        """Return the node of this column's rank, if known."""
         code = int(self.codes["node"][column])
         return None if code == UNKNOWN else self.names["node"][code]
 
     def compute(self) -> Floats | None:
-        """(S, R) seconds of own work; None if nothing that was reported tells it.
+        """Return (S, R) seconds of own work; None if the reported columns do not give it.
 
-        Where it was not measured itself it is forward plus backward, or what communication leaves of a step. The step's
-        own time is never taken for it: in a synchronous job all ranks share that.
+        If not measured itself, it is forward plus backward, or the step without communication. The step's own time is
+        never used: in a synchronous job all ranks share it.
         """
         cells = self.cells
         if "compute_s" in cells:
@@ -72,14 +72,15 @@ class StepTrace:
 
 
 def build_step_trace(columns: Mapping[str, npt.NDArray[np.generic]]) -> StepTrace:
-    """One job's rows as matrices, whatever their order.
+    """Build matrices from one job's rows, in any order.
 
     Args:
         columns: `step` and `rank`, and any of SECONDS, LENGTHS, PLACES, NAMES and `time` (UTC seconds), one value a
-            row. Numbers that are NaN, infinite or negative are holes; rows without a step or a rank are dropped.
+            row.
+            Numbers that are NaN, infinite or negative are holes; rows without a step or a rank are dropped.
 
-    Where a step and rank were reported twice the row with the least own time counts: a repeated report must not make
-    anybody slow.
+    If a step and rank were reported twice, the row with the least own time counts: a repeated report must not make a
+    rank slow.
     """
     step, rank = _to_floats(columns["step"]), _to_floats(columns["rank"])
     whole = (step >= 0) & (rank >= 0) & (step == np.floor(step)) & (rank == np.floor(rank))
@@ -113,7 +114,7 @@ def build_step_trace(columns: Mapping[str, npt.NDArray[np.generic]]) -> StepTrac
 
 
 def _to_floats(values: npt.NDArray[np.generic]) -> Floats:
-    """As floats; what is no number is NaN."""
+    """Convert to floats; anything else is NaN."""
     if values.dtype.kind in "fiub":
         return values.astype(np.float64)
     numbers = np.full(values.size, np.nan)
@@ -132,7 +133,7 @@ def _measured_values(name: str, values: npt.NDArray[np.generic]) -> Floats:
 
 
 def _location_codes(values: npt.NDArray[np.generic] | None, row: Ints, r: Ints, ranks: int) -> Ints:
-    """Per rank the value of its newest row that has one."""
+    """Return, per rank, the value of its newest row that has one."""
     found = np.full(ranks, UNKNOWN, dtype=np.int64)
     if values is not None:
         numbers = _to_floats(values)[row]
@@ -156,7 +157,7 @@ def _label_codes(
 
 
 def _newest_values(values: npt.NDArray[np.generic], row: Ints, r: Ints, ranks: int) -> dict[int, object]:
-    """Per rank its newest value that is not blank: mostly in its last row, which spares a look at all of them."""
+    """Return, per rank, its newest non-blank value: usually in its last row, which saves a scan of all."""
     last = np.zeros(ranks, dtype=np.int64)
     last[r] = row
     newest = dict(enumerate(values[last].tolist())) if row.size else {}
@@ -177,7 +178,7 @@ def _format_label(value: object) -> str:
 
 
 def _trace_starts(times: npt.NDArray[np.generic] | None, row: Ints, s: Ints, steps: int) -> Bools:
-    """The first step, and each that begins long after the one before it."""
+    """Return the first step, and each that begins long after the one before it."""
     began = np.zeros(steps, dtype=bool)
     began[:1] = True
     if times is None or steps < 3:
@@ -186,7 +187,7 @@ def _trace_starts(times: npt.NDArray[np.generic] | None, row: Ints, s: Ints, ste
     good = np.flatnonzero(np.isfinite(numbers))
     order = good[np.lexsort((numbers[good], s[good]))]
     known, first, count = np.unique(s[order], return_index=True, return_counts=True)
-    pauses = np.diff(numbers[order][first + count // 2])  # of the middle rank: single clocks may be anything
+    pauses = np.diff(numbers[order][first + count // 2])  # of the middle rank: single clocks may be wrong
     if pauses.size and np.any(pauses > 0):
         usual = float(np.median(pauses[pauses > 0]))
         began[known[1:][pauses > RESTART_STEPS * usual]] = True

@@ -1,4 +1,4 @@
-"""The verdict on one job: a culprit that stands out of its peers, else what explains the time, else nobody. Pure."""
+"""The verdict on one job: a culprit that stands out of its peers, otherwise a benign cause, otherwise none. Pure."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ SEEN_WELL, SEEN_BADLY = 0.10, 0.50
 
 
 def judge_stragglers(trace: StepTrace) -> StragglerVerdict:
-    """Who or what slows this job down, by everything in `trace` and nothing else.
+    """Judge what slows this job down, using only `trace`.
 
-    Never raises for odd values; `trace.until(step)` asks what could be known at a step.
+    Never raises for odd values; pass `trace.until(step)` to judge what was known at a step.
     """
     if trace.steps.size < STEPS_MIN:
         return no_culprit_verdict(
@@ -50,9 +50,9 @@ def judge_stragglers(trace: StepTrace) -> StragglerVerdict:
 
 
 def rank_slowness(trace: StepTrace, since: int | None = None) -> tuple[Floats, Ints]:
-    """(R,) median slowness of each rank against its peers since a step (0.1: a tenth), NaN where nobody can tell.
+    """Return (R,) median slowness of each rank against its peers since a step (0.1: a tenth), NaN if unknown.
 
-    Also the (R,) number of its stage and role, for a picture.
+    Also returns the (R,) number of its stage and role, for plots.
     """
     with np.errstate(all="ignore"):
         usable = usable_steps(trace.began)
@@ -100,7 +100,7 @@ def _global_slowdown_verdict(
 
 
 def _judge_step_time(trace: StepTrace, usable: Bools) -> StragglerVerdict:
-    """Step time says that something happened, and when; all ranks share it, so never who did it."""
+    """Judge step times: they show that the job slowed down, and when, but all ranks share them, so never the culprit."""
     if "step_s" not in trace.cells:
         return no_culprit_verdict(0.0, VerdictReason("ranks_with_own_time", 0.0))
     centre = nan_median(np.log(trace.cells["step_s"]), 1)
@@ -115,7 +115,7 @@ def _judge_step_time(trace: StepTrace, usable: Bools) -> StragglerVerdict:
 def _judge_data_wait(
     trace: StepTrace, compute: Floats, compared: PeerComparison, usable: Bools
 ) -> StragglerVerdict | None:
-    """Ranks that wait for data longer than their peers do, or all of them since some step: storage."""
+    """Find ranks that wait for data longer than their peers, or all of them since some step: storage."""
     if "data_s" not in trace.cells:
         return None
     waits = _zero_unknown(trace.cells["data_s"])
@@ -162,7 +162,7 @@ def _name_slow_ranks(
     name: str,
     excused: Floats | None = None,
 ) -> StragglerVerdict | None:
-    """A verdict on the ranks whose share of time stands out; `over` is their share above that of their peers."""
+    """Build a verdict on ranks whose share of time stands out; `over` is their share above that of their peers."""
     suspects = [
         each
         for each in scan_windows(over, usable, group).suspects
@@ -198,7 +198,10 @@ def _is_excused(over: Floats, excused: Floats, suspect: SlowSuspectWindow) -> bo
 def _judge_slow_link(
     trace: StepTrace, compute: Floats, compared: PeerComparison, usable: Bools
 ) -> StragglerVerdict | None:
-    """Ranks that communicate longer and did not just wait: who waits more because it computed less is a victim."""
+    """Find ranks that communicate longer and did not just wait.
+
+    A rank that waits more because it computed less is a victim.
+    """
     if "comm_s" not in trace.cells:
         return None
     comm = trace.cells["comm_s"]
@@ -218,7 +221,10 @@ def _judge_slow_link(
 
 
 def _judge_slow_links(trace: StepTrace, compute: Floats, usable: Bools) -> StragglerVerdict | None:
-    """Transfers that take longer for all since some step; the rank that comes last waits for nobody, so the least is looked at."""
+    """Find transfers that take longer for all since some step.
+
+    The last rank waits for nobody, so the least time counts.
+    """
     if "comm_s" not in trace.cells:
         return None
     share = trace.cells["comm_s"] / float(np.nanmedian(compute))
@@ -247,7 +253,7 @@ def _narrow_link_culprits(trace: StepTrace, found: StragglerVerdict) -> Straggle
 
 
 def _abstain_verdict(trace: StepTrace, compared: PeerComparison, seen: ScanResult, usable: Bools) -> StragglerVerdict:
-    """Nobody; with what would have been seen, since a blind witness clears nobody."""
+    """Return a verdict without culprit, with the smallest slowdown that would have been detected."""
     judged = int((compared.group >= 0).sum())
     reasons = [VerdictReason("ranks_with_peers", float(judged)), VerdictReason("steps_judged", float(usable.sum()))]
     if compared.products.any():

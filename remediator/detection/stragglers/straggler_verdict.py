@@ -1,4 +1,4 @@
-"""What a straggler analysis says. Records only."""
+"""Records of a straggler verdict."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class SlowdownKind(str, Enum):
 
 @dataclass(frozen=True)
 class Culprit:
-    """A rank that slows the others down; `slowdown` 0.2 is a fifth more time than its peers'."""
+    """A rank that slows the others down; `slowdown` 0.2 means a fifth more time than its peers."""
 
     rank: int
     node: str | None
@@ -32,7 +32,7 @@ class Culprit:
 
 @dataclass(frozen=True)
 class VerdictReason:
-    """One number that speaks for the verdict, and the rank it is about, if it is about one."""
+    """One number that supports the verdict, and the rank it is about, if any."""
 
     name: str
     value: float
@@ -44,9 +44,9 @@ class StragglerVerdict:
     """The answer.
 
     Attributes:
-        verdict: what kind of thing it is.
-        culprits: slowest first; empty where nobody is to blame or it cannot be told.
-        first_step: the step at which it began, None where nothing did.
+        verdict: its kind.
+        culprits: slowest first; empty if no rank is at fault or it cannot be decided.
+        first_step: the step at which it began, None without a slowdown.
         confidence: 0 to 1.
         reasons: numbers.
     """
@@ -59,5 +59,5 @@ class StragglerVerdict:
 
 
 def no_culprit_verdict(confidence: float, *reasons: VerdictReason) -> StragglerVerdict:
-    """An abstention, with what was seen."""
+    """Return a verdict without a culprit, with what was seen."""
     return StragglerVerdict(SlowdownKind.NOBODY, (), None, round(confidence, 3), reasons)

@@ -1,8 +1,8 @@
-"""Which ranks are slow for long enough that chance does not explain it. Pure.
+"""Finds ranks that are slow for longer than chance explains. Pure.
 
-Steps are cut into blocks of five, blocks are joined to windows of 15, 30, 60 … steps that overlap by half, and each
-window of each rank is compared with the same windows of its peers. The spread comes from those windows themselves, so
-noise that lasts, and ranks that differ by nature, widen it. The bound is set for all windows of all ranks at once.
+Steps are grouped in blocks of five, blocks in windows of 15, 30, 60 … steps that overlap by half, and each window of a
+rank is compared with the same window of its peers. The spread comes from those windows themselves, so lasting noise and
+ranks that naturally differ widen it. The bound holds for all windows of all ranks together.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ from remediator.detection.stragglers.step_trace import Bools, Floats, Ints
 
 BLOCK = 5
 WINDOW_BLOCKS, SHORT_BLOCKS = 3, 2
-SHORT_STEPS = 45  # a trace with fewer is judged by windows of ten
-CHANCE = 5e-3  # of any false name in one pass
-TAIL_RANKS = 12  # among fewer a single slow one is the tail
-EFFECT_MIN = 0.05  # what is less slow is not worth a name
-ABOVE_PEERS = 0.03  # one that only came up to its peers slows nobody
-SPREAD_FLOOR = 0.002  # clocks are no better
-POOL_ROOM = 1.3  # windows that wander further than independent blocks would are not independent
+SHORT_STEPS = 45  # a shorter trace is judged by windows of ten
+CHANCE = 5e-3  # of any false culprit in one pass
+TAIL_RANKS = 12  # among fewer, a single slow rank is the tail
+EFFECT_MIN = 0.05  # smaller slowness is ignored
+ABOVE_PEERS = 0.03  # a rank that only rose to its peers' level slows nobody
+SPREAD_FLOOR = 0.002  # precision of the clocks
+POOL_ROOM = 1.3  # windows that vary more than independent blocks would are not independent
 MANY_SHARE, RESTLESS_SHARE = 0.25, 0.4
 ENOUGH_RANKS = 1000
-SECOND_LOOK = 3.0  # the first look has thinned them out
+SECOND_LOOK = 3.0  # weaker bound: the first test has reduced the candidates
 PERSISTS = 0.4  # of the blocks of a window, each at least a third as slow as it, and of its steps, half as slow
 
 
@@ -64,7 +64,7 @@ class SlowSuspectWindow:
 
 @dataclass(frozen=True)
 class ScanResult:
-    """All suspects, and the slowdown (log) that would have been seen in the longest windows, by group."""
+    """All suspects, and the slowdown (log) that would have been detected in the longest windows, by group."""
 
     suspects: tuple[SlowSuspectWindow, ...]
     visible: dict[int, float]
@@ -91,9 +91,9 @@ class _DetectionRule:
 
 @dataclass(frozen=True)
 class _SpreadEstimate:
-    """A spread, the number of values it was taken from, and how long their tail is.
+    """A spread, its number of values, and the length of their tail.
 
-    The mean of a longer window wanders no further than that of a shorter one, so each width holds for longer ones too.
+    The mean of a longer window varies no more than that of a shorter one, so each width holds for longer ones too.
     """
 
     sigma: float
@@ -102,33 +102,33 @@ class _SpreadEstimate:
     even: Floats
 
     def bound(self, rule: _DetectionRule, tail: float = np.inf) -> float:
-        """What chance does not reach."""
+        """Return the bound that chance does not reach."""
         return self.sigma * critical_spreads(rule.chance, rule.looks, self.known, min(tail, self.tail))
 
 
 def block_means(slow: Floats, rows: Ints) -> tuple[Floats, Ints]:
-    """(B, R) trimmed means of five rows each, and (B, 5) those rows; the oldest ones that fill no block are left out."""
+    """Return (B, R) trimmed means of five rows each, and (B, 5) those rows; the oldest incomplete block is left out."""
     count = rows.size // BLOCK
     taken = rows[rows.size - count * BLOCK :]
     cut = np.sort(slow[taken].reshape(count, BLOCK, -1), axis=1)
     known = np.sum(~np.isnan(cut), axis=1)
     full = np.mean(cut[:, 1:4], axis=1)
     some = np.where(known == 4, (cut[:, 1] + cut[:, 2]) / 2, np.where(known == 3, cut[:, 1], np.nan))
-    some = np.where(known == 2, cut[:, 0], some)  # the lesser: a hole must not let a single wild value speak
+    some = np.where(known == 2, cut[:, 0], some)  # the lesser: beside a hole, a single outlier must not decide
     return np.where(known == 5, full, some), taken.reshape(count, BLOCK)
 
 
 def scan_windows(
     slow: Floats, usable: Bools, group: Ints, least: float = EFFECT_MIN, chance: float = CHANCE
 ) -> ScanResult:
-    """Every rank that is slow against its peers, or against its own past and its peers.
+    """Return every rank that is slow against its peers, or against its own past and its peers.
 
     Args:
         slow: (S, R) log slowness, NaN for holes.
         usable: (S,) rows that count.
-        group: (R,) peers; ranks of a negative group are passed over.
-        least: log slowness below which nobody is named.
-        chance: of a false name.
+        group: (R,) peers; ranks of a negative group are ignored.
+        least: log slowness below which no rank is named.
+        chance: of a false culprit.
     """
     rows = np.flatnonzero(usable)
     blocks, members = block_means(slow, rows)
@@ -143,7 +143,7 @@ def scan_windows(
     visible: dict[int, float] = {}
     sums, seen = _cumulative_sums(blocks)
     known: dict[tuple[bool, int], list[_SpreadEstimate]] = {}
-    looks = [2 * judged * max(1, count // size) for size in sizes]  # overlapping windows are worth half as much again
+    looks = [2 * judged * max(1, count // size) for size in sizes]  # overlapping windows count half as much again
     for size, own in zip([1, *sizes], [1, *looks], strict=True):
         window = _Window(size, np.arange(count - size, -1, -max(1, size // 2))[::-1], sums, seen)
         rule = _DetectionRule(own, chance / (2 * len(sizes)), least)
@@ -162,10 +162,10 @@ def scan_windows(
 def _lasting_suspects(
     slow: Floats, usable: Bools, group: Ints, found: list[SlowSuspectWindow], chance: float
 ) -> Iterator[SlowSuspectWindow]:
-    """Those that were slow in many steps of their window, and in more than the rare slow steps of everybody explain.
+    """Keep those slow in many steps of their window, and in more than everybody's occasional slow steps explain.
 
-    A second look with no thought of spreads: how often are the others as slow as half of this, and how often by that
-    chance would so many steps of one window be?
+    A second test without spreads: how often are the others half as slow as this, and how likely are so many such steps
+    in one window by chance?
     """
     named = {each.column for each in found}
     for each in found:
@@ -208,7 +208,7 @@ def _cumulative_sums(blocks: Floats) -> tuple[Floats, Floats]:
 
 
 class _Window:
-    """All windows of one size: (P, R) means, and those less the mean of all that was before, with equal spread."""
+    """All windows of one size: (P, R) means, and those minus the mean of everything before, with equal spread."""
 
     def __init__(self, size: int, at: Ints, sums: Floats, seen: Floats) -> None:
         self.size, self.at = size, at
@@ -217,7 +217,7 @@ class _Window:
             self.mean = np.where(known * 3 >= size * 2, (sums[at + size] - sums[at]) / known, np.nan)
             before = np.where(seen[at] >= SHORT_BLOCKS, sums[at] / seen[at], np.nan)
         self.change = self.mean - before
-        self.unsure = np.sqrt(1 + size / np.maximum(at, 1))[:, None]  # the mean before is as noisy as it is short
+        self.unsure = np.sqrt(1 + size / np.maximum(at, 1))[:, None]  # the shorter the past, the noisier its mean
 
 
 def _scan_window_size(
@@ -228,7 +228,7 @@ def _scan_window_size(
     best: _BestWindows,
     known: dict[tuple[bool, int], list[_SpreadEstimate]],
 ) -> float:
-    """Note the clearest windows of these peers in `best`; the slowness from which they would have been seen."""
+    """Update `best` with the clearest windows of these peers; return the slowness from which they would be detected."""
     mean, visible = window.mean[:, columns], np.inf
     for own_past, values in ((False, mean), (True, window.change[:, columns])):
         if not np.isfinite(values).any():
@@ -237,7 +237,7 @@ def _scan_window_size(
         even = (values - nan_median(values, 1)[:, None]) / scale
         widths = known.setdefault((own_past, int(columns[0])), [])
         widths.append(_window_spread(even, window.size, widths))
-        if window.size == 1:  # only to know the spread
+        if window.size == 1:  # needed only for the spread
             continue
         bound = min(width.bound(rule) for width in widths)
         raw = even * scale
@@ -262,7 +262,7 @@ def _scan_window_size(
 
 
 def _upper_surge_spread(even: Floats) -> float:
-    """Standard deviation of what the calmer ranks have above the centre, wild values included.
+    """Return the standard deviation of the calmer ranks' excess over the centre, outliers included.
 
     Three fifths of them: one node of three may be slow.
     """
@@ -273,7 +273,7 @@ def _upper_surge_spread(even: Floats) -> float:
 
 
 def _window_spread(even: Floats, size: int, before: list[_SpreadEstimate]) -> _SpreadEstimate:
-    """How far windows of this size wander, from themselves, or as the shorter ones let expect if they agree."""
+    """Return how much windows of this size vary, measured, or predicted from shorter ones if they agree."""
     rows = int(np.isfinite(even).any(axis=1).sum())
     apart = max(1, rows * max(1, size // 2) // size)
     wide = max(upper_spread(even) if even.shape[1] >= TAIL_RANKS else robust_spread(even), SPREAD_FLOOR)

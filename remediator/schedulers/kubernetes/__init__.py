@@ -1,5 +1,5 @@
-"""The Kubernetes backend: what we write on a node and how we know it again, what runs there, and how it is asked to leave.
+"""The Kubernetes backend: it cordons nodes, recognises its own cordons, lists pods and evicts them.
 
-`scheduler` is the door; `holding`, `pods` and `names` are pure. Only `connection` knows the official client library, and
-imports it when it first speaks: other backends do not need it.
+`kubernetes_scheduler` is the entry point; `node_cordon`, `pods`, `job_owners` and `object_names` are pure. Only
+`api_connection` uses the official client library, and imports it on first use: other backends do not need it.
 """

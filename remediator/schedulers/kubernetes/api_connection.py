@@ -1,7 +1,7 @@
-"""One API server, asked with a deadline, at a bounded pace, and not while it says that it is too busy.
+"""The connection to one API server, with deadlines, a rate limit, and back-off while it is overloaded.
 
-The official client library reads the configuration, keeps the credentials fresh and holds the connections; objects are
-parsed by `objects`, which keeps a hundredth of what the library's models would.
+The official client library reads the configuration, refreshes credentials and pools connections; `api_objects` parses
+objects, which needs a hundredth of the memory of the library's models.
 """
 
 from __future__ import annotations
@@ -27,33 +27,33 @@ APPLY = "application/apply-patch+yaml"  # JSON is YAML
 CONNECT_S = 5.0
 BUDGET = "DisruptionBudget"
 BUSY = frozenset({429, 503, 504})
-BUSY_WAIT_S = 1.0  # when the server does not say how long
+BUSY_WAIT_S = 1.0  # without a Retry-After
 CHUNK = 65536
 
 
 class ApiServerUnavailableError(Exception):
-    """No answer, none in time, or one that says nothing about what was asked. The text is a sentence for people."""
+    """No answer, none in time, or an unusable one. The text is a sentence for operators."""
 
 
 class ApiAnswer(msgspec.Struct, frozen=True):
-    """What the server answered."""
+    """The server's answer."""
 
     status: int
     body: bytes = b""
 
     @property
     def good(self) -> bool:
-        """Whether it did what was asked."""
+        """Whether it did what was requested."""
         return 200 <= self.status < 300
 
     @property
     def of_a_budget(self) -> bool:
-        """Whether a disruption budget said no: that has the number of a busy server, and is none."""
+        """Whether a disruption budget refused: it has the same status as an overloaded server."""
         return any(cause.reason == BUDGET for cause in self.refusal.causes)
 
     @property
     def refusal(self) -> ApiStatus:
-        """Why it did not, as it says; of an answer in no known form only the number."""
+        """Why it refused, in its own words; of an unknown form only the status."""
         with contextlib.suppress(msgspec.DecodeError):
             return msgspec.json.decode(self.body, type=ApiStatus)
         return ApiStatus(code=self.status, message=f"HTTP {self.status}")
@@ -80,7 +80,7 @@ class ApiConnection:
         *,
         accept: str = JSON,
     ) -> ApiAnswer:
-        """Ask once, and again while the server is too busy, until the deadline.
+        """Call once, and retry while the server is overloaded, until the deadline.
 
         Raises:
             ApiServerUnavailableError: there was no answer within `deadline_s`.
@@ -91,7 +91,7 @@ class ApiConnection:
             headers = {"Accept": accept, "Content-Type": content_type}
             data = None if body is None else json.dumps(body).encode()
             left = deadline - time.monotonic()
-            if left <= 0:  # this machine let us sleep for longer than we wanted
+            if left <= 0:  # this machine slept for longer than requested
                 raise ApiServerUnavailableError(
                     f"no turn within {self._options.deadline_s:g} s: this machine is too busy"
                 )
@@ -103,7 +103,7 @@ class ApiConnection:
 
     @contextlib.contextmanager
     def stream(self, path: str, query: Mapping[str, str], quiet_s: float) -> Iterator[urllib3.BaseHTTPResponse]:
-        """A response that goes on; reading it raises urllib3's HTTPError after `quiet_s` without a byte.
+        """Open a streaming response; reading it raises urllib3's HTTPError after `quiet_s` without a byte.
 
         Raises:
             ApiServerUnavailableError: there was no answer within `deadline_s`.
@@ -118,7 +118,7 @@ class ApiConnection:
             yield response
 
     def _busy(self, response: urllib3.BaseHTTPResponse, answer: ApiAnswer, deadline: float) -> None:
-        """Nobody asks again before the server wants it."""
+        """Delay all calls until the server accepts them again."""
         word = response.headers.get("Retry-After", "")
         wait = float(word) if word.isascii() and word.isdigit() else BUSY_WAIT_S
         with self._lock:
@@ -183,7 +183,7 @@ class ApiConnection:
                 response.release_conn()
 
     def _known(self) -> Any:
-        """The library's client, made when it is first needed: a missing file is an answer, and may come to be."""
+        """Return the library's client, created on first use: a missing file is reported, and may appear later."""
         with self._lock:
             if self._client is None:
                 self._client = _build_client(self._options)

@@ -1,4 +1,4 @@
-"""The parts of Kubernetes' objects that we read. What is not named here is skipped while parsing, and costs no memory."""
+"""The parts of Kubernetes objects that we read. Other fields are skipped while parsing, and use no memory."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from remediator.schedulers.kubernetes.kubernetes_options import LABELS, Standing
 
 
 class NodeAnnotations(msgspec.Struct, frozen=True):
-    """Ours."""
+    """Our annotations."""
 
     owner: str = field(default="", name=object_names.OWNER)
     reason: str = field(default="", name=object_names.REASON)
@@ -22,7 +22,7 @@ class NodeAnnotations(msgspec.Struct, frozen=True):
 
 
 class NodeLabels(msgspec.Struct, frozen=True):
-    """The one that tells us to stay away, and those that say where a node stands; `node_type` reads them under other keys."""
+    """The label that tells us to leave a node alone, and location labels; `node_type` reads them under other keys."""
 
     hands_off: str | UnsetType = field(default=UNSET, name=object_names.HANDS_OFF)
     rack: str = field(default="", name=LABELS["rack"])
@@ -38,13 +38,13 @@ class OwnedSpecFields(msgspec.Struct, frozen=True):
 
 
 class OwnedFields(msgspec.Struct, frozen=True):
-    """What a writer set."""
+    """The fields a writer set."""
 
     spec: OwnedSpecFields = field(default=OwnedSpecFields(), name="f:spec")
 
 
 class ManagedField(msgspec.Struct, frozen=True, rename="camel"):
-    """One writer, as the API server remembers it."""
+    """One writer, as the API server records it."""
 
     manager: str = ""
     time: str | None = None
@@ -52,7 +52,7 @@ class ManagedField(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class NodeMeta(msgspec.Struct, frozen=True, rename="camel"):
-    """Who a node is: a new machine under an old name has another uid."""
+    """A node's identity: a new machine under an old name has another uid."""
 
     name: str
     uid: str = ""
@@ -63,14 +63,14 @@ class NodeMeta(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class NodeSpec(msgspec.Struct, frozen=True):
-    """`taints` whole, with every field: the list is one value to the API server, and others' are written back as read."""
+    """`taints` with every field: the API server replaces the whole list, so others' taints are written back as read."""
 
     unschedulable: bool = False
     taints: tuple[dict[str, Any], ...] = ()
 
 
 class Condition(msgspec.Struct, frozen=True, rename="camel"):
-    """One thing that is said of a node. `status` is ``True``, ``False`` or ``Unknown``."""
+    """One condition of a node. `status` is ``True``, ``False`` or ``Unknown``."""
 
     type: str
     status: str
@@ -80,7 +80,7 @@ class Condition(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class NodeStatus(msgspec.Struct, frozen=True):
-    """What is said of a node."""
+    """A node's status."""
 
     conditions: tuple[Condition, ...] = ()
 
@@ -94,12 +94,12 @@ class Node(msgspec.Struct, frozen=True):
 
     @property
     def key(self) -> str:
-        """Its name."""
+        """The node's name."""
         return self.metadata.name
 
 
 class OwnerReference(msgspec.Struct, frozen=True, rename="camel"):
-    """Who made an object."""
+    """The owner of an object."""
 
     api_version: str
     kind: str
@@ -109,7 +109,7 @@ class OwnerReference(msgspec.Struct, frozen=True, rename="camel"):
 
 
 def node_type(keys: Mapping[Standing, str]) -> type[Node]:
-    """A node whose labels for these places stand under these keys. A parser for them alone, so that no other is kept."""
+    """Return a node type whose location labels have these keys; its parser keeps no other labels."""
     if not keys:
         return Node
     fields = [(place, str, field(default="", name=key)) for place, key in keys.items()]
@@ -120,19 +120,19 @@ def node_type(keys: Mapping[Standing, str]) -> type[Node]:
 
 
 class PodAnnotations(msgspec.Struct, frozen=True):
-    """A kubelet writes this on the image of a pod that it runs from a file."""
+    """A kubelet sets this on the mirror of a static pod."""
 
     mirror: str | UnsetType = field(default=UNSET, name=object_names.MIRROR)
 
 
 class PodLabels(msgspec.Struct, frozen=True):
-    """Kueue's name of the workload to which a bare pod belongs."""
+    """Kueue's name of the workload of a bare pod."""
 
     pod_group: str = field(default="", name=object_names.POD_GROUP)
 
 
 class PodMeta(msgspec.Struct, frozen=True, rename="camel"):
-    """Who a pod is."""
+    """A pod's identity."""
 
     name: str
     namespace: str = ""
@@ -145,14 +145,14 @@ class PodMeta(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class PodSpec(msgspec.Struct, frozen=True, rename="camel"):
-    """Where it runs, and how long it may take to leave."""
+    """Its node, and how long it may take to leave."""
 
     node_name: str = ""
     termination_grace_period_seconds: int | None = 30
 
 
 class PodStatus(msgspec.Struct, frozen=True):
-    """How far it is."""
+    """Its phase."""
 
     phase: str = ""
 
@@ -171,14 +171,14 @@ class Pod(msgspec.Struct, frozen=True):
 
 
 class ListMeta(msgspec.Struct, frozen=True, rename="camel"):
-    """How far a list goes, and where the next page begins."""
+    """Where the next page of a list begins."""
 
     resource_version: str = ""
     next: str | None = field(default="", name="continue")
 
 
 class ListPage(msgspec.Struct, frozen=True):
-    """One page of a list, its items yet to be read."""
+    """One page of a list, its items not parsed yet."""
 
     metadata: ListMeta = ListMeta()
     items: tuple[msgspec.Raw, ...] | None = ()
@@ -198,7 +198,7 @@ class VersionedObject(msgspec.Struct, frozen=True):
 
 
 class OwnedObject(msgspec.Struct, frozen=True):
-    """Any object, for who made it."""
+    """Any object, for its owners alone."""
 
     metadata: PodMeta
 
@@ -211,13 +211,13 @@ class StatusCause(msgspec.Struct, frozen=True):
 
 
 class StatusDetails(msgspec.Struct, frozen=True):
-    """More about a refusal."""
+    """Details of a refusal."""
 
     causes: tuple[StatusCause, ...] | None = ()
 
 
 class ApiStatus(msgspec.Struct, frozen=True):
-    """What the API server says when it does not do what it was asked."""
+    """The API server's answer to a request that it refused."""
 
     code: int | None = 0
     reason: str = ""
@@ -226,5 +226,5 @@ class ApiStatus(msgspec.Struct, frozen=True):
 
     @property
     def causes(self) -> tuple[StatusCause, ...]:
-        """Its reasons one by one, where there are any."""
+        """Return its reasons one by one, if any."""
         return (self.details.causes if self.details else None) or ()

@@ -1,4 +1,4 @@
-"""The job behind a pod, by owner references: Job, JobSet, TrainJob, PyTorchJob, Volcano's Job, or the pod itself."""
+"""Finds the job of a pod by owner references: Job, JobSet, TrainJob, PyTorchJob, Volcano's Job, or the pod itself."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ STEPS_MAX = 4
 
 
 class JobOwners:
-    """Remembers who made what: owners never change while an object lives, and a uid is never used twice."""
+    """Caches owners: they never change while an object lives, and a uid is never reused."""
 
     def __init__(self, connection: ApiConnection) -> None:
         self._connection = connection
@@ -27,12 +27,12 @@ class JobOwners:
         self._until = 0.0
 
     def begin(self, until: float) -> None:
-        """A new round: until then (monotonic), and not too many questions. What is not learnt goes by its nearest owner."""
+        """Start a new round with a deadline (monotonic) and a query limit. Unresolved pods use their nearest owner."""
         self._budget = ASKED_AT_ONCE
         self._until = until
 
     def of(self, pod: Pod) -> str:
-        """The name of the job to which `pod` belongs, as far as it is known."""
+        """Return the name of the job of `pod`, as far as known."""
         owner = controlling_owner(pod.metadata.owner_references)
         for _ in range(STEPS_MAX):
             above = self._above(owner, pod.metadata.namespace) if owner is not None else None

@@ -1,4 +1,4 @@
-"""What a site may set of the Kubernetes backend."""
+"""Options of the Kubernetes backend."""
 
 from __future__ import annotations
 
@@ -20,22 +20,22 @@ Seconds = Annotated[float, msgspec.Meta(gt=0)]
 
 
 class KubernetesOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Which cluster, which of its nodes, how hard it is asked, and whether running pods are evicted.
+    """Which cluster and nodes, call limits, and whether running pods are evicted.
 
     Args:
-        kubeconfig: a file; empty: the service account of the pod we run in.
+        kubeconfig: a file; empty: the service account of our own pod.
         context: of that file; empty: its current one.
-        node_selector: a label selector; nodes outside it are not ours to touch, and say so.
-        place_labels: which of a node's labels says where it stands and what it runs; what is not named keeps our own key.
+        node_selector: a label selector; nodes outside it are never changed, and are reported so.
+        place_labels: the labels for a node's location and software; unnamed ones keep our own key.
         ignore_namespaces: whose pods are neither work nor evicted: only namespaces into which no user may write.
-        owner: who we are in annotations and as field manager; two centres over one cluster need two.
-        deadline_s: for each call, with every wait that it includes.
-        stale_after_s: how long what was last heard is believed while nothing can be heard.
-        quiet_s: a watch that says nothing for so long (not even a bookmark, due each minute) is opened anew.
-        settle_s: how old a hold of ours must be before "drained" is believed: a pod may still be on its way.
+        owner: our name in annotations and as field manager; two controllers of one cluster need two.
+        deadline_s: for each call, including retries and waits.
+        stale_after_s: how long the last data is used without a connection.
+        quiet_s: a watch that is silent for so long (not even a bookmark, due each minute) is reopened.
+        settle_s: minimum age of a hold of ours before "drained" is reported: a pod may still be on its way.
         calls_per_s: of all calls together, bursts of twice as many.
-        evict_after_s: evict what still runs on a held node after so long; 0: never, wait until it ends.
-        grace_s: an evicted pod gets at least so long to save itself; its own grace period counts where it is longer.
+        evict_after_s: evict what still runs on a held node after this time; 0: never, wait until it ends.
+        grace_s: an evicted pod gets at least this long to save its state; its own grace period counts if it is longer.
     """
 
     kubeconfig: str = ""

@@ -1,6 +1,7 @@
-"""A Kubernetes cluster as a scheduler: cordon with our marks on the node, observe from watched caches, lift only what is ours.
+"""A Kubernetes cluster as a scheduler: cordon with our marks, observe from watched caches, lift only what is ours.
 
-Every change is decided on the node as it is now and guarded by its version: another's write in between makes us look again.
+Every change is decided on the current node and conditional on its version: after a concurrent write, the node is read
+again.
 """
 
 from __future__ import annotations
@@ -54,7 +55,7 @@ SWEPT_AT_ONCE = 5
 
 
 class KubernetesScheduler:
-    """The cluster that `options` name. Two threads watch it from the first question on."""
+    """The cluster that `options` name. Two threads watch it from the first query on."""
 
     def __init__(self, options: KubernetesOptions | None = None, clock: Clock | None = None) -> None:
         self._options = options or KubernetesOptions()
@@ -67,7 +68,7 @@ class KubernetesScheduler:
         self._pods = WatchCache(self._connection, self._options, PODS, {"fieldSelector": RUNNING}, Pod)
         self._jobs = JobOwners(self._connection)
         self._empty: set[tuple[str, str, str]] = set()  # node, uid, since: holds under which nothing was found running
-        self._until = 0.0  # when this round asks nothing more: what is not confirmed by then is not claimed
+        self._until = 0.0  # when this round stops querying: what is unconfirmed by then is not reported
         self._started = False
         self._lock = threading.Lock()
 
@@ -77,12 +78,12 @@ class KubernetesScheduler:
         self._pods.close()
 
     def observe(self, nodes: Collection[str]) -> dict[str, NodeHold]:
-        """Every one of `nodes` as the watches show it; where they have gone stale, of none it is said that it is fine."""
+        """Return every one of `nodes` from the watches; with stale watches, none is reported as schedulable."""
         self._until = time.monotonic() + self._options.deadline_s
         self._begin()
         stale = self._nodes.stale() or self._pods.stale()
         if stale:
-            return {name: NodeHold(name, None, reason=f"Kubernetes cannot be asked: {stale}") for name in nodes}
+            return {name: NodeHold(name, None, reason=f"Kubernetes cannot be reached: {stale}") for name in nodes}
         known, wanted = self._nodes.items(), frozenset(nodes)
         work: dict[str, list[Pod]] = {}
         for pod in self._pods.items().values():
@@ -96,7 +97,7 @@ class KubernetesScheduler:
         }
 
     def cordon(self, node: str, reason: str) -> ActionOutcome:
-        """Unschedulable, our taint, our annotations, in one guarded write; then our condition."""
+        """Set unschedulable, our taint and our annotations in one conditional write; then our condition."""
         ours = format_own_reason(reason)
 
         def change(now: Node) -> dict[str, Any] | ActionOutcome:
@@ -109,7 +110,7 @@ class KubernetesScheduler:
         return self._change(node, change, f"Kubernetes starts nothing new on {node}: {ours}")
 
     def resume(self, node: str) -> ActionOutcome:
-        """Remove our marks, all of them in one guarded write; then our condition is good again."""
+        """Remove our marks in one conditional write; then reset our condition."""
 
         def change(now: Node) -> dict[str, Any] | ActionOutcome:
             return check_resume(describe_node_hold(now, self._options.owner)) or build_lift_patch(now)
@@ -117,7 +118,7 @@ class KubernetesScheduler:
         return self._change(node, change, f"Kubernetes may use {node} again")
 
     def cordon_for(self, node: str, reason: str) -> ActionOutcome:
-        """Unschedulable with their reason and none of our other marks."""
+        """Set unschedulable with the operator's reason and none of our other marks."""
         theirs = format_operator_reason(reason)
 
         def change(now: Node) -> dict[str, Any] | ActionOutcome:
@@ -128,7 +129,7 @@ class KubernetesScheduler:
         return self._change(node, change, f"Kubernetes starts nothing new on {node}: {theirs}")
 
     def uncordon_for(self, node: str, seen: str) -> ActionOutcome:
-        """Schedulable, without any mark of ours or of a person's cordon through us."""
+        """Set schedulable, and remove our marks and those of an operator's cordon through us."""
 
         def change(now: Node) -> dict[str, Any] | ActionOutcome:
             if now.metadata.labels.hands_off is not UNSET:
@@ -138,7 +139,7 @@ class KubernetesScheduler:
         return self._change(node, change, f"Kubernetes may use {node} again")
 
     def evict(self, node: str) -> ActionOutcome:
-        """Ask what runs on a node that we hold to leave, once; again where a disruption budget did not allow it."""
+        """Evict what runs on a node that we hold, once; the caller retries what a disruption budget refused."""
         try:
             now = self._now(node)
             if isinstance(now, ActionOutcome):
@@ -153,7 +154,7 @@ class KubernetesScheduler:
             return ActionOutcome(ActionResult.FAILED, str(error))
 
     def places(self) -> dict[str, NodeLocation] | None:
-        """Where nodes stand by their labels. None: it cannot be known now."""
+        """Return node locations from labels. None: unknown now."""
         self._begin()
         if self._nodes.stale():
             return None
@@ -181,12 +182,12 @@ class KubernetesScheduler:
         return replace(hold, jobs=jobs, drained=drained, evictable=leave)
 
     def _held_for(self, node: Node) -> float:
-        """Seconds since our hold was placed; `since` is ours, so it can be read."""
+        """Return the seconds since our hold was placed; `since` is ours, so it is valid."""
         since = node.metadata.annotations.since.replace("Z", "+00:00")
         return self._clock.wall() - dt.datetime.fromisoformat(since).timestamp()
 
     def _is_empty(self, node: Node, hold: NodeHold) -> bool:
-        """Whether really nothing runs under our hold: asked afresh, once the last pod that was on its way must have come."""
+        """Return whether nothing runs under our hold, by a fresh query once pods on their way must have arrived."""
         if hold.owner is not HoldOwner.US:
             return True
         key = (node.key, node.metadata.uid, node.metadata.annotations.since)
@@ -203,7 +204,7 @@ class KubernetesScheduler:
         return True
 
     def _sweep(self, nodes: list[Node]) -> None:
-        """Where a person uncordoned a node, take away what we wrote there: our taint would keep work off unseen."""
+        """Remove our marks where an operator uncordoned a node: our taint would keep work off unnoticed."""
         for node in [n for n in nodes if has_leftover_marks(n, self._options.owner)][:SWEPT_AT_ONCE]:
 
             def change(now: Node) -> dict[str, Any] | ActionOutcome:
@@ -213,11 +214,11 @@ class KubernetesScheduler:
 
             if time.monotonic() > self._until:
                 return
-            outcome = self._change(node.key, change, "an operator lifted the hold: what we wrote there is gone too")
+            outcome = self._change(node.key, change, "an operator lifted the hold: our marks are removed too")
             log.info("%s: %s", node.key, outcome.detail)
 
     def _change(self, node: str, change: Callable[[Node], dict[str, Any] | ActionOutcome], done: str) -> ActionOutcome:
-        """Look, decide, write what is decided on exactly what was looked at; look again where it changed meanwhile."""
+        """Read, decide, and write conditionally on what was read; read again after a concurrent change."""
         try:
             for _ in range(TRIES):
                 now = self._now(node)
@@ -243,7 +244,7 @@ class KubernetesScheduler:
         return ActionOutcome(ActionResult.FAILED, f"{node} was changed by others {TRIES} times while we looked at it")
 
     def _say(self, node: Node, result: ActionResult) -> str:
-        """Keep our condition true to the hold; only people and dashboards read it, so a failure is told and no more."""
+        """Update our condition to the hold. Only operators and dashboards read it, so a failure is only reported."""
         if result is ActionResult.REFUSED:
             return ""
         hold = describe_node_hold(node, self._options.owner)
@@ -266,7 +267,7 @@ class KubernetesScheduler:
         return "" if answer.good else f" (its condition is not written: {answer.refusal.message})"
 
     def _now(self, node: str) -> Node | ActionOutcome:
-        """The node as the server has it now. By list: so the server applies the selector, and one verb fewer is needed."""
+        """Return the current node. By list, so that the server applies the selector, and one verb fewer is needed."""
         query = {**self._selected, "fieldSelector": f"metadata.name={node}"}
         answer = self._connection.call("GET", NODES, query)
         if not answer.good:

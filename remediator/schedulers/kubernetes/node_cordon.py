@@ -1,6 +1,6 @@
-"""A node of Kubernetes as a hold, and a hold as what is written on the node. Pure.
+"""Converts between a hold and what is written on a Kubernetes node. Pure.
 
-A hold is ours only while every mark of it is as we left it: whoever changed one has taken the node over.
+A hold is ours only while all of its marks are unchanged: whoever changed one has taken the node over.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from remediator.schedulers.kubernetes.api_objects import Condition, Node
 
 
 def describe_node_hold(node: Node, us: str) -> NodeHold:
-    """The hold on `node` without what runs there; `us` is our owner name."""
+    """Return the hold on `node`, without its pods; `us` is our owner name."""
     name, notes = node.metadata.name, node.metadata.annotations
     if node.metadata.labels.hands_off is not UNSET:
         return NodeHold(
@@ -35,7 +35,7 @@ def describe_node_hold(node: Node, us: str) -> NodeHold:
 
 
 def foreign_cordon_reason(node: Node, us: str) -> str:
-    """What of a cordoned node says that the hold is not ours (any more), or nothing."""
+    """Return what shows that a cordon is not ours (any more); empty if it is."""
     notes = node.metadata.annotations
     taint = _find_our_taint(node)
     if not notes.owner and taint is None:
@@ -57,12 +57,12 @@ def foreign_cordon_reason(node: Node, us: str) -> str:
 
 
 def has_leftover_marks(node: Node, us: str) -> bool:
-    """Whether somebody uncordoned a node, and our taint still keeps work away, or a person's reason that we wrote for them stays.
+    """Return whether an uncordoned node still has our taint, which keeps work off, or an operator's reason from us.
 
-    The reason would be shown as that of whoever cordons the node next.
+    The reason would otherwise appear as that of the node's next cordon.
     """
     if node.metadata.labels.hands_off is not UNSET:
-        return False  # whatever we wrote there is the operator's to remove
+        return False  # our marks there are the operator's to remove
     notes = node.metadata.annotations
     ours = notes.owner == us and _find_our_taint(node) is not None
     theirs = not notes.owner and notes.reason.startswith(THEIR_PREFIX)
@@ -70,7 +70,7 @@ def has_leftover_marks(node: Node, us: str) -> bool:
 
 
 def build_hold_patch(node: Node, us: str, reason: str, at: str) -> dict[str, Any]:
-    """A merge patch that takes exactly this version of `node` out of service; `at` in RFC 3339, whole seconds."""
+    """Return a merge patch that cordons exactly this version of `node`; `at` in RFC 3339, whole seconds."""
     taint = {"key": object_names.TAINT, "effect": "NoSchedule", "timeAdded": at}
     notes = {
         object_names.OWNER: us,
@@ -82,7 +82,7 @@ def build_hold_patch(node: Node, us: str, reason: str, at: str) -> dict[str, Any
 
 
 def build_operator_hold_patch(node: Node, reason: str) -> dict[str, Any]:
-    """A merge patch that takes exactly this version of `node` out of service for a person: the hold is not ours."""
+    """Return a merge patch that cordons exactly this version of `node` for an operator: the hold is not ours."""
     notes = {
         object_names.OWNER: None,
         object_names.REASON: reason,
@@ -93,18 +93,18 @@ def build_operator_hold_patch(node: Node, reason: str) -> dict[str, Any]:
 
 
 def build_lift_patch(node: Node) -> dict[str, Any]:
-    """A merge patch that removes every mark of ours from exactly this version of `node`."""
+    """Return a merge patch that removes all of our marks from exactly this version of `node`."""
     notes = dict.fromkeys((object_names.OWNER, object_names.REASON, object_names.SINCE, object_names.NODE_UID))
     return _build_node_patch(node, notes, {"unschedulable": None, "taints": _other_taints(node) or None})
 
 
 def condition_of(node: Node) -> Condition | None:
-    """What our condition says now."""
+    """Return the current status of our condition."""
     return next((c for c in node.status.conditions if c.type == object_names.CONDITION), None)
 
 
 def build_condition_apply(node: Node, reason: str, at: str) -> dict[str, Any]:
-    """A server-side apply of our condition alone: False with `reason` while we hold the node, True without."""
+    """Return a server-side apply of our condition alone: False with `reason` while we hold the node, True otherwise."""
     status = "False" if reason else "True"
     known = condition_of(node)
     since = known.last_transition_time if known is not None and known.status == status else at
@@ -134,11 +134,11 @@ def _other_taints(node: Node) -> list[dict[str, Any]]:
 
 
 def _cordon_writers(node: Node) -> set[str]:
-    """Who last set ``spec.unschedulable``; none where the server does not say."""
+    """Return who last set ``spec.unschedulable``; empty if the server does not say."""
     found = node.metadata.managed_fields
     return {entry.manager for entry in found if entry.fields.spec.unschedulable is not UNSET}
 
 
 def _foreign_cordon_writer(node: Node, us: str) -> str:
     writers = sorted(_cordon_writers(node) - {us})
-    return f"cordoned by {' and '.join(writers)}" if writers else "cordoned, nobody says by whom"
+    return f"cordoned by {' and '.join(writers)}" if writers else "cordoned by an unknown user"

@@ -1,7 +1,7 @@
-"""Ask the pods of one node to leave, by the eviction API alone: a disruption budget that says no is obeyed, never got round.
+"""Evicts the pods of one node through the eviction API only, so that disruption budgets are respected.
 
-One pass over the node. What was refused is asked again by the engine, with its back-off and until the step's deadline; after
-that it is for people.
+One pass over the node. The engine retries refused evictions, with back-off and until the step's deadline; then
+operators take over.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ NAMED_MAX = 5
 
 
 def evict_pods(connection: ApiConnection, options: KubernetesOptions, node: str, work: Sequence[Pod]) -> ActionOutcome:
-    """Ask each of `work` that is not leaving already. DONE when all were asked or are gone."""
+    """Evict each of `work` that is not leaving already. DONE when all were evicted or have ended."""
     asked, refused = 0, []
     until = time.monotonic() + options.deadline_s
     for pod in work:
@@ -36,7 +36,7 @@ def evict_pods(connection: ApiConnection, options: KubernetesOptions, node: str,
             return ActionOutcome(ActionResult.FAILED, str(error))
         if answer.good or answer.status == 404:
             asked += 1
-        elif answer.status != 409:  # a conflict is the uid: another pod took the name, and ours is gone
+        elif answer.status != 409:  # a conflict is the uid: another pod has the name, and ours has ended
             refused.append(f"{pod.key}: {_refusal_reason(answer)}")
     if refused:
         more = f" and {len(refused) - NAMED_MAX} more" if len(refused) > NAMED_MAX else ""
@@ -47,7 +47,7 @@ def evict_pods(connection: ApiConnection, options: KubernetesOptions, node: str,
 
 
 def build_eviction_request(pod: Pod, grace_s: int) -> dict[str, Any]:
-    """The request: this very pod, with at least `grace_s` to save itself."""
+    """Build the request: this very pod, with at least `grace_s` to save its state."""
     options: dict[str, Any] = {"preconditions": {"uid": pod.metadata.uid}}
     own = pod.spec.termination_grace_period_seconds
     if own is not None and own < grace_s:

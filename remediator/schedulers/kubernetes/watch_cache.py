@@ -1,7 +1,7 @@
-"""What the API server has of one kind, kept current by a list and a watch.
+"""A cache of one kind of objects, kept current by a list and a watch.
 
-A reader learns at once when it has gone stale, and what went stale is listed anew: a watch that is open again says what
-happened meanwhile only a moment later, and a hold of ours that is not seen in that moment would pass for lifted.
+A stale cache says so at once, and is listed anew: a reopened watch delivers missed events only a moment later, and a
+hold of ours that is not visible in that moment would count as lifted.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ log = logging.getLogger(__name__)
 PAGE = "500"
 BACK_OFF_FIRST_S = 0.25
 BACK_OFF_MAX_S = 30.0
-WATCH_S = 300  # the server ends a watch after this long, and up to twice that: not all of them at once
+WATCH_S = 300  # the server ends a watch after once to twice this time, so not all at once
 GONE = 410
 _chance = secrets.SystemRandom()
 
 
 class _ExpiredVersionError(Exception):
-    """The server no longer knows what happened since the version that we have seen."""
+    """The server no longer has the events since our version."""
 
 
 class NamedObject(Protocol):
@@ -45,7 +45,7 @@ T = TypeVar("T", bound=NamedObject)
 
 
 class WatchCache(Generic[T]):
-    """Every object at `path` that `query` selects. A thread of its own keeps it; `close` ends it."""
+    """Every object at `path` that `query` selects, kept by a thread of its own; `close` ends it."""
 
     def __init__(
         self, connection: ApiConnection, options: KubernetesOptions, path: str, query: Mapping[str, str], kind: type[T]
@@ -67,11 +67,11 @@ class WatchCache(Generic[T]):
         self._thread = threading.Thread(target=self._run, name=f"watch {path}", daemon=True)
 
     def start(self) -> None:
-        """Begin to list and watch."""
+        """Start listing and watching."""
         self._thread.start()
 
     def close(self) -> None:
-        """End; the thread leaves when the server next says something, or after `quiet_s`."""
+        """Stop; the thread exits at the server's next message, or after `quiet_s`."""
         self._stopping.set()
 
     def wait(self, timeout_s: float) -> None:
@@ -80,7 +80,7 @@ class WatchCache(Generic[T]):
             self._changed.wait_for(lambda: self._synced or self._tried, timeout_s)
 
     def stale(self) -> str:
-        """Why what stands here must not be believed, or nothing."""
+        """Return why the cache must not be used; empty if it may."""
         with self._changed:
             if not self._synced:
                 return self._trouble
@@ -91,12 +91,12 @@ class WatchCache(Generic[T]):
             return f"its watch has said nothing for {allowed:g} s" if self._connected else self._trouble
 
     def items(self) -> dict[str, T]:
-        """Everything, by key."""
+        """Return all objects by key."""
         with self._changed:
             return {key: item for key, (_, item) in self._items.items()}
 
     def put(self, item: T, version: str) -> None:
-        """What a call of ours brought, if it is newer than what stands here; otherwise the watch brings it."""
+        """Store the result of our own call if it is newer; otherwise the watch delivers it."""
         with self._changed:
             if self._put_meanwhile is not None:
                 self._put_meanwhile[item.key] = (version, item)
@@ -128,7 +128,7 @@ class WatchCache(Generic[T]):
 
     def _lost(self, trouble: str) -> None:
         with self._changed:
-            # What is told of a loss stays the same until it is over: every new word would be written down for every node.
+            # The text about an outage stays the same until it ends: every change would be stored for every node.
             if self._connected or not self._synced:
                 if trouble != self._trouble:
                     log.warning("%s: %s", self._path, trouble)
@@ -141,7 +141,7 @@ class WatchCache(Generic[T]):
         self._heard_at = time.monotonic()
 
     def _list(self) -> None:
-        """From the newest state, never from another replica's memory: what stands here must not go back in time."""
+        """List from the newest state, never from another replica's cache: ours must not go back in time."""
         found: dict[str, tuple[str, T]] = {}
         with self._changed:
             self._put_meanwhile = {}
@@ -177,9 +177,7 @@ class WatchCache(Generic[T]):
             with self._changed:
                 if not self._connected and self.stale():  # it went stale while this was opened: list first
                     return
-                if (
-                    self._connected
-                ):  # the one before ended well, so nothing was missed; after a loss it must speak first
+                if self._connected:  # after a failure, the new watch must deliver first: events may be missing
                     self._heard()
                 self._connected = True
             rest = b""

@@ -1,5 +1,6 @@
-"""The Slurm backend: what we ask slurmctld and tell it, how its answers read in each version, whose drain a drain is.
+"""The Slurm backend: commands to slurmctld, parsers for the answers of each Slurm version, and ownership of drains.
 
-`scheduler` is the door. `hostlist`, `records`, `text`, `document`, `states` and `pause` are pure; `commands` runs Slurm's own
-programs, `restd` speaks to slurmrestd. Both are a `controller`, and nothing else here knows which of the two it is.
+`slurm_scheduler` is the entry point. `hostlist`, `slurm_records`, `scontrol_text`, `json_documents`, `drain_ownership`
+and `retry_backoff` are pure. `slurm_commands` runs Slurm's own programs, `slurmrestd` uses the REST API; both implement
+`controller_protocol`, and no other module knows which of the two is in use.
 """

@@ -1,4 +1,4 @@
-"""What slurmctld can be asked and told, whichever way; each call ends within the time it is given, or raises."""
+"""The interface to slurmctld, for commands and REST. Each call ends within its deadline or raises."""
 
 from __future__ import annotations
 
@@ -10,54 +10,54 @@ from remediator.schedulers.slurm.slurm_records import Reservation, SlurmJob, Slu
 
 
 class SlurmError(Exception):
-    """Slurm could not be asked, or would not do it; the text says what was tried and what to do."""
+    """Slurm cannot be queried, or refuses; the text says what was tried and what to do."""
 
 
 class NotInstalledError(SlurmError):
-    """A program of Slurm's is not there."""
+    """A Slurm program is not installed."""
 
 
 class CommandDeadline:
-    """When a piece of work must be over: several commands share one deadline."""
+    """A deadline shared by several commands."""
 
     def __init__(self, seconds: float) -> None:
         self.seconds = seconds
         self._at = time.monotonic() + seconds
 
     def left(self) -> float:
-        """Seconds left; 0 when there are none."""
+        """Return the seconds left; 0 when there are none."""
         return max(0.0, self._at - time.monotonic())
 
 
 class SlurmController(Protocol):
-    """A way to slurmctld. Every method raises SlurmError."""
+    """Access to slurmctld. Every method raises SlurmError."""
 
     def nodes(self, due: CommandDeadline) -> list[SlurmNode]:
         """All nodes."""
         ...
 
     def node(self, name: str, due: CommandDeadline) -> SlurmNode | None:
-        """One node as it is right now; None: Slurm answers that it knows no such node."""
+        """One node right now; None: Slurm answers that it has no such node."""
         ...
 
     def jobs(self, due: CommandDeadline) -> list[SlurmJob]:
-        """All jobs that may be on a node; perhaps others, too."""
+        """All jobs that may be on a node, perhaps others too."""
         ...
 
     def began(self, due: CommandDeadline) -> float | None:
-        """When the slurmctld of now began, UTC s; None where it does not say."""
+        """Start of the current slurmctld, UTC s; None if unknown."""
         ...
 
     def drain(self, node: str, reason: str, due: CommandDeadline) -> None:
-        """Take a node out of service, under this reason; one that it has is lost."""
+        """Drain a node with this reason; an earlier reason is lost."""
         ...
 
     def resume(self, node: str, due: CommandDeadline) -> None:
-        """Lift whatever drain is on a node."""
+        """Lift any drain of a node."""
         ...
 
     def job(self, name: str, due: CommandDeadline) -> SlurmJob | None:
-        """One job, with the nodes that it excludes; None: Slurm has forgotten it."""
+        """One job with its excluded nodes; None: Slurm has forgotten it."""
         ...
 
     def requeue(self, job: str, due: CommandDeadline) -> None:
@@ -65,7 +65,7 @@ class SlurmController(Protocol):
         ...
 
     def exclude(self, job: str, nodes: tuple[str, ...], due: CommandDeadline) -> None:
-        """Set the whole list of nodes on which a job that is queued must not start."""
+        """Set the list of nodes on which a queued job must not start."""
         ...
 
     def reservations(self, due: CommandDeadline) -> list[Reservation]:
@@ -73,7 +73,7 @@ class SlurmController(Protocol):
         ...
 
     def reserve(self, name: str, nodes: tuple[str, ...], minutes: int, user: str, due: CommandDeadline) -> None:
-        """Set nodes aside from now on for maintenance by `user`, also where jobs still run."""
+        """Reserve nodes from now on for maintenance by `user`, even where jobs still run."""
         ...
 
     def release(self, name: str, due: CommandDeadline) -> None:
@@ -81,5 +81,5 @@ class SlurmController(Protocol):
         ...
 
     def topology(self, due: CommandDeadline) -> dict[str, NodeLocation]:
-        """Where nodes stand; empty where Slurm was not told."""
+        """Node locations; empty if Slurm has none."""
         ...

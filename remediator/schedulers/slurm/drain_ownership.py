@@ -1,4 +1,4 @@
-"""What a node's state and reason mean for us: may it take work, is it empty, and whose is its drain."""
+"""Interprets a node's state and reason: whether it may take work, is empty, and who owns its drain."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ import re
 from remediator.model.scheduler_hold import REASON_PREFIX, HoldOwner, NodeHold
 from remediator.schedulers.slurm.slurm_records import SlurmJob, SlurmNode
 
-# One word of a state is the base, the others are flags. A base that is not here (UNKNOWN: slurmctld has just begun;
-# INVALID) says nothing that can be relied on.
+# One word of a state is the base, the others are flags. A base missing here (UNKNOWN: slurmctld has just started;
+# INVALID) says nothing reliable.
 BASES = frozenset({"IDLE", "ALLOCATED", "MIXED", "DOWN", "ERROR", "FUTURE", "EXTERNAL"})
 WORKING = frozenset({"ALLOCATED", "MIXED", "COMPLETING"})
 HELD = frozenset({"DRAIN", "DOWN", "FAIL"})  # these carry a reason, and so an owner
@@ -48,8 +48,8 @@ IN_SERVICE = frozenset(
 )
 SET_ASIDE = frozenset({"MAINTENANCE", "RESERVED"})
 
-# The whole texts that Slurm itself writes as reasons, in 22.05 and later; it joins several of them by ", " or " : ". Any other
-# reason is a person's, or a tool's that a person set up, though it begin like one of these: people quote what they saw.
+# The texts that Slurm itself writes as reasons, in 22.05 and later; it joins several by ", " or " : ". Any other reason
+# is an operator's or a site tool's, even if it begins like one of these: operators quote what they saw.
 _TEXTS_OF_SLURM = (
     "Not responding",
     "Node unexpectedly rebooted",
@@ -70,7 +70,7 @@ _TEXTS_OF_SLURM = (
 _TEXT_OF_SLURM = f"(?:{'|'.join(_TEXTS_OF_SLURM)})"
 _OF_SLURM = re.compile(f"{_TEXT_OF_SLURM}(?:(?:, | : ){_TEXT_OF_SLURM})*", re.ASCII)
 
-# A job in none but these states has left its nodes, or has never had any. Whatever else Slurm says, it may be there.
+# A job in only these states has left its nodes, or never had any. In any other state it may be there.
 AWAY_FROM_NODES = frozenset(
     {
         "BOOT_FAIL",
@@ -95,17 +95,15 @@ AWAY_FROM_NODES = frozenset(
 
 
 def describe_slurm_hold(node: SlurmNode, jobs: tuple[str, ...]) -> NodeHold:
-    """The node as the centre sees it. `jobs`: the names of those that are on it now.
+    """Describe the node as the controller sees it. `jobs`: the names of its current jobs.
 
-    What cannot be judged has `schedulable` None. A word that nobody taught us makes an undrained node that, and keeps a
-    drained one from being called empty.
+    `schedulable` is None if that cannot be decided. An unknown word makes an undrained node so, and keeps a drained one
+    from being reported as empty.
     """
     said = "+".join(sorted(node.state)) or "nothing"
     strange = node.state - BASES - HELD - AWAY - IN_SERVICE
     if not node.state & BASES or (strange and not node.state & HELD):
-        return NodeHold(
-            node.name, None, reason=f"Slurm cannot tell yet, or in words we do not know: {node.name} is {said}"
-        )
+        return NodeHold(node.name, None, reason=f"Slurm reports no usable state: {node.name} is {said}")
     return NodeHold(
         node.name,
         schedulable=not node.state & (HELD | AWAY),
@@ -125,12 +123,12 @@ def _drain_owner(node: SlurmNode) -> HoldOwner:
 
 
 def is_partly_reserved(node: SlurmNode) -> bool:
-    """A free node that the next job may still not get whole: it is reserved, or not all of its GPUs are to be had."""
+    """Return whether a free node is not available as a whole: it is reserved, or some of its GPUs are unavailable."""
     return bool(node.state & SET_ASIDE or node.reservation or node.gpus_drained or node.gpus_used > 0)
 
 
 def jobs_by_node(jobs: list[SlurmJob]) -> dict[str, tuple[str, ...]]:
-    """The names of the jobs on each node, in Slurm's order."""
+    """Return the names of the jobs on each node, in Slurm's order."""
     found: dict[str, list[str]] = {}
     for job in jobs:
         if not job.state or not job.state <= AWAY_FROM_NODES:

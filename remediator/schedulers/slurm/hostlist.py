@@ -1,4 +1,4 @@
-"""Slurm's way to write many host names as one word."""
+"""Slurm's host lists: many host names in one word."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ import re
 from collections.abc import Iterable, Iterator
 
 NAMES_MAX = 100_000
-BRACKETS_MAX = 32  # in one name; Slurm itself takes fewer
+BRACKETS_MAX = 32  # in one name; Slurm itself accepts fewer
 DIGITS_MAX = 18
 _PART = re.compile(r"[^,\[\]]*(?:\[[^\]]*\][^,\[\]]*)*")
 _BRACKETS = re.compile(r"\[([^\]]*)\]")
 
 
 def expand_hostlist(text: str) -> Iterator[str]:
-    """Every name in a host list of Slurm's, 100 000 at most.
+    """Yield every name of a Slurm host list, 100 000 at most.
 
     >>> list(expand_hostlist("login,gpu[08-10],r[1-2]n[1,3]"))
     ['login', 'gpu08', 'gpu09', 'gpu10', 'r1n1', 'r1n3', 'r2n1', 'r2n3']
@@ -31,7 +31,7 @@ def expand_hostlist(text: str) -> Iterator[str]:
 def _expand_brackets(part: str) -> Iterator[str]:
     match = _BRACKETS.search(part)
     if match is None:
-        yield part  # an empty one too: brackets of nothing but commas multiply as well
+        yield part  # an empty one too: brackets of only commas multiply as well
         return
     for choice in match[1].split(","):
         for number in _expand_number_range(choice):
@@ -43,5 +43,5 @@ def _expand_number_range(choice: str) -> Iterable[str]:
     if not (dash and first.isascii() and first.isdigit() and last.isascii() and last.isdigit()):
         return (choice,)
     if max(len(first), len(last)) > DIGITS_MAX or int(first) > int(last):
-        return (choice,)  # also a range of nothing: among others it would be tried without an end
+        return (choice,)  # also an empty range, which would otherwise expand without end
     return (str(number).zfill(len(first)) for number in range(int(first), int(last) + 1)[:NAMES_MAX])

@@ -1,4 +1,4 @@
-"""Asking batch jobs to leave a node: back to the queue, and not onto this node again."""
+"""Moves batch jobs off a node: requeues them and excludes the node."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from remediator.schedulers.slurm.drain_ownership import jobs_by_node
 
 
 def requeue_node_jobs(slurm: SlurmController, node: str, due: CommandDeadline) -> ActionOutcome:
-    """Requeue every job on `node`, and put it on the list of nodes that each of them excludes.
+    """Requeue every job on `node`, and add it to each one's excluded nodes.
 
-    Slurm takes such a list only of a queued job, so it is written after the requeue: Slurm lets no requeued job start before
-    its old credential has run out. What cannot be requeued (no batch job, ``--no-requeue``) stays, and is named.
+    Slurm accepts that list only of a queued job, so it is written after the requeue: Slurm starts no requeued job
+    before its old credential has expired. What cannot be requeued (no batch job, ``--no-requeue``) stays, and is named.
 
     Raises:
-        SlurmError: it could not be asked what runs there.
+        SlurmError: the jobs there cannot be listed.
     """
     names = jobs_by_node(slurm.jobs(due)).get(node, ())
     if not names:
@@ -40,7 +40,7 @@ def requeue_node_jobs(slurm: SlurmController, node: str, due: CommandDeadline) -
 
 
 def _exclude_node(slurm: SlurmController, job: str, node: str, due: CommandDeadline) -> None:
-    """Add `node` to what the job's owner excludes already."""
+    """Add `node` to the job's own excluded nodes."""
     known = slurm.job(job, due)
     excluded = known.excluded if known is not None else ()
     if node not in excluded:

@@ -1,8 +1,8 @@
-"""What ``sinfo``, ``scontrol`` and ``squeue --json`` and slurmrestd answer, from Slurm 22.05 to 26.05.
+"""Parses the JSON of ``sinfo``, ``scontrol``, ``squeue`` and slurmrestd, from Slurm 22.05 to 26.05.
 
-One reader for all shapes: a state is a word, or a list of words, with or without a list of flags beside it; a number is a
-number, or an object that may say that it is not set; a list of names is text or a list; the nodes of a job stand in `nodes`, or
-in `job_resources`, as text or within an object. Which version wrote it does not matter, and is not asked.
+One parser for all versions' shapes: a state is a word or a list of words, with or without a separate list of flags; a
+number is a number or an object that may say that it is not set; a list of names is text or a list; the nodes of a job
+are in `nodes` or in `job_resources`, as text or within an object. The version is not needed.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ NUMBER_MAX = 2**64  # Slurm has none larger
 
 
 class DocumentError(ValueError):
-    """It is no such document, or Slurm says in it that something went wrong; the text says what."""
+    """It is no such document, or reports an error; the text says what."""
 
 
 def read_document_list(raw: bytes | str, key: str) -> list[dict[str, Any]]:
-    """The objects under `key`: ``nodes``, ``jobs`` or ``reservations``.
+    """Return the objects under `key`: ``nodes``, ``jobs`` or ``reservations``.
 
     Raises:
         DocumentError: no JSON object, it has no such list, or it lists errors.
@@ -50,7 +50,7 @@ def read_document_list(raw: bytes | str, key: str) -> list[dict[str, Any]]:
 
 
 def list_document_errors(document: Any) -> list[str]:
-    """What an answer lists under `errors`, a line each."""
+    """Return the entries under `errors`, a line each."""
     errors = document.get("errors") if isinstance(document, dict) else None
     found = []
     for error in errors if isinstance(errors, list) else ():
@@ -59,12 +59,12 @@ def list_document_errors(document: Any) -> list[str]:
             if isinstance(error, dict)
             else [_text_field(error)]
         )
-        found.append(": ".join(dict.fromkeys(word for word in said if word)) or "an error without a word")
+        found.append(": ".join(dict.fromkeys(word for word in said if word)) or "an error without a description")
     return found
 
 
 def parse_nodes_json(raw: bytes | str) -> list[SlurmNode]:
-    """Every node of an answer. Nodes without a name are skipped; what cannot be read of one is empty.
+    """Return every node of an answer. Nodes without a name are skipped; unreadable values are empty.
 
     Raises:
         DocumentError: as `read_document_list`.
@@ -89,7 +89,7 @@ def _parse_node(item: dict[str, Any]) -> SlurmNode:
 
 
 def parse_jobs_json(raw: bytes | str) -> list[SlurmJob]:
-    """Every job of an answer, ended ones too. Jobs without a number are skipped.
+    """Return every job of an answer, ended ones too. Jobs without a number are skipped.
 
     Raises:
         DocumentError: as `read_document_list`.
@@ -107,7 +107,7 @@ def _parse_job(item: dict[str, Any]) -> SlurmJob:
 
 
 def _job_name(item: dict[str, Any]) -> str:
-    """As ``squeue`` prints it, so that one job has one name whichever way it came."""
+    """Return the name as ``squeue`` prints it, so that a job has one name from every source."""
     array, task = _number_field(item.get("array_job_id")), _number_field(item.get("array_task_id"))
     het, offset = _number_field(item.get("het_job_id")), _number_field(item.get("het_job_offset"))
     if array and task is not None:
@@ -123,7 +123,7 @@ def _job_resource_nodes(found: Any) -> tuple[str, ...]:
 
 
 def parse_reservations_json(raw: bytes | str) -> list[Reservation]:
-    """Every reservation of an answer.
+    """Return every reservation of an answer.
 
     Raises:
         DocumentError: as `read_document_list`.
@@ -145,7 +145,7 @@ def _text_field(value: Any) -> str:
 
 
 def _number_field(value: Any) -> float | None:
-    """A number as it is, or as an object ``{"set", "infinite", "number"}``; None for what is not set or has no end."""
+    """Return a plain number, or one from ``{"set", "infinite", "number"}``; None if unset or infinite."""
     if isinstance(value, dict):
         if value.get("set") is not True or value.get("infinite") is True:
             return None
@@ -166,6 +166,6 @@ def _names_field(value: Any) -> tuple[str, ...]:
 
 
 def _hosts_field(value: Any) -> tuple[str, ...]:
-    """Host names, from a list of them or one host list."""
+    """Return host names from a list, or from a host list."""
     text = ",".join(_names_field(value)) if isinstance(value, list) else _text_field(value)
     return tuple(expand_hostlist(text))

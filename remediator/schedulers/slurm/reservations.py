@@ -1,7 +1,7 @@
-"""Nodes set aside for a test over several of them: no job but the test's starts there, and no drain is needed.
+"""Reservations for multi-node tests: only the test's jobs start there, and no drain is needed.
 
-The name is the owner's mark: we make and delete only reservations under our prefix. Each has an end, so that a centre that dies
-leaves none behind for ever.
+The name marks the owner: we create and delete only reservations with our prefix. Each has an end, so that a controller
+that dies leaves none behind.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ def create_reservation(
     """Reserve `nodes` from now on for jobs of `user`. Repeating it changes nothing.
 
     Raises:
-        SlurmError: Slurm could not be asked, or does not want to.
-        ValueError: no purpose that can stand in a name, no node, or no time.
+        SlurmError: Slurm cannot be queried, or refuses.
+        ValueError: the purpose is no valid name part, or there is no node or no time.
     """
     name = _reservation_name(purpose)
     if not nodes or minutes < 1:
@@ -33,7 +33,7 @@ def create_reservation(
         try:
             slurm.reserve(name, nodes, minutes, user, due)
         except SlurmError:
-            if (there := _find_reservation(slurm, name, due)) is None:  # unless another of us was quicker
+            if (there := _find_reservation(slurm, name, due)) is None:  # unless another process was faster
                 raise
         else:
             return ActionOutcome(ActionResult.DONE, f"{name} holds {', '.join(nodes)} for {minutes} min")
@@ -45,11 +45,11 @@ def create_reservation(
 
 
 def delete_reservation(slurm: SlurmController, purpose: str, due: CommandDeadline) -> ActionOutcome:
-    """Delete the reservation for `purpose`. Where there is none, it is over already.
+    """Delete the reservation for `purpose`, if there is one.
 
     Raises:
-        SlurmError: Slurm could not be asked, or does not want to: jobs may run in it.
-        ValueError: no purpose that can stand in a name.
+        SlurmError: Slurm cannot be queried, or refuses: jobs may run in it.
+        ValueError: the purpose is no valid name part.
     """
     name = _reservation_name(purpose)
     if _find_reservation(slurm, name, due) is None:

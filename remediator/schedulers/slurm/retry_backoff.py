@@ -1,4 +1,4 @@
-"""How long to leave a slurmctld alone that did not answer."""
+"""Back-off after a slurmctld failure."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ class RetryBackoff:
         self._until = 0.0
 
     def left(self, now: float) -> float:
-        """Seconds for which nothing should be asked; 0: ask."""
+        """Return the seconds without queries; 0: query now."""
         return max(0.0, self._until - now)
 
     def failed(self, because: str, now: float) -> None:
-        """It was asked and gave no answer."""
+        """Record a failure."""
         self.because = because
         self._length = min(LONGEST_S, self._length * 2 or FIRST_S)
         self._until = now + self._length
 
     def answered(self) -> None:
-        """It was asked and answered."""
+        """Record an answer."""
         self.because, self._length, self._until = "", 0.0, 0.0

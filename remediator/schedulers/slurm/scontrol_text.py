@@ -1,4 +1,4 @@
-"""The lines that ``scontrol`` and ``squeue`` print, in formats that have not changed since Slurm 22.05 and long before."""
+"""Parses the text of ``scontrol`` and ``squeue``, whose formats have not changed since long before Slurm 22.05."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ from remediator.schedulers.slurm.slurm_records import (
 QUEUE_FORMAT = "%i %T %N"
 
 _RECORD = re.compile(r"^NodeName=", re.MULTILINE)
-_REASON = re.compile(r"\sReason=(.*)", re.DOTALL)  # behind every other field but Comment and Extra; may go over lines
+_REASON = re.compile(r"\sReason=(.*)", re.DOTALL)  # after all fields but Comment and Extra; may span lines
 _STAMP = re.compile(r"\s?\[[^\s\]]*@(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)\]")
 _BEHIND = re.compile(r"\s(?:Comment|Extra|InstanceId|InstanceType)=.*", re.DOTALL)
 _FIELD = re.compile(r"(?:^|\s)([A-Za-z]+)=(\S*)")
 _BEGAN = re.compile(r"^BOOT_TIME\s*=\s*(\S+)", re.MULTILINE)
-# A node has fifty fields, a cluster thousands of nodes, and they are read several times a minute: only what is used.
+# A node has fifty fields, a cluster thousands of nodes, and they are read several times a minute: only needed fields.
 _OF_NODE = re.compile(r"\s(NodeName|State|Gres|GresUsed|GresDrain|Partitions|ReservationName)=(\S*)")
 _RESERVATION = re.compile(r"^ReservationName=", re.MULTILINE)
 
 
 def parse_scontrol_nodes(text: str) -> list[SlurmNode]:
-    """Read ``scontrol show node --oneliner --details``. Records without a name are skipped.
+    """Parse ``scontrol show node --oneliner --details``. Records without a name are skipped.
 
     A record without a state has an empty one.
     """
@@ -56,7 +56,7 @@ def _parse_node_record(record: str) -> SlurmNode:
 
 
 def _parse_reason(text: str) -> tuple[str, float | None]:
-    """The reason without the stamps of who and when, and the last stamp's time. Lines of one reason become one."""
+    """Return the reason without its stamps of user and time, and the last stamp's time. Lines are joined."""
     stamps = list(_STAMP.finditer(text))
     if not stamps:
         return collapse_white_space(text), None
@@ -67,7 +67,7 @@ def _parse_reason(text: str) -> tuple[str, float | None]:
 
 
 def _parse_utc_stamp(stamp: str) -> float | None:
-    """Slurm's commands run with ``TZ=UTC`` (see `commands`)."""
+    """Parse a time; Slurm's commands run with ``TZ=UTC`` (see `slurm_commands`)."""
     try:
         return datetime.fromisoformat(stamp).replace(tzinfo=timezone.utc).timestamp()
     except (ValueError, OverflowError):
@@ -75,17 +75,17 @@ def _parse_utc_stamp(stamp: str) -> float | None:
 
 
 def _parse_key_values(line: str) -> dict[str, str]:
-    """``Key=value`` pairs of a line."""
+    """Return the ``Key=value`` pairs of a line."""
     return _match_key_values(_FIELD, line)
 
 
 def _match_key_values(form: re.Pattern[str], line: str) -> dict[str, str]:
-    """Of a key that stands there twice the first counts."""
+    """Match pairs; of repeated keys the first counts."""
     return dict(reversed(form.findall(line)))
 
 
 def parse_squeue_lines(text: str) -> list[SlurmJob]:
-    """Read ``squeue --format='%i %T %N'``. Lines of another shape are skipped."""
+    """Parse ``squeue --format='%i %T %N'``. Lines of another form are skipped."""
     jobs = []
     for line in text.splitlines():
         name, state, hosts = (*line.split(None, 2), "", "", "")[:3]
@@ -95,7 +95,7 @@ def parse_squeue_lines(text: str) -> list[SlurmJob]:
 
 
 def parse_scontrol_job(text: str) -> SlurmJob | None:
-    """Read the first record of ``scontrol show job NAME --oneliner``; None if there is none."""
+    """Parse the first record of ``scontrol show job NAME --oneliner``; None if there is none."""
     fields = _parse_key_values(text)
     if "JobId" not in fields:
         return None
@@ -108,7 +108,7 @@ def parse_scontrol_job(text: str) -> SlurmJob | None:
 
 
 def parse_scontrol_reservations(text: str) -> list[Reservation]:
-    """Read ``scontrol show reservation --oneliner``."""
+    """Parse ``scontrol show reservation --oneliner``."""
     found = []
     for record in _RESERVATION.split(text)[1:]:
         fields = _parse_key_values(f"ReservationName={record}")
@@ -119,9 +119,9 @@ def parse_scontrol_reservations(text: str) -> list[Reservation]:
 
 
 def parse_scontrol_topology(text: str) -> dict[str, NodeLocation]:
-    """Read ``scontrol show topology``: each node's leaf switch, and of a block topology its block as the rack.
+    """Parse ``scontrol show topology``: each node's leaf switch, and of a block topology its block as the rack.
 
-    A block is one domain of NVLink, and in practice one rack.
+    A block is one NVLink domain, and in practice one rack.
     """
     found: dict[str, NodeLocation] = {}
     for line in text.splitlines():
@@ -135,7 +135,7 @@ def parse_scontrol_topology(text: str) -> dict[str, NodeLocation]:
 
 
 def parse_slurmctld_start(text: str) -> float | None:
-    """Read when slurmctld began (UTC s) from ``scontrol show config``."""
+    """Parse the start of slurmctld (UTC s) from ``scontrol show config``."""
     found = _BEGAN.search(text)
     return _parse_utc_stamp(found[1]) if found else None
 
@@ -145,5 +145,5 @@ def _expand_hosts(text: str) -> tuple[str, ...]:
 
 
 def collapse_white_space(text: str) -> str:
-    """Every run of white space as one blank."""
+    """Replace every run of white space by one blank."""
     return " ".join(text.split())

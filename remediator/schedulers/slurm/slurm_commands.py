@@ -1,7 +1,8 @@
-"""Slurm's own programs: started one by one, each with a deadline, their words read by `text` or `document`.
+"""Runs Slurm's own programs, each with a deadline; `scontrol_text` or `json_documents` parse their output.
 
-``scontrol --json`` exists since Slurm 23.02, ``squeue --json`` and ``sinfo --json`` since 21.08; 22.05 has no other way than
-``sinfo`` to print nodes as JSON. Later ``sinfo --json`` groups nodes, so it is asked only where ``scontrol`` refuses the option.
+``scontrol --json`` exists since Slurm 23.02, ``squeue --json`` and ``sinfo --json`` since 21.08; 22.05 prints nodes as
+JSON only through ``sinfo``. Later ``sinfo --json`` groups nodes, so it is used only where ``scontrol`` refuses the
+option.
 """
 
 from __future__ import annotations
@@ -18,12 +19,12 @@ from remediator.schedulers.slurm.slurm_options import SlurmOptions
 from remediator.schedulers.slurm.slurm_records import Reservation, SlurmJob, SlurmNode
 
 SEARCH_PATH = "/usr/bin:/bin:/usr/sbin:/sbin:/usr/local/bin:/opt/slurm/bin"
-DEATH_S = 0.5  # how long a killed program may take to die; one that waits for a dead file system does not
+DEATH_S = 0.5  # how long a killed program may take to exit; one blocked on a dead file system does not
 _KEPT = ("HOME", "USER", "LANG", "SLURM_CONF")
 
 
 class SlurmCommands:
-    """`scontrol`, `squeue` and `sinfo` of one cluster, run as whoever we are."""
+    """`scontrol`, `squeue` and `sinfo` of one cluster, run as the current user."""
 
     def __init__(self, options: SlurmOptions) -> None:
         kept = {key: os.environ[key] for key in _KEPT if key in os.environ}
@@ -58,7 +59,7 @@ class SlurmCommands:
         return self._run(due, "sinfo", "--all", "--json")
 
     def node(self, name: str, due: CommandDeadline) -> SlurmNode | None:
-        """One node, always from the text: the same in every version, and as exact as the rest where it counts."""
+        """One node, always from the text: the same in every version, and as exact as needed."""
         try:
             shown = self._run(due, "scontrol", "show", "node", name, "--oneliner", "--all", "--details")
         except SlurmError as error:
@@ -68,7 +69,7 @@ class SlurmCommands:
         return next((node for node in scontrol_text.parse_scontrol_nodes(shown) if node.name == name), None)
 
     def jobs(self, due: CommandDeadline) -> list[SlurmJob]:
-        """Those that are on nodes."""
+        """The jobs on nodes."""
         states = "--states=R,S,CF,CG"
         if self._json:
             raw = self._run(due, "squeue", "--all", states, "--json")

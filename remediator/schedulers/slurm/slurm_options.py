@@ -1,4 +1,4 @@
-"""What a site may set of the Slurm backend."""
+"""Options of the Slurm backend."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ class RestOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     Args:
         url: ``unix:/run/slurmrestd/slurmrestd.socket``, ``http://HOST:6820`` or ``https://…``.
-        version: of its API, as ``v0.0.40``; empty: the newest that it has of those we can read.
-        user: whom a token is for; empty: no token is sent, as over a UNIX socket.
-        token_file: read again for each request, so that whoever renews the token needs nobody else.
+        version: of its API, such as ``v0.0.40``; empty: the newest supported by both sides.
+        user: owner of the token; empty: no token is sent, as over a UNIX socket.
+        token_file: read for each request, so that a renewed token applies at once.
     """
 
     url: Annotated[str, msgspec.Meta(pattern=r"^(unix:/|https?://)")] = "unix:/run/slurmrestd/slurmrestd.socket"
@@ -24,14 +24,14 @@ class RestOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class SlurmOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """How Slurm is asked.
+    """How to reach Slurm.
 
     Args:
         conf: the slurm.conf to use; empty: the installed one.
-        deadline_s: for each question or change, with everything that it takes.
+        deadline_s: for each query or change in total.
         ask: `text`, the one-line formats of ``scontrol`` and ``squeue``; `json`, their ``--json``; `rest`, slurmrestd.
         rest: where slurmrestd is; only for `rest`.
-        requeue_after_s: requeue what still runs on a node so long after we drained it; 0: never, wait until it ends.
+        requeue_after_s: requeue what still runs on a node this long after we drained it; 0: never, wait until it ends.
     """
 
     conf: str = ""

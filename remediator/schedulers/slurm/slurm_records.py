@@ -1,4 +1,4 @@
-"""What Slurm says, the same whichever way and version it came by."""
+"""Slurm's data as records, independent of source and version."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ EMPTY = frozenset({"", "N/A", "(null)", "None", "none"})
 
 
 class SlurmNode(msgspec.Struct, frozen=True):
-    """One node. `state`: its base and flags, upper case; `reason_at`: when the reason was set, UTC s, None if not told.
+    """One node. `state`: base and flags, upper case; `reason_at`: when the reason was set, UTC s, None if unknown.
 
-    `gpus`, `gpus_drained`: as configured, and of these taken out of use; `gpus_used` is -1 where it was not told.
+    `gpus`, `gpus_drained`: configured, and of these drained; `gpus_used` is -1 if unknown.
     """
 
     name: str
@@ -29,7 +29,7 @@ class SlurmNode(msgspec.Struct, frozen=True):
 
 
 class SlurmJob(msgspec.Struct, frozen=True):
-    """One job or task of an array. `name`: as ``squeue`` prints it (``12``, ``12_3``, ``12+1``); `state`: upper case words."""
+    """One job or array task. `name`: as ``squeue`` prints it (``12``, ``12_3``, ``12+1``); `state`: upper case words."""
 
     name: str
     state: frozenset[str]
@@ -38,7 +38,7 @@ class SlurmJob(msgspec.Struct, frozen=True):
 
 
 class Reservation(msgspec.Struct, frozen=True):
-    """Nodes set aside. `flags` in upper case; `ends_at`: UTC s, None if not told."""
+    """A reservation. `flags` in upper case; `ends_at`: UTC s, None if unknown."""
 
     name: str
     nodes: tuple[str, ...] = ()
@@ -46,9 +46,9 @@ class Reservation(msgspec.Struct, frozen=True):
     ends_at: float | None = None
 
 
-@lru_cache(maxsize=1024)  # thousands of nodes say the same
+@lru_cache(maxsize=1024)  # thousands of nodes have the same
 def count_gres_gpus(gres: str) -> int:
-    """How many GPUs a generic-resources string names.
+    """Count the GPUs in a generic-resources string.
 
     >>> count_gres_gpus("gpu:h100:8(S:0-1),nic:4"), count_gres_gpus("gpu:a:2,gpu:b:3"), count_gres_gpus("gpu:8"), count_gres_gpus("N/A")
     (8, 5, 8, 0)
@@ -58,9 +58,9 @@ def count_gres_gpus(gres: str) -> int:
 
 @lru_cache(maxsize=1024)  # same
 def split_state_words(text: str) -> frozenset[str]:
-    """A state as Slurm prints it, as words: ``MIXED*+DRAIN`` is MIXED, NOT_RESPONDING and DRAIN.
+    """Split a state as Slurm prints it: ``MIXED*+DRAIN`` is MIXED, NOT_RESPONDING and DRAIN.
 
-    A mark behind the base is short for a flag; one that we do not know stays where it is, and makes the word unknown.
+    A mark behind the base abbreviates a flag; an unknown one stays, and makes the word unknown.
     """
     words = set()
     for word in text.upper().split("+"):

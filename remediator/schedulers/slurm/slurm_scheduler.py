@@ -1,7 +1,7 @@
-"""A Slurm cluster as a scheduler: drain with our reason, see whose a drain is, lift only ours.
+"""A Slurm cluster as a scheduler: drain with our reason, find the owner of a drain, lift only ours.
 
-Slurm keeps one reason per node and changes it for whoever asks last: it cannot be told "only if it is still as I saw it". So a
-node is looked at right before a change and again right after it; what another did in between is left alone and told.
+Slurm keeps one reason per node and the last writer wins: there is no conditional update. So a node is read right before
+and right after a change; what another did in between is left alone and reported.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from vocabulary.clock import Clock, SystemClock
 
 
 class SlurmScheduler:
-    """A Slurm cluster, as an operator of it (root, SlurmUser, or an account with operator rights)."""
+    """A Slurm cluster, with operator rights (root, SlurmUser, or an operator account)."""
 
     def __init__(
         self, options: SlurmOptions | None = None, clock: Clock | None = None, controller: SlurmController | None = None
@@ -47,17 +47,17 @@ class SlurmScheduler:
         self._observing = threading.Lock()
 
     def remember(self, held: Mapping[str, float]) -> None:
-        """Take these for drains of ours that were seen, each at its time (UTC s)."""
+        """Record these as observed drains of ours, each at its time (UTC s)."""
         with self._observing:
             self._drains.remember(held)
 
     def observe(self, nodes: Collection[str]) -> dict[str, NodeHold]:
-        """Every one of `nodes` as Slurm sees it now: two questions, whatever their number.
+        """Return every one of `nodes` as Slurm sees it now, in two queries, whatever their number.
 
-        One that did not answer is left alone for a while, longer each time; what is asked for a change is not held back.
+        After a failure there is a growing pause; queries for a change are not delayed.
         """
         with self._observing:
-            if self._pause.left(self._clock.monotonic()):  # word for word what was said: nothing new has been seen
+            if self._pause.left(self._clock.monotonic()):  # repeated unchanged: nothing new has been seen
                 return _unavailable_holds(nodes, self._pause.because)
             due = CommandDeadline(self._options.deadline_s)
             try:
@@ -84,9 +84,9 @@ class SlurmScheduler:
         return found
 
     def _without_forgotten(self, holds: dict[str, NodeHold], due: CommandDeadline) -> dict[str, NodeHold]:
-        """Where Slurm forgot our drain, it is as if it had never known the node: the engine asks for its hold again.
+        """Report nodes whose drain Slurm forgot as unknown, so that the engine requests its hold again.
 
-        While it does not say whether it began anew, a drain that is gone is neither lifted nor forgotten.
+        While it is unknown whether slurmctld restarted, a missing drain counts neither as lifted nor as forgotten.
         """
         gone = self._drains.gone(holds)
         try:
@@ -94,7 +94,7 @@ class SlurmScheduler:
             forgotten = self._drains.forgotten(gone, self._slurm.began(due)) if asked else ()
         except SlurmError as error:
             holds |= _unavailable_holds(
-                gone, f"our drain is gone, lifted or forgotten: when did slurmctld begin? {error}"
+                gone, f"our drain is missing, lifted or forgotten; the start of slurmctld is unknown: {error}"
             )
         else:
             for name in forgotten:
@@ -136,7 +136,7 @@ class SlurmScheduler:
         return self._taken_over(node, due) or ActionOutcome(ActionResult.DONE, f"Slurm may use {node} again")
 
     def cordon_for(self, node: str, reason: str) -> ActionOutcome:
-        """Drain `node` with their reason, also where it was ours before."""
+        """Drain `node` with the operator's reason, also where the drain was ours."""
         theirs, due = format_operator_reason(reason), CommandDeadline(self._options.deadline_s)
         try:
             if (answer := check_operator_cordon(self._look(node, due))) is not None:
@@ -147,7 +147,7 @@ class SlurmScheduler:
         return ActionOutcome(ActionResult.DONE, f"Slurm drains {node}: {theirs}")
 
     def uncordon_for(self, node: str, seen: str) -> ActionOutcome:
-        """Lift whatever drain stands there."""
+        """Lift any drain."""
         due = CommandDeadline(self._options.deadline_s)
         try:
             if (answer := check_operator_uncordon(self._look(node, due), seen)) is not None:
@@ -158,7 +158,7 @@ class SlurmScheduler:
         return self._taken_over(node, due) or ActionOutcome(ActionResult.DONE, f"Slurm may use {node} again")
 
     def evict(self, node: str) -> ActionOutcome:
-        """Requeue the batch jobs on a node that we hold, and keep each of them from starting on it again."""
+        """Requeue the batch jobs on a node that we hold, and exclude the node for each of them."""
         if not self._options.requeue_after_s:
             return ActionOutcome(ActionResult.ALREADY, f"Slurm waits until the work on {node} ends")
         due = CommandDeadline(self._options.deadline_s)
@@ -175,7 +175,7 @@ class SlurmScheduler:
             return ActionOutcome(ActionResult.FAILED, str(error))
 
     def places(self) -> dict[str, NodeLocation] | None:
-        """Where Slurm says that its nodes stand: leaf switch or block, and partitions. None: it could not be asked."""
+        """Return Slurm's node locations: leaf switch or block, and partitions. None: it could not be queried."""
         due = CommandDeadline(self._options.deadline_s)
         try:
             standing = self._slurm.topology(due)
@@ -190,10 +190,10 @@ class SlurmScheduler:
         }
 
     def set_aside(self, purpose: str, nodes: tuple[str, ...], minutes: int, user: str = "root") -> ActionOutcome:
-        """Reserve `nodes` from now on for what `user` runs there, a test over several nodes. Repeating it changes nothing.
+        """Reserve `nodes` from now on for a multi-node test of `user`. Repeating it changes nothing.
 
         Raises:
-            ValueError: no purpose that can stand in a name, no node, or no time.
+            ValueError: the purpose is no valid name part, or there is no node or no time.
         """
         try:
             return create_reservation(
@@ -203,10 +203,10 @@ class SlurmScheduler:
             return ActionOutcome(ActionResult.FAILED, str(error))
 
     def give_back(self, purpose: str) -> ActionOutcome:
-        """End what `set_aside` began; there is no way to end anybody else's reservation.
+        """End a reservation of `set_aside`; it cannot end anybody else's.
 
         Raises:
-            ValueError: no purpose that can stand in a name.
+            ValueError: the purpose is no valid name part.
         """
         try:
             return delete_reservation(self._slurm, purpose, CommandDeadline(self._options.deadline_s))
@@ -214,12 +214,12 @@ class SlurmScheduler:
             return ActionOutcome(ActionResult.FAILED, str(error))
 
     def _look(self, node: str, due: CommandDeadline) -> NodeHold:
-        """The node now, without its jobs. Raises SlurmError where Slurm cannot be asked."""
+        """Return the node now, without its jobs. Raises SlurmError if Slurm cannot be queried."""
         found = self._slurm.node(node, due)
         return describe_slurm_hold(found, ()) if found is not None else _unknown_node_hold(node)
 
     def _taken_over(self, node: str, due: CommandDeadline) -> ActionOutcome | None:
-        """Whether an operator came between our look and our change. None if not, or where it cannot be told any more."""
+        """Return whether an operator came between our read and our change. None if not, or if that is unknown."""
         try:
             after = self._look(node, due)
         except SlurmError:

@@ -1,7 +1,7 @@
-"""slurmrestd, over a UNIX socket or TCP, in the newest version of its API that both sides know.
+"""slurmrestd over a UNIX socket or TCP, with the newest API version that both sides support.
 
-What that version cannot do is done by Slurm's commands: it changes nodes from v0.0.39 on (Slurm 23.02), and requeues, reserves
-and tells of the topology only in ways of which we have no server to try them on.
+Slurm's commands do the rest: the API changes nodes from v0.0.39 on (Slurm 23.02), and its requeue, reservation and
+topology calls are not tested against a server yet.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class Slurmrestd:
         return self._read(json_documents.parse_jobs_json, "jobs", due)
 
     def began(self, due: CommandDeadline) -> float | None:
-        """By command; where that is not installed, nobody tells."""
+        """By command; unknown if that is not installed."""
         try:
             return self._commands.began(due)
         except NotInstalledError:
@@ -106,7 +106,7 @@ class Slurmrestd:
         self._commands.release(name, due)
 
     def topology(self, due: CommandDeadline) -> dict[str, NodeLocation]:
-        """By command; where that is not installed, nobody tells."""
+        """By command; unknown if that is not installed."""
         try:
             return self._commands.topology(due)
         except NotInstalledError:
@@ -146,10 +146,10 @@ class Slurmrestd:
         return self._version
 
     def _ask(self, method: str, path: str, due: CommandDeadline, body: bytes | None = None) -> tuple[int, bytes]:
-        """Status and body.
+        """Return status and body.
 
         Raises:
-            SlurmError: no connection, no whole answer in time, or the token cannot be read.
+            SlurmError: no connection, no complete answer in time, or the token cannot be read.
         """
         headers = {"Accept": "application/json"} | self._token()
         if body is not None:
@@ -157,7 +157,7 @@ class Slurmrestd:
         raw: socket.socket | None = None
         try:
             raw = self._connected(due)
-            cut = threading.Timer(due.left(), _shut_down_socket, [raw])  # time as a whole: each read alone may be quick
+            cut = threading.Timer(due.left(), _shut_down_socket, [raw])  # total time: each read alone may be quick
             cut.daemon = True
             cut.start()
             try:

@@ -1,1 +1,4 @@
-"""Alembic's environment, shipped with the program; one file a revision in `versions`. Revisions stand alone: no record class, no table of today."""
+"""The Alembic environment, shipped with the program; `versions` holds one file per revision.
+
+A revision imports no record class and no table of the current schema, so that later changes cannot break it.
+"""

@@ -1,4 +1,4 @@
-"""Alembic reads this file; the connection and its transaction are the caller's."""
+"""Alembic's environment; the connection and its transaction are the caller's."""
 
 from __future__ import annotations
 

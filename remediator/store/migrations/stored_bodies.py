@@ -1,4 +1,4 @@
-"""Go over the stored records of a table, a bounded number at a time, as plain JSON."""
+"""Iterates over the stored records of a table in batches, as plain JSON."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Document = dict[str, Any]
 
 
 def rewrite(db: Connection, name: str, key: Column[Any], change: Callable[[Document], Document | None]) -> None:
-    """Replace the record in each row by what `change` makes of it; None leaves it."""
+    """Replace the record in each row by the result of `change`; None leaves it."""
 
     def changed(document: Document) -> Document | None:
         new = change(document)
@@ -29,7 +29,7 @@ def fill(
     columns: list[Column[Any]],
     values: Callable[[Document], Document | None],
 ) -> None:
-    """Set `columns` of each row to what `values` makes of its record; None leaves the row."""
+    """Set `columns` of each row to the result of `values` for its record; None leaves the row."""
     body = Column("body", LargeBinary)
     table = Table(name, MetaData(), key, body, *(c for c in columns if c.name != "body"))
     update = table.update().where(key == bindparam("the_key")).values({c.name: bindparam(c.name) for c in columns})

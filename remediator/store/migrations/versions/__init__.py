@@ -1,1 +1,1 @@
-"""Revisions in their order. A revision that was ever released is never changed."""
+"""Revisions in order. A released revision is never changed."""

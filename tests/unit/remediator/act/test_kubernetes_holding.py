@@ -108,7 +108,7 @@ def test_a_hold_of_which_anything_was_changed_is_an_operators(says: str) -> None
 
 def test_a_plain_cordon_is_an_operators_and_says_by_whom() -> None:
     thing = patches.merge(FREE, {"spec": {"unschedulable": True}})
-    assert node_cordon.describe_node_hold(read(thing), US).reason == "cordoned, nobody says by whom"
+    assert node_cordon.describe_node_hold(read(thing), US).reason == "cordoned by an unknown user"
     thing["metadata"]["managedFields"] = [
         {"manager": "kubectl-cordon", "fieldsV1": {"f:spec": {"f:unschedulable": {}}}},
         {"manager": "kubelet", "fieldsV1": {"f:status": {}}},

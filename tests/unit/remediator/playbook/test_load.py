@@ -58,9 +58,9 @@ def load(tmp_path: Path, text: str, **files: str) -> Policy:
             "- replace",
             "- {preflight: gate, mode: recommend}",
             "8:9",
-            "'preflight: gate' left to people would leave the node nowhere",
+            "'preflight: gate' in mode recommend or observe would leave the node undefined",
         ),
-        ("- replace", "- drain\n      - {notify_trainer: abort}", "9:9", "nobody is left to tell"),
+        ("- replace", "- drain\n      - {notify_trainer: abort}", "9:9", "no rank is left to notify"),
         ("- replace", "- replace\n      - drain", "8:9", "'replace' ends a plan"),
         (
             "{findings: [xid/79]",

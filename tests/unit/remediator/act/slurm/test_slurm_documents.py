@@ -81,7 +81,7 @@ def test_every_version_reads_the_same(path: Path) -> None:
         (b'{"errors": [{"error": "Invalid node name specified", "errno": 2018}], "nodes": []}', "Invalid node name"),
         (b'{"errors": [{"description": "Failure to query node n1", "source": "_dump_nodes"}], "nodes": []}', "query"),
         (b'{"errors": ["odd"], "nodes": []}', "odd"),
-        (b'{"errors": [{}], "nodes": []}', "an error without a word"),
+        (b'{"errors": [{}], "nodes": []}', "an error without a description"),
         (b"[" * 100_000, "no JSON"),
         (b'{"nodes": "\xff"}', "no JSON"),
     ],
