@@ -1,8 +1,6 @@
 """Columns from a CSV, JSON lines or Parquet file, chosen by the file name; errors name the file, line and column.
 
 The caller chooses the type of a column: the same `17` is a node name in one column and a count in another.
-
-A column is read as what it is asked for: the same `17` is a node's name in one column and a count in another.
 """
 
 from __future__ import annotations

@@ -162,8 +162,6 @@ def _expand_rows_by_node(
     """For each (row, node in it): row, node id, whether the row names the node; then the names and the job's size.
 
     A list names each node; a number only says how many there were.
-
-    A list of nodes tells of each of them, a number says how many there were.
     """
     names = table.texts(columns["node"]) if columns["node"] else [None] * table.rows
     cells = table.raw(columns["nodes"]) if columns["nodes"] else [None] * table.rows

@@ -145,7 +145,7 @@ def connection_options(command: F) -> F:
             "--ca-file",
             envvar=CA_VARIABLE,
             type=click.Path(path_type=Path),
-            help="Certificates that the server's must be signed by. [default: the system's]",
+            help="CA certificates to verify the server with. [default: the system's]",
             show_envvar=True,
         ),
         click.option(

@@ -1,8 +1,6 @@
 """Confirmation before a command takes a node from jobs or returns it: shows what is affected, then asks.
 
 Commands that only stop automation do not ask, so that an operator can act fast.
-
-What only stops automation is done at once: at night nobody wants to be asked back.
 """
 
 from __future__ import annotations

@@ -16,8 +16,6 @@ def render_man_page(command: click.Command, ctx: click.Context, version: str) ->
     """Render the page of one command, or of healthctl itself, in man(7) format.
 
     `ctx` is the command's context; `version` is the installed version.
-
-    `ctx` is that of the command; `version` is what is installed.
     """
     name = ctx.command_path.replace(" ", "-")
     lines = [

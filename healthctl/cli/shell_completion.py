@@ -1,8 +1,6 @@
 """Shell completion of names from the server, if it responds at once. Never prints an error.
 
 Candidates become part of a command line, so names with characters special to a shell are left out.
-
-What is offered becomes part of a line that a shell runs: only names that mean nothing to a shell are.
 """
 
 from __future__ import annotations

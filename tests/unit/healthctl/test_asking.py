@@ -86,17 +86,17 @@ def test_a_node_name_that_is_none_is_wrong_usage(asking: Run) -> None:
     [
         (
             ("hold", "node1", "a fan is changed"),
-            "node1: nothing is done with it; 'healthctl nodes release node1' ends that",
+            "node1: held, automation does not act on it; 'healthctl nodes release node1' ends that",
         ),
         (
             ("hold", "node1", "a fan is changed", "--for", "2h"),
-            "node1: nothing is done with it; 'healthctl nodes release node1' ends that",
+            "node1: held, automation does not act on it; 'healthctl nodes release node1' ends that",
         ),
-        (("release", "node1"), "node1: not held by word any more; now quarantined; held by gpu-healthd"),
+        (("release", "node1"), "node1: operator hold released; now quarantined; held by gpu-healthd"),
         (("retire", "node1", "sold", "--yes"), "node1: retired; 'healthctl nodes unretire node1' takes it back"),
         (
             ("unretire", "node1", "bought back"),
-            "node1: part of the cluster again; now quarantined; held by gpu-healthd",
+            "node1: returned to the cluster; now quarantined; held by gpu-healthd",
         ),
     ],
 )

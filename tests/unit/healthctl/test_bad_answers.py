@@ -20,7 +20,7 @@ MORE = {
 }
 ANSWERS = {
     "a token that is not known": (401, b'{"error": "this token is not known"}', "give another token with --token-file"),
-    "another role": (403, b'{"error": "this needs an operator"}', "an admin makes one with 'healthctl token issue'"),
+    "another role": (403, b'{"error": "this needs an operator"}', "an admin creates one with 'healthctl token issue'"),
     "nothing there": (404, b'{"error": "not found"}', "is this a remediator, and of our version?"),
     "its bug": (500, b'{"error": "its log says why"}', "its log says why"),
     "another program": (200, b"<html>\x1b[31m", "is this a remediator of our version?"),
