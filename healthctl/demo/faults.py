@@ -49,11 +49,11 @@ class FaultInjector(Protocol):
     needs_reset: bool
 
     def nvml_config(self) -> dict[str, object]:
-        """healthd's configuration of the driver library."""
+        """The driver library settings in healthd's configuration."""
         ...
 
     def env(self, node: str) -> dict[str, str]:
-        """healthd's environment for the driver library."""
+        """The environment of healthd for the driver library."""
         ...
 
     def reset_command(self, node: str) -> list[str]:

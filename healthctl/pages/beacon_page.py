@@ -1,4 +1,4 @@
-"""A rank's page for people and for programs."""
+"""Formats a rank's beacon for people and for programs."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ _GROUPS = ("pipeline_stage", "tensor_group", "data_group", "expert_group")
 
 
 def render_beacon_list(views: list[BeaconView], now: float, empty: str) -> Block:
-    """One line for each rank, or `empty`. `now`: UTC seconds."""
+    """One line per rank, or `empty`. `now`: UTC seconds."""
     return _build_text_table(_LIST, [_beacon_row(view, now) for view in views], empty)
 
 
 def render_beacon_page(view: BeaconView, steps: int, now: float) -> list[Block]:
-    """One rank whole, with its last `steps` steps. `now`: UTC seconds."""
+    """One rank in detail, with its last `steps` steps. `now`: UTC seconds."""
     who, state = view.identity, view.state
-    dead = "" if view.alive else f", dead, last heard {format_timestamp(state.at)}"
+    dead = "" if view.alive else f", dead, last update {format_timestamp(state.at)}"
     head = [
         ("job", f"{who.job}, attempt {who.attempt}"),
         ("rank", f"{who.rank} of {who.world}, local {who.local_rank}, on {who.node}"),
@@ -45,7 +45,7 @@ def render_beacon_page(view: BeaconView, steps: int, now: float) -> list[Block]:
 
 
 def beacon_to_json(view: BeaconView, steps: int) -> dict[str, Any]:
-    """The same for a program; times are UTC seconds."""
+    """The same as JSON; times are UTC seconds."""
     last = view.steps(steps) if steps else []
     return {
         "path": replace_surrogates(view.path),
@@ -70,7 +70,7 @@ def beacon_to_json(view: BeaconView, steps: int) -> dict[str, Any]:
 
 
 def replace_surrogates(text: str) -> str:
-    """File names may hold any bytes; what is no text is replaced."""
+    """Replace undecodable characters, since file names may hold any bytes."""
     return text.encode(errors="replace").decode()
 
 
@@ -100,7 +100,7 @@ def _format_phase(view: BeaconView) -> str:
 
 
 def _format_phase_age(view: BeaconView, now: float) -> str:
-    """How long it has been doing that: in a section, since the last write; a dead one, until its last write."""
+    """The time in the current operation: since it began, or since the last write; for an ended rank until its last write."""
     began = view.state.at if view.section_name and view.alive else view.state.since
     seconds = (now if view.alive else view.state.at) - began
     return f"{max(seconds, 0.0):.1f} s"

@@ -1,4 +1,4 @@
-"""What it would touch if a node were taken from jobs, or given to them: who runs there, how many are out, what the budget leaves."""
+"""What taking a node from jobs, or returning it, would affect: its jobs, the number of nodes out, the remaining budget."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from vocabulary.messages.wire import RankStatus
 
 
 def render_blast_radius(node: NodeView, status: StatusView, breaker: BreakerView) -> Sequence[Block]:
-    """Everything to know before saying yes."""
+    """Everything an operator needs to decide."""
     jobs: list[tuple[str, Value]] = [("runs there", text) for text in list_node_jobs(node)]
     asserted = [finding for finding in node.findings if finding.active]
     blocks: list[Block] = [
-        Facts([*node_state_facts(node)[:-1], *(jobs or [("runs there", "no job that we know of")])]),
+        Facts([*node_state_facts(node)[:-1], *(jobs or [("runs there", "no known job")])]),
         *([Rows(asserted, FINDINGS)] if asserted else []),
         cluster_facts(status, breaker),
     ]
@@ -24,22 +24,22 @@ def render_blast_radius(node: NodeView, status: StatusView, breaker: BreakerView
 
 
 def released_hold_facts(node: NodeView) -> Facts:
-    """What a person's word that the node is well again ends. Nothing where nobody holds it."""
+    """What an operator's uncordon ends. Empty if nobody holds the node."""
     if not node.held_by:
         return Facts([])
     asserted = sorted({f"{finding.kind} ({finding.severity.value})" for finding in node.findings if finding.active})
     against = ", ".join(asserted)
     return Facts(
         [
-            ("then", Cell("work comes to it at once, and no test is run before", Tone.WARN)),
-            ("ends", f"its incident {node.incident}, which is not decided upon any more" if node.incident else ""),
-            ("still asserted", Cell(against, Tone.BAD) if against else ""),
+            ("then", Cell("work is placed on it at once, without a test", Tone.WARN)),
+            ("ends", f"its incident {node.incident}, which is not decided again" if node.incident else ""),
+            ("still active", Cell(against, Tone.BAD) if against else ""),
         ]
     )
 
 
 def list_node_jobs(node: NodeView) -> list[str]:
-    """Each job with its ranks on the node; a job whose ranks do not tell, by its name."""
+    """Each job with its ranks on the node; only its name if its ranks do not report."""
     told: dict[str, list[RankStatus]] = {}
     for rank in node.ranks:
         if rank.alive:
@@ -48,11 +48,11 @@ def list_node_jobs(node: NodeView) -> list[str]:
         f"{job}: {'rank' if len(ranks) == 1 else 'ranks'} {format_ranges(r.rank for r in ranks)} of {ranks[0].world}, step {max(r.step for r in ranks)}"
         for job, ranks in told.items()
     ]
-    return texts + [f"{job}: its ranks do not tell" for job in node.jobs if job not in told]
+    return texts + [f"{job}: its ranks do not report" for job in node.jobs if job not in told]
 
 
 def cluster_facts(status: StatusView, breaker: BreakerView) -> Facts:
-    """How many nodes are out, and what the budget leaves."""
+    """How many nodes are out, and the remaining budget."""
     left = max(0, status.isolated_max - status.isolated)
     tone = Tone.GOOD if left > 1 else Tone.WARN
     return Facts(
@@ -69,7 +69,7 @@ def cluster_facts(status: StatusView, breaker: BreakerView) -> Facts:
 
 
 def format_ranges(numbers: Iterable[int]) -> str:
-    """Numbers in order, neighbours joined.
+    """Sorted numbers, with consecutive ones joined.
 
     >>> format_ranges([3, 1, 2, 7])
     '1-3, 7'

@@ -1,4 +1,4 @@
-"""Lines of the audit log, as people read them. Pure."""
+"""Formats lines of the audit log for people. Pure."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from remediator.model.views import EventView
 
 
 def mark_injected_event(event: EventView) -> str:
-    """What happened; a test fault is named as one."""
+    """The event's text; marks test faults as injected."""
     return f"[injected] {event.text}" if event.injected else event.text
 
 

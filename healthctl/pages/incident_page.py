@@ -1,4 +1,4 @@
-"""An incident, its decisions and its actions, as people read them. Pure."""
+"""Formats an incident, its decisions and its actions for people. Pure."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from remediator.model.views import ActionView, Awaited, DecisionView, IncidentVi
 
 
 def incident_title(incident: IncidentView) -> str:
-    """What it is about; a test fault is named as one, whole or in part."""
+    """The title; marks test faults as injected, entirely or partly."""
     if incident.partly_injected:
         return f"[partly injected] {incident.title}"
     marked = incident.injected and "injected" not in incident.title
@@ -18,7 +18,7 @@ def incident_title(incident: IncidentView) -> str:
 
 
 def incident_state_cell(incident: IncidentView) -> Value:
-    """Its state, and whether a step of it reached nobody."""
+    """The state, and whether a notification was not delivered."""
     untold = any(step.lacks is Lack.TOLD_NOBODY for step in incident.steps)
     return Cell(f"{incident.state}, {Lack.TOLD_NOBODY.value}", Tone.WARN) if untold else state_cell(incident.state)
 
@@ -29,14 +29,14 @@ INCIDENTS: Sequence[Column[IncidentView]] = (
     Column("STATE", incident_state_cell),
     Column("OPENED", lambda i: format_timestamp(i.opened_at)),
     Column("CLOSED", lambda i: format_timestamp(i.closed_at), wide=True),
-    Column("LOOKED AFTER BY", lambda i: i.acknowledged_by, wide=True),
+    Column("ASSIGNED TO", lambda i: i.acknowledged_by, wide=True),
     Column("OUTCOME", lambda i: i.outcome, wide=True),
     Column("TITLE", incident_title, prose=True),
 )
 
 
 def action_outcome(done: ActionView | StepView) -> Value:
-    """What became of an action or a step. What told nobody, and a part that is not there yet, are no successes."""
+    """The result of an action or step. An undelivered notification and a missing replacement part do not count as success."""
     if isinstance(done, ActionView) and done.began_at is not None and done.finished_at is None:
         return f"{done.state} since {format_timestamp(done.began_at)}"
     return Cell(done.lacks.value, Tone.WARN) if done.lacks is not Lack.NOTHING else state_cell(done.state)
@@ -70,7 +70,7 @@ _NOTES: Sequence[Column[NoteView]] = (
 
 
 def format_proposed_steps(stages: Sequence[Sequence[str]]) -> str:
-    """The steps of a plan that is not begun, numbered; those that go side by side under one number.
+    """The steps of a plan that has not started, numbered; parallel steps share a number.
 
     >>> format_proposed_steps([["cordon"], ["ticket", "alert"]])
     '1 cordon, 2 ticket and alert'
@@ -79,7 +79,7 @@ def format_proposed_steps(stages: Sequence[Sequence[str]]) -> str:
 
 
 def render_incident_page(incident: IncidentView) -> Iterator[Block]:
-    """One incident, whole."""
+    """One incident in detail."""
     yield Facts(
         [
             ("incident", incident.id),
@@ -89,9 +89,9 @@ def render_incident_page(incident: IncidentView) -> Iterator[Block]:
             ("opened", format_timestamp(incident.opened_at)),
             ("closed", format_timestamp(incident.closed_at)),
             ("outcome", incident.outcome),
-            ("a word on it", _format_operator_note(incident.word)),
-            ("looked after by", incident.acknowledged_by),
-            ("would be done", format_proposed_steps(incident.proposed)),
+            ("operator note", _format_operator_note(incident.word)),
+            ("assigned to", incident.acknowledged_by),
+            ("proposed", format_proposed_steps(incident.proposed)),
         ]
     )
     for rows in (
@@ -108,17 +108,17 @@ def render_incident_page(incident: IncidentView) -> Iterator[Block]:
 
 
 def _format_operator_note(word: WordView | None) -> str:
-    """For how long what a person said of it counts, of what is still asserted."""
+    """How long an operator's note counts, and for which active findings."""
     if word is None:
         return ""
     said = f"{word.said} at {format_timestamp(word.at)}"
     if word.until is None:
-        return f"{said}; it goes on counting"
-    return f"{said}; a fatal fault of it that is seen anew after {format_timestamp(word.until)} is a new incident"
+        return f"{said}; it stays in effect"
+    return f"{said}; a new fatal fault of it after {format_timestamp(word.until)} opens a new incident"
 
 
 def _render_decisions(decisions: Sequence[DecisionView]) -> Iterator[Line]:
-    """A line for each, and below it why and what each guard said, a line each: together they fill no terminal's width."""
+    """One line per decision, then its reason and the result of each guard, one line each."""
     for each in decisions:
         yield Line(f"{format_timestamp(each.at)}  decided: {each.answer}, by {each.rule} of {each.policy}")
         for said in (each.reason, *(guard for guard in each.guards if guard not in each.reason)):

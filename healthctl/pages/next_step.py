@@ -1,4 +1,4 @@
-"""What comes next in an incident, and what a person can do about it: the command with it. Pure."""
+"""The next step of an incident, and the command with which an operator can act. Pure."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ _LEFT = {Answer.OBSERVE.value, Answer.RECOMMEND.value}
 
 
 def describe_next_step(incident: IncidentView, node: NodeView | None) -> Value:
-    """What comes next. `node` is the incident's node as it stands now, None where it is about several or not known."""
+    """The next step. `node` is the current state of the incident's node, None if several or unknown."""
     if incident.state == IncidentState.CLOSED.value:
         return ""
     if node is not None and node.hands_off is not None:
         held = node.hands_off
         until = "" if held.until is None else f" until {format_timestamp(held.until)}"
-        text = f"nothing while {held.actor} keeps automation off it{until}; go on: healthctl nodes release {node.node}"
+        text = f"none while {held.actor} holds the node{until}; to continue: healthctl nodes release {node.node}"
         return Cell(text, Tone.WARN)
     if pending := [f"{s.text} ({s.detail})" if s.detail else s.text for s in incident.steps if s.state == "pending"]:
         return ", ".join(pending) + _format_approval_hint(incident)
@@ -33,42 +33,42 @@ def describe_next_step(incident: IncidentView, node: NodeView | None) -> Value:
         return ""
     if incident.node == BREAKER:
         return Cell(
-            "no node is taken out until somebody has looked: healthctl breaker reset 'WHY IT OPENED'", Tone.WARN
+            "no node is isolated until the breaker is reset: healthctl breaker reset 'WHY IT OPENED'", Tone.WARN
         )
     if not NODE_NAME.fullmatch(incident.node):
-        text = f"look for what these nodes share; when it is mended: healthctl incidents resolve {incident.id} 'WHAT IT WAS'"
+        text = f"find the common cause of these nodes; when it is fixed: healthctl incidents resolve {incident.id} 'WHAT IT WAS'"
         return Cell(text, Tone.WARN)
     return _describe_undecided(incident)
 
 
 def is_stoppable(incident: IncidentView, node: NodeView | None) -> bool:
-    """Whether automation does, or may yet do, something with the incident's node that a hold would stop."""
+    """Whether automation acts, or may act, on the incident's node, so that a hold would stop it."""
     if not NODE_NAME.fullmatch(incident.node) or (node is not None and node.hands_off is not None):
         return False
     return incident.state != IncidentState.WAITING.value and _latest_answer(incident) not in _LEFT
 
 
 def _describe_undecided(incident: IncidentView) -> Value:
-    """Nothing is under way, and nobody is asked."""
+    """Nothing is running, and no approval is pending."""
     answer, steps = _latest_answer(incident), format_proposed_steps(incident.proposed)
     if answer in _LEFT:
-        return f"nothing by itself, the mode is {answer}; would be done: {steps}" if steps else ""
+        return f"no automatic step in mode {answer}; proposed: {steps}" if steps else ""
     if answer == Answer.HOLD.value:
         then = f"; then: {steps}" if steps else ""
-        return f"asked again all the time, and begun as soon as no guard refuses{then}"
-    return "nothing: it is kept in sight until it clears" if answer == Answer.WATCH.value else ""
+        return f"retried continuously, starts as soon as no guard refuses{then}"
+    return "none: watched until it clears" if answer == Answer.WATCH.value else ""
 
 
 def _describe_required_operator_step(incident: IncidentView, node: NodeView | None) -> str:
     if incident.waits_for_part:
-        return f"put the part in and test it: no test is run by itself; then: healthctl nodes uncordon {incident.node} 'WHAT WAS DONE'"
+        return f"replace the part and test the node (no test runs automatically); then: healthctl nodes uncordon {incident.node} 'WHAT WAS DONE'"
     if node is not None and node.held_by:
-        return f"your turn: mend it, then give it back: healthctl nodes uncordon {incident.node} 'WHAT WAS DONE'"
-    return f"your turn: mend it, then: healthctl incidents resolve {incident.id} 'WHAT WAS DONE'"
+        return f"repair it, then return it: healthctl nodes uncordon {incident.node} 'WHAT WAS DONE'"
+    return f"repair it, then: healthctl incidents resolve {incident.id} 'WHAT WAS DONE'"
 
 
 def _format_approval_hint(incident: IncidentView) -> str:
-    return f"; waits for a yes: healthctl actions approve {incident.awaits[0].id}" if incident.awaits else ""
+    return f"; waits for approval: healthctl actions approve {incident.awaits[0].id}" if incident.awaits else ""
 
 
 def _latest_answer(incident: IncidentView) -> str:

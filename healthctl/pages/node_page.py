@@ -1,4 +1,4 @@
-"""A node, its GPUs and its findings, as people read them. Pure."""
+"""Formats a node, its GPUs and its findings for people. Pure."""
 
 from __future__ import annotations
 
@@ -54,15 +54,15 @@ FINDINGS: Sequence[Column[Finding]] = (
     Column("SUMMARY", lambda f: f"[injected] {f.summary}" if f.injected else f.summary, prose=True),
 )
 _STANDING = {
-    "us": "our own hold still keeps work away; 'healthctl nodes uncordon' lifts it",
+    "us": "still cordoned by gpu-healthd; 'healthctl nodes uncordon' lifts it",
     "operator": "held in the scheduler by an operator",
-    "scheduler": "held in the scheduler by itself",
-    "?": "the scheduler cannot be asked whether anybody holds it",
+    "scheduler": "held by the scheduler itself",
+    "?": "the scheduler does not respond, so holds are unknown",
 }
 
 
 def installed_columns() -> list[Column[NodeView]]:
-    """What is installed on each node, a column each."""
+    """Installed versions as columns."""
 
     def column(number: int, name: str) -> Column[NodeView]:
         return Column(name.upper(), lambda n: list_installed_versions(n.versions)[number][1])
@@ -72,7 +72,7 @@ def installed_columns() -> list[Column[NodeView]]:
 
 
 def list_installed_versions(versions: Versions) -> list[tuple[str, str]]:
-    """What is installed, by name."""
+    """Installed versions by name."""
     return [
         ("healthd", versions.healthd),
         ("driver", versions.driver),
@@ -85,29 +85,29 @@ def list_installed_versions(versions: Versions) -> list[tuple[str, str]]:
 
 
 def format_node_state(node: NodeView) -> str:
-    """What a node is now and what still holds it, after a person's word: no word of ours lifts another's hold. Cleaned."""
+    """The node's state and the hold that remains after an operator's command: we never lift another's hold. Escaped."""
     held = f"; {_STANDING.get(node.held_by, f'held by {node.held_by}')}" if node.held_by else ""
     return escape_control_chars(f"{node.state}{held}")
 
 
 def node_state_facts(node: NodeView) -> list[tuple[str, Value]]:
-    """How a node stands, and who says so."""
+    """The node's state, and who set it."""
     return [
         ("node", node.node),
         ("state", state_cell(node.state)),
         ("since", format_timestamp(node.since)),
         ("why", node.why),
         ("health", state_cell(node.health)),
-        ("last heard", format_timestamp(node.last_seen)),
+        ("last report", format_timestamp(node.last_seen)),
         ("incident", node.incident),
         ("held by", node.held_by),
-        ("hands off", _format_hold(node)),
+        ("operator hold", _format_hold(node)),
         ("jobs", ", ".join(node.jobs)),
     ]
 
 
 def render_node_page(node: NodeView) -> Iterator[Block]:
-    """One node, whole."""
+    """One node in detail."""
     yield Facts([*node_state_facts(node), *list_installed_versions(node.versions)])
     for rows in (Rows(node.gpus, GPUS), Rows(node.ranks, RANKS), Rows(node.findings, FINDINGS)):
         if rows.items:

@@ -1,4 +1,4 @@
-"""The cluster as one person must see it at three in the morning: what is broken, what was done, why, what comes next, how to stop it.
+"""The cluster on one screen for an operator on call: what is broken, what was done and why, what comes next, how to stop it.
 
 Pure.
 """
@@ -18,14 +18,14 @@ from remediator.model.views_overview import HeardView, NamedNodes, OverviewView,
 from vocabulary.finding import Finding, Severity
 from vocabulary.text.plurals import format_count
 
-TOLD_MAX, TOLD_WIDE_MAX = 3, 20  # so many incidents are told whole
-LISTED_MAX, LISTED_WIDE_MAX = 6, 1000  # and so many things that block or wait; the rest is counted
-DONE_MAX = 4  # and so many actions of each
+TOLD_MAX, TOLD_WIDE_MAX = 3, 20  # incidents shown in detail
+LISTED_MAX, LISTED_WIDE_MAX = 6, 1000  # blockers and pending approvals shown; the rest is counted
+DONE_MAX = 4  # actions shown per incident
 _GOOD_MODE = "act"
 
 
 def is_well(status: StatusView) -> bool:
-    """Nothing is broken, and nothing but the configuration's own mode keeps automation from acting."""
+    """Nothing is broken, and at most the configured mode blocks automation."""
     chosen = mode_sentence_prefix(status.mode)
     hindered = [why for why in status.blocked if status.mode_by or not why.startswith(chosen)]
     bad = status.nodes_by_health.get("unhealthy", 0) + status.nodes_by_health.get("unknown", 0)
@@ -33,12 +33,12 @@ def is_well(status: StatusView) -> bool:
 
 
 def find_incident_node(view: OverviewView, incident: IncidentView) -> NodeView | None:
-    """The incident's node as it stands; None where it is about several."""
+    """The current state of the incident's node; None if several."""
     return next((node for node in view.nodes if node.node == incident.node), None)
 
 
 def render_status_page(view: OverviewView, listed_max: int = LISTED_MAX) -> Iterator[Block]:
-    """One screen; `listed_max` of what blocks or waits is shown."""
+    """One screen; `listed_max` limits the blockers and pending approvals shown."""
     yield Line(_format_headline(view))
     yield from _render_blockers(view, listed_max)
     yield Facts([*_status_facts(view), *_operator_facts(view)])
@@ -56,31 +56,31 @@ def render_status_page(view: OverviewView, listed_max: int = LISTED_MAX) -> Iter
 
 
 def _render_blockers(view: OverviewView, listed_max: int) -> Iterator[Line]:
-    """What keeps automation from acting, and what lets it go on; then what waits and is not told below."""
+    """What blocks automation, with the command to continue; then what waits and is not shown below."""
     if hindered := _list_cluster_blockers(view):
-        yield Line(Cell("automation is kept from acting:", Tone.BAD if not is_well(view) else Tone.WARN))
+        yield Line(Cell("automation is blocked:", Tone.BAD if not is_well(view) else Tone.WARN))
         yield from _render_limited_list(hindered, 0, listed_max)
         if view.breaker:
-            yield Line("go on: healthctl breaker reset 'WHY IT OPENED'", 2)
+            yield Line("to continue: healthctl breaker reset 'WHY IT OPENED'", 2)
         if view.mode != _GOOD_MODE and view.mode_by:
-            yield Line("what the configuration says: healthctl mode config", 2)
+            yield Line("to use the configured mode: healthctl mode config", 2)
     told = {incident.id for incident in view.incidents}
     ones = [(why, parse_incident_blocker(why)) for why in view.blocked]
     if waiting := [why for why, one in ones if one is not None and one.incident not in told]:
-        yield Line("do not go on by themselves:")
+        yield Line("need an operator:")
         yield from _render_limited_list(waiting, view.blocked_more, listed_max)
     if view.lacking:
-        yield Line(Cell("not all of it could be asked:", Tone.WARN))
+        yield Line(Cell("data is incomplete:", Tone.WARN))
         yield from _render_limited_list(view.lacking, 0, listed_max)
 
 
 def _list_cluster_blockers(view: OverviewView) -> list[str]:
-    """What keeps automation from acting at all, and not on one incident alone."""
+    """What blocks automation as a whole, not for a single incident."""
     return [why for why in view.blocked if parse_incident_blocker(why) is None]
 
 
 def _render_limited_list(words: Sequence[str], more: int, most: int) -> Iterator[Line]:
-    """The first of these; `more` are not even here."""
+    """The first items; `more` items are not in the list."""
     for why in words[:most]:
         yield Line(why, 2)
     if (left := len(words) - most + more) > 0:
@@ -93,7 +93,7 @@ def _format_headline(view: OverviewView) -> Value:
     bad = {name: view.nodes_by_health.get(name, 0) for name in ("unhealthy", "unknown")}
     wrong = [format_count(view.incidents_open, "open incident")] * bool(view.incidents_open)
     wrong += [f"{format_count(count, 'node')} {name}" for name, count in bad.items() if count]
-    wrong += ["automation kept from acting"] * bool(_list_cluster_blockers(view) or view.breaker)
+    wrong += ["automation blocked"] * bool(_list_cluster_blockers(view) or view.breaker)
     return Cell(f"{view.cluster}: {', '.join(wrong)}, at {format_timestamp(view.at)}", Tone.BAD)
 
 
@@ -114,24 +114,27 @@ def _status_facts(view: StatusView) -> list[tuple[str, Value]]:
 
 
 def _operator_facts(view: OverviewView) -> list[tuple[str, Value]]:
-    """Who is heard, what people hold, whom they silenced, and what is unhealthy without an incident."""
+    """Silent nodes, operator holds, silences, and unhealthy nodes without an incident."""
     return [
         ("heard", _format_report_freshness(view.heard, view.at)),
-        ("cordoned", _format_node_list(view.cordoned, "by people; lift it: healthctl nodes uncordon NODE")),
+        ("cordoned", _format_node_list(view.cordoned, "held by operators; to lift: healthctl nodes uncordon NODE")),
         ("silenced", _format_silences(view.silenced)),
-        ("no incident", _format_node_list(view.untended, "unhealthy all the same; see: healthctl nodes show NODE")),
+        (
+            "no incident",
+            _format_node_list(view.untended, "unhealthy without an incident; see: healthctl nodes show NODE"),
+        ),
     ]
 
 
 def _format_report_freshness(heard: HeardView, now: float) -> Value:
-    """How old what is told here may be."""
+    """The age of the data shown here."""
     if not heard.nodes:
         return ""
     oldest = "" if heard.oldest_at is None else f"; the oldest report is {_format_age(now - heard.oldest_at)} old"
     if heard.fresh == heard.nodes:
-        return f"every node, in time{oldest}"
-    never = f", {heard.never} not once since this remediator leads" if heard.never else ""
-    return Cell(f"{heard.fresh} of {format_count(heard.nodes, 'node')} in time{never}{oldest}", Tone.WARN)
+        return f"every node, on time{oldest}"
+    never = f", {heard.never} never since this remediator became leader" if heard.never else ""
+    return Cell(f"{heard.fresh} of {format_count(heard.nodes, 'node')} on time{never}{oldest}", Tone.WARN)
 
 
 def _format_node_list(nodes: NamedNodes, what: str) -> str:
@@ -152,15 +155,13 @@ def _format_age(seconds: float) -> str:
 
 def _format_pending_approval(waiting: AwaitingView) -> Value:
     what = f"{waiting.text} on {waiting.node}, since {format_timestamp(waiting.since)}: {waiting.title}"
-    return Cell(f"{what}; do it: healthctl actions approve {waiting.what}", Tone.WARN)
+    return Cell(f"{what}; to approve: healthctl actions approve {waiting.what}", Tone.WARN)
 
 
 def _incident_facts(incident: ToldIncident, now: float, node: NodeView | None) -> list[tuple[str, Value]]:
     decision = max(incident.decisions, key=lambda each: each.at, default=None)
     worst = max((f for f in incident.findings if f.active), key=lambda f: f.severity.rank, default=None)
-    decided: Value = (
-        f"{decision.answer}, by rule {decision.rule}: {decision.reason}" if decision else "nothing is decided yet"
-    )
+    decided: Value = f"{decision.answer}, by rule {decision.rule}: {decision.reason}" if decision else "no decision yet"
     done = sorted(incident.actions[:DONE_MAX], key=lambda action: action.planned_at)
     left = len(incident.actions) - len(done) + incident.actions_more
     return [
@@ -184,7 +185,7 @@ def _incident_facts(incident: ToldIncident, now: float, node: NodeView | None) -
 
 
 def _format_action(action: ActionView) -> Value:
-    runs = action.began_at is not None and action.finished_at is None  # since when is told with it
+    runs = action.began_at is not None and action.finished_at is None  # the outcome includes its start time
     at = "" if runs else f" at {format_timestamp(action.finished_at or action.planned_at)}"
     came_of_it = action_outcome(action)
     text = f"{action.verb} {action.node}: {value_text(came_of_it)}{at}{_format_detail(action.detail)}"
@@ -193,7 +194,7 @@ def _format_action(action: ActionView) -> Value:
 
 
 def _format_acknowledgement(incident: IncidentView) -> str:
-    return f", {incident.acknowledged_by} looks after it" if incident.acknowledged_by else ""
+    return f", {incident.acknowledged_by} is assigned" if incident.acknowledged_by else ""
 
 
 def _format_detail(detail: str) -> str:

@@ -12,10 +12,10 @@ from remediator.model.views import NodeView
     ("held_by", "said"),
     [
         ("", "probation"),
-        ("us", "quarantined; our own hold still keeps work away; 'healthctl nodes uncordon' lifts it"),
+        ("us", "quarantined; still cordoned by gpu-healthd; 'healthctl nodes uncordon' lifts it"),
         ("operator", "quarantined; held in the scheduler by an operator"),
         ("scheduler", "quarantined; held in the scheduler by itself"),
-        ("?", "quarantined; the scheduler cannot be asked whether anybody holds it"),
+        ("?", "quarantined; the scheduler does not respond, so holds are unknown"),
     ],
 )
 def test_what_still_holds_a_node_is_said(held_by: str, said: str) -> None:

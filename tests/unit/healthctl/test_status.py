@@ -137,7 +137,7 @@ HELD = NodeView("n", "operator-held", "unhealthy", AT, "", AT, hands_off=HandsOf
     [
         (incident(0, decisions=(decided("recommend"),), proposed=STEPS), None, "would be done: 1 cordon, 2 ticket and alert"),
         (incident(0, decisions=(decided("hold"),), proposed=STEPS), None, "as soon as no guard refuses; then: 1 cordon"),
-        (incident(0, awaits=(Awaited("d1", "a plan"),), proposed=STEPS), None, "2 ticket and alert; waits for a yes: healthctl actions approve d1"),
+        (incident(0, awaits=(Awaited("d1", "a plan"),), proposed=STEPS), None, "2 ticket and alert; waits for approval: healthctl actions approve d1"),
         (incident(0, state="waiting", waits_for_part=True), None, "healthctl nodes uncordon n 'WHAT WAS DONE'"),
         (incident(0, state="waiting", outcome="reset failed"), replace(HELD, hands_off=None), "healthctl incidents resolve inc-0"),
         (incident(0, state="waiting", outcome="reset failed"), replace(HELD, hands_off=None, held_by="us"), "healthctl nodes uncordon n"),
@@ -177,7 +177,7 @@ def test_what_people_hold_or_silenced_and_what_nobody_decided_upon_is_named() ->
     many = NamedNodes(12, tuple(f"n{number:02}" for number in range(12)))
     view = look(cordoned=NamedNodes(1, ("a",)), untended=many, silenced=SilencedView(2, AT + 60))
     text = render_plain(render_status_page(view))
-    assert "a: by people; lift it: healthctl nodes uncordon NODE" in text
+    assert "a: held by operators; to lift: healthctl nodes uncordon NODE" in text
     assert "2 silences, the first ends 2023-11-14 22:14:20Z" in text
     assert "n05 and 6 more: unhealthy all the same; see" in text
     assert not {"cordoned", "silenced", "no incident"} & {

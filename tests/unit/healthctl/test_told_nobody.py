@@ -70,7 +70,7 @@ def test_a_list_says_so_beside_the_state() -> None:
 def test_for_how_long_a_word_counts_is_said(until: float | None, says: str) -> None:
     seen = IncidentView("i", "n1", "closed", "t", 0.0, word=WordView("ann resolved it", 1_700_000_000.0, until))
     (line,) = [
-        line for line in render_plain(render_incident_page(seen)).splitlines() if line.startswith("a word on it")
+        line for line in render_plain(render_incident_page(seen)).splitlines() if line.startswith("operator note")
     ]
     assert "ann resolved it at 2023-11-14 22:13:20Z; " in line
     assert says in line

@@ -36,7 +36,7 @@ ASKED_FIRST = {
     "approve action": (["actions", "approve", "inc-2.d1"], "/v1/incidents/inc-2/approve"),
 }
 AT_ONCE = {
-    "hold": (["nodes", "hold", "node1", "hands off"], "/v1/nodes/node1/hold"),
+    "hold": (["nodes", "hold", "node1", "operator hold"], "/v1/nodes/node1/hold"),
     "cancel": (["actions", "cancel", "inc-1.d1.s0.0.drain.node1"], "/v1/actions/inc-1.d1.s0.0.drain.node1/cancel"),
     "ack": (["incidents", "ack", "inc-1"], "/v1/incidents/inc-1/acknowledge"),
     "resolve": (["incidents", "resolve", "inc-1"], "/v1/incidents/inc-1/resolve"),
@@ -264,7 +264,7 @@ def test_a_post_mortem_is_safe_to_look_at_and_whole_in_a_file(asking: Run, tmp_p
 
 def test_who_gives_a_node_back_sees_what_that_ends(asking: Run) -> None:
     done = asking("nodes", "uncordon", "node1", "--dry-run")
-    assert "work comes to it at once, and no test is run before" in done.stdout
+    assert "work is placed on it at once, without a test" in done.stdout
     assert "its incident inc-1" in done.stdout
     assert "xid/79 (fatal)" in done.stdout
     assert "its incident" not in asking("nodes", "uncordon", "node2", "--dry-run").stdout, "nobody holds it"

@@ -129,7 +129,7 @@ def test_a_pickle_that_would_run_something_runs_nothing(tmp_path: Path, protocol
     marker = tmp_path / "it-ran"
     path = tmp_path / "trace_0"
     path.write_bytes(pickle.dumps({"entries": [], "x": Trap(str(marker))}, protocol=protocol))
-    with pytest.raises(DumpError, match=r"trace_0: no flight recorder dump: it wants to import"):
+    with pytest.raises(DumpError, match=r"trace_0: not a flight recorder dump: it wants to import"):
         read_dump(path)
     assert not marker.exists()
 
