@@ -130,7 +130,7 @@ _CHOICES: tuple[Column[CheckpointChoice], ...] = (
               help="Share of time for which the spares must suffice.")  # fmt: skip
 @output_options
 def advise_spare_count(screen: Screen, nodes: int, rate: float, repair: float, quantile: float) -> None:
-    """Recommend a number of spares, so that the number of failed nodes seldom exceeds it."""
+    """Recommend a number of spares. More nodes than that are seldom out at the same time."""
     from remediator.decisions.spare_nodes import spares_wanted
 
     wanted = spares_wanted(nodes, rate, repair, quantile)
@@ -149,7 +149,7 @@ def advise_spare_count(screen: Screen, nodes: int, rate: float, repair: float, q
 @output_options
 @server_options
 def advise_placement(server: RemediatorClient, screen: Screen, nodes: int) -> None:
-    """Recommend the free nodes least likely to fail, from their findings and history."""
+    """Recommend the free nodes least likely to fail. Uses findings and history."""
     found = server.get("/v1/placement", Placement, nodes=nodes)
     page: list[Block] = [
         Facts(

@@ -62,7 +62,7 @@ def list_pages(screen: Screen, directory: str, job: str | None, rank: int | None
 )
 @view_options
 def show_beacons(screen: Screen, directory: str, job: str | None, rank: int | None, steps: int) -> None:
-    """Show ranks in detail: identity, current operation, order and answer, last steps by section.
+    """Show ranks in detail. Includes identity, current operation, order and answer, last steps by section.
 
     Times are the host's; times of sections are the GPU's for steps marked so. A step marked "waits" has GPU times that
     are not available yet.

@@ -75,7 +75,7 @@ def list_incidents(
 @view_options
 @server_options
 def show_incident(server: RemediatorClient, screen: Screen, given: str) -> None:
-    """Show one incident in detail: findings, decisions with reasons, actions and their results."""
+    """Show one incident in detail. Includes findings, decisions with reasons, actions and their results."""
     incident = server.get(incident_path(server, given)[1], IncidentView)
     screen.show(incident, lambda: render_incident_page(incident))
 
@@ -86,7 +86,7 @@ def show_incident(server: RemediatorClient, screen: Screen, given: str) -> None:
 @consent_options
 @server_options
 def approve_incident(server: RemediatorClient, consent: Consent, given: str, what: str | None) -> None:
-    """Approve the plan, or the step of a plan, that incident ID waits for."""
+    """Approve the pending plan or step of incident ID."""
     from healthctl.cli.approval import approve_action as approve_it
     from remediator.model.views_actions import AwaitingView
 
@@ -158,7 +158,7 @@ def reopen_incident(server: RemediatorClient, given: str, text: str) -> None:
 )
 @server_options
 def write_postmortem(server: RemediatorClient, given: str, form: str | None, out: Path | None) -> None:
-    """Write a postmortem of an incident: timeline, cause, actions, cost in GPU-hours, follow-ups, curves."""
+    """Write a postmortem. It contains timeline, cause, actions, cost in GPU-hours, follow-ups and curves."""
     ending = out.suffix.lstrip(".").lower() if out is not None else ""
     form = form or (ending if ending in FORMS else FORMS[0])
     page = server.page(f"{incident_path(server, given)[1]}/postmortem", format=form)

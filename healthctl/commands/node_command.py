@@ -143,7 +143,7 @@ def check_node(  # noqa: PLR0913 - one for each option
     help="Timeout in seconds.",
 )
 def write_evidence_bundle(path: str, out: Path | None, deadline_s: float) -> None:
-    """Write a bundle of evidence: the last 15 minutes of this node, as JSON. Requires root.
+    """Write a bundle of evidence as JSON. It covers the last 15 minutes of this node; requires root.
 
     Contains temperatures, power, clocks, fabric counters, kernel lines, recent training steps, and what is missing.
     Review it before sharing: it holds job names and kernel lines. FILE is readable only by you.

@@ -119,7 +119,7 @@ def show_node_history(server: RemediatorClient, screen: Screen, name: str, limit
 @consent_options
 @server_options
 def cordon_node(server: RemediatorClient, consent: Consent, name: str, why: str) -> None:
-    """Cordon node NAME: no new work is placed on it until an operator uncordons it."""
+    """Cordon node NAME. No new work is placed on it until an operator uncordons it."""
     node = fetch_node(server, name, NodeView)
     if consent.given(f"cordon {name}", lambda: fetch_blast_radius(server, node)):
         server.post(f"{node_path(name)}/cordon", Words(why))
@@ -134,7 +134,7 @@ def cordon_node(server: RemediatorClient, consent: Consent, name: str, why: str)
 @consent_options
 @server_options
 def uncordon_node(server: RemediatorClient, consent: Consent, name: str, why: str, *, force: bool) -> None:
-    """Uncordon node NAME: work is placed on it again, whoever cordoned it. Also use it after a repair.
+    """Uncordon node NAME. Work is placed on it again, whoever cordoned it; use this also after a repair.
 
     Closes the node's open incident and puts it on probation without a test. Check it first
     ('healthctl nodes show NAME') and test it ('healthctl preflight run --level standard --tell' on the node).
@@ -154,7 +154,7 @@ def uncordon_node(server: RemediatorClient, consent: Consent, name: str, why: st
 )
 @server_options
 def hold_node(server: RemediatorClient, name: str, why: str, span: float | None) -> None:
-    """Hold node NAME: automation stops acting on it at once. Work is still placed on it; cordon it to stop that."""
+    """Hold node NAME, so that automation never acts on it. Work is still placed on it; cordon it to stop that."""
     _post_node_action(server, name, "hold", HoldWish(why, None if span is None else time.time() + span))
     click.echo(f"{name}: held, automation does not act on it; 'healthctl nodes release {name}' ends that")
 

@@ -42,7 +42,7 @@ def playbook() -> None:
 @click.option("--strict", is_flag=True, help="Treat warnings as errors.")
 @output_options
 def lint_playbook(screen: Screen, file: Path | None, strict: bool) -> None:  # noqa: FBT001 - a flag
-    """Check FILE and the files it includes for mistakes (default: the shipped policy).
+    """Check FILE for mistakes. Also checks included files; default: the shipped policy.
 
     Exits with 1 if there is a mistake, such as an unreachable rule, a code without a rule, or a node that could not return.
     """
@@ -64,7 +64,7 @@ def lint_playbook(screen: Screen, file: Path | None, strict: bool) -> None:  # n
 @click.option("--shipped", is_flag=True, help="Also run the shipped scenarios with FILE.")
 @output_options
 def test_playbook_scenarios(screen: Screen, file: Path | None, shipped: bool) -> None:  # noqa: FBT001 - a flag
-    """Run the scenarios of FILE and of the files it includes (default: the shipped policy).
+    """Run the scenarios of FILE. Also runs those of included files; default: the shipped policy.
 
     Scenarios of X.yaml are in X.scenarios.yaml. Exits with 1 if one fails, or if there is none.
     """
@@ -106,7 +106,7 @@ def test_playbook_scenarios(screen: Screen, file: Path | None, shipped: bool) ->
 @output_options
 @server_options
 def explain_decision(server: RemediatorClient, screen: Screen, incident_id: str) -> None:
-    """Explain which rule decided INCIDENT and why, and which other rules were considered."""
+    """Explain the decision of INCIDENT. Names the rule, its reason, and the other rules considered."""
     from healthctl.api_client.resource_names import incident_path
     from remediator.model.views import IncidentView
 
@@ -121,7 +121,7 @@ def explain_decision(server: RemediatorClient, screen: Screen, incident_id: str)
               help="Configuration file of the remediator: provides the recorded history and the budget.")  # fmt: skip
 @output_options
 def compare_playbooks(screen: Screen, a: Path, b: Path, config: Path) -> None:
-    """Compare the decisions of playbooks A and B on this cluster's recorded history.
+    """Compare playbooks A and B on recorded history.
 
     Reports of nodes and operator input come from the record; actions that a policy would have caused are assumed to succeed.
     """

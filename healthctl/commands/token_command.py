@@ -78,7 +78,7 @@ def issue_token(credentials: Credentials, expires: float | None, out: Path | Non
 def issue_join_secret(
     credentials: Credentials, pattern: str, uses: int, expires: float | None, out: Path | None, *, replaces: bool
 ) -> None:
-    """Create a join secret, which gives nodes whose names match PATTERN (such as 'gpu-*') their own tokens.
+    """Create a join secret. Nodes whose names match PATTERN (such as 'gpu-*') get their own tokens with it.
 
     Use it on a node with 'healthctl enroll', or let healthd use it through remediator.enrol_token_file.
     """

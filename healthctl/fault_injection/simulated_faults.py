@@ -57,7 +57,7 @@ def inject_thermal_fault(gpu: int, celsius: int, seconds: float, path: Path) -> 
 def inject_ecc_errors(
     *, gpu: int, uncorrected: int, corrected: int, pending: bool, failed: bool, seconds: float, path: Path
 ) -> None:
-    """Simulate memory errors of a GPU and the state of its row remapper."""
+    """Simulate memory errors and row remaps of a GPU."""
     flags: dict[str, int | bool] = {"remap_pending": pending, "remap_failed": failed}
     fault = SimulatedFault(
         gpu=gpu,
@@ -91,7 +91,7 @@ def inject_link_fault(gpu: int, nvlink: int | None, pcie_width: int | None, seco
 @click.option("--gpu", type=click.IntRange(0, 255), help="Index of the GPU to name.")
 @config_option
 def nvml_hang(gpu: int | None, path: Path) -> None:
-    """Simulate an unresponsive driver: the NVML child of healthd is stopped, detected and restarted."""
+    """Simulate an unresponsive driver. The NVML child of healthd is stopped, detected and restarted."""
     write_fault(path, SimulatedHang(source="nvml", gpu=gpu))
     click.echo(f"the NVML child hangs; {DONE}")
 
@@ -100,7 +100,7 @@ def nvml_hang(gpu: int | None, path: Path) -> None:
 @click.option("--source", required=True, help="Name of the source to hang; `healthctl doctor` lists them.")
 @config_option
 def inject_source_hang(source: str, path: Path) -> None:
-    """Simulate an unresponsive host source: the source child of healthd hangs, is detected and restarted."""
+    """Simulate an unresponsive host source. The source child of healthd hangs, is detected and restarted."""
     if source not in map_sources_by_name():
         raise Failure(f"no source {source!r}; there are {', '.join(sorted(map_sources_by_name()))}", Exit.USAGE)
     write_fault(path, SimulatedHang(source=source))

@@ -138,7 +138,7 @@ def test_a_token_file_that_holds_none_is_named(asking: Run, token_file: Path, te
     [
         ([], "no server given; use --server URL or set HEALTHCTL_SERVER"),
         (["--server", "http://localhost:1"], "no token given"),
-        (["--server", "http://localhost:1", "--token-file", "/nowhere/token"], "/nowhere/token: the token cannot be"),
+        (["--server", "http://localhost:1", "--token-file", "/nowhere/token"], "/nowhere/token: cannot read the token"),
     ],
 )
 def test_what_is_missing_is_no_answer(healthctl: Run, arguments: list[str], says: str) -> None:

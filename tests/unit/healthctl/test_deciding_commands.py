@@ -126,9 +126,9 @@ def test_where_there_is_nothing_it_says_so(run: Run, centre: SmallCentre) -> Non
         "/v1/alerts/silences": SilenceList(()),
     }
     for arguments, words in {
-        ("lemons",): "nobody",
-        ("stragglers",): "nothing holds",
-        ("alerts",): "nothing was sent",
+        ("lemons",): "no lemon",
+        ("stragglers",): "no straggler",
+        ("alerts",): "no notification sent",
         ("alerts", "silences"): "no active silence",
     }.items():
         done = run(*arguments)

@@ -14,7 +14,7 @@ from remediator.model.views import NodeView
         ("", "probation"),
         ("us", "quarantined; still cordoned by gpu-healthd; 'healthctl nodes uncordon' lifts it"),
         ("operator", "quarantined; held in the scheduler by an operator"),
-        ("scheduler", "quarantined; held in the scheduler by itself"),
+        ("scheduler", "quarantined; held by the scheduler itself"),
         ("?", "quarantined; the scheduler does not respond, so holds are unknown"),
     ],
 )

@@ -135,7 +135,7 @@ HELD = NodeView("n", "operator-held", "unhealthy", AT, "", AT, hands_off=HandsOf
 @pytest.mark.parametrize(
     ("view", "node", "words"),
     [
-        (incident(0, decisions=(decided("recommend"),), proposed=STEPS), None, "would be done: 1 cordon, 2 ticket and alert"),
+        (incident(0, decisions=(decided("recommend"),), proposed=STEPS), None, "proposed: 1 cordon, 2 ticket and alert"),
         (incident(0, decisions=(decided("hold"),), proposed=STEPS), None, "as soon as no guard refuses; then: 1 cordon"),
         (incident(0, awaits=(Awaited("d1", "a plan"),), proposed=STEPS), None, "2 ticket and alert; waits for approval: healthctl actions approve d1"),
         (incident(0, state="waiting", waits_for_part=True), None, "healthctl nodes uncordon n 'WHAT WAS DONE'"),
@@ -179,7 +179,7 @@ def test_what_people_hold_or_silenced_and_what_nobody_decided_upon_is_named() ->
     text = render_plain(render_status_page(view))
     assert "a: held by operators; to lift: healthctl nodes uncordon NODE" in text
     assert "2 silences, the first ends 2023-11-14 22:14:20Z" in text
-    assert "n05 and 6 more: unhealthy all the same; see" in text
+    assert "n05 and 6 more: unhealthy without an incident; see" in text
     assert not {"cordoned", "silenced", "no incident"} & {
         line[:11].strip() for line in render_plain(render_status_page(look())).splitlines()
     }
@@ -189,10 +189,10 @@ def test_what_people_hold_or_silenced_and_what_nobody_decided_upon_is_named() ->
     ("heard", "says"),
     [
         (HeardView(), ""),
-        (HeardView(3, 3, 0, AT - 8), "every node, in time; the oldest report is 8s old"),
-        (HeardView(3, 2, 0, AT - 720), "2 of 3 nodes in time; the oldest report is 12m old"),
-        (HeardView(3, 1, 2, AT), "1 of 3 nodes in time, 2 not once since this remediator leads; the oldest report is 1s old"),
-        (HeardView(1, 0, 1), "0 of 1 node in time, 1 not once since this remediator leads"),
+        (HeardView(3, 3, 0, AT - 8), "every node, on time; the oldest report is 8s old"),
+        (HeardView(3, 2, 0, AT - 720), "2 of 3 nodes on time; the oldest report is 12m old"),
+        (HeardView(3, 1, 2, AT), "1 of 3 nodes on time, 2 never since this remediator became leader; the oldest report is 1s old"),
+        (HeardView(1, 0, 1), "0 of 1 node on time, 1 never since this remediator became leader"),
     ],
 )  # fmt: skip
 def test_how_old_it_is_what_is_told(heard: HeardView, says: str) -> None:
@@ -206,7 +206,7 @@ def test_how_old_it_is_what_is_told(heard: HeardView, says: str) -> None:
 
 def test_what_could_not_be_asked_is_said() -> None:
     text = render_plain(render_status_page(look(lacking=("the database does not answer",))))
-    assert "not all of it could be asked:\n  the database does not answer" in text
+    assert "data is incomplete:\n  the database does not answer" in text
 
 
 def test_a_status_is_one_question(
