@@ -116,5 +116,5 @@ def test_where_there_is_nothing_to_replay_it_says_so(healthctl: Run, tmp_path: P
     nonsense = tmp_path / "x.jsonl"
     nonsense.write_text("hello\n")
     done = healthctl("replay", str(nonsense))
-    assert (done.exit_code, f"{nonsense}:1: no line of 'remediator export'" in done.output) == (2, True)
+    assert (done.exit_code, f"{nonsense}:1: not a line of 'remediator export'" in done.output) == (2, True)
     assert healthctl("replay", str(tmp_path / "none.jsonl")).exit_code == 2
