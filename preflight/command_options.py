@@ -1,4 +1,4 @@
-"""Options that several commands share."""
+"""Options shared by several commands."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ output_option = click.option(
 def socket_option_with(
     callback: Callable[..., Any] | None = None,
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """``--socket``, which the command gets as its argument ``path``; `callback` may change what was given."""
+    """Add ``--socket``, passed to the command as its argument ``path``; `callback` may change the value."""
     return click.option(
         "--socket",
         "path",

@@ -1,4 +1,4 @@
-"""Cache test: writes patterns to a buffer that stays in the cache (L2 of a GPU, last level of a CPU), reads and verifies them many times.
+"""Cache test: writes patterns to a buffer that stays in the cache (L2 of a GPU, last level of a CPU), and verifies them repeatedly.
 
 On a GPU the buffer is half the size of the L2, because some L2 caches keep a copy in each half; its address changes every
 round, so that over time other cells of the cache are tested.

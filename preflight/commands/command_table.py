@@ -1,8 +1,8 @@
-"""The commands there are, behind ``python -m preflight`` and ``healthctl preflight``. Nothing is imported here."""
+"""The table of commands for ``python -m preflight`` and ``healthctl preflight``. Imports nothing."""
 
 from __future__ import annotations
 
-# Command → where it lives, and its line in the help: reading it there would import it.
+# Command → ("module:name", one-line help). The help stands here so that `--help` imports no command.
 COMMANDS = {
     "run": ("preflight.main:run", "Test this node."),
     "group": ("preflight.group.group_command:group", "Test many nodes together, one process on each."),
