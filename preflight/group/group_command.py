@@ -1,4 +1,4 @@
-"""The command line of the group: ``python -m preflight group``, one process on each node."""
+"""The command line of ``python -m preflight group``, one process on each node."""
 
 from __future__ import annotations
 
@@ -77,10 +77,10 @@ def group(  # noqa: PLR0913 - one for each option
     path: str,
     output: str,
 ) -> None:
-    """Test many nodes together: one process on each, by srun, torchrun or an Indexed Job.
+    """Test many nodes together, one process on each, started by srun, torchrun or an Indexed Job.
 
-    Rank 0 prints one document. With HEALTHD_GROUP_KEY set, the same at all, only its holders are believed; --tell needs it. Every node ends alike: 0 pass, 1 fail, 2 misconfigured (also wrong usage), 3 inconclusive, or rank 0 is
-    gone.
+    Rank 0 prints one document. Set HEALTHD_GROUP_KEY to the same value on all nodes to authenticate them; --tell requires it.
+    Every node exits with the same code: 0 pass, 1 fail, 2 misconfigured (also wrong usage), 3 inconclusive, or rank 0 was lost.
     """
     try:
         place, faults = detect_placement(os.environ, socket.gethostname()), parse_injected_faults(inject)
@@ -88,10 +88,10 @@ def group(  # noqa: PLR0913 - one for each option
         raise click.UsageError(str(error)) from None
     key = _read_group_key(needed=telling)
     _check_writable(exclude_file, place)
-    os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")  # each wait that ends in time is a warning there
+    os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")  # torch prints a warning for each wait with a timeout
     session: Any = importlib.import_module(
         "preflight.group.group_session"
-    )  # imports torch: only once options are valid
+    )  # imports torch: only after the options are validated
     own_command = () if no_own_test else tuple(shlex.split(own_test)) or build_gate_command(telling=telling, path=path)
     limits = session.GroupLimits(
         arrive_s=arrive_seconds, own_s=own_seconds, pair_s=pair_seconds, rounds=rounds, expected=expect
@@ -108,7 +108,7 @@ def group(  # noqa: PLR0913 - one for each option
     )
 
     def note(text: str) -> None:
-        with contextlib.suppress(OSError, ValueError):  # who listens may be gone, and the verdict is the same
+        with contextlib.suppress(OSError, ValueError):  # the reader may be gone, which does not change the verdict
             click.echo(f"preflight group {place.node}: {text}", err=True)
 
     try:
@@ -136,7 +136,7 @@ def _read_group_key(*, needed: bool) -> bytes:
 
 
 def _check_writable(path: Path | None, place: RankPlacement) -> None:
-    """Before anybody is tested: a verdict that cannot be acted on helps nobody. Rank 0 alone writes.
+    """Before the test, check that the verdict can be written. Only rank 0 writes.
 
     Raises:
         UsageError: the file cannot be written.
@@ -152,7 +152,7 @@ def _check_writable(path: Path | None, place: RankPlacement) -> None:
 def _print_document(
     document: GroupDocument, output: str, exclude_file: Path | None, note: Callable[[str], None]
 ) -> None:
-    """Whatever cannot be written changes no verdict."""
+    """Write errors do not change the verdict."""
     try:
         if exclude_file is not None:
             exclude_file.write_text(",".join(document.exclude) + "\n")
@@ -189,7 +189,7 @@ def _report_to_healthd(place: RankPlacement, accusation: Accusation, injected: t
 
 
 def _exit_immediately(code: int) -> None:
-    """At once: a thread may be stuck in a driver, and must not keep us."""
+    """Exit at once: a thread may be stuck in a driver."""
     for stream in (sys.stdout, sys.stderr):
         with contextlib.suppress(OSError, ValueError):
             stream.flush()
