@@ -114,7 +114,7 @@ class DeviceRefused(msgspec.Struct, frozen=True, tag="refused"):
 
 
 class ProgressUpdate(msgspec.Struct, frozen=True, tag="now"):
-    """The next step of a test. If nothing follows, the test hangs there. `step` counts announcements: a lagging process has the lowest."""
+    """The next step of a test; it hangs there if nothing follows. `step` counts announcements: a lagging process has the lowest."""
 
     doing: str
     step: int = 0

@@ -1,4 +1,4 @@
-"""Which passes go over memory, in whichever way it is written and verified: by Triton's kernels, or by torch alone."""
+"""The passes of a memory test, for any method of writing and verifying: Triton kernels or torch."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Is one product right at all? Three answers that need no second device: numbers, checksums, and the product done another way."""
+"""Verifies a product without a second device, in three ways: plausibility, checksums, and another way of computing it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Memory by torch alone, for a machine without Triton and for the host: slower, and the same words, orders and answers.
+"""Memory passes with plain torch, for machines without Triton and for the host: slower, with the same words and results.
 
 The expected words are computed beside the memory, a block at a time; a block that fits a cache costs little beside the memory.
 """

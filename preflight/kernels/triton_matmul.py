@@ -1,4 +1,4 @@
-"""A matrix product of our own, of one fixed configuration: a second opinion that no library's heuristics change.
+"""A matrix product of our own with one fixed configuration, independent of a library's heuristics.
 
 Each tile of the output is one program, and a program can say which multiprocessor (SM) it ran on: so what is wrong
 in a tile has a name on the chip. Sizes are multiples of the tile; operands are row-major bf16 or fp16.

@@ -1,4 +1,4 @@
-"""Memory by Triton's kernels: launching the passes, at the memory's own speed."""
+"""Memory passes with Triton kernels, at the memory's full speed."""
 
 from __future__ import annotations
 

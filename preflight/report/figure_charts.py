@@ -1,4 +1,4 @@
-"""Pictures of figures, as markup that scales without its words: a track for each device, a matrix of pairs, a course of tests.
+"""Charts as scalable markup: a track per device, a matrix of pairs, a timeline of tests.
 
 No script and no style of their own. Colours are classes of the page's stylesheet; each picture says in words what it shows.
 """

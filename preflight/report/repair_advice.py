@@ -1,4 +1,4 @@
-"""What a person does next about a result. Pure."""
+"""The next step for an operator after a result. Pure."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ RETEST = "The node is not condemned by this, and not proven fit: test it again b
 
 
 def advise_repair(wrong: ReportedFailure) -> str:
-    """What to do about it; "" if nothing is to be done."""
+    """The recommended repair; "" if none."""
     result = wrong.first
     only = " ".join((f"--level {wrong.level}", *(f"--only {test}" for test in wrong.tests)))
     if result.misconfigured:
@@ -53,7 +53,7 @@ def advise_repair(wrong: ReportedFailure) -> str:
 
 
 def list_next_steps(document: Document) -> tuple[str, ...]:
-    """What to do about the whole document, the most pressing first, each once; empty for a pass."""
+    """The next steps for the whole document, most urgent first, without duplicates; empty for a pass."""
     if document.verdict is Verdict.PASS:
         return ()
     steps = []
@@ -67,7 +67,7 @@ def list_next_steps(document: Document) -> tuple[str, ...]:
 
 
 def split_failures(document: Document) -> tuple[tuple[ReportedFailure, ...], tuple[ReportedFailure, ...]]:
-    """What decided the verdict, to be told in full, and what else is not proven: where a test failed, what did not run is aside."""
+    """The failures that decided the verdict, in full, and what else is unverified."""
     found = list_failures(document)
     if document.verdict is not Verdict.FAIL:
         return found, ()

@@ -1,4 +1,4 @@
-"""A document turned: tests against devices, one figure of all devices side by side, pairs as a matrix. Pure."""
+"""Transposes a document: tests by device, one figure over all devices, pairs as a matrix. Pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A document for a terminal: the verdict first, then what is wrong, where, and what to do; then everything measured."""
+"""A document for a terminal: the verdict, then the failures with location and repair, then all measurements."""
 
 from __future__ import annotations
 
