@@ -15,7 +15,7 @@ output_option = click.option(
     type=click.Choice(["text", "json"]),
     default="text",
     show_default=True,
-    help="For people, or programs.",
+    help="Output format: text for people, json for programs.",
 )
 
 
@@ -31,7 +31,7 @@ def socket_option_with(
         show_default=True,
         show_envvar=True,
         callback=callback,
-        help="healthd's UNIX socket; may hold {node}.",
+        help="UNIX socket of healthd; may contain {node}.",
     )
 
 

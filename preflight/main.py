@@ -59,25 +59,25 @@ def cli() -> None:
 
 
 @click.command(epilog="Example: healthctl preflight run --level standard --tell")
-@click.option("--level", default="gate", show_default=True, help=f"One of: {', '.join(LEVELS)}.")
+@click.option("--level", default="gate", show_default=True, help=f"Test level, one of: {', '.join(LEVELS)}.")
 @form_option
 @file_option
-@click.option("--only", multiple=True, metavar="TEST", help="Leave all other tests out; may be repeated.")
+@click.option("--only", multiple=True, metavar="TEST", help="Run only this test. Can be repeated.")
 @click.option(
     "--inject",
     multiple=True,
     metavar="TEST:FAULT[@DEVICE]",
-    help="Commit a fault, on the last device unless one is named, to see that the test finds it; may be repeated.",
+    help="Inject a fault, by default on the last device, to verify that the test detects it. Can be repeated.",
 )
 @click.option(
-    "--watchdog", multiple=True, metavar="TEST=SECONDS", help="Give a test another time limit; may be repeated."
+    "--watchdog", multiple=True, metavar="TEST=SECONDS", help="Override the time limit of a test. Can be repeated."
 )
 @click.option(
     "--baseline",
     type=click.Path(file_okay=False, path_type=Path),
-    help="Where it is kept what is usual.  [default: HEALTHD_PREFLIGHT_BASELINE, or /var/lib/gpu-healthd/preflight]",
+    help="Folder with the baseline and the node's history.  [default: HEALTHD_PREFLIGHT_BASELINE, or /var/lib/gpu-healthd/preflight]",
 )
-@click.option("--tell", "telling", is_flag=True, help="Hand the document to this node's healthd; by root.")
+@click.option("--tell", "telling", is_flag=True, help="Send the document to this node's healthd; requires root.")
 @socket_option
 def run(  # noqa: PLR0913 - one for each option
     *,

@@ -21,7 +21,9 @@ OLD_S = 3600.0
 
 @click.command(epilog="Example: healthctl preflight admit result.json")
 @click.argument("file", metavar="[FILE|-]", type=FILE_OR_DASH, required=False)
-@click.option("--within", default=60.0, show_default=True, type=click.FloatRange(1, 3600), help="Seconds to try for.")
+@click.option(
+    "--within", default=60.0, show_default=True, type=click.FloatRange(1, 3600), help="Retry for this many seconds."
+)
 def admit(file: str | None, within: float) -> None:
     """Remove the taint gpu-healthd.dev/untested from this node if FILE, a document of `run`, qualifies it.
 

@@ -28,7 +28,7 @@ folder_option = click.option(
     "--baseline",
     "at",
     type=click.Path(file_okay=False, path_type=Path),
-    help="The folder it is kept in.  [default: HEALTHD_PREFLIGHT_BASELINE, or /var/lib/gpu-healthd/preflight]",
+    help="Folder of the baseline.  [default: HEALTHD_PREFLIGHT_BASELINE, or /var/lib/gpu-healthd/preflight]",
 )
 
 
@@ -56,7 +56,7 @@ def baseline() -> None:
 @baseline.command(epilog="Example: healthctl preflight baseline learn nodes/*.json")
 @click.argument("files", nargs=-1, required=True, metavar="FILE...|-", type=FILE_OR_DASH)
 @folder_option
-@click.option("--accept", is_flag=True, help="Let levels go to where the nodes are now, however far that is.")
+@click.option("--accept", is_flag=True, help="Move levels to the nodes' current values without limit.")
 def learn(files: tuple[str, ...], at: Path | None, accept: bool) -> None:  # noqa: FBT001 - click passes by keyword
     """Add the documents in these files to the baseline.
 
@@ -168,7 +168,7 @@ def show(at: Path | None, output: str) -> None:
 @baseline.command(epilog="Example: healthctl preflight baseline check result.json")
 @click.argument("file", metavar="FILE|-", type=FILE_OR_DASH)
 @folder_option
-@click.option("--all", "every", is_flag=True, help="Also what differs by no more than good devices do.")
+@click.option("--all", "every", is_flag=True, help="Also show differences within the usual spread.")
 @output_option
 def check(file: str, at: Path | None, every: bool, output: str) -> None:  # noqa: FBT001 - click passes by keyword
     """Compare a document with the baseline. A is the typical value of other nodes, B this document.

@@ -26,7 +26,7 @@ WORSE = 1
 @click.command(epilog="Example: healthctl preflight compare before.json after.json")
 @click.argument("a", type=FILE_OR_DASH)
 @click.argument("b", type=FILE_OR_DASH)
-@click.option("--all", "every", is_flag=True, help="Also what differs by no more than measurements do.")
+@click.option("--all", "every", is_flag=True, help="Also show differences within the usual spread.")
 @output_option
 def compare(a: str, b: str, every: bool, output: str) -> None:  # noqa: FBT001 - click passes by keyword
     """Compare two documents: A is the earlier one or another node's, B the one under test.

@@ -19,7 +19,7 @@ file_option = click.option(
     "--goldens",
     "at",
     type=click.Path(dir_okay=False, path_type=Path),
-    help=f"The file they are kept in.  [default: {kept.SITE_VARIABLE}, or {kept.SITE_FILE}]",
+    help=f"File of the golden digests.  [default: {kept.SITE_VARIABLE}, or {kept.SITE_FILE}]",
 )
 
 
@@ -32,9 +32,13 @@ def goldens() -> None:
 @click.argument("files", nargs=-1, required=True, metavar="FILE...|-", type=FILE_OR_DASH)
 @file_option
 @click.option(
-    "--devices", default=DEVICES_MIN, show_default=True, type=click.IntRange(min=2), help="How many have to agree."
+    "--devices",
+    default=DEVICES_MIN,
+    show_default=True,
+    type=click.IntRange(min=2),
+    help="Number of devices that must agree.",
 )
-@click.option("--replace", is_flag=True, help="Put what they agree on in the place of what is on record.")
+@click.option("--replace", is_flag=True, help="Replace recorded digests that contradict.")
 def record_command(files: tuple[str, ...], at: Path | None, devices: int, replace: bool) -> None:  # noqa: FBT001 - click passes by keyword
     """Record the digests on which the devices in these documents agree.
 

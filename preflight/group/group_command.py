@@ -32,32 +32,32 @@ Seconds = click.FloatRange(0.5, 86_400)
 
 @click.command(epilog="Example: healthctl preflight group --expect 40 --exclude-file slow")
 @click.option(
-    "--rounds", default=4, show_default=True, type=click.IntRange(1, 64), help="Rounds of pairs, before any to confirm."
+    "--rounds", default=4, show_default=True, type=click.IntRange(1, 64), help="Rounds of pairs before confirmation."
 )
 @click.option(
-    "--arrive-seconds", default=120.0, show_default=True, type=Seconds, help="How long to wait for all nodes."
+    "--arrive-seconds", default=120.0, show_default=True, type=Seconds, help="Time to wait for all nodes, in s."
 )
 @click.option(
-    "--pair-seconds", default=30.0, show_default=True, type=Seconds, help="How long one pair may take on one rail."
+    "--pair-seconds", default=30.0, show_default=True, type=Seconds, help="Time limit for one pair on one rail, in s."
 )
-@click.option("--expect", type=click.FloatRange(min=0, min_open=True), metavar="GB/S", help="What a healthy pair reaches per direction.")  # fmt: skip
-@click.option("--backend", type=click.Choice(["auto", "gloo", "nccl"]), default="auto", show_default=True, help="auto: NCCL on GPUs, else TCP.")  # fmt: skip
+@click.option("--expect", type=click.FloatRange(min=0, min_open=True), metavar="GB/S", help="Expected rate of a healthy pair per direction.")  # fmt: skip
+@click.option("--backend", type=click.Choice(["auto", "gloo", "nccl"]), default="auto", show_default=True, help="Transport; auto: NCCL on GPUs, else TCP.")  # fmt: skip
 @click.option(
-    "--interfaces", default="", metavar="NAMES", help="Over TCP: network interfaces, each a rail; with commas."
+    "--interfaces", default="", metavar="NAMES", help="Network interfaces for TCP, each a rail, separated by commas."
 )
-@click.option("--own-test", default="", metavar="COMMAND", help="Prints a preflight's document; left out: the gate of this node.")  # fmt: skip
-@click.option("--no-own-test", is_flag=True, help="Only pairs: every node was tested just now.")
+@click.option("--own-test", default="", metavar="COMMAND", help="Command that prints a preflight document. Default: this node's gate.")  # fmt: skip
+@click.option("--no-own-test", is_flag=True, help="Test pairs only, without the nodes' own tests.")
 @click.option(
-    "--own-seconds", default=120.0, show_default=True, type=Seconds, help="How long a node's own test may take."
+    "--own-seconds", default=120.0, show_default=True, type=Seconds, help="Time limit for a node's own test, in s."
 )
 @click.option(
     "--inject",
     multiple=True,
     metavar="FAULT",
-    help=f"Commit a fault, to see that it is named; may be repeated: {FORMS}.",
+    help=f"Inject a fault, to verify the detection. Can be repeated: {FORMS}.",
 )
-@click.option("--exclude-file", type=click.Path(path_type=Path), metavar="FILE", help="Rank 0 writes the nodes to leave out there, with commas.")  # fmt: skip
-@click.option("--tell", "telling", is_flag=True, help="A culprit tells its own healthd; by root.")
+@click.option("--exclude-file", type=click.Path(path_type=Path), metavar="FILE", help="File to which rank 0 writes the nodes to exclude, separated by commas.")  # fmt: skip
+@click.option("--tell", "telling", is_flag=True, help="Report culprits to their own healthd; requires root.")
 @socket_option
 @output_option
 def group(  # noqa: PLR0913 - one for each option

@@ -62,7 +62,7 @@ class Errors(NamedTuple):
 
     @property
     def sentence(self) -> str:
-        """How many, and the first in full; none is listed if all were right when they were looked for."""
+        """The number of errors, and the first in full; none is listed if all were correct when read again."""
         counted = f"{self.wrong} wrong words"
         if not self.listed:
             return f"{counted}, right again when they were looked for"
@@ -71,7 +71,7 @@ class Errors(NamedTuple):
 
 
 def reread_words(pieces: Sequence[Piece], pattern: Pattern, found: Sequence[tuple[int, int]]) -> tuple[WrongWord, ...]:
-    """The words at `found` (address, what was read as a signed number), read once more, by piece and address; each once."""
+    """Read the words at `found` (address, value as a signed number) once more, each once, by piece and address."""
     return tuple(sorted(_reread_word(pieces, pattern, *each) for each in dict(found).items()))
 
 

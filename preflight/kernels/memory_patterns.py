@@ -72,7 +72,7 @@ def _compute_raw_word(pattern: Pattern, address: int) -> int:
 
 
 def find_address(pattern: Pattern, word: int) -> int:
-    """The one address at which a HASH pattern has this word: a word in the wrong place tells where it belongs."""
+    """The address to which a word of a HASH pattern belongs, so that a misplaced word reveals its source."""
     if pattern.kind != HASH or pattern.keep != ALL_BITS:
         raise ValueError(f"the words of {pattern.name} do not tell their address; those of whole random words do")
     state = (_invert_splitmix(word ^ pattern.flip) - pattern.seed) & ALL_BITS
@@ -113,7 +113,7 @@ def choose_program_stride(order: str, blocks: int) -> int:
 
 
 def reseed_patterns(patterns: Sequence[Pattern], number: int) -> tuple[Pattern, ...]:
-    """The same patterns with other random words in each round `number`: what one draw does not provoke another may."""
+    """The same patterns with other random words in each round `number`, to provoke different faults."""
     return tuple(
         one._replace(seed=(one.seed + number * GOLDEN) & ALL_BITS) if one.kind == HASH else one for one in patterns
     )

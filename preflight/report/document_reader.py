@@ -40,7 +40,7 @@ def parse_document(said: bytes) -> Document:
 
 
 def parse_group_document(said: bytes) -> GroupDocument | None:
-    """The document of a group in these bytes; None if it is none."""
+    """The group document in these bytes; None if it is another kind of document."""
     try:
         return msgspec.json.decode(said, type=GroupDocument)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):

@@ -47,13 +47,13 @@ form_option = click.option(
     type=click.Choice([form.value for form in OutputFormat]),
     default=OutputFormat.TEXT.value,
     show_default=True,
-    help="For people, programs, collectors of test results, or browsers.",
+    help="Output format: text, JSON, JUnit XML or HTML.",
 )
 FILE_OR_DASH = click.Path(
     allow_dash=True, readable=False
-)  # a shell completes it; who reads it says what is wrong with it
+)  # completion does not validate; the reader of the file reports errors
 file_option = click.option(
-    "-f", "--file", type=click.Path(dir_okay=False, path_type=Path), help="Write it there, whole or not at all."
+    "-f", "--file", type=click.Path(dir_okay=False, path_type=Path), help="Write to this file, atomically."
 )
 
 

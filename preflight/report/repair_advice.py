@@ -13,32 +13,32 @@ _CORRUPT = (
     "Test again at level burn-in; if it fails again, replace the GPU."
 )
 _HOST = (
-    "Keep the node out of work. Look for memory and machine-check errors in the kernel log, and test again at level burn-in; "
+    "Keep the node out of work. Check for memory and machine-check errors in the kernel log, and test again at level burn-in; "
     "if it fails again, replace the module or the processor."
 )
 _FAILED = {
     "gpu_state": "Do what the driver asks: reset the GPU, or replace it, as the reason says. Then test again.",
     "memory_pattern": _REPLACE_GPU,
     "memory_retention": _REPLACE_GPU,
-    "memory_bandwidth": "See that nobody else uses the GPU and that its memory clock is not held down, then test again.",
+    "memory_bandwidth": "Check that no other process uses the GPU and that its memory clock is not limited, then test again.",
     "cache_pattern": _CORRUPT,
     "matmul_repeat": _CORRUPT,
     "special_functions": _CORRUPT,
-    "host_memory": "Keep the node out of work. Look for memory errors in the kernel log, then test or replace the module.",
-    "storage": "Look for errors of the device in the kernel log and how full it is, then replace it.",
-    "host_link": "Look at the link's width and generation (lspci -vv), reseat the card or its riser, then test again.",
-    "sustained_load": "Look at airflow, fans, cold plates and power supplies, and who set clocks or power limits.",
-    "peer_links": "Look at the links' state and counters (nvidia-smi nvlink --status), reset the GPUs, then test again.",
-    "collectives": "Look at what peer_links says of the same devices; if it is clean, at the versions of NCCL and its plugins.",
-    "nic_rails": "Look at the port's state and counters, then change transceiver, cable and switch port, one at a time.",
+    "host_memory": "Keep the node out of work. Check for memory errors in the kernel log, then test or replace the module.",
+    "storage": "Check the kernel log for errors of the device, and its free space, then replace it.",
+    "host_link": "Check the link's width and generation (lspci -vv), reseat the card or its riser, then test again.",
+    "sustained_load": "Check airflow, fans, cold plates and power supplies, and clock and power limits.",
+    "peer_links": "Check the links' state and counters (nvidia-smi nvlink --status), reset the GPUs, then test again.",
+    "collectives": "Check the peer_links result of the same devices; if it is clean, the versions of NCCL and its plugins.",
+    "nic_rails": "Check the port's state and counters, then change transceiver, cable and switch port, one at a time.",
 }
 _DEFAULT = {
     Outcome.FAIL: "Keep the node out of work, and test again at level burn-in.",
-    Outcome.HANG: "Reboot the node, since what hangs in the driver cannot be ended; then test again.",
-    Outcome.ERROR: "Nothing is proven. Read the reason, then run it again with {only}.",
-    Outcome.NOT_RUN: "Nothing is proven. Run it again with {only}.",
+    Outcome.HANG: "Reboot the node, since a process stuck in the driver cannot be killed; then test again.",
+    Outcome.ERROR: "Inconclusive. Read the reason, then run it again with {only}.",
+    Outcome.NOT_RUN: "Inconclusive. Run it again with {only}.",
 }
-RETEST = "The node is not condemned by this, and not proven fit: test it again before it gets work."
+RETEST = "The node is neither condemned nor qualified: test it again before it gets work."
 
 
 def advise_repair(wrong: ReportedFailure) -> str:
