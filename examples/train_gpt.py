@@ -69,7 +69,9 @@ def train(job: GuardedJob, steps: int, folder: str, tell: Callable[[int, torch.T
     torch.manual_seed(1 + job.rank)
     sampler = ResumableSampler(SEQUENCES, batch_size=BATCH, rank=job.rank, world=job.world)
     state = TrainingState(model, optimizer, scheduler=scheduler, sampler=sampler)
-    with job.checkpoints(folder, state, bounds=Bounds(least_s=1, most_s=5)) as checkpoints:  # not needed for such a short run
+    with job.checkpoints(
+        folder, state, bounds=Bounds(least_s=1, most_s=5)
+    ) as checkpoints:  # not needed for such a short run
         for step, indices in zip(range(checkpoints.load_latest(), steps), sampler, strict=False):
             with job.guard.step(step) as s:
                 with s.section("data"):

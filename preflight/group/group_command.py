@@ -79,8 +79,7 @@ def group(  # noqa: PLR0913 - one for each option
 ) -> None:
     """Test many nodes together, one process on each, started by srun, torchrun or an Indexed Job.
 
-    Rank 0 prints one document. Set HEALTHD_GROUP_KEY to the same value on all nodes to authenticate them; --tell requires it.
-    Every node exits with the same code: 0 pass, 1 fail, 2 misconfigured (also wrong usage), 3 inconclusive, or rank 0 was lost.
+    Rank 0 prints one document. --tell requires HEALTHD_GROUP_KEY, equal on all nodes. Every node exits with 0 pass, 1 fail, 2 misconfigured (also wrong usage), 3 inconclusive, or rank 0 was lost.
     """
     try:
         place, faults = detect_placement(os.environ, socket.gethostname()), parse_injected_faults(inject)
@@ -89,9 +88,7 @@ def group(  # noqa: PLR0913 - one for each option
     key = _read_group_key(needed=telling)
     _check_writable(exclude_file, place)
     os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")  # torch prints a warning for each wait with a timeout
-    session: Any = importlib.import_module(
-        "preflight.group.group_session"
-    )  # imports torch: only after the options are validated
+    session: Any = importlib.import_module("preflight.group.group_session")  # imports torch, so after validation
     own_command = () if no_own_test else tuple(shlex.split(own_test)) or build_gate_command(telling=telling, path=path)
     limits = session.GroupLimits(
         arrive_s=arrive_seconds, own_s=own_seconds, pair_s=pair_seconds, rounds=rounds, expected=expect

@@ -50,7 +50,9 @@ def test_tls_with_and_without_its_authority(healthctl: Run, secured: tuple[str, 
     stranger = says(healthctl, url, token_file)
     assert "certificate verify failed" in stranger
     assert "give the CA certificate with --ca-file or HEALTHCTL_CA_FILE" in stranger
-    assert f"{token_file}: holds no readable certificates" in says(healthctl, url, token_file, "--ca-file", str(token_file))
+    assert f"{token_file}: holds no readable certificates" in says(
+        healthctl, url, token_file, "--ca-file", str(token_file)
+    )
     assert "no such file of CA certificates" in says(healthctl, url, token_file, "--ca-file", "/nowhere")
     assert "does it want https://" in says(healthctl, url.replace("https", "http"), token_file)
 
