@@ -1,4 +1,4 @@
-"""Write every dashboard to the folder `grafana` beside this file, and what the Helm chart carries into the chart."""
+"""Writes every dashboard to the folder `grafana` beside this file, and the Helm chart's copies."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ FOLDER = Path(__file__).parent / "grafana"
 
 
 def render_dashboard_json(board: Board) -> str:
-    """The file of a dashboard."""
+    """The JSON text of a dashboard."""
     return json.dumps(build_dashboard(board), indent=1, ensure_ascii=False) + "\n"
 
 
 def main() -> None:
-    """All of them."""
+    """Write all of them."""
     FOLDER.mkdir(exist_ok=True)
     for board in BOARDS:
         (FOLDER / f"{board.name}.json").write_text(render_dashboard_json(board))

@@ -1,4 +1,4 @@
-"""What all dashboards share: variables, links to each other and to the web pages, the marks of incidents, and their JSON."""
+"""Common parts of all dashboards: variables, links between them and to the web pages, incident annotations, JSON."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ ALL = VariableOption(text="All", value="$__all", selected=True)
 CLUSTER = 'cluster=~"$cluster"'
 NODE = f'{CLUSTER},node=~"$node"'
 GPU = f'{NODE},gpu=~"$gpu"'
-# Prometheus keeps the label `job` for itself: what an exporter calls so arrives as `exported_job`.
+# Prometheus reserves the label `job`: an exporter's own `job` arrives as `exported_job`.
 JOB = f'{CLUSTER},exported_job=~"$job"'
 
 NODE_PAGE = "${web}/nodes/${__value.text:percentencode}"
@@ -52,7 +52,7 @@ class Section(NamedTuple):
 
 
 class Board(NamedTuple):
-    """One dashboard. `levels` are the variables beside the data source, the cluster and the web pages' address."""
+    """One dashboard. `levels` are the variables besides the data source, the cluster and the web pages' address."""
 
     name: str
     title: str
@@ -72,7 +72,7 @@ _LEVELS = {
 
 
 def build_dashboard(board: Board) -> dict[str, Any]:
-    """The dashboard as Grafana reads it."""
+    """The dashboard in Grafana's format."""
     dashboard = (
         Dashboard(f"GPU health / {board.title}")
         .uid(f"gpu-healthd-{board.name}")
@@ -119,7 +119,7 @@ def build_dashboard(board: Board) -> dict[str, Any]:
 
 
 def _complete_dashboard_json(document: dict[str, Any]) -> dict[str, Any]:
-    """Add what the library's types leave out: numbers of panels, and that a mark stands where the metric's value says."""
+    """Add what the library's types lack: panel numbers, and annotation times from the metric's value."""
     for number, panel in enumerate(document["panels"], 1):
         panel["id"] = number
     for annotation in document["annotations"]["list"]:
@@ -169,10 +169,10 @@ def _build_incident_annotations() -> AnnotationQuery:
 
 
 def query_new_xids(by: str, matchers: str) -> str:
-    """The query for new Xids by the labels `by`, of the series that `matchers` selects.
+    """The query for new Xids by the labels `by`, over the series that `matchers` selects.
 
-    A code that is not grave has no series before its first Xid, and `increase` shows nothing of a series that begins at
-    1. So a series that did not exist an hour ago counts whole.
+    The series of a code that is not critical starts with its first Xid, at 1, which `increase` does not count. So a series that
+    did not exist an hour ago counts in full.
     """
     counter = f"healthd_xids_total{{{matchers}}}"
     return f"sum by ({by}) (increase({counter}[1h])) > 0 or sum by ({by}) ({counter} unless {counter} offset 1h) > 0"

@@ -1,4 +1,4 @@
-"""How panels look: calm, with a unit and a sentence each. A board says what is asked, not how it is drawn."""
+"""The appearance of panels: a unit and a description each. A board defines the query, not how it is drawn."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ _Drawn = TypeVar("_Drawn", timeseries.Panel, stat.Panel, table.Panel)
 
 
 class Query(NamedTuple):
-    """PromQL, and how each series is named."""
+    """PromQL, and the series' names."""
 
     expr: str
     legend: str = ""
 
 
 class Column(NamedTuple):
-    """A column of a table: the label or `Value`, its heading, a unit, and where a click leads (Grafana's own marks)."""
+    """A column of a table: the label or `Value`, its heading, a unit, and a link (in Grafana's syntax)."""
 
     label: str
     heading: str
@@ -50,7 +50,7 @@ class Column(NamedTuple):
 def build_time_series(
     title: str, why: str, unit: str, *queries: Query, span: int = HALF, stacked: bool = False, bad: float | None = None
 ) -> timeseries.Panel:
-    """Lines over time. From `bad` on a line stands in the red; None: there is no such value."""
+    """Lines over time. Values above `bad` are red; None: no such threshold."""
     legend = (
         look.VizLegendOptions()
         .display_mode(common.LegendDisplayMode.TABLE)
@@ -84,7 +84,7 @@ def build_stat_panel(
     words: Mapping[float, tuple[str, str]] | None = None,
     span: int = SIXTH,
 ) -> stat.Panel:
-    """One number, now. `steps` colour it from a value on; `build_text_panel` say it in words and colours instead.
+    """One current number. `steps` colour it by value; `build_text_panel` shows words and colours instead.
 
     A query with a legend shows the series' name, not its number: for states.
     """
@@ -107,7 +107,7 @@ def build_stat_panel(
 def build_table_panel(
     title: str, why: str, query: str, *columns: Column, span: int = WHOLE, worst_first: bool = True
 ) -> table.Panel:
-    """A table of what is now: one row a series, only the named columns, in their order."""
+    """A table of current values: one row per series, only the named columns, in their order."""
     panel = table.Panel().no_value("none").filterable(True)
     order = {column.label: number for number, column in enumerate(columns)}
     rename = {column.label: column.heading for column in columns}
@@ -134,7 +134,7 @@ def build_table_panel(
 
 
 def build_text_panel(title: str, content: str, span: int = WHOLE, height: int = 3) -> text.Panel:
-    """Sentences, in Markdown."""
+    """Text in Markdown."""
     return text.Panel().title(title).mode(text_models.TextMode.MARKDOWN).content(content).span(span).height(height)
 
 

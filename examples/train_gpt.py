@@ -1,6 +1,6 @@
-"""A small GPT with all of it on; `make example` trains it on two pretend nodes with two ranks each.
+"""A small GPT with all features enabled; `make example` trains it on two simulated nodes with two ranks each.
 
-Interrupt it: the ranks save at one step and leave. Start it again: it goes on from there, bit for bit.
+Interrupt it: the ranks save at one step and exit. Start it again: it resumes there, bit for bit.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ SEQUENCES = VOCABULARY * (VOCABULARY - 1)
 
 
 class GPT(nn.Module):
-    """Blocks that see the past only."""
+    """Blocks with causal attention."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -51,25 +51,27 @@ def loss_of(model: nn.Module, tokens: torch.Tensor) -> torch.Tensor:
 
 
 def show(step: int, loss: torch.Tensor) -> None:
-    """What rank 0 tells of a step."""
+    """Print a step on rank 0."""
     if step % 25 == 0:
         print(f"step {step:4} loss {loss:.4f}", flush=True)
 
 
 def train(job: GuardedJob, steps: int, folder: str, tell: Callable[[int, torch.Tensor], None] = show) -> None:
-    """From the newest good state to the last step; entered again when a rank was replaced."""
+    """Train from the newest valid state to the last step; called again when a rank was replaced."""
     torch.manual_seed(1)
     model = nn.parallel.DistributedDataParallel(GPT().to(job.device))
     tell_communication(model, job.guard)
     optimizer = torch.optim.AdamW(model.parameters(), lr=3e-3)
     scheduler = torch.optim.lr_scheduler.LinearLR(optimizer, total_iters=50)
-    for _ in range(2):  # DDP sums in another order after its first pass: a resumed run must have that behind it, too
+    for _ in range(2):  # DDP sums in another order after its first pass, so a resumed run must have passed it too
         loss_of(model, sequences([job.rank]).to(job.device)).backward()
     optimizer.zero_grad()
     torch.manual_seed(1 + job.rank)
     sampler = ResumableSampler(SEQUENCES, batch_size=BATCH, rank=job.rank, world=job.world)
     state = TrainingState(model, optimizer, scheduler=scheduler, sampler=sampler)
-    with job.checkpoints(folder, state, bounds=Bounds(least_s=1, most_s=5)) as checkpoints:  # so short a run needs none
+    with job.checkpoints(
+        folder, state, bounds=Bounds(least_s=1, most_s=5)
+    ) as checkpoints:  # not needed for such a short run
         for step, indices in zip(range(checkpoints.load_latest(), steps), sampler, strict=False):
             with job.guard.step(step) as s:
                 with s.section("data"):

@@ -1,1 +1,5 @@
-"""The front door: one file per command group, imported only when called. Nobody imports it."""
+"""The `healthctl` command line.
+
+Entry point: `healthctl.main`. Each command lives in a module of `healthctl.commands`, imported when the command runs.
+It may import every other package; no other package imports it.
+"""

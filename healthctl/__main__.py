@@ -1,4 +1,4 @@
-"""`python -m healthctl` is `healthctl`."""
+"""Runs `healthctl` as `python -m healthctl`."""
 
 from healthctl.main import main
 

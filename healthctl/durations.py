@@ -1,4 +1,4 @@
-"""Durations as people write them: `90s`, `5m`, `2h`, `3d`; a bare number is seconds."""
+"""Durations in human form: `90s`, `5m`, `2h`, `3d`; a bare number is seconds."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ import click
 
 _SECONDS = {"": 1.0, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0, "w": 604800.0, "y": 365 * 86400.0}
 _PART = re.compile(r"(\d+(?:\.\d+)?|\.\d+)(ms|[smhdwy]?)", re.ASCII)
-SECONDS_MAX = 1e12  # thirty thousand years; whoever says more has mistyped
+SECONDS_MAX = 1e12  # thirty thousand years; more must be a typo
 
 
 def parse_duration(text: str) -> float:
-    """Seconds; parts may be joined.
+    """Parse to seconds; units can be combined.
 
     >>> parse_duration("1h30m")
     5400.0
@@ -26,14 +26,14 @@ def parse_duration(text: str) -> float:
     bare = len(parts) > 1 and any(not unit for _, unit in parts)
     seconds = sum(float(number) * _SECONDS[unit] for number, unit in parts)
     if not parts or bare or "".join(number + unit for number, unit in parts) != compact or not isfinite(seconds):
-        raise ValueError(f"{text!r} is no duration; write 90s, 5m, 2h, 3d or 1h30m")
+        raise ValueError(f"{text!r} is not a duration; use 90s, 5m, 2h, 3d or 1h30m")
     if seconds > SECONDS_MAX:
-        raise ValueError(f"{text!r} is longer than anything runs")
+        raise ValueError(f"{text!r} is too long")
     return seconds
 
 
 def format_duration_short(seconds: float) -> str:
-    """Two units at most, the way a person would say it.
+    """At most two units.
 
     >>> format_duration_short(5437)
     '1h31m'
@@ -58,7 +58,7 @@ class DurationParam(click.ParamType[float]):
         self._zero = zero
 
     def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        """Wrong usage if it is none, or 0 where that makes no sense."""
+        """Reject invalid durations, and 0 where it makes no sense, as wrong usage."""
         if isinstance(value, float):
             return value
         try:
@@ -66,5 +66,5 @@ class DurationParam(click.ParamType[float]):
         except ValueError as error:
             self.fail(str(error), param, ctx)
         if seconds == 0 and not self._zero:
-            self.fail("must be longer than nothing", param, ctx)
+            self.fail("must be longer than 0", param, ctx)
         return seconds

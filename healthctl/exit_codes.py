@@ -1,4 +1,4 @@
-"""How a command ends: the exit codes (also in ``docs/reference/cli.md``), and an error as one line."""
+"""Exit codes of commands (also in ``docs/reference/cli.md``), and errors as one line."""
 
 from __future__ import annotations
 
@@ -11,23 +11,23 @@ import click
 
 
 class Exit(enum.IntEnum):
-    """What a script may rely on."""
+    """The exit codes that scripts may rely on."""
 
     OK = 0
-    PROBLEM = 1  # asked and answered: something is wrong
+    PROBLEM = 1  # the request succeeded, and found a problem
     USAGE = 2
-    UNKNOWN = 3  # no answer, refused, or not known: never read it as good
+    UNKNOWN = 3  # no response, refused, or unknown; never treat it as healthy
     INTERRUPTED = 130
     NO_READER = 141
 
 
 MEANINGS = {
-    Exit.OK: "done, or good",
-    Exit.PROBLEM: "asked and answered: a problem was found",
-    Exit.USAGE: "wrong usage: an unknown option, a value that is none, a yes that nobody could be asked for",
-    Exit.UNKNOWN: "no answer, refused, not found, not known, or no server or token to ask with; never read it as good",
-    Exit.INTERRUPTED: "Ctrl-C; where that is how it ends (--watch, --follow, up, nvhcd), the code is 0",
-    Exit.NO_READER: "whoever read the output is gone, as in 'healthctl events | head'; nothing is said (SIGPIPE)",
+    Exit.OK: "success, or healthy",
+    Exit.PROBLEM: "the request succeeded, and found a problem",
+    Exit.USAGE: "wrong usage: an unknown option, an invalid value, or no terminal to ask for confirmation",
+    Exit.UNKNOWN: "no response, refused, not found, unknown, or no server or token given; never treat it as healthy",
+    Exit.INTERRUPTED: "Ctrl-C; 0 for commands that run until stopped (--watch, --follow, up, nvhcd)",
+    Exit.NO_READER: "the reader of the output closed the pipe, as in 'healthctl events | head' (SIGPIPE)",
 }
 
 
@@ -39,7 +39,7 @@ class Failure(click.ClickException):
         self.exit_code = int(code)  # type: ignore[misc]  # click declares it per class, reads it per instance
 
     def show(self, file: IO[Any] | None = None) -> None:
-        """Print it on standard error, made safe for a terminal."""
+        """Print it on standard error, escaped for a terminal."""
         from healthctl.rendering.blocks import escape_control_chars
 
         click.echo(f"healthctl: {escape_control_chars(self.message)}", file=file, err=True)
@@ -47,9 +47,9 @@ class Failure(click.ClickException):
 
 @contextlib.contextmanager
 def require_extra(name: str) -> Iterator[None]:
-    """Around imports that only an optional part of the package brings: what is missing is said in one line."""
+    """Context manager for imports from an optional extra; a missing module becomes a one-line error."""
     try:
         yield
     except ModuleNotFoundError as error:
         todo = f"install it: pip install 'gpu-healthd[{name}]'"
-        raise Failure(f"this needs the module {error.name}, which is not here; {todo}") from error
+        raise Failure(f"this needs the module {error.name}, which is not installed; {todo}") from error

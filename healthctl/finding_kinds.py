@@ -1,4 +1,4 @@
-"""Everything that can be reported, as check/code with its severities: the catalogue's numbers, healthd's checks, verdicts."""
+"""All finding kinds, as check/code with their severities: from the Xid catalogue, healthd's checks and verdicts."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from vocabulary.fault_catalogue.catalogue import Catalogue
 from vocabulary.finding import Severity
 
 _GRAVE = frozenset({Severity.WARNING, Severity.ERROR, Severity.FATAL})
-_BY_LINE = frozenset(Severity)  # the line, not the number, says how bad it is
+_BY_LINE = frozenset(Severity)  # the log line, not the number, determines the severity
 _DECIDED_BY_LINE = (74, *range(144, 151), 154)
 
 
 def known_kinds(catalogue: Catalogue) -> dict[str, frozenset[Severity]]:
-    """Kinds by name; a check whose codes are not listed anywhere stands as ``check/*``."""
+    """Kinds by name; a check without a list of codes is ``check/*``."""
     known = {f"xid/{code}": frozenset({entry.severity}) for code, entry in catalogue.xids.items()}
     known |= {f"xid/{code}": _BY_LINE for code in _DECIDED_BY_LINE}
     known["xid/fallen_off_bus"] = frozenset({Severity.FATAL})
@@ -33,6 +33,6 @@ def known_kinds(catalogue: Catalogue) -> dict[str, frozenset[Severity]]:
     }
     listed = {kind.partition("/")[0] for kind in known}
     known |= {f"{check}/{OPEN}": _GRAVE for check in CHECK_NAMES if check not in listed}
-    known["node/silent"] = frozenset({Severity.WARNING})  # what the centre itself notices
+    known["node/silent"] = frozenset({Severity.WARNING})  # raised by the controller itself
     known |= {f"{verdict}/{OPEN}": frozenset(Severity) for verdict in VERDICTS}
     return known

@@ -1,1 +1,1 @@
-"""Data only: the XID catalogue and the shipped playbooks, as YAML. No code may live here."""
+"""The shipped data: the Xid catalogue and the playbooks, as YAML. Contains no code."""

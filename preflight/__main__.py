@@ -1,4 +1,4 @@
-"""``python -m preflight``."""
+"""Runs preflight as ``python -m preflight``."""
 
 import sys
 from contextlib import suppress

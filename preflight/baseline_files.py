@@ -1,7 +1,7 @@
-"""Where a node keeps what it knows of figures: the fleet's baseline, its own history, the site's products. Files, read and written.
+"""Reads and writes a node's expectation files: the fleet's baseline, the node's history, the site's product table.
 
-A folder with ``baseline.json``, ``history.json`` and ``products.yaml``; each may be missing. A file that cannot be used is told of
-and left as it is, and the run goes on without it. Who changes one holds the folder's lock; readers need none, as files are replaced.
+A folder with ``baseline.json``, ``history.json`` and ``products.yaml``; each is optional. An unusable file is reported and
+left unchanged, and the run continues without it. Writers hold the folder's lock; readers need none, as files are replaced.
 """
 
 from __future__ import annotations
@@ -40,16 +40,16 @@ Kind = TypeVar("Kind", Baseline, History)
 
 
 class BaselineError(ValueError):
-    """A file that cannot be used. The text names the file, what is wrong, and what to do."""
+    """A file that cannot be used. The message names the file, the error, and what to do."""
 
 
 def resolve_baseline_folder(path: str | Path | None = None) -> Path:
-    """`path`, or the one that the environment names, or the usual one."""
+    """`path`, else the folder in the environment variable, else the default."""
     return Path(path or os.environ.get(VARIABLE) or FOLDER)
 
 
 def load_knowledge(at: Path, node: str, software: Mapping[str, str]) -> Knowledge:
-    """All that is known for judging `node`, which runs `software`. What can't be read becomes a remark."""
+    """Load everything needed to judge `node`, which runs `software`. Unreadable files become remarks."""
     remarks: list[str] = []
     table, baseline, history = ProductTable(), Baseline(), History()
     try:
@@ -76,10 +76,10 @@ def load_knowledge(at: Path, node: str, software: Mapping[str, str]) -> Knowledg
 
 
 def load_product_table(site: Path | None) -> ProductTable:
-    """The shipped table, behind the products of a site's own where the file exists.
+    """The shipped table, with a site's own products in front if the file exists.
 
     Raises:
-        BaselineError: a file is no table, or a row makes no sense.
+        BaselineError: a file is not a table, or a row is invalid.
     """
     shipped = _read_product_table(SHIPPED)
     own = _read_product_table(site) if site else ProductTable()
@@ -89,25 +89,25 @@ def load_product_table(site: Path | None) -> ProductTable:
 
 
 def read_baseline(path: Path) -> Baseline:
-    """The baseline at `path`; an empty one if there is no such file.
+    """The baseline at `path`; empty if the file does not exist.
 
     Raises:
-        BaselineError: it is there and cannot be used.
+        BaselineError: it exists and cannot be used.
     """
     return _read_versioned_file(path, Baseline)
 
 
 def read_history(path: Path) -> History:
-    """The history at `path`; an empty one if there is no such file.
+    """The history at `path`; empty if the file does not exist.
 
     Raises:
-        BaselineError: it is there and cannot be used.
+        BaselineError: it exists and cannot be used.
     """
     return _read_versioned_file(path, History)
 
 
 def write_baseline_file(path: Path, what: Baseline | History) -> None:
-    """Put a whole file in the place of the old one, or leave the old one.
+    """Replace the file atomically.
 
     Raises:
         BaselineError: it can't be written.
@@ -132,12 +132,12 @@ def write_baseline_file(path: Path, what: Baseline | History) -> None:
 
 
 def update_baseline(at: Path, change: Callable[[Baseline], Baseline]) -> tuple[Baseline, Baseline]:
-    """Change the baseline in the folder `at`, which nobody else changes meanwhile. What it was, and what it is now.
+    """Change the baseline in the folder `at` under its lock. Returns the old and the new one.
 
-    A change that changes nothing writes nothing.
+    If nothing changes, nothing is written.
 
     Raises:
-        BaselineError: it can't be read or written, or somebody else keeps it.
+        BaselineError: it can't be read or written, or another process holds the lock.
     """
     path = at / BASELINE
     with _lock_folder(at):
@@ -149,10 +149,10 @@ def update_baseline(at: Path, change: Callable[[Baseline], Baseline]) -> tuple[B
 
 
 def append_history(at: Path, document: Document) -> None:
-    """Add a run that passed, nothing injected, to the node's history. The usual folder is made only where healthd keeps its state.
+    """Add a passed run without injected faults to the node's history. Creates the default folder only beside healthd's state.
 
     Raises:
-        BaselineError: the history cannot be written, or the file there is not one.
+        BaselineError: the history cannot be written, or the existing file is invalid.
     """
     if document.verdict is not Verdict.PASS or document.injected or (at == FOLDER and not at.parent.is_dir()):
         return
@@ -163,7 +163,7 @@ def append_history(at: Path, document: Document) -> None:
 
 @contextmanager
 def _lock_folder(at: Path) -> Iterator[None]:
-    """Hold the folder's lock, so that of two who read, change and write neither loses what the other wrote."""
+    """Hold the folder's lock, so that concurrent updates are not lost."""
     path = at / LOCK
     try:
         at.mkdir(parents=True, exist_ok=True)
@@ -174,7 +174,7 @@ def _lock_folder(at: Path) -> Iterator[None]:
         _acquire_lock(lock, path)
         yield
     finally:
-        os.close(lock)  # which lets go of it
+        os.close(lock)  # releases the lock
 
 
 def _acquire_lock(lock: int, path: Path) -> None:
@@ -195,13 +195,13 @@ def _acquire_lock(lock: int, path: Path) -> None:
 
 
 def _read_product_table(path: Path) -> ProductTable:
-    """The table at `path`; an empty one if there is no such file."""
+    """The table at `path`; empty if the file does not exist."""
     import yaml  # noqa: PLC0415 - a tenth of a second for those who only read a baseline
 
     data = _read_limited_bytes(path, TABLE_BYTES_MAX)
     if data is None:
         return ProductTable()
-    # Plain strings, which msgspec converts: YAML's own dates and numbers raise whatever they please.
+    # Plain strings, which msgspec converts: YAML's own dates and numbers raise arbitrary exceptions.
     loader = getattr(yaml, "CBaseLoader", yaml.BaseLoader)
     try:
         said = yaml.load(data, Loader=loader)  # noqa: S506 - both make nothing but strings, lists and dicts
@@ -230,7 +230,7 @@ def _read_versioned_file(path: Path, kind: type[Kind]) -> Kind:
 
 
 def _read_limited_bytes(path: Path, most: int) -> bytes | None:
-    """What is in the file, `most` bytes at most; None if there is no such file. What is no file, a pipe say, is not waited for."""
+    """Read at most `most` bytes; None if the file does not exist. Non-regular files, such as pipes, are not read."""
     try:
         with open(path, "rb", opener=_open_nonblocking) as file:
             if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):

@@ -1,4 +1,4 @@
-"""What a test is given: the device it is about, how long it may take, and whom to tell what it is doing."""
+"""The input of a test: its device, its time limit, and the callback for progress."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ Note = Callable[[str], None]
 class Device(msgspec.Struct, frozen=True, kw_only=True):
     """One device of this node.
 
-    `name` is what results say (`cuda:0`, `cpu:1`), `torch_name` what torch takes (`cuda:0`, `cpu`). A node without a GPU stands
-    for two devices, each with half of the processor's threads, so that what needs a peer has one.
+    `name` is used in results (`cuda:0`, `cpu:1`), `torch_name` by torch (`cuda:0`, `cpu`). A node without a GPU counts as two
+    devices, each with half of the processor's threads, so that pair tests have a peer.
     """
 
     name: str
@@ -22,20 +22,20 @@ class Device(msgspec.Struct, frozen=True, kw_only=True):
     label: str
     uuid: str = ""
     product: str = ""
-    memory_bytes: int = 0  # what a test may use of it
+    memory_bytes: int = 0  # how much a test may use
 
     @property
     def on_host(self) -> bool:
-        """Not a GPU: then host memory and the processor are what is tested."""
+        """Not a GPU: then host memory and processor are tested."""
         return self.torch_name == "cpu"
 
 
 class Context(msgspec.Struct, frozen=True, kw_only=True):
     """One test about to run in this process.
 
-    `device` is None for a test of the whole node. `devices` are all of the node, in order; a test of peers finds torch's default
-    process group over them, rank for index. `fault` is what to commit, here and in no other process, "" for none. `seconds` is
-    about how long the test should take at this level. `note` is called before every step that could hang.
+    `device` is None for a test of the whole node. `devices` are all devices of the node, in order; a test of peers finds
+    torch's default process group over them, with rank = index. `fault` is the fault to inject in this process, "" for none.
+    `seconds` is the intended duration at this level. Call `note` before every step that could hang.
     """
 
     device: Device | None

@@ -1,4 +1,4 @@
-"""Options that several commands share."""
+"""Options shared by several commands."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ output_option = click.option(
     type=click.Choice(["text", "json"]),
     default="text",
     show_default=True,
-    help="For people, or programs.",
+    help="Output format: text for people, json for programs.",
 )
 
 
 def socket_option_with(
     callback: Callable[..., Any] | None = None,
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """``--socket``, which the command gets as its argument ``path``; `callback` may change what was given."""
+    """Add ``--socket``, passed to the command as its argument ``path``; `callback` may change the value."""
     return click.option(
         "--socket",
         "path",
@@ -31,7 +31,7 @@ def socket_option_with(
         show_default=True,
         show_envvar=True,
         callback=callback,
-        help="healthd's UNIX socket; may hold {node}.",
+        help="UNIX socket of healthd; may contain {node}.",
     )
 
 

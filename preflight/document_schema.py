@@ -1,4 +1,4 @@
-"""Published JSON Schemas, made of the records themselves: of one node's document. Kept in `schemas/`, and true, by a test."""
+"""Generates the published JSON Schemas from the record types. A test keeps the files in `schemas/` up to date."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ FILE_NAME = f"preflight-{DOCUMENT_VERSION}.json"
 
 
 def build_record_schema(record: type[msgspec.Struct], version: int, title: str) -> dict[str, Any]:
-    """What every record of this kind and version is: the schema takes what our reader takes, and nothing else.
+    """The schema of this kind and version: it accepts exactly what our reader accepts.
 
-    Unknown members are allowed, as readers ignore them: a later release of the same version may say more.
+    Unknown members are allowed, since readers ignore them: a later release of the same version may add some.
     """
     (reference,), components = msgspec.json.schema_components((record,), ref_template="#/$defs/{name}")
     components[record.__name__]["properties"]["version"] = {"const": version}
@@ -25,7 +25,7 @@ def build_record_schema(record: type[msgspec.Struct], version: int, title: str) 
 
 
 def format_schema(schema: dict[str, Any]) -> str:
-    """A schema as JSON text, as it is published."""
+    """A schema as JSON text, as published."""
     return msgspec.json.format(msgspec.json.encode(schema), indent=2).decode() + "\n"
 
 
@@ -35,5 +35,5 @@ def build_document_schema() -> dict[str, Any]:
 
 
 def schema_text() -> str:
-    """The same as it is published."""
+    """The same as published text."""
     return format_schema(build_document_schema())

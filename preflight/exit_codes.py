@@ -1,6 +1,6 @@
-"""How a command ends. 1 is what a machine is condemned by, so no trouble of ours may end with it: that ends with 3.
+"""Exit codes of commands. 1 condemns a machine, so errors of preflight itself exit with 3.
 
-A signal ends with 128 and its number: 130, 143. Standard output and standard error may be full, closed, or without a reader.
+Signals exit with 128 plus their number: 130, 143. Standard output and error may be full, closed, or without a reader.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from types import FrameType, TracebackType
 
 import click
 
-NO_ANSWER = 3  # the exit code for "not known"; it is never good
-UNWRITABLE = (OSError, ValueError)  # what a stream throws that is full, without a reader, or closed
+NO_ANSWER = 3  # "unknown"; never treat it as healthy
+UNWRITABLE = (OSError, ValueError)  # raised by a stream that is full, closed, or without a reader
 
 
 @contextmanager
 def guard_exit_code() -> Iterator[None]:
-    """Whatever goes wrong inside ends with its exit code and one line on standard error. Only an exit that is asked for ends with 1.
+    """Turn any error into its exit code and one line on standard error. Only an explicit exit ends with 1.
 
     Raises:
         SystemExit: instead of any other exception.
@@ -54,21 +54,21 @@ def guard_exit_code() -> Iterator[None]:
 
 
 def print_note(text: str) -> None:
-    """A line on standard error, if anybody can hear it."""
+    """Print a line on standard error, if possible."""
     with suppress(*UNWRITABLE):
         click.echo(f"preflight: {text}", err=True)
 
 
 @contextmanager
 def _exit_on_signals(*signals: signal.Signals) -> Iterator[None]:
-    """These signals end what runs as an exception does, so that it tidies up."""
+    """Make these signals raise SystemExit, so that cleanup runs."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
 
     def end(number: int, _: FrameType | None) -> None:
         for each in signals:
-            signal.signal(each, signal.SIG_IGN)  # it is being done
+            signal.signal(each, signal.SIG_IGN)  # cleanup is running
         raise SystemExit(128 + number)
 
     before = {each: signal.getsignal(each) for each in signals}
@@ -83,19 +83,19 @@ def _exit_on_signals(*signals: signal.Signals) -> Iterator[None]:
 
 
 def _fill_closed_streams() -> None:
-    """Nothing that is opened later may take the number of a standard stream that was closed."""
+    """Occupy closed standard streams, so that later files do not get their numbers."""
     for number in range(3):
         try:
             os.fstat(number)
         except OSError:
-            os.open(os.devnull, os.O_RDWR)  # takes the lowest number that is free
+            os.open(os.devnull, os.O_RDWR)  # takes the lowest free number
 
 
 def _discard_unwritable() -> None:
-    """What a stream could not take, Python would try once more at the very end, and end with a code of its own."""
+    """Discard unwritable output: Python would retry at exit, and end with another exit code."""
     for stream in (sys.stdout, sys.stderr):
         if not isinstance(stream, io.TextIOWrapper):
-            continue  # closed from the beginning, or a test's
+            continue  # closed from the start, or replaced by a test
         try:
             stream.flush()
         except UNWRITABLE:

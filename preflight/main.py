@@ -1,4 +1,4 @@
-"""The command line: ``python -m preflight``. A run prints one document on standard output, its progress on standard error."""
+"""The command line of ``python -m preflight``. A run prints one document on standard output, and progress on standard error."""
 
 from __future__ import annotations
 
@@ -33,10 +33,10 @@ from vocabulary.clock import SystemClock
 
 
 class LazyCommands(click.Group):
-    """Each command is imported when it is asked for: a run must start at once."""
+    """Imports a command when it is used, so that a run starts fast."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
-        """In the order of the table."""
+        """Commands in the order of the table."""
         return list(COMMANDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002 - click's
@@ -48,36 +48,36 @@ class LazyCommands(click.Group):
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002 - click's
-        """The list in the help, without importing anything."""
+        """List the commands in the help without importing them."""
         with formatter.section("Commands"):
             formatter.write_dl([(name, line) for name, (_, line) in COMMANDS.items()])
 
 
 @click.group(cls=LazyCommands, context_settings={"help_option_names": ["-h", "--help"]})
 def cli() -> None:
-    """Prove a node fit for work."""
+    """Test whether a node is fit for a job."""
 
 
 @click.command(epilog="Example: healthctl preflight run --level standard --tell")
-@click.option("--level", default="gate", show_default=True, help=f"One of: {', '.join(LEVELS)}.")
+@click.option("--level", default="gate", show_default=True, help=f"Test level, one of: {', '.join(LEVELS)}.")
 @form_option
 @file_option
-@click.option("--only", multiple=True, metavar="TEST", help="Leave all other tests out; may be repeated.")
+@click.option("--only", multiple=True, metavar="TEST", help="Run only this test. Can be repeated.")
 @click.option(
     "--inject",
     multiple=True,
     metavar="TEST:FAULT[@DEVICE]",
-    help="Commit a fault, on the last device unless one is named, to see that the test finds it; may be repeated.",
+    help="Inject a fault, by default on the last device, to verify that the test detects it. Can be repeated.",
 )
 @click.option(
-    "--watchdog", multiple=True, metavar="TEST=SECONDS", help="Give a test another time limit; may be repeated."
+    "--watchdog", multiple=True, metavar="TEST=SECONDS", help="Override the time limit of a test. Can be repeated."
 )
 @click.option(
     "--baseline",
     type=click.Path(file_okay=False, path_type=Path),
-    help="Where it is kept what is usual.  [default: HEALTHD_PREFLIGHT_BASELINE, or /var/lib/gpu-healthd/preflight]",
+    help="Folder with the baseline and the node's history.  [default: HEALTHD_PREFLIGHT_BASELINE, or /var/lib/gpu-healthd/preflight]",
 )
-@click.option("--tell", "telling", is_flag=True, help="Hand the document to this node's healthd; by root.")
+@click.option("--tell", "telling", is_flag=True, help="Send the document to this node's healthd; requires root.")
 @socket_option
 def run(  # noqa: PLR0913 - one for each option
     *,
@@ -93,8 +93,8 @@ def run(  # noqa: PLR0913 - one for each option
 ) -> None:
     """Test this node.
 
-    Ends with 0 pass, 1 fail, 2 misconfigured (also wrong usage), 3 inconclusive (also any trouble of preflight's own), 130 or 143 when a signal
-    ends it: only 0 says the node is fit, and only 1, with the document, that it is not.
+    Exits with 0 pass, 1 fail, 2 misconfigured (also wrong usage), 3 inconclusive (also internal errors), 130 or 143 on a
+    signal. Only 0 means that the node is fit, and only 1, with the document, that it is not.
     """
     with guard_exit_code():
         node = os.environ.get("HEALTHD_NODE") or socket.gethostname()
@@ -119,7 +119,7 @@ def run(  # noqa: PLR0913 - one for each option
 
 
 def _deliver_document(document: Document, form: OutputFormat, file: Path | None) -> None:
-    """Whole, or not at all: then nobody may condemn the machine.
+    """Write the document completely, or fail: without it no machine may be condemned.
 
     Raises:
         Trouble: it can be written nowhere.

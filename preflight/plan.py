@@ -1,4 +1,4 @@
-"""Which tests a level runs, in which order, how long each may take, which faults are committed in them. Pure."""
+"""The tests of a level: order, time limits, injected faults. Pure."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ import msgspec
 
 
 class PlanError(ValueError):
-    """The request makes no sense. The text names the word and lists the valid ones."""
+    """An invalid request. The message names the invalid word and lists the valid ones."""
 
 
 class Scope(str, enum.Enum):
-    """What a test is about, and so where it runs."""
+    """The scope of a test, which determines where it runs."""
 
     NODE = "node"  # the machine: in one process without torch
     DEVICE = "device"  # one device: in all devices' processes at once
@@ -23,8 +23,8 @@ class Scope(str, enum.Enum):
 class Spec(msgspec.Struct, frozen=True):
     """One test.
 
-    `compute_watchdog_s` is the longest a healthy machine may take for it at any level; `faults` are what `--inject` can do to it beside `ANY_FAULT`;
-    `seconds` say for each level that runs it about how long it should take there.
+    `compute_watchdog_s` is the longest a healthy machine may take for it at any level; `faults` are its own values for
+    `--inject`, besides `ANY_FAULT`; `seconds` is its intended duration at each level that runs it.
     """
 
     test: str
@@ -35,14 +35,14 @@ class Spec(msgspec.Struct, frozen=True):
 
 
 class Injection(msgspec.Struct, frozen=True):
-    """A fault to commit, on one device; the last one if `device` is empty."""
+    """A fault to inject, on one device; the last one if `device` is empty."""
 
     fault: str
     device: str = ""
 
 
 class Plan(msgspec.Struct, frozen=True):
-    """What to run, in order; `faults` maps a test to what to commit in it."""
+    """The tests to run, in order; `faults` maps a test to its injected faults."""
 
     level: str
     specs: tuple[Spec, ...]
@@ -54,14 +54,14 @@ class Plan(msgspec.Struct, frozen=True):
 
 
 START_WATCHDOG_S = 120.0  # of a process, imports included: torch on a cold disk takes a minute
-# How long a level goes on: its tests run round after round, so that heat and chance get their turn, as long as another round
-# fits in. The first round that is no pass ends it; a plan without tests of devices has one.
+# The duration of a level: its tests run in rounds as long as another round fits, so that heat and random faults can
+# show. The first round that is not a pass ends the run; a plan without device tests has one round.
 LASTS_S = {"gate": 0.0, "standard": 120.0, "burn-in": 1800.0}
-# A job waits for a gate, and a prolog starts it on a node that gives no answer in time: a device that hangs must be known before. What
-# a gate's tests take here is a tenth of this on a machine with six times the load it can carry; not tried with NCCL on GPUs. Tests of
-# the node keep their time: a driver that nobody used takes long to wake, and one that hangs healthd knows.
+# A gate blocks a job, and a prolog runs it on a node that may hang: a hanging device must be detected in time. A gate's
+# tests take a tenth of this on a machine with six times its load capacity; not measured with NCCL on GPUs. Tests of the
+# node keep their time: an idle driver takes long to wake, and healthd detects a hanging one.
 GATE_WATCHDOG_S, GATE_TIMES = 30.0, 20.0
-ANY_FAULT = ("hang", "crash")  # of the test's process; every test can be made to
+ANY_FAULT = ("hang", "crash")  # of the test's process; available for every test
 
 
 def _map_level_seconds(
@@ -143,7 +143,7 @@ LEVELS = {level: tuple(test for test, spec in SPECS.items() if level in spec.sec
 
 
 def compute_watchdog_s(spec: Spec, level: str) -> float:
-    """The longest a healthy machine may take for this test at `level`, in seconds."""
+    """The longest time a healthy machine may take for this test at `level`, in seconds."""
     if level != "gate" or spec.scope is Scope.NODE:
         return spec.watchdog_s
     return min(spec.watchdog_s, max(GATE_WATCHDOG_S, GATE_TIMES * spec.seconds[level]))
@@ -155,9 +155,9 @@ def build_plan(
     inject: Sequence[str] = (),
     watchdogs: Mapping[str, float] | None = None,
 ) -> Plan:
-    """The plan for `level`; `only` leaves the other tests out, `inject` holds ``TEST:FAULT[@DEVICE]`` words.
+    """The plan for `level`; `only` selects tests, `inject` holds ``TEST:FAULT[@DEVICE]`` entries.
 
-    `watchdogs` gives single tests another time limit, in seconds.
+    `watchdogs` overrides time limits of single tests, in seconds.
 
     Raises:
         PlanError: a level, test or fault that does not exist, or a fault for a test that does not run.
@@ -199,10 +199,10 @@ def _parse_injections(inject: Sequence[str], specs: Sequence[Spec]) -> dict[str,
 
 
 def check_devices(chosen: Plan, names: Sequence[str]) -> None:
-    """See that faults are committed on devices which exist; no names: nothing is known of them.
+    """Check that faults are injected on existing devices; without names nothing is known of them.
 
     Raises:
-        PlanError: one does not.
+        PlanError: a device does not exist.
     """
     for test, injection in chosen.faults.items():
         if names and injection.device and injection.device not in names:

@@ -1,4 +1,4 @@
-"""What tests answer, and the document that comes out. Frozen records, JSON."""
+"""Results of tests, and the document of a run. Frozen records, JSON."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ Evidence = dict[str, str | int | float | bool]
 
 
 class Outcome(str, enum.Enum):
-    """How one test ended. Only PASS speaks for the machine."""
+    """How one test ended. Only PASS is evidence of a healthy machine."""
 
     PASS = "pass"  # noqa: S105 - no password
     FAIL = "fail"
-    HANG = "hang"  # did not end in time; a healthy machine does
-    NOT_APPLICABLE = "not_applicable"  # there is no such thing on this machine
-    NOT_RUN = "not_run"  # something else came first, or is missing
-    ERROR = "error"  # could not come to a conclusion
+    HANG = "hang"  # did not end in time, unlike on a healthy machine
+    NOT_APPLICABLE = "not_applicable"  # the machine lacks the tested part
+    NOT_RUN = "not_run"  # blocked by an earlier event, or a missing prerequisite
+    ERROR = "error"  # inconclusive
 
 
 class Source(str, enum.Enum):
-    """Where an expectation comes from."""
+    """The source of an expectation."""
 
-    EXACT = "exact"  # arithmetic, or a rule of the maker: there is one right answer
-    PHYSICAL = "physical_limit"  # a share of what the link or the memory can carry at most
+    EXACT = "exact"  # arithmetic, or a manufacturer's rule: only one value is correct
+    PHYSICAL = "physical_limit"  # a share of the maximum rate of the link or memory
     SKU = "sku_table"
     SIBLINGS = "siblings"  # the other devices of this node, in this run
     FLEET = "fleet_median"
@@ -35,9 +35,9 @@ class Source(str, enum.Enum):
 
 
 class Expectation(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What a figure ought to be. One bound or both, in the figure's unit; `words` say how the bound came about.
+    """The expected range of a figure. One bound or both, in the figure's unit; `words` explains the bound.
 
-    A figure beyond a bound is a failure, or only a remark if not `fails`.
+    A figure outside of a bound is a failure, or only a remark if not `fails`.
     """
 
     source: Source
@@ -48,9 +48,9 @@ class Expectation(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
 
 
 class Figure(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One measured number. `setting` is what it depends on (type, size, algorithm, ranks): figures compare within it only.
+    """One measured number. `setting` is what it depends on (type, size, algorithm, ranks): figures compare only within it.
 
-    `margin` is how far inside its tightest bound it is, as a share of that bound; below zero the bound is missed.
+    `margin` is the distance to its tightest bound, as a share of that bound; negative if the bound is missed.
     """
 
     name: str
@@ -62,11 +62,11 @@ class Figure(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Location(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Where a fault sits, as finely as the test knows."""
+    """The location of a fault, as precisely as the test can tell."""
 
     gpu: str = ""  # UUID, or the device's name without one
     sm: int | None = None
-    address: str = ""  # bytes from the start of the memory taken, hexadecimal; `page` says which pages hold it
+    address: str = ""  # bytes from the start of the tested memory, hexadecimal; `page` names its pages
     page: str = ""
     link: int | None = None
     peer: str = ""  # the other end: a device of this node, or a node
@@ -75,9 +75,9 @@ class Location(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Result(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One test on one device. `misconfigured` marks a NOT_RUN that a person must put right first.
+    """One test on one device. `misconfigured` marks a NOT_RUN that an operator must fix first.
 
-    `remarks` are worth reading and change no verdict. `evidence` is whatever else is known, in plain values.
+    `remarks` are informative and change no verdict. `evidence` holds further data, as plain values.
     """
 
     test: str
@@ -93,7 +93,7 @@ class Result(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Verdict(str, enum.Enum):
-    """What the whole run says of the machine."""
+    """The verdict of the whole run."""
 
     PASS = "pass"  # noqa: S105 - no password
     FAIL = "fail"
@@ -110,10 +110,11 @@ _EXIT_CODES = {Verdict.PASS: 0, Verdict.FAIL: 1, Verdict.MISCONFIGURED: 2, Verdi
 
 
 class Document(msgspec.Struct, frozen=True, kw_only=True):
-    """The answer of a run. Times are UTC seconds; `reasons` are empty only for a pass, `reason` is their sentence.
+    """The result of a run. Times are UTC seconds; `reasons` are empty only for a pass, `reason` is their sentence.
 
-    `complete` is false if tests of the level, or GPUs, were left out: a pass then speaks only for those that ran. `results` are those of
-    the last of the `rounds`; all before it passed. `devices` are those that worked, at least at first, `software` the versions that results depend on.
+    `complete` is false if tests of the level, or GPUs, were left out: a pass then covers only those that ran. `results` are those
+    of the last of the `rounds`; all before it passed. `devices` are those that worked, at least initially, `software` the versions
+    that results depend on.
     """
 
     version: int

@@ -1,4 +1,4 @@
-"""From results to a verdict, with reasons. Pure. What is unknown never passes."""
+"""Derives a verdict with reasons from results. Pure. An unknown result never passes."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ _OPEN = (Outcome.ERROR, Outcome.NOT_RUN)
 def judge_run(
     planned: Sequence[str], results: Sequence[Result], devices: Mapping[str, Sequence[str]] | None = None
 ) -> tuple[Verdict, tuple[str, ...]]:
-    """The verdict over all `planned` tests, and why; the reasons are empty only for a pass.
+    """The verdict over all `planned` tests, with reasons; they are empty only for a pass.
 
-    `devices` names for a test the devices that have to have a result; of a test that isn't there, any one will do. In order of weight: one failure or
-    hang fails, whatever else is missing. Then what a person must put right. Then anything that came to no conclusion, a missing
-    result among them. A pass needs every test to pass or not to apply, and at least one to have passed. Remarks weigh nothing.
+    `devices` names, per test, the devices that must have a result; for other tests any device will do. In order of weight: one
+    failure or hang fails, whatever else is missing. Then what an operator must fix. Then inconclusive or missing results. A
+    pass requires that every test passes or does not apply, and at least one passes. Remarks do not count.
     """
     if bad := _build_reasons(r for r in results if r.outcome in _BAD):
         return Verdict.FAIL, bad
@@ -48,7 +48,7 @@ def _list_missing_results(
 
 
 def _build_reasons(results: Iterable[Result]) -> tuple[str, ...]:
-    """One sentence for each reason; tests that say the same of the same device share it."""
+    """One sentence per reason; equal reasons of one device are merged."""
     tests: dict[tuple[str, str], list[str]] = {}
     for result in results:
         tests.setdefault((result.device, result.reason or result.outcome.value), []).append(result.test)

@@ -1,4 +1,4 @@
-"""What the runner and its test processes say to each other: one JSON record a line, requests on standard input, answers back."""
+"""Messages between the runner and its test processes: one JSON record per line, requests on standard input, answers back."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ import msgspec
 from preflight.check_context import Device
 from preflight.results import Outcome, Result
 
-STARTING = "starting"  # the first thing a test does: importing what it needs
+STARTING = "starting"  # the first step of a test: imports
 
 
 class GpuProcess(msgspec.Struct, frozen=True):
-    """Somebody who computes on a GPU. Without a user it isn't visible from here (another container's)."""
+    """A process that computes on a GPU. Without a user it is not visible from here (another container's)."""
 
     pid: int
     user: str = ""
@@ -26,7 +26,7 @@ class MigInstance(msgspec.Struct, frozen=True):
 
 
 class GpuInfo(msgspec.Struct, frozen=True, kw_only=True):
-    """One GPU as its driver tells of it. `unread` says why it can't be used; memory in bytes."""
+    """One GPU as reported by its driver. `unread` is the reason why it cannot be used; memory in bytes."""
 
     index: int
     uuid: str = ""
@@ -40,9 +40,9 @@ class GpuInfo(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class GpuInventory(msgspec.Struct, frozen=True, kw_only=True, tag="inventory"):
-    """Which GPUs are here: `on_bus` as the PCI bus or the device files show, `gpus` as the driver tells.
+    """The GPUs of this machine: `on_bus` from the PCI bus or the device files, `gpus` from the driver.
 
-    `failure` says why the driver could not be asked, "" if it could; `misconfigured` that a person must put that right.
+    `failure` is the reason why the driver did not respond, "" if it did; `misconfigured`: an operator must fix that.
     """
 
     on_bus: int
@@ -53,7 +53,7 @@ class GpuInventory(msgspec.Struct, frozen=True, kw_only=True, tag="inventory"):
 
 
 class DeviceAssignment(msgspec.Struct, frozen=True, kw_only=True):
-    """A device as it is given to its process. `visible` is what CUDA_VISIBLE_DEVICES has to be there; `threads` are the host's."""
+    """The device of a process. `visible` is its CUDA_VISIBLE_DEVICES; `threads` are the host's."""
 
     index: int
     name: str
@@ -67,7 +67,7 @@ class DeviceAssignment(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ProcessGroupSpec(msgspec.Struct, frozen=True):
-    """The process group over all devices: a new file to meet at, and after how many seconds a collective gives up by itself."""
+    """The process group over all devices: a new rendezvous file, and the timeout of a collective in seconds."""
 
     path: str
     ranks: int
@@ -75,17 +75,17 @@ class ProcessGroupSpec(msgspec.Struct, frozen=True):
 
 
 class InventoryRequest(msgspec.Struct, frozen=True, tag="look"):
-    """Request: which GPUs are here? Answered by an `GpuInventory`."""
+    """Request: list the GPUs. Answered by an `GpuInventory`."""
 
 
 class AssignRequest(msgspec.Struct, frozen=True, tag="take"):
-    """Request: this device is yours. Answered by `DeviceReady` or `DeviceRefused`."""
+    """Request: use this device. Answered by `DeviceReady` or `DeviceRefused`."""
 
     seat: DeviceAssignment
 
 
 class RunRequest(msgspec.Struct, frozen=True, kw_only=True, tag="do"):
-    """Request: run a test. Answered by any number of `ProgressUpdate` and `ResultMessage`, the last of which says so."""
+    """Request: run a test. Answered by any number of `ProgressUpdate` and `ResultMessage`; the last one is marked."""
 
     test: str
     level: str
@@ -99,14 +99,14 @@ Request = InventoryRequest | AssignRequest | RunRequest
 
 
 class DeviceReady(msgspec.Struct, frozen=True, tag="ready"):
-    """The device works; `software` are the versions its process runs."""
+    """The device works; `software` are the versions of its process."""
 
     device: Device
     software: dict[str, str]
 
 
 class DeviceRefused(msgspec.Struct, frozen=True, tag="refused"):
-    """The device can't be used."""
+    """The device cannot be used."""
 
     outcome: Outcome
     reason: str
@@ -114,14 +114,14 @@ class DeviceRefused(msgspec.Struct, frozen=True, tag="refused"):
 
 
 class ProgressUpdate(msgspec.Struct, frozen=True, tag="now"):
-    """What comes next. If nothing follows, it hangs there. `step` counts what the test announced: who is behind has the lowest."""
+    """The next step of a test; it hangs there if nothing follows. `step` counts announcements: a lagging process has the lowest."""
 
     doing: str
     step: int = 0
 
 
 class ResultMessage(msgspec.Struct, frozen=True, tag="done"):
-    """One result, or none; `last` when the test is over, `raised` if that was by an exception."""
+    """One result, or none; `last` when the test has ended, `raised` if by an exception."""
 
     result: Result | None
     last: bool

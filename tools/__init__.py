@@ -1,1 +1,1 @@
-"""What makes the documents of the product itself; nothing that is installed imports it."""
+"""Generators of the project's documents and supply-chain files. Installed code never imports them."""

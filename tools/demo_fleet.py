@@ -1,7 +1,6 @@
-"""A made-up fleet in front of a real centre: 512 nodes, three jobs, and troubles in every state that a page can show.
+"""A simulated fleet for a real controller: 512 nodes, three jobs, and faults in every state that a page can show.
 
-Nodes, jobs and people are invented. What the centre concludes, decides and does about them is real: it is a process of its own,
-asked over HTTP, and its pages are those of any other cluster.
+Nodes, jobs and people are simulated. The controller is a real process, with real decisions and pages, used over HTTP.
 """
 
 from __future__ import annotations
@@ -54,13 +53,13 @@ JOBS = {
 }
 SLOW, SLOWER_BY, WATCHED = 440, 0.24, "sft-70b"
 STEP, STEP_S, WINDOWS, WINDOW_STEPS = 18_432, 0.52, 16, 8
-TELLS_S = 2.5  # longer than the centre takes from one look at a job to the next
+TELLS_S = 2.5  # longer than the controller's interval between checks of a job
 SILENT = (205, 206)
-LONG_S, SHORT_S = 3600.0, 8.0  # for how long a node's word stands
+LONG_S, SHORT_S = 3600.0, 8.0  # how long a node's report stays valid
 START_WITHIN_S, ANSWER_WITHIN_S = 30.0, 30.0
 AT_ONCE = 8
 HOST = Component(ComponentKind.HOST)
-NEVER: frozenset[OrderKind] = frozenset()  # orders that a node is still busy with
+NEVER: frozenset[OrderKind] = frozenset()  # orders that a node is still executing
 AT_SAVE = frozenset({OrderKind.CHECKPOINT_THEN_EJECT})
 AT_RESET, AT_TEST = frozenset({OrderKind.RESET_GPU}), frozenset({OrderKind.RUN_PREFLIGHT})
 
@@ -77,7 +76,7 @@ limits: {{person_per_s: 1000, person_burst: 10000}}
 
 
 class Trouble(NamedTuple):
-    """What is wrong with a node. `busy` are the orders that it has not finished while the picture is taken."""
+    """The faults of a node. `busy` are orders still running while the picture is taken."""
 
     check: str
     code: str
@@ -104,7 +103,7 @@ PAST: dict[int, Evidence] = {
 
 
 class DemoFleet:
-    """The centre and its nodes, from `start` to `stop`. `token` is an operator's."""
+    """The controller and its nodes, from `start` to `stop`. `token` is an operator's."""
 
     def __init__(self, place: Path) -> None:
         with socket.socket() as probe:
@@ -116,7 +115,7 @@ class DemoFleet:
         (place / "topology.yaml").write_text(_topology())
         self._seq = dict.fromkeys(range(1, NODES + 1), 0)
         self._healed: set[int] = set()
-        self._left: set[int] = set()  # nodes whose ranks have gone
+        self._left: set[int] = set()  # nodes whose ranks have exited
         self._steps = STEP
         self._known: dict[int, list[str]] = {}
         self._obeying = threading.Thread(target=self._obey_all, name="nodes", daemon=True)
@@ -126,10 +125,10 @@ class DemoFleet:
         self.token = self._prepare()
 
     def start(self) -> None:
-        """Have the centre come up and every node report.
+        """Start the controller and let every node report.
 
         Raises:
-            TimeoutError: the centre does not answer.
+            TimeoutError: the controller does not respond.
         """
         command = [sys.executable, "-m", "remediator", "serve", "--config", str(self._config)]
         self._process = subprocess.Popen(command, stderr=subprocess.DEVNULL)
@@ -148,7 +147,7 @@ class DemoFleet:
         self._obeying.start()
 
     def stop(self) -> None:
-        """End the nodes, then the centre."""
+        """End the nodes, then the controller."""
         self._ended.set()
         self._nodes.shutdown()
         if self._obeying.is_alive():
@@ -158,16 +157,16 @@ class DemoFleet:
             self._process.wait(ANSWER_WITHIN_S)
 
     def words(self) -> set[str]:
-        """The states and healths that nodes are in."""
+        """The states and healths of all nodes."""
         status = self._call("GET", "/v1/status", self.token).json()
         return {*status["nodes_by_state"], *status["nodes_by_health"]}
 
     def stragglers(self) -> int:
-        """How many verdicts there are about who holds a job back."""
+        """The number of straggler verdicts."""
         return len(self._call("GET", "/v1/stragglers", self.token).json()["stragglers"])
 
     def report(self, number: int) -> None:
-        """A node's whole word."""
+        """A node's full report."""
         self._seq[number] += 1
         now, trouble = time.time(), TROUBLES.get(number)
         found = () if trouble is None or number in self._healed else (_finding(number, trouble, now),)
@@ -203,7 +202,7 @@ class DemoFleet:
                 self._obey(number)
 
     def _obey(self, number: int) -> None:
-        """Do what the centre orders this node, until it is busy."""
+        """Execute the controller's orders for this node, until it is busy."""
         path, known = f"/v1/nodes/{format_node_name(number)}/orders", self._known.setdefault(number, [])
         busy = TROUBLES[number].busy if number in TROUBLES else NEVER
         for order in decode_message(self._call("GET", path, format_node_name(number)).content, OrdersReply).orders:
@@ -220,7 +219,7 @@ class DemoFleet:
             self.report(number)
 
     def _prepare(self) -> str:
-        """A database with everybody's token and the nodes' past; the operator's token."""
+        """A database with all tokens and the nodes' history; returns the operator's token."""
         config = load_config(self._config)
         journal = Journal(config.database)
         journal.prepare()

@@ -1,8 +1,8 @@
-"""A hook of MkDocs: the site also holds what the documents link to elsewhere in the repository, and every page of a folder.
+"""A MkDocs hook: adds files that the documents link to elsewhere in the repository, and every page of a folder.
 
-On the repository's own pages a link such as `../../bench/results/x.md` works; on the site there is only `docs/`. So each file
-that is linked to comes along under `repository/`, a folder as the list of its files, and README.md as the first page. What is
-not there stays a dead link, which `mkdocs build --strict` refuses.
+In the repository a link such as `../../bench/results/x.md` works; the site contains only `docs/`. So each linked file is
+added under `repository/`, a folder as a list of its files, and README.md as the first page. Missing files remain dead
+links, which `mkdocs build --strict` rejects.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def list_relative_links(text: str) -> list[str]:
 
 
 def place_of(path: str, root: Path) -> str:
-    """Where a file or folder of the repository is on the site; `path` is relative to the repository's root."""
+    """The location of a repository file or folder on the site; `path` is relative to the repository's root."""
     if path == HOME:
         return "index.md"
     if (root / path).is_dir():
@@ -44,7 +44,7 @@ def place_of(path: str, root: Path) -> str:
 
 
 def rewrite_links(text: str, source: str, page: str, root: Path) -> str:
-    """The links of `source`, a file of the repository that is shown as `page` of the site, as they are from there."""
+    """Rewrite the links of `source`, a repository file shown as `page` of the site."""
 
     def moved(match: re.Match[str]) -> str:
         path = os.path.normpath(Path(source).parent / match["target"])
@@ -56,7 +56,7 @@ def rewrite_links(text: str, source: str, page: str, root: Path) -> str:
 
 
 def unescape_table_pipes(text: str) -> str:
-    """Pipes in code in tables, without the backslash: Markdown wants it in the repository, and MkDocs would show it."""
+    """Remove the backslash before pipes in code in tables: Markdown requires it in the repository, and MkDocs would show it."""
     rows = re.compile(r"^\|.*\|$", re.MULTILINE)
     spans = re.compile(r"(`+)(?!`).+?(?<!`)\1(?!`)")
     return rows.sub(lambda row: spans.sub(lambda span: span[0].replace("\\|", "|"), row[0]), text)
@@ -86,7 +86,7 @@ def on_config(config: MkDocsConfig) -> MkDocsConfig:
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
-    """Bring along what is linked to outside of docs/, and what that links to."""
+    """Add linked files outside of docs/, and the files that they link to."""
     root = Path(config.docs_dir).parent
     _MADE.clear()
     todo = [HOME, *(f"docs/{file.src_uri}" for file in files.documentation_pages())]
@@ -119,7 +119,7 @@ def _file(page: str, path: Path, config: MkDocsConfig) -> File:
 
 
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:  # noqa: ARG001 - MkDocs' names
-    """Turn links between files of the repository into links between pages."""
+    """Convert links between repository files to links between pages."""
     root = Path(config.docs_dir).parent
     source = _MADE.get(page.file.src_uri, f"docs/{page.file.src_uri}")
     if (root / source).is_dir():
@@ -128,7 +128,7 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
 
 
 def on_post_build(config: MkDocsConfig, **_: Any) -> None:
-    """Nothing of the site may be fetched from elsewhere: it is read where there is no network."""
+    """Reject external resources: the site must work offline."""
     outside = re.compile(r"""<(?:script|link|img)\b[^>]*?\b(?:src|href)=["']?https?://[^"'\s>]+""")
     for file in Path(config.site_dir).rglob("*.html"):
         found = outside.search(file.read_text())

@@ -1,4 +1,4 @@
-"""Take the pictures of the pages that README.md and the documents show, in a real browser, of a fleet that is made up.
+"""Takes the screenshots in README.md and the documents, in a real browser, of a simulated fleet.
 
 Usage: python -m tools.pictures [--stay]
 
@@ -69,7 +69,7 @@ def _settle(fleet: DemoFleet) -> None:
 
 
 def take_pictures(fleet: DemoFleet) -> None:
-    """Write the pictures."""
+    """Write the screenshots."""
     options = webdriver.ChromeOptions()
     options.binary_location = str(shutil.which("chromium"))
     for flag in FLAGS:

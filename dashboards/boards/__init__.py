@@ -1,4 +1,4 @@
-"""One file a dashboard: which panels, which questions. How a panel looks is said in `dashboards.panels`, once."""
+"""The dashboards, one module each: panels and queries. `dashboards.panels` defines their appearance."""
 
 from __future__ import annotations
 

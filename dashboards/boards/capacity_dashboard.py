@@ -1,4 +1,4 @@
-"""What the fleet gives and what faults cost: GPUs in and out of service, use, energy, money."""
+"""Capacity: GPUs in and out of service, utilization, energy, cost of faults."""
 
 from __future__ import annotations
 

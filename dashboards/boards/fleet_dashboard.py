@@ -1,4 +1,4 @@
-"""The whole cluster: what is broken, what holds automation back, who is out."""
+"""The whole cluster: what is broken, what blocks automation, which nodes are out."""
 
 from __future__ import annotations
 

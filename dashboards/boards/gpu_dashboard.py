@@ -1,4 +1,4 @@
-"""One GPU in depth: memory errors, spare rows, throttling, links, who uses it."""
+"""One GPU in depth: memory errors, spare rows, throttling, links, processes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A job: how fast it steps, which rank its peers wait for, where the time goes."""
+"""One job: step time, stragglers, time by phase."""
 
 from __future__ import annotations
 

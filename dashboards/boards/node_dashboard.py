@@ -1,4 +1,4 @@
-"""One node: its verdict on itself, its GPUs side by side, its host, its agent."""
+"""One node: health, GPUs side by side, host, healthd."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Burn-in: what the last preflights of nodes said and measured."""
+"""Burn-in: verdicts and measurements of the last preflights."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the centre does: decisions, actions and their times, budgets, and how it fares itself."""
+"""The controller: decisions, actions and their durations, budgets, and its own health."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the analyses answer: printed as tables or JSON, and drawn."""
+"""Result types of the analyses, printed as tables or JSON, or drawn as charts."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import msgspec
 
 
 class SuspectNode(msgspec.Struct, frozen=True):
-    """One node; `evidence` are the numbers that the probability rests on."""
+    """One node; `evidence` holds the numbers behind the probability."""
 
     node: str
     probability: float
@@ -15,7 +15,7 @@ class SuspectNode(msgspec.Struct, frozen=True):
 
 
 class Culprit(msgspec.Struct, frozen=True):
-    """`slowdown` 0.2: a fifth more own time than its peers."""
+    """`slowdown` 0.2: the rank's own computation takes 20 % longer than that of its peers."""
 
     rank: int
     node: str | None
@@ -23,7 +23,7 @@ class Culprit(msgspec.Struct, frozen=True):
 
 
 class Reason(msgspec.Struct, frozen=True):
-    """One number the verdict rests on; `rank` where it is about one."""
+    """One number behind the verdict; `rank` is set when the number belongs to one rank."""
 
     name: str
     value: float
@@ -31,7 +31,7 @@ class Reason(msgspec.Struct, frozen=True):
 
 
 class JobVerdict(msgspec.Struct, frozen=True):
-    """The answer on one job."""
+    """The verdict on one job."""
 
     job: str
     verdict: str

@@ -1,4 +1,4 @@
-"""One column of a CSV file: its texts as they stand there, and quickly read as numbers or as names where that is plain."""
+"""One column of a CSV file: the cells as text, with fast conversion to numbers or names for columns that allow it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 
 class CsvColumn(Sequence[str]):
-    """Texts, kept as pyarrow has read them. A column of a million cells is mostly asked for all its numbers at once."""
+    """Text cells as read by pyarrow. Conversion is vectorized: a column may hold a million cells."""
 
     def __init__(self, cells: Any) -> None:
         """Args: `cells`: a pyarrow array of strings without nulls."""
@@ -32,7 +32,7 @@ class CsvColumn(Sequence[str]):
         return iter(self._cells.to_pylist())
 
     def floats(self) -> npt.NDArray[np.float64] | None:
-        """float64, NaN for blank cells; None if a cell is anything else, which is then for somebody slower to judge."""
+        """float64, NaN for blank cells; None if any cell is not a number, so that the caller parses cell by cell."""
         import pyarrow as pa  # type: ignore[import-untyped]  # it ships no types
         import pyarrow.compute as pc  # type: ignore[import-untyped]  # it ships no types
 
@@ -44,7 +44,7 @@ class CsvColumn(Sequence[str]):
         return np.asarray(numbers.to_numpy(zero_copy_only=False) if len(numbers) else [], dtype=np.float64)
 
     def each(self, read: Callable[[str], Any]) -> list[Any]:
-        """What `read` makes of every cell; it is asked once for each text that occurs."""
+        """Apply `read` to every cell; called once per distinct text."""
         coded = self._cells.dictionary_encode()
         made = np.array([read(text) for text in coded.dictionary.to_pylist()] or [None], dtype=object)
         found: list[Any] = made[coded.indices.to_numpy(zero_copy_only=False)].tolist() if len(coded) else []

@@ -1,6 +1,6 @@
-"""A file of rows as columns: CSV, JSON lines or Parquet, told apart by the name; what does not fit is named by its place.
+"""Columns from a CSV, JSON lines or Parquet file, chosen by the file name; errors name the file, line and column.
 
-A column is read as what it is asked for: the same `17` is a node's name in one column and a count in another.
+The caller chooses the type of a column: the same `17` is a node name in one column and a count in another.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ ABSENT = frozenset({"", "nan", "null", "none", "na", "n/a", "nat", "<na>", "-"})
 
 
 class Table:
-    """Rows as columns. Names are lower-case, stripped, with `_` for blanks and dashes; every column is `rows` long."""
+    """Rows as columns. Names are lower case, stripped, with `_` for blanks and dashes; every column has `rows` cells."""
 
     def __init__(self, path: Path, columns: Mapping[str, Cells], lines: Sequence[int]) -> None:
         self.path = path
@@ -33,34 +33,34 @@ class Table:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The columns, in the file's order."""
+        """The column names, in the file's order."""
         return tuple(self._columns)
 
     def __contains__(self, name: object) -> bool:
         return name in self._columns
 
     def first_of(self, *names: str) -> str | None:
-        """The first of these names that is a column."""
+        """The first of these names that exists as a column."""
         return next((name for name in names if name in self._columns), None)
 
     def need(self, *names: str) -> None:
-        """A Failure that names what is missing and what there is instead."""
+        """Raise a Failure that lists the missing columns and the existing ones."""
         missing = [name for name in names if name not in self._columns]
         if missing:
             there = ", ".join(self.names) or "nothing"
             raise Failure(f"{self.path}: no column {', '.join(missing)}; there is: {there}", Exit.USAGE)
 
     def raw(self, name: str) -> Cells:
-        """The cells as they were read: text, numbers, lists, None."""
+        """The cells as read: text, numbers, lists, None."""
         return self._columns[name]
 
     def texts(self, name: str) -> list[str | None]:
-        """Stripped text; None where there is nothing. A whole number loses its `.0`."""
+        """Stripped text; None for empty cells. Whole numbers lose their `.0`."""
         cells = self._columns[name]
         return cells.each(cell_text) if isinstance(cells, CsvColumn) else [cell_text(cell) for cell in cells]
 
     def numbers(self, name: str) -> Floats:
-        """float64, NaN where there is nothing; a Failure names the first cell that is no number."""
+        """float64, NaN for empty cells; raises a Failure that names the first cell that is not a number."""
         cells = self._columns[name]
         if isinstance(cells, np.ndarray) and cells.dtype.kind in "iufb":
             return cells.astype(np.float64)
@@ -72,7 +72,7 @@ class Table:
             raise self._first_bad(name, cell_number, "is no number") from None
 
     def times(self, name: str) -> Floats:
-        """UTC seconds, NaN where there is nothing: epoch seconds (ms, µs, ns by their size) or ISO 8601."""
+        """UTC seconds, NaN for empty cells: epoch seconds (ms, µs, ns recognized by magnitude) or ISO 8601."""
         cells = self._columns[name]
         if isinstance(cells, np.ndarray) and cells.dtype.kind in "iuf":
             return parse_timestamps(cells.tolist())
@@ -84,7 +84,7 @@ class Table:
             raise self._first_bad(name, _timestamp_of, "is no time: epoch seconds or ISO 8601") from None
 
     def failure(self, row: int, name: str, what: str) -> Failure:
-        """The error of one cell: file, line, column, what stands there."""
+        """The error for one cell: file, line, column and content."""
         cell = str(self._columns[name][row])
         shown = cell if len(cell) <= 40 else cell[:37] + "..."
         return Failure(f"{self.path}:{self._lines[row]}: column '{name}': {shown!r} {what}", Exit.USAGE)
@@ -107,7 +107,7 @@ def _timestamp_of(cell: Any) -> float:
 
 
 def cell_text(cell: Any) -> str | None:
-    """Stripped text, None if there is nothing."""
+    """Stripped text, None if empty."""
     if cell is None:
         return None
     if isinstance(cell, float):
@@ -119,10 +119,10 @@ def cell_text(cell: Any) -> str | None:
 
 
 def cell_number(cell: Any) -> float:
-    """A float, NaN if there is nothing.
+    """A float, NaN if empty.
 
     Raises:
-        ValueError: neither.
+        ValueError: not a number.
         TypeError: a list or a record.
     """
     if isinstance(cell, (int, float)):
@@ -140,7 +140,7 @@ def cell_number(cell: Any) -> float:
 
 
 def read_table(path: Path) -> Table:
-    """The table in `path`; a Failure says what cannot be read, and where.
+    """Read the table in `path`; raises a Failure that names what cannot be read, and where.
 
     By the name, `.gz` and the like taken off: `.csv`, `.tsv`, `.txt`; `.jsonl`, `.ndjson`, `.json`; `.parquet`, `.pq`.
     """

@@ -1,4 +1,4 @@
-"""A table of node events as `remediator.detection.lemons.failure_record` wants it: names told apart, kinds known, moments as seconds."""
+"""Converts a table of node events to the form that `remediator.detection.lemons.failure_record` expects: node ids, kinds, seconds."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from healthctl.analysis.event_table import Floats, Table, cell_number, cell_text
 from healthctl.durations import parse_duration
 from remediator.detection.lemons.failure_record import History, Ints, Kind
 
-# The first name that is a column is taken.
+# The first of these names that is a column is used.
 COLUMNS = {
     "node": ("node", "node_id", "node_name", "nodename", "host", "hostname", "machine", "instance"),
     "time": ("time", "timestamp", "ts", "event_time", "datetime", "date", "at"),
@@ -60,7 +60,7 @@ _DIGITS = re.compile(r"\d+")
 
 @dataclass(frozen=True)
 class FleetRecord:
-    """`names` by node id, as first spelt; `gpus` by node, NaN if untold; what was not understood, counted."""
+    """`names` by node id, as first spelled; `gpus` by node, NaN if unknown; unknown kinds with their counts."""
 
     names: tuple[str, ...]
     history: History
@@ -70,18 +70,18 @@ class FleetRecord:
 
 
 def build_fleet_record(table: Table, as_of: float) -> FleetRecord:
-    """The rows that began by `as_of`; the others are not looked at, not even for names.
+    """Convert the rows that began by `as_of`; later rows are ignored completely, including their node names.
 
     Raises:
         Failure: a column is missing, or a cell cannot be read.
     """
     columns = {name: table.first_of(*choices) for name, choices in (COLUMNS | COHORTS).items()}
-    if table.names:  # a file in which nothing is written tells of nobody
+    if table.names:  # a file without content names no node
         _require_columns(table, columns)
     start, end, known = _parse_row_times(table, columns)
     keep = known & (start <= as_of)
     injected = columns["injected"]
-    if injected is not None:  # a test fault speaks against nobody
+    if injected is not None:  # an injected fault is not evidence against a node
         keep &= np.array(
             [_normalize_kind(cell) not in {"true", "1", "yes"} for cell in table.texts(injected)], dtype=np.bool_
         )
@@ -121,12 +121,12 @@ def _require_columns(table: Table, columns: dict[str, str | None]) -> None:
 
 
 def _normalize_kind(cell: str | None) -> str:
-    """`Test-Failed ` and `test failed` are one kind."""
+    """Map spellings to one kind: `Test-Failed ` and `test failed` are equal."""
     return "_".join((cell or "").replace("-", " ").split()).lower()
 
 
 def _parse_row_times(table: Table, columns: dict[str, str | None]) -> tuple[Floats, Floats, npt.NDArray[np.bool_]]:
-    """(start, end, whether it has a start) of each row in UTC seconds."""
+    """(start, end, whether it has a start) of each row, in UTC seconds."""
     none = np.full(table.rows, np.nan)
     of = {name: table.times(column) if (column := columns[name]) else none for name in ("time", "start", "end")}
     lasts = _parse_durations(table, columns["duration"])
@@ -137,7 +137,7 @@ def _parse_row_times(table: Table, columns: dict[str, str | None]) -> tuple[Floa
 
 
 def _parse_durations(table: Table, column: str | None) -> Floats:
-    """Seconds; `2h` is understood."""
+    """Seconds; `2h` is accepted."""
     found = np.full(table.rows, np.nan)
     if column is None:
         return found
@@ -159,9 +159,9 @@ def _parse_durations(table: Table, column: str | None) -> Floats:
 def _expand_rows_by_node(
     table: Table, columns: dict[str, str | None], rows: Ints
 ) -> tuple[Ints, Ints, npt.NDArray[np.bool_], list[str], Floats]:
-    """For each (row, node it tells of): row, node id, whether the row names it; the names; the job's size.
+    """For each (row, node in it): row, node id, whether the row names the node; then the names and the job's size.
 
-    A list of nodes tells of each of them, a number says how many there were.
+    A list names each node; a number only says how many there were.
     """
     names = table.texts(columns["node"]) if columns["node"] else [None] * table.rows
     cells = table.raw(columns["nodes"]) if columns["nodes"] else [None] * table.rows
@@ -187,7 +187,7 @@ def _expand_rows_by_node(
 
 
 def _parse_node_list(table: Table, column: str | None, row: int, cell: Any) -> tuple[list[str], float]:
-    """(names, number): one of the two is told, NaN if neither."""
+    """(names, number): one of the two is set; the number is NaN if unknown."""
     text = cell_text(cell) if not isinstance(cell, (list, tuple)) else ""
     if text is None:
         return [], float("nan")
@@ -208,7 +208,7 @@ def _parse_node_list(table: Table, column: str | None, row: int, cell: Any) -> t
 
 
 def _expand_hostlist(name: str) -> Iterator[str]:
-    """`n[1-3,07]` is n1, n2, n3, n07."""
+    """Expand a Slurm host list: `n[1-3,07]` is n1, n2, n3, n07."""
     found = _BRACKET.match(name)
     if found is None:
         yield name
@@ -224,7 +224,7 @@ def _expand_hostlist(name: str) -> Iterator[str]:
 
 
 def _number_texts(table: Table, column: str | None, at: Ints) -> Ints:
-    """The same text is the same id, in order of first sight; -1 for none."""
+    """Number distinct texts in order of first appearance; -1 for None."""
     found = np.full(at.size, -1, dtype=np.int64)
     if column is None:
         return found
@@ -238,7 +238,7 @@ def _number_texts(table: Table, column: str | None, at: Ints) -> Ints:
 
 
 def _parse_fault_codes(table: Table, column: str | None, at: Ints) -> Ints:
-    """The number in `79` or `Xid 79`; other words get numbers of their own, beyond all Xids."""
+    """The number in `79` or `Xid 79`; other texts get numbers above all Xids."""
     found = np.full(at.size, -1, dtype=np.int64)
     if column is None:
         return found
@@ -254,7 +254,7 @@ def _parse_fault_codes(table: Table, column: str | None, at: Ints) -> Ints:
 
 
 def _last_group_by_node(table: Table, column: str | None, at: Ints, node: Ints, nodes: int) -> Ints:
-    """Each node's last known group."""
+    """The last known group of each node."""
     groups = _number_texts(table, column, at)
     found = np.full(nodes, -1, dtype=np.int64)
     told = groups >= 0

@@ -1,4 +1,4 @@
-"""`healthctl analyze hang`: which ranks keep a stuck job waiting, from what its ranks left behind. Works offline."""
+"""`healthctl analyze hang`: finds the ranks that block a stuck job, from flight recorder dumps. Works offline."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ PLACES_MAX = 12
 
 
 class HangAnalysis(msgspec.Struct, frozen=True):
-    """What programs get. `kind`: none, dead_rank, stuck_compute, mismatched_collectives, network; docs/explanation/hangs.md."""
+    """JSON output. `kind`: none, dead_rank, stuck_compute, mismatched_collectives, network; docs/explanation/hangs.md."""
 
     kind: str
     culprits: tuple[int, ...]
@@ -34,13 +34,16 @@ class HangAnalysis(msgspec.Struct, frozen=True):
 @click.command(epilog="Example: healthctl analyze hang /scratch/dumps --world 64")
 @click.argument("directory", type=click.Path(exists=True, file_okay=False, path_type=Path))
 @click.option(
-    "--world", type=click.IntRange(1, 1_000_000), help="How many ranks the job has, to miss those without a dump."
+    "--world", type=click.IntRange(1, 1_000_000), help="World size of the job; needed to detect ranks without a dump."
 )
 @output_options
 def hang(screen: Screen, directory: Path, world: int | None) -> None:
-    """Read PyTorch's flight recorder dumps in DIRECTORY and say which ranks keep the others waiting, and in which collective.
+    """Find the ranks that block a stuck job, and the collective they block.
 
-    Dumps are pickles; nothing in them is run. Ends with 0 if nothing stands still, with 1 if something does.
+    Reads PyTorch flight recorder dumps in DIRECTORY. Dumps are pickles; no code in them runs. Exits with 0 if nothing hangs,
+    with 1 otherwise.
+
+
     """
     from healthctl.flight_recorder.collective_snapshot import build_snapshot
     from healthctl.flight_recorder.dumps import RANKS_MAX, DumpError, read_directory
@@ -73,10 +76,10 @@ def hang(screen: Screen, directory: Path, world: int | None) -> None:
 
 
 WORDS = {
-    "dead_rank": "look at {}: it left no record, and the others wait for it",
-    "stuck_compute": "look at {}: the others wait for it, and it waits for nobody",
-    "mismatched_collectives": "look at {}: it called something else than the others, or in another order",
-    "network": "look at the network between the ranks of that group, and at their GPUs{}",
+    "dead_rank": "check {}: it left no record, and the others wait for it",
+    "stuck_compute": "check {}: the others wait for it, and it waits for no other rank",
+    "mismatched_collectives": "check {}: its calls differ from the others, or come in another order",
+    "network": "check the network between the ranks of that group, and their GPUs{}",
 }
 
 
@@ -96,7 +99,7 @@ def _render_verdict(verdict: HangVerdict, reasons: list[str]) -> list[Line]:
 
 
 def _locate_culprit_calls(culprits: tuple[int, ...], dumps: Mapping[int, Dump]) -> list[str]:
-    """Where in the program each culprit called an operation last, outside of torch, where the dump tells."""
+    """Where each culprit last called an operation, outside of torch, if the dump records it."""
     places = []
     for rank in culprits[:PLACES_MAX]:
         calls = dumps[rank].calls if rank in dumps else []

@@ -1,4 +1,4 @@
-"""`healthctl analyze lemons`: which nodes fail again and again, from a record of node events. Works offline."""
+"""`healthctl analyze lemons`: finds nodes that fail repeatedly, from a record of node events. Works offline."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ PLOTTED = 25
 
 
 class LemonAnalysis(msgspec.Struct, frozen=True):
-    """What programs get: nodes, most suspect first; the fleet they are compared with; what was not understood."""
+    """JSON output: nodes, most suspect first; the fleet they are compared with; the kinds that were not recognized."""
 
     as_of: float
     nodes: tuple[SuspectNode, ...]
@@ -36,24 +36,28 @@ class LemonAnalysis(msgspec.Struct, frozen=True):
 
 @click.command(epilog="Example: healthctl analyze lemons events.csv --as-of 2026-10-01 --nodes 1024")
 @click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
-@click.option("--as-of", "as_of", help="Judge as of this moment (epoch seconds or ISO 8601); default: the last row's.")
+@click.option(
+    "--as-of", "as_of", help="Analyze as of this time (epoch seconds or ISO 8601). Default: time of the last row."
+)
 @click.option("--nodes", "fleet_nodes", type=click.IntRange(1, 10_000_000),
-              help="Nodes of the fleet, where nodes without events are not in FILE; default: estimated.")  # fmt: skip
+              help="Fleet size, if FILE omits nodes without events. Default: estimated.")  # fmt: skip
 @click.option("--factor", type=click.FloatRange(3, 200), default=3.0, show_default=True,
-              help="How many times the fleet's failure rate makes a lemon.")  # fmt: skip
+              help="Failure rate of a lemon, as a multiple of the fleet's rate.")  # fmt: skip
 @click.option("--gpus-per-node", type=click.FloatRange(1, 1024), default=8.0, show_default=True,
-              help="Where FILE does not tell.")  # fmt: skip
-@click.option("--plot", type=click.Path(dir_okay=False, path_type=Path), help="Also draw FILE.svg or FILE.html.")
+              help="GPUs per node, if FILE does not say.")  # fmt: skip
+@click.option(
+    "--plot", type=click.Path(dir_okay=False, path_type=Path), help="Also write a chart to FILE.svg or FILE.html."
+)
 @output_options
 def lemons(
     screen: Screen, file: Path, as_of: str | None, fleet_nodes: int | None, factor: float, gpus_per_node: float,
     plot: Path | None,
 ) -> None:  # fmt: skip
-    """Read node events from FILE (CSV, JSON lines or Parquet) and say which nodes fail more often than chance explains.
+    """Find nodes that fail more often than chance explains.
 
-    Columns: node, time, kind; optional: start, end, duration, job, user, nodes, code, rack, batch, driver, gpus.
-    docs/explanation/lemons.md tells the kinds. Nothing after --as-of is used. Ends with 1 if a node is above one half,
-    with 3 if there is nothing to judge.
+    Reads node events from FILE (CSV, JSON lines or Parquet). Columns: node, time, kind; optional: start, end, duration,
+    job, user, nodes, code, rack, batch, driver, gpus. For the kinds see docs/explanation/lemons.md. Events after --as-of
+    are ignored. Exits with 1 if a node's probability is above one half, with 3 if there is no data to analyze.
     """
     from healthctl.analysis.event_table import read_table
     from healthctl.analysis.fleet_record import build_fleet_record
@@ -61,7 +65,7 @@ def lemons(
     from remediator.detection.lemons import Prices, judge
 
     if plot is not None and plot.suffix.lower() not in {".svg", ".html"}:
-        raise Failure(f"{plot}: a plot is FILE.svg or FILE.html", Exit.USAGE)
+        raise Failure(f"{plot}: write the plot to FILE.svg or FILE.html", Exit.USAGE)
     rows = read_table(file)
     at = _parse_as_of(as_of) if as_of is not None else math.inf
     record = build_fleet_record(rows, at)
@@ -84,7 +88,7 @@ def _parse_as_of(text: str) -> float:
     except ValueError:
         at = math.nan
     if not math.isfinite(at):
-        raise Failure(f"--as-of {text!r} is no time: epoch seconds or ISO 8601", Exit.USAGE)
+        raise Failure(f"--as-of {text!r} is not a time: use epoch seconds or ISO 8601", Exit.USAGE)
     return at
 
 
@@ -127,22 +131,20 @@ def _round_significant(value: float) -> float:
 def _render_analysis(answer: LemonAnalysis) -> Iterator[Block]:
     fleet = answer.fleet
     if not answer.nodes:
-        yield Line(
-            f"as of {format_timestamp(answer.as_of)}: nothing to judge, the file has no row of a node up to then"
-        )
+        yield Line(f"as of {format_timestamp(answer.as_of)}: no data: the file has no node event up to then")
         return
     yield Line(
-        f"as of {format_timestamp(answer.as_of)}: {fleet['listed_nodes']:.0f} nodes told of, {fleet['nodes']:.0f} in all, "
+        f"as of {format_timestamp(answer.as_of)}: {fleet['listed_nodes']:.0f} nodes listed, {fleet['nodes']:.0f} in all, "
         f"{fleet['failures_per_1000_node_days']:.3g} failures in 1000 node-days"
     )
     if answer.unknown_kinds:
         words = ", ".join(f"{kind} ({count})" for kind, count in list(answer.unknown_kinds.items())[:8])
-        yield Line(f"kinds not known, taken for nothing: {words}")
+        yield Line(f"unknown kinds, ignored: {words}")
     if answer.skipped_rows:
-        yield Line(f"rows without a node or a time, passed over: {answer.skipped_rows}")
+        yield Line(f"rows without a node or a time, skipped: {answer.skipped_rows}")
     shown = [node for node in answer.nodes if node.action != "none"][:SHOWN]
     if not any(node.probability > SUSPECT for node in shown):
-        yield Line("nobody: no node fails more often than chance explains")
+        yield Line("no lemon: no node fails more often than chance explains")
     yield Rows(shown, _COLUMNS)
 
 

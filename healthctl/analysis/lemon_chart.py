@@ -1,4 +1,4 @@
-"""The most suspect nodes on a common time axis, as SVG or as a page that holds it: no script, nothing loaded."""
+"""Renders the most suspect nodes on a common time axis, as SVG or as an HTML page without scripts or external files."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from healthctl.analysis.fleet_record import FleetRecord
 
 WIDTH, ROW, LEFT, RIGHT, TOP = 1000, 22, 190, 110, 58
-# Shape beside colour, for those who cannot tell colours apart.
+# Shape as well as colour, for colour-blind readers.
 SIGNS = {
     Kind.FAILURE: ("failure", "#c0392b", "M-5 -5L5 5M5 -5L-5 5"),
     Kind.XID: ("xid", "#8e44ad", "M0 -5L5 4L-5 4Z"),
@@ -28,12 +28,12 @@ SIGNS = {
     Kind.EXCLUDED: ("excluded by a job", "#16a085", "M0 -5V5"),
     Kind.REPAIRED: ("repaired", "#27ae60", "M0 -6V6M-5 0H5"),
 }
-SIGNS_MAX = 400  # of one node: more cannot be told apart
+SIGNS_MAX = 400  # per node: more would not be distinguishable
 TICKS = 6
 
 
 def write_lemon_chart(path: Path, nodes: Sequence[SuspectNode], record: FleetRecord, as_of: float) -> None:
-    """Write the picture to `path` (.svg or .html); a Failure says why it cannot be written."""
+    """Write the chart to `path` (.svg or .html); raises a Failure if it cannot be written."""
     picture = render_lemon_svg(nodes, record, as_of)
     if path.suffix.lower() == ".html":
         head = "<!DOCTYPE html><html lang='en'><meta charset='utf-8'><title>Lemons</title>"
@@ -45,7 +45,7 @@ def write_lemon_chart(path: Path, nodes: Sequence[SuspectNode], record: FleetRec
 
 
 def render_lemon_svg(nodes: Sequence[SuspectNode], record: FleetRecord, as_of: float) -> str:
-    """The picture. Rows from the most suspect downwards; grey bars: out of service."""
+    """Render the chart: most suspect nodes first; grey bars show time out of service."""
     history = record.history.until(as_of)
     began = float(history.time.min()) if history.time.size else as_of - 1
     span = max(as_of - began, 1.0)

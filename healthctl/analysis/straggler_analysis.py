@@ -1,4 +1,4 @@
-"""`healthctl analyze stragglers`: who slows a job down, from what its ranks measured. Works offline."""
+"""`healthctl analyze stragglers`: finds the ranks that slow a job down, from step times. Works offline."""
 
 from __future__ import annotations
 
@@ -28,29 +28,29 @@ OTHER_NAMES = {"rank": ("global_rank",), "tokens_squared": ("tokens_sq", "sum_l2
 
 
 class StragglerAnalysis(msgspec.Struct, frozen=True):
-    """What programs get."""
+    """JSON output."""
 
     jobs: tuple[JobVerdict, ...]
 
 
 @click.command(epilog="Example: healthctl analyze stragglers steps.csv --plot steps.svg")
 @click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
-@click.option("--until", type=click.IntRange(min=0), help="Judge by the steps up to this one; default: all.")
+@click.option("--until", type=click.IntRange(min=0), help="Use steps up to this one. Default: all.")
 @click.option("--plot", type=click.Path(dir_okay=False, path_type=Path),
-              help="Also draw stages × ranks: FILE.svg or FILE.html.")  # fmt: skip
+              help="Also write a heat map of stages × ranks to FILE.svg or FILE.html.")  # fmt: skip
 @output_options
 def stragglers(screen: Screen, file: Path, until: int | None, plot: Path | None) -> None:
-    """Read step times from FILE (CSV, JSON lines or Parquet) and name the ranks that slow each job down, or nobody.
+    """Find the ranks that slow each job down.
 
-    Columns: job, step, rank, compute_s; optional: forward_s, backward_s, comm_s, data_s, step_s, stage, role, dp_rank,
-    pp_rank, tp_rank, tokens, node, time (docs/explanation/stragglers.md). Ends with 1 if somebody is named, with 3 if no job could be
-    judged: there is no row, or too few steps.
+    Reads step times from FILE (CSV, JSON lines or Parquet). Columns: job, step, rank, compute_s; optional: forward_s,
+    backward_s, comm_s, data_s, step_s, stage, role, dp_rank, pp_rank, tp_rank, tokens, node, time
+    (docs/explanation/stragglers.md). Exits with 1 if a straggler is found, with 3 if no job has enough steps to analyze.
     """
     from healthctl.analysis.event_table import read_table
     from remediator.detection.stragglers.straggler_judgement import judge_stragglers
 
     if plot is not None and plot.suffix.lower() not in {".svg", ".html"}:
-        raise Failure(f"{plot}: a plot is FILE.svg or FILE.html (a browser makes a PNG of either)", Exit.USAGE)
+        raise Failure(f"{plot}: write the plot to FILE.svg or FILE.html (a browser converts either to PNG)", Exit.USAGE)
     answers, traces = [], []
     for name, trace in group_rows_by_job(read_table(file)):
         known = trace if until is None else trace.until(until)
@@ -72,12 +72,12 @@ def _exit_code_for(answer: StragglerAnalysis) -> Exit:
 
 
 def _was_judged(job: JobVerdict) -> bool:
-    """Nobody, with no confidence at all, is no verdict: there was too little to go by."""
+    """Whether there was enough data: an empty verdict with zero confidence means there was not."""
     return job.confidence > 0 or bool(job.culprits)
 
 
 def group_rows_by_job(rows: Table) -> Iterator[tuple[str, StepTrace]]:
-    """Each job's measurements, in the order in which the jobs first appear; a Failure says which column is missing."""
+    """Group measurements by job, in order of first appearance; raises a Failure that names a missing column."""
     import numpy as np
 
     from remediator.detection.stragglers.step_trace import LENGTHS, NAMES, PLACES, SECONDS, build_step_trace
@@ -115,13 +115,13 @@ def _build_job_analysis(name: str, verdict: StragglerVerdict) -> JobVerdict:
 
 
 def _render_analysis(answer: StragglerAnalysis) -> Iterator[Block]:
-    yield Rows(answer.jobs, _COLUMNS, "nothing to judge: the file has no row")
+    yield Rows(answer.jobs, _COLUMNS, "no data: the file has no rows")
     for job in answer.jobs:
         said = [
             f"{_humanize_reason_name(each.name)} {each.value:g}{_format_reason_rank(each)}"
             for each in job.reasons[:REASONS_SHOWN]
         ]
-        yield Line(f"{job.job}: {'' if _was_judged(job) else 'not judged: '}{'; '.join(said)}")
+        yield Line(f"{job.job}: {'' if _was_judged(job) else 'not analyzed: '}{'; '.join(said)}")
 
 
 _COLUMNS: tuple[Column[JobVerdict], ...] = (

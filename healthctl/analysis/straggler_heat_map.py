@@ -1,4 +1,4 @@
-"""Slowness against peers as a heat map of stages × ranks, as SVG or as a page that holds it: no script, nothing loaded."""
+"""Renders slowness against peers as a heat map of stages × ranks, as SVG or as an HTML page without external files."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ if TYPE_CHECKING:
 WIDTH, LEFT, TOP, ROW, ROOM = 1000, 180, 62, 18, 40
 CELL_MIN, CELL_MAX = 4.0, 24.0
 DIGIT = 5.0  # wide
-FULL = 0.25  # the slowdown from which on the colour is full
+FULL = 0.25  # slowdown at which the colour saturates
 NOT_KNOWN = "#e4e4e4"
 COLD, CALM, HOT = (33, 102, 172), (247, 247, 247), (178, 24, 43)
 
 
 def write_straggler_heat_map(path: Path, jobs: Sequence[JobVerdict], traces: Sequence[StepTrace]) -> None:
-    """Write all jobs, one below the other, to `path` (.svg or .html); a Failure says why it cannot be written."""
+    """Write all jobs, one below the other, to `path` (.svg or .html); raises a Failure if it cannot be written."""
     picture = render_straggler_svg(jobs, traces)
     if path.suffix.lower() == ".html":
         head = "<!DOCTYPE html><html lang='en'><meta charset='utf-8'><title>Stragglers</title>"
@@ -38,7 +38,7 @@ def write_straggler_heat_map(path: Path, jobs: Sequence[JobVerdict], traces: Seq
 
 
 def render_straggler_svg(jobs: Sequence[JobVerdict], traces: Sequence[StepTrace]) -> str:
-    """The picture: a row for each stage and role (wrapped where it is long), a square for each rank, culprits framed."""
+    """Render one row per stage and role (wrapped if long) and one square per rank; culprits are framed."""
     parts: list[str] = []
     top = 0.0
     for job, trace in zip(jobs, traces, strict=True):
@@ -76,7 +76,7 @@ def _render_job(job: JobVerdict, trace: StepTrace) -> tuple[list[str], float]:
 
 
 def _render_row_label(y: float, trace: StepTrace, row: Ints, stage: str) -> str:
-    """At the left of a row: its stage, and its first and last rank."""
+    """The label left of a row: its stage, and its first and last rank."""
     first, last = int(trace.ranks[row[0]]), int(trace.ranks[row[-1]])
     ranks = str(first) if first == last else f"{first}–{last}"
     words = f'<text x="10" y="{y + ROW - 5:.0f}">{stage}</text>' if stage else ""
@@ -86,7 +86,7 @@ def _render_row_label(y: float, trace: StepTrace, row: Ints, stage: str) -> str:
 def _render_rank_square(
     x: float, y: float, cell: float, trace: StepTrace, column: int, slow: float, culprits: set[int]
 ) -> str:
-    """One rank, with its number where there is room for it."""
+    """One rank, labelled with its number if it fits."""
     rank = int(trace.ranks[column])
     frame = f' stroke="#000" stroke-width="{min(2.0, cell / 6):.2g}"' if rank in culprits else ""
     square = (
@@ -133,7 +133,7 @@ def _render_legend() -> Iterator[str]:
 
 
 def slowness_colour(slow: float) -> str:
-    """Blue for fast, red for slow, grey for not known.
+    """Blue for fast, red for slow, grey for unknown.
 
     >>> slowness_colour(0.0), slowness_colour(1.0), slowness_colour(float("nan"))
     ('#f7f7f7', '#b2182b', '#e4e4e4')

@@ -1,4 +1,4 @@
-"""The three kinds of table files, each read whole: columns as (name, cells), and the line of each row for errors."""
+"""Readers for the three kinds of table files: columns as (name, cells), and the line number of each row for errors."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ Columns: TypeAlias = tuple[list[Column], Sequence[int]]
 
 
 class TableFileError(Exception):
-    """What is wrong, beginning with ':LINE: ' or ': '."""
+    """Why a file cannot be read; starts with ':LINE: ' or ': '."""
 
 
 def read_csv(path: Path) -> Columns:
-    """Comma, semicolon or tab, whichever parts the first line; every cell as text, since `007` may be a name."""
+    """Read a file separated by comma, semicolon or tab; every cell is text, since `007` may be a name."""
     import pyarrow as pa  # type: ignore[import-untyped]  # it ships no types
     from pyarrow import csv as arrow_csv
 
-    _must_be_text(path)  # a row of other bytes would fail inside pyarrow's own call-back, where nobody hears it
+    _must_be_text(path)  # invalid UTF-8 would raise inside pyarrow's callback, where the error is lost
     with pa.input_stream(str(path), compression="detect") as stream:
         head = stream.read(65536)
     first = head.decode("utf-8-sig", errors="replace").lstrip("\r\n").partition("\n")[0].strip("\r")
@@ -40,7 +40,7 @@ def read_csv(path: Path) -> Columns:
         return "skip"
 
     parse = arrow_csv.ParseOptions(delimiter=delimiter, newlines_in_values=True, invalid_row_handler=remember)
-    # Threads would keep the number of a bad row from us.
+    # With threads, pyarrow does not report the number of a bad row.
     read = arrow_csv.ReadOptions(use_threads=False)
     kinds = arrow_csv.ConvertOptions(
         column_types={name: pa.string() for name in _read_csv_header(path, read, parse)},
@@ -64,7 +64,7 @@ def _must_be_text(path: Path) -> None:
                 line += decoder.decode(block).count("\n")
             except UnicodeDecodeError as error:
                 line += error.object[: error.start].count(b"\n")
-                raise TableFileError(f":{line}: {error.object[error.start]:#04x} is no UTF-8 text") from None
+                raise TableFileError(f":{line}: {error.object[error.start]:#04x} is not UTF-8 text") from None
 
 
 def _read_csv_header(path: Path, read: Any, parse: Any) -> list[str]:
@@ -81,7 +81,7 @@ def _open_compressed(path: Path) -> Any:
 
 
 def read_json_lines(path: Path) -> Columns:
-    """One object a line, or one array of objects; a key that a line lacks is None there."""
+    """Read one object per line, or one array of objects; a missing key becomes None."""
     import pyarrow as pa
 
     with pa.input_stream(str(path), compression="detect") as stream:
@@ -112,7 +112,7 @@ def read_json_lines(path: Path) -> Columns:
 
 
 def read_parquet(path: Path) -> Columns:
-    """Moments become datetimes or seconds, dictionaries their values; numbers without gaps stay arrays."""
+    """Read Parquet. Timestamps become datetimes or seconds, dictionaries their values; numbers without nulls stay arrays."""
     import pyarrow as pa
     from pyarrow import parquet
 
@@ -122,7 +122,7 @@ def read_parquet(path: Path) -> Columns:
         column = table.column(at)
         kind = column.type
         if pa.types.is_timestamp(kind):
-            # Nanoseconds fit no datetime; microseconds are more than anybody asks for.
+            # A datetime holds microseconds at most, which is precise enough here.
             column = column.cast(pa.timestamp("us", tz=kind.tz), safe=False)
         elif pa.types.is_duration(kind):
             seconds = {"s": 1.0, "ms": 1e-3, "us": 1e-6, "ns": 1e-9}[kind.unit]

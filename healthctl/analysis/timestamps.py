@@ -1,4 +1,4 @@
-"""Moments as files tell them: epoch seconds, their thousandths, millionths and billionths, or ISO 8601; naive is UTC."""
+"""Parses times in files: epoch s, ms, µs or ns, or ISO 8601; times without an offset are UTC."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ import numpy.typing as npt
 _FRACTION = re.compile(r"([.,])(\d+)")
 _SHORT_OFFSET = re.compile(r"([+-]\d\d)(\d\d)?$")
 _NAMED_UTC = re.compile(r"\s*(?:z|utc|gmt)$", re.IGNORECASE)
-# A number this large is no second of our age (the year 5138) but a finer unit.
+# A larger number (year 5138) must be in a finer unit than seconds.
 _UNITS = ((1e17, 1e9), (1e14, 1e6), (1e11, 1e3))
 
 
 def parse_timestamps(cells: Sequence[Any]) -> npt.NDArray[np.float64]:
-    """UTC seconds of each cell, NaN for None. A column has one unit: that of its middle number.
+    """UTC seconds of each cell, NaN for None. A column has one unit, inferred from its median.
 
     Raises:
-        ValueError: a cell is no moment.
+        ValueError: a cell is not a time.
         TypeError: a cell is a list or a record.
     """
     found = np.full(len(cells), np.nan)
@@ -48,7 +48,7 @@ def parse_timestamps(cells: Sequence[Any]) -> npt.NDArray[np.float64]:
         elif isinstance(cell, (int, float)):
             found[index] = float(cell)
         else:
-            raise TypeError(f"{type(cell).__name__} is no moment")
+            raise TypeError(f"{type(cell).__name__} is not a time")
         numeric[index] = True
     found[np.isinf(found)] = np.nan
     sized = np.abs(found[numeric & np.isfinite(found)])
@@ -58,7 +58,7 @@ def parse_timestamps(cells: Sequence[Any]) -> npt.NDArray[np.float64]:
 
 
 def parse_iso_timestamp(text: str) -> float:
-    """UTC seconds of an ISO 8601 moment; without an offset it is UTC.
+    """UTC seconds of an ISO 8601 time; without an offset it is UTC.
 
     >>> parse_iso_timestamp("2026-01-02T03:04:05Z")
     1767323045.0
@@ -67,7 +67,7 @@ def parse_iso_timestamp(text: str) -> float:
         ValueError: it is none.
     """
     plain = _NAMED_UTC.sub("+00:00", text.strip())
-    if len(plain) > 10:  # an offset can only follow a time of day
+    if len(plain) > 10:  # only a time of day can have an offset
         plain = _FRACTION.sub(lambda found: "." + found[2][:6].ljust(6, "0"), plain, count=1)
         plain = _SHORT_OFFSET.sub(lambda found: f"{found[1]}:{found[2] or '00'}", plain)
     moment = datetime.fromisoformat(plain)
@@ -75,7 +75,7 @@ def parse_iso_timestamp(text: str) -> float:
 
 
 def _parse_epoch_number(text: str) -> float | None:
-    """A number as text; eight digits are a date (20260101), which epoch seconds of our age never are."""
+    """Parse a number as text; eight digits are a date (20260101), never epoch seconds."""
     stripped = text.strip()
     if len(stripped) == 8 and stripped.isdigit() and stripped.startswith("20"):
         return None

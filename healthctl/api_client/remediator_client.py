@@ -1,4 +1,4 @@
-"""Asks the remediator, and turns everything that can go wrong into one sentence."""
+"""HTTP client of the remediator; turns every failure into a one-sentence error."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from urllib.request import OpenerDirector
 
 ANSWER_DEADLINE_S = 30.0
-LATER = (408, 429)  # asked too slowly, too often: worth another try
+LATER = (408, 429)  # timeout and rate limit: worth a retry
 SERVER_VARIABLE = "HEALTHCTL_SERVER"
 CA_VARIABLE = "HEALTHCTL_CA_FILE"
 TOKEN_VARIABLE = "HEALTHCTL_TOKEN_FILE"  # noqa: S105 - a variable's name
@@ -28,11 +28,11 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 class ServerUnreachable(Failure):
-    """Nobody answered. Worth another try, unlike a refusal."""
+    """The server did not respond. Unlike a refusal, a retry may succeed."""
 
 
 class RequestRefused(Failure):
-    """The server understood and says no; `status` is its number, such as 404."""
+    """The server refused the request; `status` is the HTTP status, such as 404."""
 
     def __init__(self, message: str, status: int) -> None:
         super().__init__(message)
@@ -40,7 +40,7 @@ class RequestRefused(Failure):
 
 
 class RemediatorClient:
-    """The remediator's HTTP API, as one operator sees it. Proxies of the environment are used; no redirect is followed."""
+    """The remediator's HTTP API as seen by one operator. Uses proxies from the environment; follows no redirect."""
 
     def __init__(self, url: str, token: str, ca_file: Path | None = None) -> None:
         self._url = url.rstrip("/")
@@ -49,12 +49,12 @@ class RemediatorClient:
         self._opener: OpenerDirector | None = None
 
     def get(self, path: str, kind: type[T], /, *, wait_s: float = 0.0, **query: float | str) -> T:
-        """Fetch `path` and read it as `kind`; the server may take `wait_s` longer than usual to answer.
+        """Fetch `path` and decode it as `kind`; the server may take `wait_s` longer than usual to respond.
 
         Raises:
-            Unreachable: no answer, or a broken one.
-            Refused: the server says no.
-            Failure: it speaks another language.
+            ServerUnreachable: no response, or an incomplete one.
+            RequestRefused: the server refused.
+            Failure: the response does not decode.
         """
         if wait_s:
             query["wait_s"] = wait_s
@@ -65,11 +65,11 @@ class RemediatorClient:
         return self._ask("GET", _append_query(path, query), ANSWER_DEADLINE_S)
 
     def post(self, path: str, message: Any, headers: dict[str, str] | None = None) -> None:
-        """Send a message that is answered without words. Raises as `get`."""
+        """Send a message whose response has no body. Raises as `get`."""
         self._ask("POST", path, ANSWER_DEADLINE_S, b"" if message is None else encode_message(message), headers)
 
     def exchange(self, path: str, message: Any, kind: type[T]) -> T:
-        """Send a message and read the answer as `kind`. Raises as `get`."""
+        """Send a message and decode the response as `kind`. Raises as `get`."""
         return self._read(path, self._ask("POST", path, ANSWER_DEADLINE_S, encode_message(message)), kind)
 
     def _read(self, path: str, answer: bytes, kind: type[T]) -> T:
@@ -77,7 +77,7 @@ class RemediatorClient:
             return decode_message(answer, kind)
         except WireError as error:
             raise Failure(
-                f"{self._url}{path}: the answer cannot be read: {error}; is this a remediator of our version?"
+                f"{self._url}{path}: cannot decode the response: {error}; does the remediator have the same version as healthctl?"
             ) from None
 
     def _ask(
@@ -106,7 +106,7 @@ class RemediatorClient:
             with error:
                 raise self._refusal(error) from None
         except ValueError:
-            raise Failure(f"not a server address: {self._url!r}; it looks like http://host:15180", Exit.USAGE) from None
+            raise Failure(f"not a server address: {self._url!r}; expected http://host:15180", Exit.USAGE) from None
         except (OSError, HTTPException) as error:
             raise ServerUnreachable(
                 f"{self._url}: no answer: {innermost_reason(error)}; {connection_advice(error)}"
@@ -124,11 +124,11 @@ class RemediatorClient:
         if answer.code == 401 and not problem.todo:
             words += f"; give another token with --token-file or {TOKEN_VARIABLE}"
         if answer.code == 403 and not problem.todo:
-            words += "; a token of another role may: an admin makes one with 'healthctl token issue'"
+            words += "; this needs a token with another role: an admin creates one with 'healthctl token issue'"
         if answer.code == 404 and not problem.todo:
-            words += "; is this a remediator, and of our version?"
+            words += "; is this a remediator of the same version as healthctl?"
         if answer.code < 400:
-            words += "; redirects are not followed: give the address that it leads to"
+            words += "; redirects are not followed: use the redirect's target as the address"
         return RequestRefused(words, answer.code)
 
 
@@ -145,18 +145,18 @@ def connection_options(command: F) -> F:
             "--ca-file",
             envvar=CA_VARIABLE,
             type=click.Path(path_type=Path),
-            help="Certificates that the server's must be signed by. [default: the system's]",
+            help="CA certificates to verify the server with. [default: the system's]",
             show_envvar=True,
         ),
         click.option(
             "--token-file",
             envvar=TOKEN_VARIABLE,
             type=click.Path(path_type=Path),
-            help="File with the operator's token.",
+            help="File with your API token.",
             show_envvar=True,
         ),
         click.option(
-            "--server", "url", envvar=SERVER_VARIABLE, metavar="URL", help="The remediator.", show_envvar=True
+            "--server", "url", envvar=SERVER_VARIABLE, metavar="URL", help="URL of the remediator.", show_envvar=True
         ),
     ):
         command = option(command)
@@ -164,17 +164,17 @@ def connection_options(command: F) -> F:
 
 
 def connect_to_server(url: str | None, token_file: Path | None, ca_file: Path | None) -> RemediatorClient:
-    """The server that the options name; nothing is asked yet.
+    """The server that the options name; sends no request.
 
     Raises:
-        Failure: one of them is missing or cannot be used.
+        Failure: an option is missing or invalid.
     """
     if not url:
         raise Failure(f"no server given; use --server URL or set {SERVER_VARIABLE}")
     if token_file is None:
         raise Failure(f"no token given; use --token-file PATH or set {TOKEN_VARIABLE}")
     if ca_file is not None and not ca_file.is_file():
-        raise Failure(f"{ca_file}: there is no such file of certificates")
+        raise Failure(f"{ca_file}: no such file of CA certificates")
     return RemediatorClient(url, _read_token(token_file), ca_file)
 
 
@@ -193,7 +193,7 @@ def _read_token(path: Path) -> str:
     try:
         token = path.read_text("ascii").strip()
     except OSError as error:
-        raise Failure(f"{path}: the token cannot be read: {error.strerror}") from None
+        raise Failure(f"{path}: cannot read the token: {error.strerror}") from None
     except UnicodeDecodeError:
         token = ""
     if not token or not token.isprintable() or " " in token:

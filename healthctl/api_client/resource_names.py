@@ -1,4 +1,4 @@
-"""Names as people give them: part of an incident's id is enough where it fits one only, and who mistypes is told what is near."""
+"""Resolves names that people type: unique prefixes of incident ids, and suggestions for mistyped names."""
 
 from __future__ import annotations
 
@@ -21,22 +21,22 @@ NOT_FOUND = 404
 
 
 def suggest_names(name: str, known: Iterable[str]) -> str:
-    """What is said after a name that is not known: the nearest ones; empty if none is near.
+    """Suggestions for an unknown name, nearest first; empty if none is similar.
 
     >>> suggest_names("gpu-1", ["gpu-10", "cpu-7"])
     '; did you mean gpu-10?'
     """
-    from difflib import get_close_matches  # for who mistypes only
+    from difflib import get_close_matches  # slow to import, and needed only for typos
 
     found = get_close_matches(name, list(known), NEAR_MAX, 0.7)
     return f"; did you mean {' or '.join(found)}?" if found else ""
 
 
 def node_path(name: str) -> str:
-    """Where a node is asked for.
+    """The API path of a node.
 
     Raises:
-        Failure: that is no node's name.
+        Failure: not a valid node name.
     """
     try:
         return f"/v1/nodes/{quote(require_node_name(name), safe='')}"
@@ -45,10 +45,10 @@ def node_path(name: str) -> str:
 
 
 def fetch_node(server: RemediatorClient, name: str, kind: type[T], below: str = "") -> T:
-    """What there is about a node.
+    """Fetch a node.
 
     Raises:
-        Failure: nobody knows that node; the nearest names are told.
+        Failure: the node is unknown; the message suggests similar names.
     """
     path = node_path(name)
     try:
@@ -61,25 +61,25 @@ def fetch_node(server: RemediatorClient, name: str, kind: type[T], below: str = 
 
 
 def is_whole_id(text: str) -> bool:
-    """Whether that is the id of an incident, and not its first letters."""
+    """Whether `given` is a complete incident id, not a prefix."""
     return _WHOLE.fullmatch(text) is not None
 
 
 def incident_path(server: RemediatorClient, given: str) -> tuple[str, str]:
-    """The whole id of the incident meant, and where it is asked for.
+    """The complete id of the incident, and its API path.
 
     Raises:
-        Failure: several begin so, or none does.
+        Failure: several incidents match, or none.
     """
     whole = given if is_whole_id(given) else complete_incident_id(given, server.get("/v1/incidents", IncidentList))
     return whole, f"/v1/incidents/{quote(whole, safe='')}"
 
 
 def complete_incident_id(given: str, listed: IncidentList) -> str:
-    """The one id that begins as given, with or without its ``inc-``; what is given itself if the list does not reach so far.
+    """The only incident id with this prefix, given with or without ``inc-``; `given` itself if the list is too short to decide.
 
     Raises:
-        Failure: several begin so, or none does and some are near.
+        Failure: several incidents match, or none does and similar ones exist.
     """
     ids = [each.id for each in listed.incidents]
     if given in ids:

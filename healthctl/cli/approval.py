@@ -1,4 +1,4 @@
-"""Letting be done what waits for a person: shown first, then asked."""
+"""Shows an action that waits for approval, asks for confirmation and approves it."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ AWAITING: Sequence[Column[AwaitingView]] = (
 
 
 def approve_action(server: RemediatorClient, consent: Consent, wanted: AwaitingView) -> None:
-    """Ask, and let it be done."""
+    """Ask for confirmation, then approve the action."""
     if consent.given(f"approve {wanted.text} of {wanted.incident}", lambda: _preview_approval(server, wanted)):
         server.post(f"/v1/incidents/{quote(wanted.incident, safe='')}/approve", Approval(wanted.what))
         Screen().say(f"approved: {wanted.text} ({wanted.what})")
@@ -40,5 +40,5 @@ def _preview_approval(server: RemediatorClient, wanted: AwaitingView) -> Sequenc
     blocks: list[Block] = [Rows([wanted], AWAITING)]
     if NODE_NAME.fullmatch(wanted.node):
         return [*blocks, *render_blast_radius(server.get(node_path(wanted.node), NodeView), status, breaker)]
-    about = Facts([("about", f"{wanted.node}: what several nodes share, or the whole cluster")])
+    about = Facts([("about", f"{wanted.node}: several nodes, or the whole cluster")])
     return [*blocks, about, cluster_facts(status, breaker)]

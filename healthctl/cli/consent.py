@@ -1,6 +1,6 @@
-"""Before something is done that takes a node from jobs, or gives it to them: what it would touch, and a person's yes.
+"""Confirmation before a command takes a node from jobs or returns it: shows what is affected, then asks.
 
-What only stops automation is done at once: at night nobody wants to be asked back.
+Commands that only stop automation do not ask, so that an operator can act fast.
 """
 
 from __future__ import annotations
@@ -18,51 +18,51 @@ from healthctl.rendering.blocks import Block, escape_control_chars
 
 
 class Consent:
-    """Whether a person agrees; made by the options ``--yes`` and ``--dry-run``."""
+    """Whether the operator agrees, from ``--yes`` and ``--dry-run``."""
 
     def __init__(self, *, yes: bool = False, dry_run: bool = False) -> None:
         self._yes, self._dry_run = yes, dry_run
 
     @property
     def is_rehearsal(self) -> bool:
-        """Whether nothing may be done: ``--dry-run``."""
+        """Whether nothing may change: ``--dry-run``."""
         return self._dry_run
 
     def given(self, what: str, preview: Callable[[], Sequence[Block]]) -> bool:
-        """Show the preview and ask. With ``--yes`` neither; with ``--dry-run`` the answer is no, and nobody is asked.
+        """Show the preview and ask. ``--yes`` skips both; with ``--dry-run`` the answer is no, without asking.
 
         Raises:
-            Failure: there is nobody to ask, or the answer is no.
+            Failure: there is no terminal to ask at, or the answer is no.
         """
         if self._yes and not self._dry_run:
             return True
         asks = sys.stdin.isatty() and sys.stdout.isatty()
         if not (asks or self._dry_run):
-            todo = "say --yes to do it unasked, or --dry-run to see what it would touch"
+            todo = "use --yes to skip the question, or --dry-run to see what is affected"
             raise Failure(
-                f"not done: {what} wants a person's yes, and there is no terminal to ask at; {todo}", Exit.USAGE
+                f"not done: {what} needs confirmation, and there is no terminal to ask at; {todo}", Exit.USAGE
             )
         screen = Screen()
         screen.show(None, preview)
         if self._dry_run:
-            screen.say(f"nothing was done: this is what '{what}' would touch")
+            screen.say(f"nothing was done: '{what}' would affect the above")
             return False
         try:
             agreed = click.confirm(f"{escape_control_chars(what)}?", default=False)
         except click.Abort as end:
             if isinstance(end.__context__, KeyboardInterrupt):
                 raise
-            agreed = False  # the terminal is gone
+            agreed = False  # the terminal has closed
         if not agreed:
             raise Failure("nothing was done")
         return True
 
 
 def consent_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Give a command ``--yes`` and ``--dry-run``; it is called with a `Consent` as its argument ``consent``."""
+    """Add ``--yes`` and ``--dry-run`` to a command, which receives a `Consent` as its argument ``consent``."""
 
-    @click.option("-y", "--yes", is_flag=True, help="Do not ask; for scripts.")
-    @click.option("--dry-run", is_flag=True, help="Show what it would touch, and do nothing.")
+    @click.option("-y", "--yes", is_flag=True, help="Do not ask for confirmation; for scripts.")
+    @click.option("--dry-run", is_flag=True, help="Show what would be affected, and change nothing.")
     @wraps(command)
     def with_consent(*args: Any, yes: bool, dry_run: bool, **kwargs: Any) -> Any:
         return command(*args, consent=Consent(yes=yes, dry_run=dry_run), **kwargs)

@@ -1,4 +1,4 @@
-"""A command group that knows its commands by name: each is imported when it runs, so that a simple one starts at once."""
+"""A command group that imports a command only when it runs, so that commands start fast."""
 
 from __future__ import annotations
 
@@ -14,37 +14,37 @@ EXTRAS = "remediator,analyze,preflight,nvhcd,terminal"
 
 
 class LazyGroup(click.Group):
-    """`table`: command → where it lives ("module:name"), and its line in the help (reading it there would import it).
+    """`table`: command → ("module:name", one-line help); the help stands here so that `--help` imports no command.
 
-    `elsewhere`: what people look for here → the command that does it.
+    `elsewhere`: name that users may try → the command to use.
     """
 
     table: Mapping[str, tuple[str, str]] = {}
     elsewhere: Mapping[str, str] = {}
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
-        """In the order of the table."""
+        """Commands in the order of the table."""
         return list(self.table)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """Import the one command that is asked for."""
+        """Import the requested command."""
         if cmd_name not in self.table:
             return None
         module, _, name = self.table[cmd_name][0].partition(":")
         try:
             command = getattr(importlib.import_module(module), name)
         except ModuleNotFoundError as error:
-            if ctx.resilient_parsing:  # a shell completes: no place for errors
+            if ctx.resilient_parsing:  # completion must not print errors
                 return None
             todo = f"install it: pip install 'gpu-healthd[{EXTRAS}]'"
-            raise Failure(f"'{cmd_name}' needs the module {error.name}, which is not here; {todo}") from error
+            raise Failure(f"'{cmd_name}' needs the module {error.name}, which is not installed; {todo}") from error
         assert isinstance(command, click.Command)  # noqa: S101 - the tables are ours
         return command
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """As click does; who mistypes is told what is near."""
+        """As click does, with suggestions for mistyped names."""
         if args and args[0] not in self.table and not args[0].startswith("-") and not ctx.resilient_parsing:
             from difflib import get_close_matches
 
@@ -54,12 +54,12 @@ class LazyGroup(click.Group):
         return super().resolve_command(ctx, args)
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
-        """Commands by the table, without importing any of them; then options."""
+        """Complete commands from the table without importing them; then options."""
         lines = {name: line for name, (_, line) in self.table.items() if name.startswith(incomplete)}
         commands = [CompletionItem(name, help=line) for name, line in lines.items()]
         return [*commands, *click.Command.shell_complete(self, ctx, incomplete)]
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002 - click's
-        """The list in the help, without importing anything."""
+        """List the commands in the help without importing them."""
         with formatter.section("Commands"):
             formatter.write_dl([(name, line) for name, (_, line) in self.table.items()])

@@ -1,4 +1,4 @@
-"""Man pages of the command line, from click's own words: a page for each top-level command, with all commands below it. Pure."""
+"""Renders man pages from click's help: one page per top-level command, with its subcommands. Pure."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ _SPECIAL = {"\\": "\\e", "-": "\\-", "'": "\\(aq", "`": "\\(ga", "^": "\\(ha", "
 
 
 def render_man_page(command: click.Command, ctx: click.Context, version: str) -> str:
-    """The page of one command, or of the front door itself, in the language of man(7).
+    """Render the page of one command, or of healthctl itself, in man(7) format.
 
-    `ctx` is that of the command; `version` is what is installed.
+    `ctx` is the command's context; `version` is the installed version.
     """
     name = ctx.command_path.replace(" ", "-")
     lines = [
@@ -33,7 +33,7 @@ def render_man_page(command: click.Command, ctx: click.Context, version: str) ->
         lines += _render_command_index(command, ctx) if ctx.parent is None else _render_subcommands(command, ctx)
     if command.epilog and ctx.parent is not None:
         lines += [".SH NOTES", *_render_paragraphs(command.epilog)]
-    lines += [".SH EXIT STATUS", "Where nothing else is said above:"]
+    lines += [".SH EXIT STATUS", "Unless stated otherwise above:"]
     for code, meaning in MEANINGS.items():
         lines += [".TP", f".B {int(code)}", _escape_roff(meaning)]
     if ctx.parent is not None:
@@ -42,7 +42,7 @@ def render_man_page(command: click.Command, ctx: click.Context, version: str) ->
 
 
 def _render_command_index(group: click.Group, ctx: click.Context) -> Iterator[str]:
-    """One line for each command, which has a page of its own."""
+    """One line per command; each has its own page."""
     for name in group.list_commands(ctx):
         command = group.get_command(ctx, name)
         if command is not None and not command.hidden:
@@ -55,7 +55,7 @@ def _render_command_index(group: click.Group, ctx: click.Context) -> Iterator[st
 
 
 def _render_subcommands(group: click.Group, ctx: click.Context) -> Iterator[str]:
-    """Every command of a group whole, and of its groups."""
+    """Every command of a group, including nested groups."""
     for name in group.list_commands(ctx):
         command = group.get_command(ctx, name)
         if command is None or command.hidden:
@@ -83,7 +83,7 @@ def _render_options(command: click.Command, ctx: click.Context, heading: str) ->
 
 
 def _render_paragraphs(text: str) -> Iterator[str]:
-    r"""Paragraphs; one that begins with ``\b`` keeps its lines, as click has it."""
+    r"""Paragraphs; one that begins with ``\b`` keeps its line breaks, as in click."""
     for number, paragraph in enumerate(text.strip().split("\n\n")):
         if number:
             yield ".PP"
@@ -95,6 +95,6 @@ def _render_paragraphs(text: str) -> Iterator[str]:
 
 
 def _escape_roff(text: str) -> str:
-    """One line that holds no request and no escape of roff but ours; other letters by their number."""
+    """Escape one line for roff; non-ASCII letters become their code points."""
     line = "".join(_SPECIAL.get(c, c if c.isascii() else f"\\[u{ord(c):04X}]") for c in text.replace("\n", " "))
     return f"\\&{line}" if line.startswith(".") else line

@@ -1,4 +1,4 @@
-"""How a view of the centre is shown: one set of options, one call. As a table, as a document, once or again and again.
+"""Displays a command's result as a table or a document, once or repeatedly, with one set of options.
 
     @command
     @view_options
@@ -7,7 +7,7 @@
         found = server.get("/v1/lemons", LemonList)
         screen.show(found, lambda: [Rows(found.lemons, COLUMNS, empty="no node is suspected")])
 
-A command that found something wrong says so with `screen.code`.
+A command that found a problem sets `screen.code`.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ WATCH_S_MIN, WATCH_S_MAX = 0.2, 3600.0
 
 
 class OutputFormat(enum.Enum):
-    """What ``--output`` may ask for."""
+    """Values of ``--output``."""
 
     TABLE = "table"
     WIDE = "wide"
@@ -48,7 +48,7 @@ class OutputFormat(enum.Enum):
 
 
 class Screen:
-    """Where a command shows what it found. `code` is how the command ends."""
+    """Where a command displays its result. `code` is the exit code."""
 
     def __init__(
         self, form: OutputFormat = OutputFormat.TABLE, *, color: bool = True, terminal: bool | None = None
@@ -60,7 +60,7 @@ class Screen:
 
     @property
     def is_document(self) -> bool:
-        """Whether a program reads what is shown: then nothing else may be written to standard output."""
+        """Whether a program reads the output; then standard output holds only the document."""
         return self.form in (OutputFormat.JSON, OutputFormat.YAML)
 
     def show(self, document: object, page: Callable[[], Iterable[Block]]) -> None:
@@ -68,7 +68,7 @@ class Screen:
         self._write(self._text(document, page))
 
     def say(self, text: str) -> None:
-        """A sentence for people: cleaned, and on standard error where standard output is a document."""
+        """Print a sentence for people, escaped; on standard error if standard output is a document."""
         click.echo(escape_control_chars(text), err=self.is_document)
 
     def _text(self, document: object, page: Callable[[], Iterable[Block]]) -> str:
@@ -80,7 +80,7 @@ class Screen:
         if self.is_terminal:
             try:
                 from healthctl.rendering.terminal import render_terminal
-            except ModuleNotFoundError:  # not installed here: pip install 'gpu-healthd[terminal]'
+            except ModuleNotFoundError:  # optional: pip install 'gpu-healthd[terminal]'
                 return render_plain(page(), wide=wide)
             return render_terminal(page(), wide=wide, color=self._color)
         return render_plain(page(), wide=wide)
@@ -91,15 +91,15 @@ class Screen:
 
 
 class RefreshingScreen(Screen):
-    """A screen that is shown again every `every_s`: in place on a terminal, else one below the other."""
+    """Repeats the display every `every_s` seconds: in place on a terminal, else one below the other."""
 
     def __init__(self, form: OutputFormat, *, color: bool, every_s: float) -> None:
         super().__init__(form, color=color)
         self._every_s = every_s
-        self._last = ""  # what was drawn last, with its time
+        self._last = ""  # the last output, with its time
 
     def repeat(self, draw: Callable[[], object]) -> None:
-        """Draw for ever; an outage is said and waited out. Ctrl-C is how this ends, and no failure."""
+        """Redraw until Ctrl-C, which exits with 0; an outage is reported and retried."""
         signal.signal(signal.SIGINT, lambda *_: os._exit(Exit.OK))
         while True:
             try:
@@ -109,7 +109,7 @@ class RefreshingScreen(Screen):
             time.sleep(self._every_s)
 
     def _say_trouble(self, trouble: ServerUnreachable) -> None:
-        """On a terminal above what was known last, which is from before."""
+        """Print the error; on a terminal above the last known output."""
         words = f"{escape_control_chars(trouble.message)}; trying again every {self._every_s:g} s"
         if self._in_place:
             since = f"\n\nas of {self._last}" if self._last else ""
@@ -134,7 +134,7 @@ class RefreshingScreen(Screen):
 
 
 def overwrite_screen(text: str) -> str:
-    """The escapes that put `text` over what stands on a terminal; what does not fit in its height is counted."""
+    """Escape sequences that replace a terminal's content by `text`; lines that do not fit are counted."""
     import shutil
 
     height = shutil.get_terminal_size().lines
@@ -150,9 +150,9 @@ _OUTPUT = click.option(
     type=click.Choice([form.value for form in OutputFormat]),
     default=OutputFormat.TABLE.value,
     show_default=True,
-    help="table, wide: for people; json, yaml: the API's document.",
+    help="Output format: table or wide for people, json or yaml for programs.",
 )
-_NO_COLOR = click.option("--no-color", is_flag=True, help="No colours; so does NO_COLOR in the environment.")
+_NO_COLOR = click.option("--no-color", is_flag=True, help="Disable colours. NO_COLOR in the environment does the same.")
 _WATCH = click.option(
     "-w",
     "--watch",
@@ -161,12 +161,12 @@ _WATCH = click.option(
     flag_value=WATCH_S,
     type=click.FloatRange(WATCH_S_MIN, WATCH_S_MAX),
     metavar="[SECONDS]",
-    help=f"Show it again and again, until Ctrl-C.  [every {WATCH_S:g} s]",
+    help=f"Refresh until Ctrl-C.  [every {WATCH_S:g} s]",
 )
 
 
 def output_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Give a command ``--output`` and ``--no-color``; it is called with a `Screen` as its argument ``screen``."""
+    """Add ``--output`` and ``--no-color`` to a command, which receives a `Screen` as its argument ``screen``."""
 
     @_OUTPUT
     @_NO_COLOR
@@ -178,7 +178,7 @@ def output_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def view_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """The same with ``--watch``, for what changes by itself. Put it above `server_options`: each look asks anew."""
+    """The same with ``--watch``, for data that changes. Put it above `server_options`: each refresh sends a new request."""
 
     @_OUTPUT
     @_WATCH

@@ -1,6 +1,6 @@
-"""Names for a shell that completes: from the server if it answers at once, else none. Never a word of an error.
+"""Shell completion of names from the server, if it responds at once. Never prints an error.
 
-What is offered becomes part of a line that a shell runs: only names that mean nothing to a shell are.
+Candidates become part of a command line, so names with characters special to a shell are left out.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import click
 import msgspec
 from click.shell_completion import CompletionItem
 
-DEADLINE_S = 0.7  # a person waits with a finger on the tab key
+DEADLINE_S = 0.7  # the user waits for the completion
 SHOWN_MAX = 100
 ANSWER_BYTES_MAX = 1 << 22
 _INCIDENT_ID = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,126}[A-Za-z0-9])?")
@@ -40,7 +40,7 @@ class _Incidents(msgspec.Struct):
 
 
 def node_names(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:  # noqa: ARG001 - click's signature
-    """Nodes whose names begin so, by name."""
+    """Names of nodes with this prefix, sorted."""
     from vocabulary.identity import NODE_NAME
 
     found = _query_server(ctx, f"/v1/nodes?limit={SHOWN_MAX}&after={_list_offset_before(incomplete)}", _Nodes)
@@ -49,7 +49,7 @@ def node_names(ctx: click.Context, param: click.Parameter, incomplete: str) -> l
 
 
 def incident_ids(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:  # noqa: ARG001 - same
-    """Incidents whose ids begin so, newest first, each with its title."""
+    """Ids of incidents with this prefix, newest first, each with its title."""
     from healthctl.rendering.blocks import escape_control_chars
 
     found = _query_server(ctx, "/v1/incidents", _Incidents)
@@ -59,14 +59,14 @@ def incident_ids(ctx: click.Context, param: click.Parameter, incomplete: str) ->
 
 
 def _list_offset_before(text: str) -> str:
-    """What stands just before every name that begins with `text`, quoted: the server lists what comes after."""
+    """The URL-quoted list offset just before the first name that begins with `text`; the server lists what follows it."""
     from urllib.parse import quote
 
     return quote(f"{text[:-1]}{chr(max(ord(text[-1]) - 1, 0))}~" if text else "", safe="")
 
 
 def _query_server(ctx: click.Context, path: str, kind: type[T]) -> T | None:
-    """The answer, or None for whatever reason."""
+    """The response, or None on any error."""
     from urllib.request import Request
 
     from healthctl.api_client.http_opener import create_server_opener

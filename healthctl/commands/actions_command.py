@@ -33,7 +33,7 @@ _LISTED = (
     epilog="Examples: healthctl actions --state open; healthctl actions awaiting; healthctl actions approve inc-93bc7e61d2",
 )
 def actions() -> None:
-    """Actions: what is done to the cluster now, was done, or waits for a person."""
+    """Show, approve and cancel actions."""
 
 
 @actions.command("list", epilog="Example: healthctl actions list --state open -o wide")
@@ -42,24 +42,36 @@ def actions() -> None:
     type=click.Choice(["open", "ended", "all"]),
     default="all",
     show_default=True,
-    help="Under way, over, or both.",
+    help="Show running actions, finished ones, or both.",
 )
-@click.option("--node", "globs", multiple=True, metavar="GLOB", help="Only on nodes like 'gpu-1*'; may be repeated.")
-@click.option("--limit", type=click.IntRange(1, LIMIT_MAX), default=50, show_default=True, help="Look at so many.")
+@click.option(
+    "--node",
+    "globs",
+    multiple=True,
+    metavar="GLOB",
+    help="Filter by node name pattern, such as 'gpu-1*'. Can be repeated.",
+)
+@click.option(
+    "--limit",
+    type=click.IntRange(1, LIMIT_MAX),
+    default=50,
+    show_default=True,
+    help="Maximum number of actions to show.",
+)
 @view_options
 @server_options
 def list_actions(server: RemediatorClient, screen: Screen, state: str, globs: tuple[str, ...], limit: int) -> None:
-    """Show actions, newest first; with -o wide their ids."""
+    """List actions, newest first. Use -o wide to show their ids."""
     found = server.get("/v1/actions", ActionList, state=state, limit=limit)
     shown = ActionList(tuple(each for each in found.actions if matches_globs(each.node, globs)))
-    screen.show(shown, lambda: [Rows(shown.actions, _LISTED, "no action fits" if globs else "no action")])
+    screen.show(shown, lambda: [Rows(shown.actions, _LISTED, "no matching action" if globs else "no action")])
 
 
 @actions.command("awaiting", epilog="Example: healthctl actions awaiting")
 @view_options
 @server_options
 def list_awaiting_actions(server: RemediatorClient, screen: Screen) -> None:
-    """Show what waits for a person's approval, the longest first."""
+    """List actions that wait for approval, longest wait first."""
     from healthctl.cli.approval import AWAITING
 
     found = server.get("/v1/awaiting", AwaitingList)
@@ -71,7 +83,7 @@ def list_awaiting_actions(server: RemediatorClient, screen: Screen) -> None:
 @consent_options
 @server_options
 def approve_waiting_action(server: RemediatorClient, consent: Consent, what: str) -> None:
-    """Let what waits for a yes be done. ID is one of 'healthctl actions awaiting', or the incident that waits for one thing."""
+    """Approve an action. ID comes from 'healthctl actions awaiting', or is an incident that waits for one action."""
     from healthctl.cli.approval import approve_action as approve_it
 
     waiting = server.get("/v1/awaiting", AwaitingList).awaiting
@@ -81,7 +93,7 @@ def approve_waiting_action(server: RemediatorClient, consent: Consent, what: str
         raise Failure(f"nothing waits for approval as {what!r}{hint}", Exit.USAGE)
     if len(fitting) > 1:
         listed = "; ".join(f"{each.what} ({each.text})" for each in fitting)
-        raise Failure(f"{what} waits for several things, name one: {listed}", Exit.USAGE)
+        raise Failure(f"{what} waits for several actions, choose one: {listed}", Exit.USAGE)
     approve_it(server, consent, fitting[0])
 
 
@@ -90,6 +102,6 @@ def approve_waiting_action(server: RemediatorClient, consent: Consent, what: str
 @click.argument("why", required=False, default="")
 @server_options
 def cancel_action(server: RemediatorClient, action: str, why: str) -> None:
-    """Stop action ID, at once, if it has not begun. 'healthctl actions list -o wide' shows ids."""
+    """Cancel a planned action that has not started. Use 'healthctl actions list -o wide' to find its ID."""
     server.post(f"/v1/actions/{quote(action, safe='/')}/cancel", Words(why))
     click.echo(f"{escape_control_chars(action)}: cancelled")

@@ -1,4 +1,4 @@
-"""`healthctl advise`: what to choose, and what each choice would cost. Changes nothing; only `advise_placement` asks the centre."""
+"""`healthctl advise`: parameter recommendations with their costs. Changes nothing; only `advise_placement` queries the remediator."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ NODES_MAX = 10_000_000
 
 
 class CheckpointChoice(msgspec.Struct, frozen=True):
-    """One interval and the shares of time it wastes; `lost_gpu_hours_per_day` is what that is of this job."""
+    """One interval and the shares of time it wastes; `lost_gpu_hours_per_day` is that waste for this job."""
 
     interval_s: float
     times_optimum: float
@@ -32,7 +32,7 @@ class CheckpointChoice(msgspec.Struct, frozen=True):
 
 
 class CheckpointAdvice(msgspec.Struct, frozen=True):
-    """The answer: times in seconds, waste as shares of 1, the optimum in the middle of `choices`."""
+    """The recommendation: times in seconds, waste as shares of 1, the optimum in the middle of `choices`."""
 
     job_mtbf_s: float
     young_daly_s: float
@@ -45,28 +45,29 @@ class CheckpointAdvice(msgspec.Struct, frozen=True):
     epilog="Examples: healthctl advise checkpoint --cost 60s --nodes 512 --mtbf 50000h; healthctl advise placement --nodes 64"
 )
 def advise() -> None:
-    """What to choose, and what each choice would cost."""
+    """Recommend a checkpoint interval, a number of spares or a placement, with the cost of each choice."""
 
 
 @advise.command("checkpoint", epilog="Example: healthctl advise checkpoint --cost 60s --nodes 512 --mtbf 50000h")
-@click.option("--cost", type=DurationParam(), required=True, help="How long a save stops training, e.g. 60s.")
-@click.option("--nodes", type=click.IntRange(1, NODES_MAX), required=True, help="Nodes of the job.")
+@click.option("--cost", type=DurationParam(), required=True, help="How long a save blocks training, such as 60s.")
+@click.option("--nodes", type=click.IntRange(1, NODES_MAX), required=True, help="Number of nodes of the job.")
 @click.option(
-    "--mtbf", type=DurationParam(), required=True, help="Mean time between failures of one node, e.g. 50000h."
+    "--mtbf", type=DurationParam(), required=True, help="Mean time between failures of one node, such as 50000h."
 )
 @click.option("--gpus-per-node", type=click.IntRange(1, 1024), default=8, show_default=True,
-              help="To say the waste in GPU-hours.")  # fmt: skip
+              help="GPUs per node; shows the waste in GPU-hours.")  # fmt: skip
 @click.option("--restart", type=DurationParam(zero=True), default="10m", show_default=True,
-              help="From a failure until training goes on.")  # fmt: skip
+              help="Time from a failure until training resumes.")  # fmt: skip
 @click.option("--write", type=DurationParam(zero=True), default="0s", show_default=True,
-              help="How long an asynchronous save is still being written after training went on.")  # fmt: skip
+              help="How long an asynchronous save continues in the background.")  # fmt: skip
 @output_options
 def advise_checkpoint_interval(
     screen: Screen, cost: float, nodes: int, mtbf: float, gpus_per_node: int, restart: float, write: float
 ) -> None:
-    """How often to save. The optimum by Daly's formula, and what saving more or less often would waste.
+    """Recommend a checkpoint interval.
 
-    What is measured here: nothing. A running job measures its own costs (docs/explanation/checkpoint-interval.md).
+    Computes the optimum by Daly's formula, and the waste of longer and shorter intervals, from the given figures only.
+    A running job measures its own costs (docs/explanation/checkpoint-interval.md).
     """
     from healthd.trainer.interval.optimal_interval import daly_s, waste_at, young_daly_s
 
@@ -88,7 +89,7 @@ def advise_checkpoint_interval(
 
 
 def _render_checkpoint_advice(advice: CheckpointAdvice, write_s: float) -> Iterator[Block]:
-    """For people."""
+    """Format for people."""
     bound = " (as long as a write takes: one save at a time)" if advice.interval_s == write_s else ""
     yield Facts(
         [
@@ -100,7 +101,7 @@ def _render_checkpoint_advice(advice: CheckpointAdvice, write_s: float) -> Itera
     )
     yield Rows(advice.choices, _CHOICES)
     if write_s:
-        yield Line("Intervals shorter than a write cannot be had: one save at a time.")
+        yield Line("Intervals cannot be shorter than a write: one save at a time.")
 
 
 _CHOICES: tuple[Column[CheckpointChoice], ...] = (
@@ -110,50 +111,52 @@ _CHOICES: tuple[Column[CheckpointChoice], ...] = (
     Column("SAVING", lambda c: f"{c.checkpoint * 100:.2f} %"),
     Column("REWORK", lambda c: f"{c.rework * 100:.2f} %"),
     Column("RESTART", lambda c: f"{c.restart * 100:.2f} %"),
-    Column("GPU-HOURS LOST A DAY", lambda c: f"{c.lost_gpu_hours_per_day:.4g}"),
+    Column("GPU-HOURS LOST PER DAY", lambda c: f"{c.lost_gpu_hours_per_day:.4g}"),
 )
 
 
 @advise.command(
     "spares", epilog="Example: healthctl advise spares --nodes 512 --failures-per-1000-node-days 5 --repair 20h"
 )
-@click.option("--nodes", type=click.IntRange(1, NODES_MAX), required=True, help="Nodes that must work at once.")
-@click.option("--failures-per-1000-node-days", "rate", type=click.FloatRange(0, 1e6), required=True,
-              help="As measured, or published: 2 to 7.")  # fmt: skip
 @click.option(
-    "--repair", type=DurationParam(), required=True, help="How long a failed node is out on the average, e.g. 20h."
+    "--nodes", type=click.IntRange(1, NODES_MAX), required=True, help="Number of nodes that must work at the same time."
+)
+@click.option("--failures-per-1000-node-days", "rate", type=click.FloatRange(0, 1e6), required=True,
+              help="Node failure rate; published rates are 2 to 7.")  # fmt: skip
+@click.option(
+    "--repair", type=DurationParam(), required=True, help="Mean time until a failed node returns, such as 20h."
 )
 @click.option("--quantile", type=click.FloatRange(0.5, 0.99999), default=0.99, show_default=True,
-              help="Share of the time for which they are to suffice.")  # fmt: skip
+              help="Share of time for which the spares must suffice.")  # fmt: skip
 @output_options
 def advise_spare_count(screen: Screen, nodes: int, rate: float, repair: float, quantile: float) -> None:
-    """How many spares to keep. So that seldom more nodes are out than there are spares."""
+    """Recommend a number of spares. More nodes than that are seldom out at the same time."""
     from remediator.decisions.spare_nodes import spares_wanted
 
     wanted = spares_wanted(nodes, rate, repair, quantile)
     page = Facts(
         [
             ("spares", f"{wanted.spares} for {format_count(nodes, 'node')}, enough {quantile * 100:g} % of the time"),
-            ("out on the average", f"{wanted.out_on_average:.2f} nodes"),
-            ("not in it", "nodes that fail together: a rack, a switch, a bad driver"),
+            ("mean nodes out", f"{wanted.out_on_average:.2f} nodes"),
+            ("not included", "nodes that fail together: a rack, a switch, a bad driver"),
         ]
     )
     screen.show(wanted, lambda: [page])
 
 
 @advise.command("placement", epilog="Example: healthctl advise placement --nodes 64")
-@click.option("--nodes", type=click.IntRange(1, NODES_MAX), required=True, help="Nodes that the job wants.")
+@click.option("--nodes", type=click.IntRange(1, NODES_MAX), required=True, help="Number of nodes the job needs.")
 @output_options
 @server_options
 def advise_placement(server: RemediatorClient, screen: Screen, nodes: int) -> None:
-    """Which free nodes are least likely to fail. And which to avoid, by their findings, returns and past."""
+    """Recommend the free nodes least likely to fail. Uses findings and history."""
     found = server.get("/v1/placement", Placement, nodes=nodes)
     page: list[Block] = [
         Facts(
             [
                 ("place on", ", ".join(found.chosen)),
                 ("the job then fails every", format_duration_short(1 / found.per_s)),
-                ("on nodes picked at random", format_duration_short(1 / found.per_s_at_random)),
+                ("on random nodes", format_duration_short(1 / found.per_s_at_random)),
             ]
         ),
         Rows(found.avoided, _AVOIDED),

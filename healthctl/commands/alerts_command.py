@@ -1,4 +1,4 @@
-"""`healthctl alerts`: who is told of what, and who wishes not to be."""
+"""`healthctl alerts`: who was notified of what, and silences."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ from remediator.model.views_alerts import (
 
 LIMIT_MAX = 1000
 NONE = (
-    "nothing was sent, and nothing waits; who is told of what stands in the remediator's configuration (alerts.receivers), "
-    "and 'healthctl alerts test RECEIVER' tries one"
+    "no notification sent or pending; configure receivers in the remediator's configuration (alerts.receivers),"
+    "and test one with 'healthctl alerts test RECEIVER'"
 )
 _TONES = {"sent": Tone.GOOD, "waiting": Tone.WARN, "silenced": Tone.UNKNOWN, "abandoned": Tone.BAD}
 _ALERTS: tuple[Column[AlertView], ...] = (
@@ -65,39 +65,57 @@ _SILENCES: tuple[Column[SilenceView], ...] = (
     epilog="Examples: healthctl alerts test pager; healthctl alerts silence 'rack 7 is moved' --node 'r7-*' --for 4h",
 )
 def alerts() -> None:
-    """Alerts: who was told of what; silences, which keep people from being told and never the system from acting."""
+    """Show notifications and manage silences. A silence stops notifications, never automation."""
 
 
 @alerts.command("list", epilog="Example: healthctl alerts list --node 'gpu-1*'")
-@click.option("--state", type=click.Choice(list(_TONES)), help="Only these.")
-@click.option("--node", "globs", multiple=True, metavar="GLOB", help="Only of nodes like 'gpu-1*'; may be repeated.")
-@click.option("--limit", type=click.IntRange(1, LIMIT_MAX), default=50, show_default=True, help="Look at so many.")
+@click.option("--state", type=click.Choice(list(_TONES)), help="Filter by state.")
+@click.option(
+    "--node",
+    "globs",
+    multiple=True,
+    metavar="GLOB",
+    help="Filter by node name pattern, such as 'gpu-1*'. Can be repeated.",
+)
+@click.option(
+    "--limit",
+    type=click.IntRange(1, LIMIT_MAX),
+    default=50,
+    show_default=True,
+    help="Maximum number of notifications to show.",
+)
 @view_options
 @server_options
 def list_alerts(
     server: RemediatorClient, screen: Screen, state: str | None, globs: tuple[str, ...], limit: int
 ) -> None:
-    """Show what was sent, or is to be, to whom, newest first. Ends with 1 if one of them was given up."""
+    """List notifications, newest first. Exits with 1 if one could not be delivered."""
     told = server.get("/v1/alerts", AlertList, limit=limit).alerts
     found = AlertList(tuple(a for a in told if state in (None, a.state) and _matches_globs(a.node, globs)))
     screen.code = Exit.PROBLEM if any(a.state == "abandoned" for a in found.alerts) else Exit.OK
-    none = "no alert fits" if told else NONE
+    none = "no matching alert" if told else NONE
     screen.show(found, lambda: [Rows(found.alerts, _ALERTS, none)])
 
 
 @alerts.command("silence", epilog="Example: healthctl alerts silence 'rack 7 is moved' --node 'r7-*' --for 4h")
 @click.argument("why")
 @click.option(
-    "--node", "match", metavar="GLOB", shell_complete=node_names, help="Of nodes like 'r7-*'.  [default: all]"
+    "--node",
+    "match",
+    metavar="GLOB",
+    shell_complete=node_names,
+    help="Node name pattern, such as 'r7-*'.  [default: all]",
 )
-@click.option("--kind", "kinds", metavar="GLOB", help="Of findings like 'xid/*'.  [default: all]")
-@click.option("--for", "span", type=DurationParam(), required=True, metavar="SPAN", help="For 30m, 4h, 2d, …")
+@click.option("--kind", "kinds", metavar="GLOB", help="Finding pattern, such as 'xid/*'.  [default: all]")
+@click.option(
+    "--for", "span", type=DurationParam(), required=True, metavar="SPAN", help="Duration, such as 30m, 4h or 2d."
+)
 @output_options
 @server_options
 def silence_alerts(
     server: RemediatorClient, screen: Screen, why: str, match: str | None, kinds: str | None, span: float
 ) -> None:
-    """Tell nobody of such alerts for a time, because of WHY. What the system does goes on; the silence ends by itself."""
+    """Silence matching alerts for a limited time, with the reason WHY. Automation continues."""
     if match is None and kinds is None:
         raise Failure("say what is silenced: --node GLOB, --kind GLOB or both; --node '*' is everything", Exit.USAGE)
     wish = SilenceWish(time.time() + span, why, match or "*", kinds or "*")
@@ -109,9 +127,9 @@ def silence_alerts(
 @view_options
 @server_options
 def list_silences(server: RemediatorClient, screen: Screen) -> None:
-    """Show the silences that have not ended, the next to end first."""
+    """List active silences, next to expire first."""
     found = server.get("/v1/alerts/silences", SilenceList)
-    screen.show(found, lambda: [Rows(found.silences, _SILENCES, "nothing is silenced")])
+    screen.show(found, lambda: [Rows(found.silences, _SILENCES, "no active silence")])
 
 
 @alerts.command("end", epilog="Example: healthctl alerts end sil-0c1d2e3f4a")
@@ -119,9 +137,9 @@ def list_silences(server: RemediatorClient, screen: Screen) -> None:
 @click.argument("why", required=False, default="")
 @server_options
 def end_silence(server: RemediatorClient, silence_id: str, why: str) -> None:
-    """End silence ID before its time."""
+    """End silence ID early."""
     server.post(f"/v1/alerts/silences/{quote(silence_id, safe='')}/end", Words(why))
-    click.echo(f"{escape_control_chars(silence_id)}: ended; people are told again")
+    click.echo(f"{escape_control_chars(silence_id)}: ended; notifications resume")
 
 
 @alerts.command("test", epilog="Example: healthctl alerts test pager")
@@ -129,7 +147,7 @@ def end_silence(server: RemediatorClient, silence_id: str, why: str) -> None:
 @output_options
 @server_options
 def send_test_alert(server: RemediatorClient, screen: Screen, receiver: str) -> None:
-    """Send RECEIVER a test message now, and say what came of it. Ends with 1 if it was not taken."""
+    """Send a test notification to RECEIVER and show the result. Exits with 1 if it was not delivered."""
     done = server.exchange("/v1/alerts/test", AlertTest(receiver), AlertTested)
     screen.code = Exit.OK if done.taken else Exit.PROBLEM
     screen.show(done, lambda: [Rows([done], _TESTED)])

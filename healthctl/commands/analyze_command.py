@@ -1,4 +1,4 @@
-"""`healthctl analyze`: post-mortems of recorded files. Works offline; each analysis is imported when it runs."""
+"""`healthctl analyze`: offline analysis of recorded files; each analysis is imported when it runs."""
 
 from __future__ import annotations
 
@@ -6,22 +6,25 @@ import click
 
 from healthctl.cli.lazy_group import LazyGroup
 
-# Analysis → where it lives, and its line in the help.
+# Analysis → ("module:name", one-line help).
 ANALYSES = {
     "hang": (
         "healthctl.analysis.hang_analysis:hang",
-        "Which ranks keep a stuck job waiting, from flight recorder dumps.",
+        "Find the ranks that block a stuck job, from flight recorder dumps.",
     ),
     "lemons": (
         "healthctl.analysis.lemon_analysis:lemons",
-        "Which nodes fail again and again, from a record of node events.",
+        "Find nodes that fail repeatedly, from a record of node events.",
     ),
-    "stragglers": ("healthctl.analysis.straggler_analysis:stragglers", "Which ranks slow a job down, from step times."),
+    "stragglers": (
+        "healthctl.analysis.straggler_analysis:stragglers",
+        "Find the ranks that slow a job down, from step times.",
+    ),
 }
 
 
 class AnalysisGroup(LazyGroup):
-    """Every analysis there is."""
+    """The command group of the analyses."""
 
     table = ANALYSES
 
@@ -30,4 +33,4 @@ class AnalysisGroup(LazyGroup):
     cls=AnalysisGroup, epilog="Examples: healthctl analyze hang /scratch/dumps; healthctl analyze lemons events.csv"
 )
 def analyze() -> None:
-    """Find who is to blame, or nobody, in what a cluster recorded."""
+    """Analyze recorded files for stuck ranks, failing nodes and stragglers."""

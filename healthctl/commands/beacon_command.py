@@ -1,4 +1,4 @@
-"""`healthctl beacon`: the pages of the training ranks on this node, of the living and the dead."""
+"""`healthctl beacon`: the beacons of the training ranks on this node, of running and ended processes."""
 
 from __future__ import annotations
 
@@ -26,17 +26,17 @@ directory_option = click.option(
     default=DEFAULT_DIRECTORY,
     show_default=True,
     show_envvar=True,
-    help="Where the pages are.",
+    help="Directory of the beacons.",
 )
-job_option = click.option("--job", help="Only this job's.")
-rank_option = click.option("--rank", type=click.IntRange(min=0), help="Only this rank's.")
+job_option = click.option("--job", help="Filter by job.")
+rank_option = click.option("--rank", type=click.IntRange(min=0), help="Filter by rank.")
 
 
 @click.group(cls=DefaultListGroup, epilog="Examples: healthctl beacon; healthctl beacon show --rank 3 --watch 1")
 def beacon() -> None:
-    """What each training rank on this node is doing.
+    """Show what each training rank on this node is doing.
 
-    Reads the pages that the ranks publish, also those of processes that died. Only root sees those of all users.
+    Reads the shared-memory pages of running ranks and of those that died. Only root can read the pages of all users.
     """
 
 
@@ -46,9 +46,9 @@ def beacon() -> None:
 @rank_option
 @view_options
 def list_pages(screen: Screen, directory: str, job: str | None, rank: int | None) -> None:
-    """Show all ranks that have a page. Ends with 1 if a page cannot be read."""
+    """List all ranks with a beacon. Exits with 1 if one cannot be read."""
     views, errors = _read_beacons(directory, job, rank)
-    none = f"no trainer page in {directory}"
+    none = f"no beacon in {directory}"
     screen.show(_build_json_document(views, errors, 0), lambda: [render_beacon_list(views, time.time(), none)])
     _report_unreadable_beacons(screen, errors)
 
@@ -58,21 +58,21 @@ def list_pages(screen: Screen, directory: str, job: str | None, rank: int | None
 @job_option
 @rank_option
 @click.option(
-    "--steps", type=click.IntRange(0, ENTRIES), default=20, show_default=True, help="How many of the last steps."
+    "--steps", type=click.IntRange(0, ENTRIES), default=20, show_default=True, help="Number of recent steps to show."
 )
 @view_options
 def show_beacons(screen: Screen, directory: str, job: str | None, rank: int | None, steps: int) -> None:
-    """Show ranks whole. Who, what now, the order and the answer, the last steps by section.
+    """Show ranks in detail. Includes identity, current operation, order and answer, last steps by section.
 
-    Seconds are the host's; those of sections are the GPU's where a step is marked so. A step marked "waits" has numbers
-    that the GPU has not handed over yet.
+    Times are the host's; times of sections are the GPU's for steps marked so. A step marked "waits" has GPU times that
+    are not available yet.
     """
     views, errors = _read_beacons(directory, job, rank)
     if not views and not errors:
         wanted = " ".join([f"job {job}"] * bool(job) + [f"rank {rank}"] * (rank is not None))
         known = sorted({f"{view.identity.job} rank {view.identity.rank}" for view in read_all_pages(directory)[0]})
-        there = f"; there are: {', '.join(known[:10])}" if known else ""
-        raise Failure(f"no page of {wanted or 'any rank'} in {directory}{there}")
+        there = f"; available: {', '.join(known[:10])}" if known else ""
+        raise Failure(f"no beacon of {wanted or 'any rank'} in {directory}{there}")
     now = time.time()
     pages = [block for view in views for block in render_beacon_page(view, steps, now)]
     screen.show(_build_json_document(views, errors, steps), lambda: pages)
@@ -80,7 +80,7 @@ def show_beacons(screen: Screen, directory: str, job: str | None, rank: int | No
 
 
 def _read_beacons(directory: str, job: str | None, rank: int | None) -> tuple[list[BeaconView], list[BeaconError]]:
-    """The ranks that were asked for; what is wrong with the pages that nobody can tell whose they are."""
+    """The selected ranks, and the errors of pages whose rank is unknown."""
     directory = directory.replace("{node}", os.environ.get("HEALTHD_NODE") or socket.gethostname())
     try:
         os.listdir(directory)  # noqa: PTH208 - only whether it can be

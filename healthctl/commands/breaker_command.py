@@ -22,14 +22,14 @@ class DefaultShowGroup(DefaultListGroup):
 
 @click.group(cls=DefaultShowGroup, epilog="Example: healthctl breaker reset 'one bad switch, replaced'")
 def breaker() -> None:
-    """The breaker: it opens when too many nodes fail at once, and from then on nothing is isolated until a person has looked."""
+    """Show and reset the breaker. It opens when too many nodes fail at once; no node is isolated until an operator resets it."""
 
 
 @breaker.command("show", epilog="Example: healthctl breaker show")
 @view_options
 @server_options
 def show_breaker(server: RemediatorClient, screen: Screen) -> None:
-    """Show whether it is open, since when and why. With every limit and its figures now. Ends with 1 if it is open."""
+    """Show whether the breaker is open, since when and why, and all limits. Exits with 1 if it is open."""
     found = server.get("/v1/breaker", BreakerView)
     screen.code = Exit.PROBLEM if found.open else Exit.OK
     screen.show(found, lambda: _render_breaker(found))
@@ -40,7 +40,7 @@ def show_breaker(server: RemediatorClient, screen: Screen) -> None:
 @consent_options
 @server_options
 def reset_breaker(server: RemediatorClient, consent: Consent, why: str) -> None:
-    """Let nodes be isolated again. You have looked why it opened: WHY is written down."""
+    """Close the breaker, so that nodes can be isolated again. WHY is recorded."""
     found = server.get("/v1/breaker", BreakerView)
     if not found.open:
         click.echo("the breaker is closed already")

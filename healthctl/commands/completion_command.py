@@ -1,4 +1,4 @@
-"""`healthctl completion`: what a shell needs to complete commands, options, and names that the server knows."""
+"""`healthctl completion`: shell scripts that complete commands, options, and names from the server."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from click.shell_completion import get_completion_class
 from healthctl.exit_codes import Exit, Failure
 
 SHELLS = ("bash", "zsh", "fish")
-# Fish takes "type,name<tab>meaning" apart at each comma, and a meaning would end at its first.
+# Fish splits "type,name<tab>meaning" at each comma, which would cut the meaning at its first comma.
 _WHOLE_SENTENCES = ('string split ","', 'string split --max 1 ","')
 
 
@@ -21,13 +21,13 @@ _WHOLE_SENTENCES = ('string split ","', 'string split --max 1 ","')
 @click.argument("shell", type=click.Choice(SHELLS), required=False)
 @click.pass_context
 def completion(ctx: click.Context, shell: str | None) -> None:
-    """Print the completion script for SHELL (default: the one in $SHELL).
+    """Print the completion script for SHELL (default: the shell in $SHELL).
 
-    Names of nodes and incidents are completed from the server of HEALTHCTL_SERVER, if it answers at once.
+    Node and incident names are completed from the server in HEALTHCTL_SERVER if it responds at once.
     """
     name = shell or PurePath(os.environ.get("SHELL", "")).name
     if name not in SHELLS:
-        raise Failure(f"$SHELL names none of {', '.join(SHELLS)}; say which: healthctl completion bash", Exit.USAGE)
+        raise Failure(f"$SHELL is none of {', '.join(SHELLS)}; name the shell: healthctl completion bash", Exit.USAGE)
     kind = get_completion_class(name)
     assert kind is not None  # noqa: S101 - click has these three
     script = kind(ctx.find_root().command, {}, "healthctl", "_HEALTHCTL_COMPLETE").source()

@@ -1,4 +1,4 @@
-"""`healthctl doctor`: what this machine lacks, and why it matters."""
+"""`healthctl doctor`: checks what this machine needs for healthd, and why."""
 
 from __future__ import annotations
 
@@ -42,21 +42,21 @@ PARTS: tuple[Callable[[Config], Iterator[Diagnosis]], ...] = (
 
 @click.command(epilog="Examples: sudo healthctl doctor; srun healthctl doctor --trainer")
 @click.option(
-    "--config", "path", type=click.Path(path_type=Path), help=f"healthd's configuration.  [default: {CONFIG}]"
+    "--config", "path", type=click.Path(path_type=Path), help=f"Configuration file of healthd.  [default: {CONFIG}]"
 )
 @click.option(
-    "--trainer", "of_trainer", is_flag=True, help="Look at the variables of a training process here, and nothing else."
+    "--trainer", "of_trainer", is_flag=True, help="Check only the environment variables of a training process."
 )
 @output_options
 def doctor(screen: Screen, path: Path | None, *, of_trainer: bool) -> None:
-    """Say what this machine lacks for healthd, why that matters, and what to do.
+    """Check this machine for everything healthd needs, and recommend fixes.
 
-    Looks, and changes nothing. Ends with 0 if nothing is bad (what is merely absent is fine), with 1 otherwise.
+    Changes nothing. Exits with 1 if a check is bad, else with 0; a check that is only absent does not count.
     """
     advice: list[Diagnosis] = []
     for each in check_trainer_environment() if of_trainer else _diagnose_machine(path):
         advice.append(each)
-        if not screen.is_document:  # at once: a sick driver takes its time
+        if not screen.is_document:  # print each result at once: an unresponsive driver takes long
             screen.show(None, partial(_render_diagnosis, each))
     count = sum(each.state is DiagnosisState.BAD for each in advice)
     told = f"{count} bad, {sum(each.state is DiagnosisState.ABSENT for each in advice)} absent, of {len(advice)}."
@@ -83,7 +83,7 @@ def _run_checks(config: Config, word: Diagnosis) -> Iterator[Diagnosis]:
             yield from part(config)
         except Exception as error:  # noqa: BLE001 - the doctor must get through on any machine
             yield diagnose_bad(
-                part.__name__, f"{type(error).__name__}: {error}", "the doctor could not look", "please report it"
+                part.__name__, f"{type(error).__name__}: {error}", "the check failed", "please report it"
             )
 
 
@@ -92,7 +92,7 @@ def _load_daemon_config(path: Path, *, must_be_there: bool) -> tuple[Config, Dia
         config = load_node_config(path)
         return config, diagnose_good("configuration", f"{path}, node {config.node}")
     config = Config()
-    why, todo = "the defaults are taken: no remediator", "copy deploy/healthd.yaml there"
+    why, todo = "healthd uses defaults: no remediator", "copy deploy/healthd.yaml there"
     return config, Diagnosis(part="configuration", state=DiagnosisState.ABSENT, found=f"no {path}", why=why, todo=todo)
 
 

@@ -1,4 +1,4 @@
-"""`healthctl enroll`: on a node, get a token of its own with a join secret, and see that the centre takes it."""
+"""`healthctl enroll`: gets a node its own token with a join secret, and checks that the remediator accepts it."""
 
 from __future__ import annotations
 
@@ -20,22 +20,29 @@ JOIN_FILE = Path("/etc/gpu-healthd/join")
 
 @click.command(
     epilog="Example: healthctl enroll --server https://centre.example:15180. "
-    "Exit codes: 0 the centre takes the token, 2 wrong usage, 3 refused, or no answer."
+    "Exit codes: 0 the token is accepted, 2 wrong usage, 3 refused, or no response."
 )
 @click.option(
-    "--server", "url", envvar=SERVER_VARIABLE, metavar="URL", required=True, help="The remediator.", show_envvar=True
+    "--server",
+    "url",
+    envvar=SERVER_VARIABLE,
+    metavar="URL",
+    required=True,
+    help="URL of the remediator.",
+    show_envvar=True,
 )
 @click.option("--join-file", type=click.Path(path_type=Path), default=JOIN_FILE, show_default=True,
-              help="File with a join secret: 'healthctl token join PATTERN' makes one.")  # fmt: skip
+              help="File with a join secret from 'healthctl token join PATTERN'.")  # fmt: skip
 @click.option("--out", type=click.Path(path_type=Path), default=TOKEN_FILE, show_default=True, metavar="FILE",
-              help="Write the node's token there, readable by you alone. One that is there is kept, and tried.")  # fmt: skip
-@click.option("--node", envvar="HEALTHD_NODE", show_envvar=True, help="This node's name.  [default: its host name]")
+              help="Write the token to this file, readable only by you. An existing token is kept and tested.")  # fmt: skip
+@click.option("--node", envvar="HEALTHD_NODE", show_envvar=True, help="Name of this node.  [default: its host name]")
 @click.option("--ca-file", envvar=CA_VARIABLE, type=click.Path(path_type=Path), show_envvar=True,
-              help="Certificates that the server's must be signed by. [default: the system's]")  # fmt: skip
+              help="CA certificates to verify the server with. [default: the system's]")  # fmt: skip
 def enroll(url: str, join_file: Path, out: Path, node: str | None, ca_file: Path | None) -> None:
-    """Get this node a token of its own, and see that the centre takes it. Run it as the user that healthd runs as.
+    """Get this node its own token with a join secret, and check that the remediator accepts it.
 
-    The node makes the token; the centre hears its digest alone. Said again it changes nothing.
+    Run it as the user that healthd runs as. The token is created on the node; the remediator receives only its digest.
+    Running it again changes nothing.
     """
     from healthd.config import RemediatorConfig
     from healthd.controller.controller_client import ControllerClient, ControllerError, enrol_node
@@ -67,12 +74,12 @@ def _must_be_readable(join_file: Path) -> None:
         with join_file.open("rb"):
             pass
     except OSError as error:
-        todo = "an admin makes one with 'healthctl token join PATTERN --out FILE'"
-        raise Failure(f"--join-file {join_file}: the join secret cannot be read: {error.strerror}; {todo}") from None
+        todo = "an admin creates one with 'healthctl token join PATTERN --out FILE'"
+        raise Failure(f"--join-file {join_file}: cannot read the join secret: {error.strerror}; {todo}") from None
 
 
 def _format_next_steps(config: RemediatorConfig, node: str) -> str:
-    """What is still to be done, ready to be copied."""
+    """The remaining steps, ready to copy."""
     lines = [
         "",
         "Next, in /etc/gpu-healthd/healthd.yaml:",

@@ -1,4 +1,4 @@
-"""`healthctl events`: the audit log, now or as it grows."""
+"""`healthctl events`: the audit log, once or continuously."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from healthctl.rendering.blocks import escape_control_chars, format_json_line, f
 from remediator.model.views import EventList, EventView
 from remediator.model.views_audit import AuditView
 
-WAIT_S = 25.0  # how long one request waits for news
+WAIT_S = 25.0  # how long one request waits for new events
 RETRY_S = 2.0
 LIMIT = 100
 AT_ONCE = 1000
@@ -35,7 +35,7 @@ Wanted = Callable[[EventView], bool]
 
 
 class TimeParam(click.ParamType[float]):
-    """A time: so long ago, or a moment in UTC."""
+    """A time: a duration ago, or a UTC time."""
 
     name = "since"
 
@@ -50,38 +50,55 @@ class TimeParam(click.ParamType[float]):
                 return (at if at.tzinfo else at.replace(tzinfo=timezone.utc)).timestamp()
             return max(0.0, time.time() - parse_duration(text))
         except ValueError:
-            self.fail(f"{text!r} is no time; write 90s, 2h, 3d, or 2026-09-01T12:00Z", param, ctx)
+            self.fail(f"{text!r} is not a time; use 90s, 2h, 3d, or 2026-09-01T12:00Z", param, ctx)
 
 
 @click.command(
     epilog="Examples: healthctl events --follow; healthctl events --since 2h --node gpu-7; healthctl events --actor ann"
 )
-@click.option("--follow", "-f", is_flag=True, help="Go on until interrupted; outlasts a restart of the remediator.")
-@click.option("--after", type=click.IntRange(min=0), help="Only what came after this one, by number.")
-@click.option("--since", type=TimeParam(), metavar="TIME", help="Only from then on: 2h, 3d, 2026-09-01T12:00Z.")
-@click.option("--until", type=TimeParam(), metavar="TIME", help="Only from before then, in the same words.")
-@click.option("--node", "nodes", multiple=True, metavar="GLOB", help="Only of nodes like 'gpu-1*'; may be repeated.")
+@click.option(
+    "--follow",
+    "-f",
+    is_flag=True,
+    help="Wait for new events until interrupted; reconnects when the remediator restarts.",
+)
+@click.option("--after", type=click.IntRange(min=0), help="Show events after this event number.")
+@click.option(
+    "--since", type=TimeParam(), metavar="TIME", help="Show events since this time: 2h, 3d, 2026-09-01T12:00Z."
+)
+@click.option("--until", type=TimeParam(), metavar="TIME", help="Show events before this time, in the same format.")
+@click.option(
+    "--node",
+    "nodes",
+    multiple=True,
+    metavar="GLOB",
+    help="Filter by node name pattern, such as 'gpu-1*'. Can be repeated.",
+)
 @click.option(
     "--incident",
     "incidents",
     multiple=True,
     metavar="ID",
-    help="Only of this one; its first letters will do; may be repeated.",
+    help="Filter by incident id or a unique prefix. Can be repeated.",
 )
 @click.option(
-    "--kind", "kinds", multiple=True, metavar="GLOB", help="Only kinds like 'decision' or 'action*'; may be repeated."
+    "--kind",
+    "kinds",
+    multiple=True,
+    metavar="GLOB",
+    help="Filter by kind, such as 'decision' or 'action*'. Can be repeated.",
 )
 @click.option(
     "--actor",
     "actors",
     multiple=True,
     metavar="GLOB",
-    help="Only what these did: a person, or 'remediator'; may be repeated.",
+    help="Filter by actor: a person, or 'remediator'. Can be repeated.",
 )
 @click.option(
     "--limit",
     type=click.IntRange(min=1),
-    help=f"Only the newest so many of them.  [{LIMIT} without --after or --since]",
+    help=f"Maximum number of events, newest first.  [{LIMIT} without --after or --since]",
 )
 @output_options
 @server_options
@@ -99,13 +116,13 @@ def events(  # noqa: PLR0913, PLR0917 - one for each option
     *,
     follow: bool,
 ) -> None:
-    """Show the audit log, oldest first: what was seen, decided and done, and who did or said it.
+    """Show the audit log, oldest first: what was observed, decided and done, and by whom.
 
-    '-o json' gives one object on each line. That nobody changed the log since is told by 'remediator audit verify'.
+    With '-o json', prints one object per line. To verify that the log is unchanged, use 'remediator audit verify'.
     """
     if follow and until is not None:
-        raise Failure("--follow waits for what comes, --until ends before it; give one of them", Exit.USAGE)
-    if follow:  # Ctrl-C is the usual way to leave; as an exception a library's destructor could swallow it
+        raise Failure("--follow and --until exclude each other", Exit.USAGE)
+    if follow:  # Ctrl-C is the usual way to stop; as an exception a library's destructor could swallow it
         signal.signal(signal.SIGINT, lambda *_: os._exit(Exit.OK))
     end = math.inf if until is None else until
 
@@ -120,7 +137,7 @@ def events(  # noqa: PLR0913, PLR0917 - one for each option
     exact: dict[str, Any] = {name: words[0] for name, words in given.items() if _is_exact_name(words)}
     if len(incidents) == 1 and is_whole_id(incidents[0]):
         exact["incident"] = incidents[0]
-    if after is None and (since is None or {"node", "incident"} & set(exact)):  # these two the server finds by an index
+    if after is None and (since is None or {"node", "incident"} & set(exact)):  # the server has an index for these two
         times = {name: at for name, at in (("since", since), ("until", until)) if at}
         most = limit or (LIMIT if since is None else None)
         last = _print_newest(server, screen, exact | times, wanted, most)
@@ -131,14 +148,14 @@ def events(  # noqa: PLR0913, PLR0917 - one for each option
 
 
 def _is_exact_name(given: tuple[str, ...]) -> bool:
-    """Whether the server can look for it: one name that is no pattern."""
+    """Whether the server can filter by it: one exact name, not a pattern."""
     return len(given) == 1 and not set("*?[") & set(given[0])
 
 
 def _print_newest(
     server: RemediatorClient, screen: Screen, exact: dict[str, Any], wanted: Wanted, limit: int | None
 ) -> int:
-    """The newest that are wanted, or all, looked for backwards; the number of the log's last line."""
+    """Print the newest events, or all, paging backwards; returns the number of the last one."""
     view = server.get("/v1/audit", AuditView, limit=AT_ONCE, **exact)
     head, found = view.head, list(filter(wanted, view.events))
     while view.looked_to and (limit is None or len(found) < limit):
@@ -153,7 +170,7 @@ def _print_newest(
 def _print_all(
     server: RemediatorClient, screen: Screen, span: tuple[int, float, float], wanted: Wanted, limit: int | None
 ) -> int:
-    """Everything after a line, since a time, before another; the number of the last one."""
+    """Print the events between the given bounds; returns the number of the last one."""
     last, since, until = span
 
     def read() -> Iterator[EventView]:
@@ -162,7 +179,9 @@ def _print_all(
         while portion := server.get("/v1/events", EventList, after=last, **more).events:
             last, more = portion[-1].seq, {}
             yield from filter(wanted, portion)
-            if all(event.at >= until for event in portion):  # not any: their order is not quite that of their times
+            if all(
+                event.at >= until for event in portion
+            ):  # all, not any: events are only roughly in order of their times
                 return
 
     for event in read() if limit is None else deque(read(), limit):
@@ -172,7 +191,7 @@ def _print_all(
 
 
 def _follow_events(server: RemediatorClient, screen: Screen, after: int, wanted: Wanted) -> int:
-    """Wait for the next events and print them; if nobody answers, say so and try again later."""
+    """Wait for new events and print them; on an outage print the error and retry."""
     try:
         portion = server.get("/v1/events", EventList, wait_s=WAIT_S, after=after).events
     except ServerUnreachable as trouble:

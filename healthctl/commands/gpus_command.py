@@ -37,11 +37,17 @@ GPUS: Sequence[Column[GpuView]] = (
     multiple=True,
     metavar="GLOB",
     shell_complete=node_names,
-    help="Only of nodes like 'gpu-1*'; may be repeated.",
+    help="Filter by node name pattern, such as 'gpu-1*'. Can be repeated.",
 )
 @health_option
-@click.option("--job", "jobs", multiple=True, metavar="GLOB", help="Only of jobs like 'llama*'; may be repeated.")
-@click.option("--limit", type=click.IntRange(min=1), help="So many at most.")
+@click.option(
+    "--job",
+    "jobs",
+    multiple=True,
+    metavar="GLOB",
+    help="Filter by job name pattern, such as 'llama*'. Can be repeated.",
+)
+@click.option("--limit", type=click.IntRange(min=1), help="Maximum number of GPUs to show.")
 @view_options
 @server_options
 def gpus(
@@ -52,7 +58,7 @@ def gpus(
     jobs: tuple[str, ...],
     limit: int | None,
 ) -> None:
-    """Show GPUs, by node and index: health, findings, whose rank runs on it."""
+    """List GPUs by node and index: health, findings, and the rank that runs on each."""
 
     def wanted(gpu: GpuView) -> bool:
         return (
@@ -68,5 +74,5 @@ def gpus(
         kept += [gpu for gpu in page.gpus if wanted(gpu)]
     shown = GpuList(at=found.at, gpus=tuple(kept[:limit]))
     screen.show(
-        shown, lambda: [Rows(shown.gpus, GPUS, "no GPU fits" if globs or healths or jobs else "no GPU is known")]
+        shown, lambda: [Rows(shown.gpus, GPUS, "no matching GPU" if globs or healths or jobs else "no GPU is known")]
     )

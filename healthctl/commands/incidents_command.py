@@ -30,25 +30,31 @@ _perhaps_text = click.argument("text", required=False, default="")
     epilog="Examples: healthctl incidents --state open; healthctl incidents show 93bc; healthctl incidents ack 93bc 'on it'",
 )
 def incidents() -> None:
-    """Incidents: what happened, was decided and done. Of an ID the first letters are enough."""
+    """Show and handle incidents. A unique prefix of an ID is enough."""
 
 
 @incidents.command("list", epilog="Example: healthctl incidents list --state open")
-@click.option("--node", "globs", multiple=True, metavar="GLOB", help="Only of nodes like 'gpu-1*'; may be repeated.")
+@click.option(
+    "--node",
+    "globs",
+    multiple=True,
+    metavar="GLOB",
+    help="Filter by node name pattern, such as 'gpu-1*'. Can be repeated.",
+)
 @click.option(
     "--state",
     "states",
     multiple=True,
     type=click.Choice([s.value for s in IncidentState]),
-    help="Only these; open: all that are not closed; may be repeated.",
+    help="Filter by state; open: all that are not closed. Can be repeated.",
 )
-@click.option("--limit", type=click.IntRange(min=1), help="So many at most.")
+@click.option("--limit", type=click.IntRange(min=1), help="Maximum number of incidents to show.")
 @view_options
 @server_options
 def list_incidents(
     server: RemediatorClient, screen: Screen, globs: tuple[str, ...], states: tuple[str, ...], limit: int | None
 ) -> None:
-    """Show incidents, newest first."""
+    """List incidents, newest first."""
     closed, every_open = IncidentState.CLOSED.value, IncidentState.OPEN.value in states
     found = server.get("/v1/incidents", IncidentList, state="all" if closed in states or not states else "open")
 
@@ -60,7 +66,7 @@ def list_incidents(
     shown = IncidentList(tuple(kept[:limit]))
     screen.show(
         shown,
-        lambda: [Rows(shown.incidents, INCIDENTS, "no incident fits" if globs or states else "no incident so far")],
+        lambda: [Rows(shown.incidents, INCIDENTS, "no matching incident" if globs or states else "no incident yet")],
     )
 
 
@@ -69,29 +75,29 @@ def list_incidents(
 @view_options
 @server_options
 def show_incident(server: RemediatorClient, screen: Screen, given: str) -> None:
-    """Show one incident whole. Findings, decisions and why, actions and what became of them."""
+    """Show one incident in detail. Includes findings, decisions with reasons, actions and their results."""
     incident = server.get(incident_path(server, given)[1], IncidentView)
     screen.show(incident, lambda: render_incident_page(incident))
 
 
 @incidents.command("approve", epilog="Example: healthctl incidents approve 93bc --dry-run")
 @_incident
-@click.option("--what", help="The id that ID is said to wait for; needed only if it waits for several.")
+@click.option("--what", help="Id of the action to approve; required if the incident waits for several.")
 @consent_options
 @server_options
 def approve_incident(server: RemediatorClient, consent: Consent, given: str, what: str | None) -> None:
-    """Let what incident ID waits for be done. It is a whole plan, or one step of it."""
+    """Approve the pending plan or step of incident ID."""
     from healthctl.cli.approval import approve_action as approve_it
     from remediator.model.views_actions import AwaitingView
 
     whole, path = incident_path(server, given)
     incident = server.get(path, IncidentView)
     if not incident.awaits:
-        raise Failure(f"{whole} waits for nobody's approval", Exit.USAGE)
+        raise Failure(f"{whole} does not wait for approval", Exit.USAGE)
     fitting = [each for each in incident.awaits if what in (None, each.id)]
     if len(fitting) != 1:
         listed = "; ".join(f"{each.id} ({each.text})" for each in incident.awaits)
-        raise Failure(f"{whole} waits for these, say which with --what: {listed}", Exit.USAGE)
+        raise Failure(f"{whole} waits for several actions, choose one with --what: {listed}", Exit.USAGE)
     chosen, since = fitting[0], max((each.at for each in incident.decisions), default=incident.opened_at)
     steps = incident.proposed or ((chosen.text,),)
     approve_it(
@@ -106,16 +112,16 @@ def approve_incident(server: RemediatorClient, consent: Consent, given: str, wha
 @_perhaps_text
 @server_options
 def acknowledge_incident(server: RemediatorClient, given: str, text: str) -> None:
-    """Say that you look after incident ID."""
-    click.echo(f"{_post_incident_action(server, given, 'acknowledge', text)}: you look after it")
+    """Acknowledge incident ID: assign it to yourself."""
+    click.echo(f"{_post_incident_action(server, given, 'acknowledge', text)}: assigned to you")
 
 
-@incidents.command("note", epilog="Example: healthctl incidents note 93bc 'the vendor is asked, ticket 4711'")
+@incidents.command("note", epilog="Example: healthctl incidents note 93bc 'vendor contacted, ticket 4711'")
 @_incident
 @click.argument("text")
 @server_options
 def add_incident_note(server: RemediatorClient, given: str, text: str) -> None:
-    """Write a note on incident ID, open or closed."""
+    """Add a note to incident ID, open or closed."""
     whole, path = incident_path(server, given)
     server.post(f"{path}/notes", Words(text), {"Idempotency-Key": secrets.token_hex(16)})
     click.echo(f"{escape_control_chars(whole)}: noted")
@@ -126,7 +132,7 @@ def add_incident_note(server: RemediatorClient, given: str, text: str) -> None:
 @_perhaps_text
 @server_options
 def resolve_incident(server: RemediatorClient, given: str, text: str) -> None:
-    """Say that incident ID is over. What it planned and did not do is cancelled; a node that we hold stays held."""
+    """Resolve incident ID. Cancels its pending actions; does not release the node."""
     click.echo(f"{_post_incident_action(server, given, 'resolve', text)}: closed")
 
 
@@ -135,7 +141,7 @@ def resolve_incident(server: RemediatorClient, given: str, text: str) -> None:
 @_perhaps_text
 @server_options
 def reopen_incident(server: RemediatorClient, given: str, text: str) -> None:
-    """Open incident ID again: it was not over. It is decided upon anew, and only a person closes it."""
+    """Reopen incident ID. It is decided again, and only an operator can resolve it."""
     click.echo(f"{_post_incident_action(server, given, 'reopen', text)}: open again")
 
 
@@ -145,12 +151,14 @@ def reopen_incident(server: RemediatorClient, given: str, text: str) -> None:
     "--format",
     "form",
     type=click.Choice(FORMS),
-    help="Markdown, one HTML page, or JSON. Without it as FILE's name ends, else md.",
+    help="Output format. Default: by FILE's extension, else md.",
 )
-@click.option("--out", type=click.Path(path_type=Path), metavar="FILE", help="Write it there, not to standard output.")
+@click.option(
+    "--out", type=click.Path(path_type=Path), metavar="FILE", help="Write to this file instead of standard output."
+)
 @server_options
 def write_postmortem(server: RemediatorClient, given: str, form: str | None, out: Path | None) -> None:
-    """Tell an incident afterwards. With timeline, cause, actions, cost in GPU-hours, follow-ups, curves."""
+    """Write a postmortem. It contains timeline, cause, actions, cost in GPU-hours, follow-ups and curves."""
     ending = out.suffix.lstrip(".").lower() if out is not None else ""
     form = form or (ending if ending in FORMS else FORMS[0])
     page = server.page(f"{incident_path(server, given)[1]}/postmortem", format=form)

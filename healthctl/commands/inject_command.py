@@ -1,4 +1,4 @@
-"""`healthctl inject`: marked test faults, one command each."""
+"""`healthctl inject`: marked test faults, one command per kind."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from healthctl.fault_injection.simulated_faults import (
     epilog="Examples: healthctl inject thermal --gpu 0 --for 2m; healthctl inject xid --node gpu-1 --pci 0000:3b:00.0 --code 79"
 )
 def inject() -> None:
-    """Make a marked test fault. A node takes it only if its configuration says accept_injected."""
+    """Inject a marked test fault. Nodes accept it only if accept_injected is set in their configuration."""
 
 
 for command in (

@@ -19,8 +19,8 @@ from remediator.model.views_jobs import JobList, JobRank, JobView
 
 
 def format_rank_counts(job: JobView) -> str:
-    """How many ranks there are; how many of them tell, if not all do."""
-    return str(job.world) if job.ranks_told == job.world else f"{job.ranks_told} of {job.world} tell"
+    """The number of ranks, and how many of them report if not all do."""
+    return str(job.world) if job.ranks_told == job.world else f"{job.ranks_told} of {job.world} report"
 
 
 JOBS: Sequence[Column[JobView]] = (
@@ -50,25 +50,31 @@ RANKS: Sequence[Column[JobRank]] = (
 
 @click.group(cls=DefaultListGroup, epilog="Examples: healthctl jobs; healthctl jobs show train-7 --watch")
 def jobs() -> None:
-    """Training jobs: where they run, how far they are, what holds them back."""
+    """Show training jobs: where they run, their progress, what slows them down."""
 
 
 @jobs.command("list", epilog="Example: healthctl jobs list --node 'gpu-1*'")
-@click.option("--job", "globs", multiple=True, metavar="GLOB", help="Only jobs like 'llama*'; may be repeated.")
+@click.option(
+    "--job",
+    "globs",
+    multiple=True,
+    metavar="GLOB",
+    help="Filter by job name pattern, such as 'llama*'. Can be repeated.",
+)
 @click.option(
     "--node",
     "nodes",
     multiple=True,
     metavar="GLOB",
-    help="Only jobs with ranks on nodes like 'gpu-1*'; may be repeated.",
+    help="Filter by node name pattern, such as 'gpu-1*'. Can be repeated.",
 )
-@click.option("--limit", type=click.IntRange(min=1), help="So many at most.")
+@click.option("--limit", type=click.IntRange(min=1), help="Maximum number of jobs to show.")
 @view_options
 @server_options
 def list_jobs(
     server: RemediatorClient, screen: Screen, globs: tuple[str, ...], nodes: tuple[str, ...], limit: int | None
 ) -> None:
-    """Show jobs, by name."""
+    """List jobs by name."""
     found = server.get("/v1/jobs", JobList)
     kept = [
         job
@@ -76,7 +82,7 @@ def list_jobs(
         if matches_globs(job.job, globs) and (not nodes or any(matches_globs(n, nodes) for n in job.nodes))
     ]
     shown = JobList(at=found.at, jobs=tuple(kept[:limit]))
-    screen.show(shown, lambda: [Rows(shown.jobs, JOBS, "no job fits" if globs or nodes else "no rank tells of a job")])
+    screen.show(shown, lambda: [Rows(shown.jobs, JOBS, "no matching job" if globs or nodes else "no job reported")])
 
 
 @jobs.command("show", epilog="Example: healthctl jobs show train-7 --watch")
@@ -84,7 +90,7 @@ def list_jobs(
 @view_options
 @server_options
 def show_job(server: RemediatorClient, screen: Screen, name: str) -> None:
-    """Show one job whole, with its ranks."""
+    """Show one job in detail, with its ranks."""
     try:
         job = server.get(f"/v1/jobs/{quote(name, safe='')}", JobView)
     except RequestRefused as refused:
@@ -96,7 +102,7 @@ def show_job(server: RemediatorClient, screen: Screen, name: str) -> None:
 
 
 def render_job_page(job: JobView) -> Iterator[Block]:
-    """One job, whole."""
+    """One job in detail."""
     silent = sorted(set(range(job.world)) - {rank.status.rank for rank in job.ranks}) if job.ranks else []
     yield Facts(
         [
@@ -108,7 +114,7 @@ def render_job_page(job: JobView) -> Iterator[Block]:
             ("step", str(job.step) if job.step >= 0 else ""),
             ("step time", f"{job.step_s:.3g} s, the median" if job.step_s else ""),
             ("phase", job.phase),
-            ("last heard", format_timestamp(job.at) if job.at else ""),
+            ("last report", format_timestamp(job.at) if job.at else ""),
         ]
     )
     for verdict in job.verdicts:

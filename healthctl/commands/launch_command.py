@@ -1,4 +1,4 @@
-"""`healthctl launch`: run a training job on the fit nodes of an allocation, and bring it back after a fault."""
+"""`healthctl launch`: runs a training job on the healthy nodes of an allocation, and restarts it after a fault."""
 
 from __future__ import annotations
 
@@ -30,115 +30,129 @@ from vocabulary.text.plurals import format_count
     context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False},
     epilog="Example: healthctl launch --nodes 4 --spares 1 --ranks-per-node 8 python train.py",
 )
-@click.option("--nodes", type=click.IntRange(min=1), help="Nodes to train on; default: all but the spares.")
 @click.option(
-    "--spares", type=click.IntRange(min=0), default=0, show_default=True, help="Hot spares; with --nodes a wish."
+    "--nodes", type=click.IntRange(min=1), help="Number of nodes to train on. Default: all except the spares."
+)
+@click.option(
+    "--spares",
+    type=click.IntRange(min=0),
+    default=0,
+    show_default=True,
+    help="Number of hot spares; best effort with --nodes.",
 )
 @click.option(
     "--swap",
     is_flag=True,
-    help="Let a process wait on each spare node, and replace lost ranks by it while the others go on. COMMAND must use run_guarded_job.",
+    help="Keep a process ready on each spare node that replaces a lost rank while the others run on. COMMAND must use run_guarded_job.",
 )
 @click.option(
     "--min-nodes",
     type=click.IntRange(min=1),
-    help="Go on with as few as these when --nodes are not there (elastic); with --swap also in place: the job shrinks"
-    " when a node is lost and no spare is left, and grows when the node is back.",
+    help="Continue with as few as this many nodes (elastic). With --swap the job shrinks in place when no spare is left,"
+    " and grows when a node returns.",
 )
 @click.option(
     "--return-seconds",
     type=click.FloatRange(min=0),
     default=15.0,
     show_default=True,
-    help="With --swap and --min-nodes: how long after its loss a node that is fit takes ranks again; twice as long after each further loss. 0: never.",
+    help="With --swap and --min-nodes: start ranks again on a lost node that is healthy after this time, doubled by each further loss. 0: never.",
 )
-@click.option("--ranks-per-node", type=click.IntRange(min=1), default=1, show_default=True, help="Usually one per GPU.")
 @click.option(
-    "--per-node", is_flag=True, help="Run COMMAND once per node; it makes the ranks itself, as torchrun does."
+    "--ranks-per-node",
+    type=click.IntRange(min=1),
+    default=1,
+    show_default=True,
+    help="Number of ranks per node; usually one per GPU.",
+)
+@click.option(
+    "--per-node", is_flag=True, help="Run COMMAND once per node; it starts the ranks itself, as torchrun does."
 )
 @click.option(
     "--gate",
     type=click.Choice([gate.value for gate in GateMode]),
     default="prefer",
     show_default=True,
-    help="Ask each node's healthd first: take fit ones first, fit ones only, or do not ask.",
+    help="Check each node with healthd: prefer healthy nodes, require healthy nodes, or skip the check.",
 )
 @click.option(
     "--preflight",
     type=click.Choice(["off", *LEVELS]),
     default="off",
     show_default=True,
-    help="Test every node at this level before ranks start on it; who fails is left out.",
+    help="Run preflight at this level on every node before ranks start; nodes that fail are left out.",
 )
 @click.option(
-    "--preflight-command", default="", help="What to run instead: prints a document and ends as the preflight does."
+    "--preflight-command", default="", help="Command to run instead of preflight, with the same output and exit codes."
 )
 @click.option(
     "--preflight-seconds",
     type=click.FloatRange(min=0.1),
     default=600.0,
     show_default=True,
-    help="How long a node may take for it; later is as good as no answer.",
+    help="Time limit of the preflight on a node.",
 )
-@click.option("--max-restarts", type=click.IntRange(min=0), default=20, show_default=True, help="Relaunches in all.")
+@click.option(
+    "--max-restarts", type=click.IntRange(min=0), default=20, show_default=True, help="Maximum number of restarts."
+)
 @click.option(
     "--max-crashes",
     type=click.IntRange(min=1),
     default=3,
     show_default=True,
-    help="Crashes in a row (exits that nobody ordered), none of which came further, after which to stop.",
+    help="Stop after this many consecutive crashes without progress.",
 )
 @click.option(
     "--progress-file",
     type=click.Path(path_type=Path, dir_okay=False),
-    help="A file that the job changes when it comes further, where the ranks have no guard to tell.",
+    help="File that the job modifies when it makes progress, for ranks without a guard.",
 )
 @click.option(
     "--user-error-seconds",
     type=click.FloatRange(min=0),
     default=60.0,
     show_default=True,
-    help="Ranks that all exit alike, this early and on nodes without fault, are the command's own mistake; 0: never.",
+    help="Treat equal exits of all ranks within this time, on healthy nodes, as an error of COMMAND; 0: never.",
 )
 @click.option(
     "--backoff-seconds",
     type=click.FloatRange(min=0, max=3600),
     default=1.0,
     show_default=True,
-    help="Pause after a crash without progress; doubles each time, up to a minute.",
+    help="Backoff after a crash without progress; doubles each time, up to one minute.",
 )
 @click.option(
     "--leave-seconds",
     type=click.FloatRange(min=0.1),
     default=30.0,
     show_default=True,
-    help="How long a rank may stay after its first peer has left; then it is killed.",
+    help="Kill a rank that is still running this long after its first peer left.",
 )
 @click.option(
     "--done-seconds",
     type=click.FloatRange(min=0),
     default=3600.0,
     show_default=True,
-    help="How long a rank may go on after its first peer has ended with 0; then it is killed. 0: for ever.",
+    help="Kill a rank that is still running this long after its first peer exited with 0. 0: never.",
 )
 @click.option(
     "--stop-seconds",
     type=click.FloatRange(min=0.1),
     default=30.0,
     show_default=True,
-    help="How long the ranks may take to save and leave when the launcher is told to stop.",
+    help="Time for the ranks to save and exit when the launcher is stopped.",
 )
 @click.option(
     "--look-again-seconds",
     type=click.FloatRange(min=0),
     default=15.0,
     show_default=True,
-    help="Ask the nodes again so long after a start, and go elsewhere if one is unfit and nothing is trained yet; 0: do not.",
+    help="Check the nodes again this long after a start, and move the job if one is unhealthy before the first step. 0: never.",
 )
 @click.option(
     "--notice-file",
     type=click.Path(path_type=Path),
-    help="When it appears or changes, the machine is about to go: save, leave, queue the job again.",
+    help="File that announces preemption: when it appears or changes, save, exit and requeue the job.",
 )
 @click.option(
     "--events", type=click.Path(path_type=Path, dir_okay=False), help="Append one JSON line per event to this file."
@@ -148,15 +162,16 @@ from vocabulary.text.plurals import format_count
     type=click.Choice(["auto", "slurm", "local", "kubernetes"]),
     default="auto",
     show_default=True,
-    help="Where the ranks run; auto: Slurm inside an allocation, else this machine. kubernetes: this pod, once.",
+    help="Where to run the ranks. auto: Slurm inside an allocation, else this machine; kubernetes: this pod, once.",
 )
-@click.option("--node-names", default="", help="Local backend: pretend names of nodes, separated by commas.")
+@click.option("--node-names", default="", help="Local backend: simulated node names, separated by commas.")
 @click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED)
 def launch(*, backend: str, node_names: str, events: Path | None, command: tuple[str, ...], **shape: Any) -> None:
-    """Run COMMAND once per rank, or once per node; on an eject or abort start it again at once, without the condemned nodes.
+    """Run COMMAND once per rank, or once per node. After an eject or abort, restart it at once without the failed nodes.
 
-    Exit codes: 0 done; 75 too few fit nodes are left, queue the job again (inside Slurm it already is); 93 the job says
-    never again; 128 + N stopped by signal N; 1 ranks ended with 90 to 92 without an order; otherwise the code of the rank that failed.
+    Exit codes: 0 done; 75 too few healthy nodes are left, requeue the job (inside Slurm this is automatic); 93 the job
+    must not be restarted; 128 + N stopped by signal N; 1 ranks exited with 90 to 92 without an order; otherwise the exit
+    code of the failed rank.
     """
     try:
         chosen = _select_backend(backend, node_names)
@@ -173,7 +188,7 @@ def launch(*, backend: str, node_names: str, events: Path | None, command: tuple
         raise Failure(str(error), Exit.PROBLEM) from error
 
 
-def _build_job(  # the rest of the options, by name
+def _build_job(  # the remaining options, by name
     command: tuple[str, ...],
     at_hand: Sequence[str],
     *,

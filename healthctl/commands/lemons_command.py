@@ -28,16 +28,16 @@ _COLUMNS: tuple[Column[LemonView], ...] = (
 @view_options
 @server_options
 def lemons(server: RemediatorClient, screen: Screen) -> None:
-    """Show nodes that fail again and again although their checks pass, the worst first.
+    """List nodes that fail repeatedly although their checks pass, worst first.
 
-    LEMON is how likely each is one. 'healthctl analyze lemons' judges a record of your own in the same way.
+    LEMON is the probability. 'healthctl analyze lemons' applies the same analysis to a record of your own.
     """
     found = server.get("/v1/lemons", LemonList)
     judged = max((lemon.at for lemon in found.lemons), default=None)
     screen.show(
         found,
         lambda: [
-            Rows(found.lemons, _COLUMNS, "nobody: no node fails more often than chance explains"),
+            Rows(found.lemons, _COLUMNS, "no lemon: no node fails more often than chance explains"),
             *([] if judged is None else [Line(f"as of {format_timestamp(judged)}")]),
         ],
     )

@@ -1,4 +1,4 @@
-"""`healthctl man`: the man pages, from the same words as ``--help``."""
+"""`healthctl man`: man pages, generated from the ``--help`` texts."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from vocabulary.text.plurals import format_count
 @click.command(epilog="Examples: healthctl man nodes | man -l -; healthctl man --dir /usr/local/share/man/man1")
 @click.argument("command", required=False)
 @click.option(
-    "--dir", "directory", type=click.Path(file_okay=False, path_type=Path), help="Write all pages there, a file each."
+    "--dir", "directory", type=click.Path(file_okay=False, path_type=Path), help="Write all pages to this directory."
 )
 @click.pass_context
 def man(ctx: click.Context, command: str | None, directory: Path | None) -> None:
-    """Print the man page of COMMAND, or of healthctl itself; or write those of all commands."""
+    """Print the man page of COMMAND, or of healthctl itself; or write all pages to a directory."""
     root = ctx.find_root()
     if directory is None:
         click.echo(next(text for _, text in _render_man_pages(root, command or "")), nl=False)
@@ -35,7 +35,7 @@ def man(ctx: click.Context, command: str | None, directory: Path | None) -> None
 
 
 def _render_man_pages(root: click.Context, wanted: str | None) -> Iterator[tuple[str, str]]:
-    """File name and text. `wanted`: one command, empty for the front door, None for all."""
+    """File name and text. `wanted`: one command, empty for healthctl itself, None for all."""
     from healthctl.cli.man_pages import render_man_page
     from vocabulary import VERSION
 

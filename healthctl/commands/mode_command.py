@@ -1,4 +1,4 @@
-"""`healthctl mode`: how far automation may go."""
+"""`healthctl mode`: shows and sets the automation mode."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from remediator.model.views import ActionView, IncidentList, IncidentView, Statu
 from remediator.model.views_actions import ActionList, AwaitingList, ModeWish
 from vocabulary.text.plurals import format_count
 
-# From the one that does least to the one that does most.
+# From the least to the most automation.
 MODES = {
-    "observe": "decisions are made and shown, nothing is done and nobody is asked",
-    "recommend": "people are told what should be done, nothing is done",
-    "approve": "what should be done waits for a person's yes",
-    "act": "what should be done is done, within the budget",
+    "observe": "decisions are made and shown; nothing is done and nobody is asked",
+    "recommend": "people are notified of the recommended actions; nothing is done",
+    "approve": "each plan waits for approval",
+    "act": "plans are executed, within the budget",
 }
 OPEN_SHOWN = 20
 STOPS = ("observe", "recommend")
@@ -33,7 +33,7 @@ Wanted: TypeAlias = Literal["observe", "recommend", "approve", "act", "config"]
 
 
 class ModeOutput(msgspec.Struct, frozen=True):
-    """What programs get: the mode, who set it (empty: the configuration), as of when (UTC s), and what it does not stop."""
+    """JSON output: the mode, who set it (empty: the configuration), as of when (UTC s), and the actions it does not stop."""
 
     mode: str
     mode_by: str
@@ -43,7 +43,7 @@ class ModeOutput(msgspec.Struct, frozen=True):
 
 @click.command(
     epilog="Examples: healthctl mode; healthctl mode observe 'the network is being worked on'; healthctl mode config. "
-    "To lower it is done at once; to raise it asks."
+    "Lowering the mode takes effect at once; raising it asks for confirmation."
 )
 @click.argument("mode", required=False, type=click.Choice([*MODES, "config"]))
 @click.argument("why", required=False, default="")
@@ -51,16 +51,16 @@ class ModeOutput(msgspec.Struct, frozen=True):
 @output_options
 @server_options
 def mode(server: RemediatorClient, screen: Screen, consent: Consent, mode: Wanted | None, why: str) -> None:
-    """Show how far automation may go, who said so and why; or say it: from now on MODE, because of WHY.
+    """Show the automation mode, or set it to MODE with the reason WHY.
 
     \b
-    observe    decisions are made and shown, nothing is done and nobody is asked
-    recommend  people are told what should be done, nothing is done
-    approve    what should be done waits for a person's yes
-    act        what should be done is done, within the budget
-    config     what the configuration says
+    observe    show decisions, do nothing, ask nobody
+    recommend  notify people of the recommended actions, do nothing
+    approve    ask for approval of each plan, then act
+    act        act within the budget
+    config     use the mode from the configuration
 
-    It lasts: a restart, a failover and a new configuration change nothing about it until somebody says 'config'.
+    The mode survives restarts, failovers and configuration changes until somebody sets 'config'.
     """  # noqa: D301 - click wants that very character
     status = server.get("/v1/status", StatusView)
     if mode is not None:
@@ -72,7 +72,7 @@ def mode(server: RemediatorClient, screen: Screen, consent: Consent, mode: Wante
         server.post("/v1/mode", ModeWish("" if mode == "config" else mode, why))
         status = server.get("/v1/status", StatusView)
     going_on: list[ActionView] = []
-    if status.mode in STOPS and status.mode_by:  # what the configuration says stops no plan under way
+    if status.mode in STOPS and status.mode_by:  # the configured mode stops no running plan
         planned = server.get("/v1/actions", ActionList, state="open").actions
         going_on = [a for a in planned if a.verb not in _TELLS and a.on_stop != StopEffect.WAITS.value]
     shown = ModeOutput(status.mode, status.mode_by, status.at, tuple(going_on))
@@ -88,7 +88,7 @@ def _render_running_actions(actions: Sequence[ActionView]) -> Iterator[Block]:
 
 
 def _raises_mode(now: str, wanted: str) -> bool:
-    """Whether automation may go further then. What the configuration says is not known here, so it may."""
+    """Whether automation may do more in the new mode. True for `config`, since the configured mode is unknown here."""
     order = list(MODES)
     if wanted == "config":
         return now != order[-1]
@@ -109,11 +109,11 @@ def _mode_facts(status: StatusView) -> Block:
 
 
 def _preview_mode_change(server: RemediatorClient, status: StatusView, wanted: str) -> Iterator[Block]:
-    """What may begin then: incidents that are open, what waits for a person, actions under way, what the budget leaves."""
+    """What may start in the new mode: open incidents, pending approvals, running actions, the remaining budget."""
     incidents = [i for i in server.get("/v1/incidents", IncidentList).incidents if i.state != "closed"]
     waiting = server.get("/v1/awaiting", AwaitingList).awaiting
     actions = server.get("/v1/actions", ActionList, state="open").actions
-    meaning = MODES.get(wanted, "what the configuration says; not known here, so take it for 'act'")
+    meaning = MODES.get(wanted, "the mode from the configuration; not known here, so assume 'act'")
     left = max(0, status.isolated_max - status.isolated)
     yield Facts(
         [

@@ -16,7 +16,7 @@ from preflight.command_options import socket_option_with
 
 
 def _expand_node_placeholder(_context: click.Context, _option: click.Parameter, path: str) -> str:
-    """A template serves a whole cluster: which node this is, only this machine knows."""
+    """Expand the placeholder for the node name in a socket path that a whole cluster shares."""
     return path.replace("{node}", os.environ.get("HEALTHD_NODE") or socket.gethostname())
 
 
@@ -25,7 +25,7 @@ AGAIN_S = 0.5
 
 
 class NagiosCommand(click.Command):
-    """A command whose wrong usage is UNKNOWN, since Nagios reads 2 as CRITICAL."""
+    """A command whose wrong usage exits with UNKNOWN, since Nagios reads 2 as CRITICAL."""
 
     def make_context(self, *args: Any, **kwargs: Any) -> click.Context:
         """Parse the arguments."""
@@ -38,18 +38,33 @@ class NagiosCommand(click.Command):
 
 @click.group(epilog="Examples: healthctl node check --type prolog; healthctl node evidence --out evidence.json")
 def node() -> None:
-    """Ask the daemon on this node: is it fit for work, and what led up to now."""
+    """Query the healthd on this node: health and recent evidence."""
 
 
 @node.command("check", cls=NagiosCommand, epilog="Example: healthctl node check --type prolog")
 @socket_option
-@click.option("--type", "form", type=click.Choice(list(FORMS)), default="nagios", show_default=True, help="Who asks.")
 @click.option(
-    "--check", "only", multiple=True, metavar="GLOB", help="Count only these findings, as check/code; may be repeated."
+    "--type",
+    "form",
+    type=click.Choice(list(FORMS)),
+    default="nagios",
+    show_default=True,
+    help="Output format and exit codes of this monitoring system.",
 )
-@click.option("--ignore", multiple=True, metavar="GLOB", help="Do not count these findings; may be repeated.")
 @click.option(
-    "--on-unknown", type=click.Choice(["fail", "pass"]), default="fail", show_default=True, help="What 'not known' is."
+    "--check",
+    "only",
+    multiple=True,
+    metavar="GLOB",
+    help="Consider only these findings, as check/code. Can be repeated.",
+)
+@click.option("--ignore", multiple=True, metavar="GLOB", help="Ignore these findings. Can be repeated.")
+@click.option(
+    "--on-unknown",
+    type=click.Choice(["fail", "pass"]),
+    default="fail",
+    show_default=True,
+    help="Result if the health is unknown.",
 )
 @click.option(
     "--wait",
@@ -57,7 +72,7 @@ def node() -> None:
     type=click.FloatRange(0, 300),
     default=0.0,
     show_default=True,
-    help="Seconds to ask again while it is not known.",
+    help="Retry for this many seconds while the health is unknown.",
 )
 @click.option(
     "--timeout",
@@ -65,7 +80,7 @@ def node() -> None:
     type=click.FloatRange(0.1, 60),
     default=5.0,
     show_default=True,
-    help="Seconds for one answer.",
+    help="Timeout of one request, in seconds.",
 )
 @click.option(
     "-o",
@@ -73,7 +88,7 @@ def node() -> None:
     type=click.Choice(["text", "json"]),
     default="text",
     show_default=True,
-    help="json: the verdict itself.",
+    help="Output format; json: the full verdict.",
 )
 def check_node(  # noqa: PLR0913 - one for each option
     path: str,
@@ -86,18 +101,18 @@ def check_node(  # noqa: PLR0913 - one for each option
     deadline_s: float,
     output: str,
 ) -> None:
-    """Is this node fit for work?
+    """Check whether this node is fit for work.
 
     \b
-    nagios  0 OK, 1 WARNING (works, but degraded), 2 CRITICAL (unfit or condemned), 3 UNKNOWN
-    prolog  0 go, 1 drain this node (unfit, or not known)
-    epilog  0 go, 1 drain this node (unfit)
+    nagios  0 OK, 1 WARNING (degraded), 2 CRITICAL (unfit or condemned), 3 UNKNOWN
+    prolog  0 start, 1 drain this node (unfit or unknown)
+    epilog  0 end, 1 drain this node (unfit)
     app     as nagios, the text alone
     nhc     0 OK: line, 1 ERROR: line
-    npd     0 fine, 1 problem, 2 not known, 80 bytes at most
+    npd     0 OK, 1 problem, 2 unknown, at most 80 bytes
 
-    Not known is: no answer, one over 5 s old, or healthd itself not knowing. It never reads as good, unless you say
-    --on-unknown pass.
+    The health is unknown if healthd does not respond, its verdict is over 5 s old, or it reports unknown. This never counts
+    as fit, except with --on-unknown pass.
     """  # noqa: D301 - click wants that very character
     until = time.monotonic() + wait_s
     while True:
@@ -106,7 +121,7 @@ def check_node(  # noqa: PLR0913 - one for each option
             break
         time.sleep(AGAIN_S)
     if judgement.state == UNKNOWN and on_unknown == "pass":
-        judgement = judgement._replace(state=OK, text=f"not known, passed as told: {judgement.text}")
+        judgement = judgement._replace(state=OK, text=f"unknown, passed by --on-unknown: {judgement.text}")
     reply = FORMS[form](judgement)
     text = raw.decode(errors="replace") if output == "json" else reply.text
     if text:
@@ -116,20 +131,22 @@ def check_node(  # noqa: PLR0913 - one for each option
 
 @node.command("evidence", epilog="Example: healthctl node evidence --out evidence.json")
 @socket_option
-@click.option("--out", type=click.Path(path_type=Path), metavar="FILE", help="Write it there, not to standard output.")
+@click.option(
+    "--out", type=click.Path(path_type=Path), metavar="FILE", help="Write to this file instead of standard output."
+)
 @click.option(
     "--timeout",
     "deadline_s",
     type=click.FloatRange(0.1, 300),
     default=30.0,
     show_default=True,
-    help="Seconds to wait.",
+    help="Timeout in seconds.",
 )
 def write_evidence_bundle(path: str, out: Path | None, deadline_s: float) -> None:
-    """Show the last 15 minutes of this node. What led up to now, as JSON; for root.
+    """Write a bundle of evidence as JSON. It covers the last 15 minutes of this node; requires root.
 
-    Temperatures, power, clocks, fabric counters, kernel lines, the trainers' last steps, and what is missing. It holds
-    job names and kernel lines: look before you pass it on. FILE is made readable by you alone.
+    Contains temperatures, power, clocks, fabric counters, kernel lines, recent training steps, and what is missing.
+    Review it before sharing: it holds job names and kernel lines. FILE is readable only by you.
     """
     from healthctl.node_check.evidence_client import escape_evidence_json, fetch_evidence, write_private_file
 
@@ -142,7 +159,7 @@ def write_evidence_bundle(path: str, out: Path | None, deadline_s: float) -> Non
 
 
 def judge_verdict(answer: VerdictAnswer) -> int:
-    """The state. What contradicts itself is unknown: healthy yet unfit, say."""
+    """The state for the exit code. A contradictory verdict, such as healthy but unfit, is unknown."""
     if answer.condemned or answer.health == "unhealthy":
         return CRITICAL
     if answer.health == "unknown" or not answer.fit:
@@ -165,5 +182,5 @@ def _fetch_judgement(
 
 
 def _escape_unprintable(text: str) -> str:
-    """As `healthctl.rendering.blocks.escape_control_chars`, which would bring the codec along."""
+    """Like `healthctl.rendering.blocks.escape_control_chars`, without importing the codec."""
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in text)

@@ -24,36 +24,38 @@ from remediator.model.views_actions import BreakerView
 from vocabulary.health import Health
 
 HISTORY_MAX = 1000
-HOLDS_S, HOLDS_AGAIN_S = 15.0, 0.25  # how long the scheduler may take, and how often it is looked at
+HOLDS_S, HOLDS_AGAIN_S = 15.0, 0.25  # how long the scheduler may take, and the polling interval
 health_option = click.option(
     "--health",
     "healths",
     multiple=True,
     type=click.Choice([h.value for h in Health]),
-    help="Only these; may be repeated.",
+    help="Filter by state or health. Can be repeated.",
 )
 
 
 @click.group(
     cls=DefaultListGroup,
-    epilog="Examples: healthctl nodes --state quarantined; healthctl nodes hold gpu-7 'a fan is changed' --for 2h",
+    epilog="Examples: healthctl nodes --state quarantined; healthctl nodes hold gpu-7 'replacing a fan' --for 2h",
 )
 def nodes() -> None:
-    """Nodes: state, health, GPUs, findings; what people say of them."""
+    """Show and manage nodes: state, health, GPUs, findings, operator holds."""
 
 
 @nodes.command("list", epilog="Example: healthctl nodes list --node 'gpu-1*' --health unhealthy")
-@click.option("--node", "globs", multiple=True, metavar="GLOB", help="Only names like 'gpu-1*'; may be repeated.")
+@click.option(
+    "--node", "globs", multiple=True, metavar="GLOB", help="Filter by name pattern, such as 'gpu-1*'. Can be repeated."
+)
 @click.option(
     "--state",
     "states",
     multiple=True,
     type=click.Choice([s.value for s in NodeState]),
-    help="Only these; may be repeated.",
+    help="Filter by state or health. Can be repeated.",
 )
 @health_option
-@click.option("--limit", type=click.IntRange(min=1), help="So many at most.")
-@click.option("--versions", is_flag=True, help="What is installed on each.")
+@click.option("--limit", type=click.IntRange(min=1), help="Maximum number of rows to show.")
+@click.option("--versions", is_flag=True, help="Show installed versions.")
 @view_options
 @server_options
 def list_nodes(
@@ -66,7 +68,7 @@ def list_nodes(
     *,
     versions: bool,
 ) -> None:
-    """Show nodes, by name."""
+    """List nodes by name."""
     filtered = bool(globs or states or healths)
     found = server.get("/v1/nodes", NodeList, **({} if filtered or limit is None else {"limit": limit}))
     kept = [
@@ -77,7 +79,7 @@ def list_nodes(
         and node.health in (healths or (node.health,))
     ]
     shown = NodeList(tuple(kept[:limit]))
-    empty = "no node fits" if filtered else "no node has reported yet"
+    empty = "no matching node" if filtered else "no node has reported yet"
     columns = installed_columns() if versions else NODES
     screen.show(shown, lambda: [Rows(shown.nodes, columns, empty)])
 
@@ -87,18 +89,24 @@ def list_nodes(
 @view_options
 @server_options
 def show_node(server: RemediatorClient, screen: Screen, name: str) -> None:
-    """Show one node whole."""
+    """Show one node in detail."""
     node = fetch_node(server, name, NodeView)
     screen.show(node, lambda: render_node_page(node))
 
 
 @nodes.command("history", epilog="Example: healthctl nodes history gpu-7 --limit 20")
 @click.argument("name", shell_complete=node_names)
-@click.option("--limit", type=click.IntRange(1, HISTORY_MAX), default=50, show_default=True, help="So many at most.")
+@click.option(
+    "--limit",
+    type=click.IntRange(1, HISTORY_MAX),
+    default=50,
+    show_default=True,
+    help="Maximum number of rows to show.",
+)
 @view_options
 @server_options
 def show_node_history(server: RemediatorClient, screen: Screen, name: str, limit: int) -> None:
-    """Show what happened to node NAME, the newest last."""
+    """Show the history of node NAME, newest last."""
     from healthctl.pages.event_page import EVENTS
 
     found = fetch_node(server, name, EventList, f"/history?limit={limit}")
@@ -111,58 +119,58 @@ def show_node_history(server: RemediatorClient, screen: Screen, name: str, limit
 @consent_options
 @server_options
 def cordon_node(server: RemediatorClient, consent: Consent, name: str, why: str) -> None:
-    """Take node NAME out of service in your name: no new work. It stays so until a person lifts it."""
+    """Cordon node NAME. No new work is placed on it until an operator uncordons it."""
     node = fetch_node(server, name, NodeView)
     if consent.given(f"cordon {name}", lambda: fetch_blast_radius(server, node)):
         server.post(f"{node_path(name)}/cordon", Words(why))
         _wait_for_holder(server, name, "operator")
-        click.echo(f"{name}: no new work comes to it; 'healthctl nodes uncordon {name}' ends that")
+        click.echo(f"{name}: cordoned, no new work is placed on it; 'healthctl nodes uncordon {name}' ends that")
 
 
 @nodes.command("uncordon", epilog="Example: healthctl nodes uncordon gpu-7 'GPU 5 replaced'")
 @click.argument("name", shell_complete=node_names)
 @click.argument("why", required=False, default="")
-@click.option("--force", is_flag=True, help="Also while a reset, a reboot or a test may run on it.")
+@click.option("--force", is_flag=True, help="Proceed even while a reset, reboot or test may be running on the node.")
 @consent_options
 @server_options
 def uncordon_node(server: RemediatorClient, consent: Consent, name: str, why: str, *, force: bool) -> None:
-    """Let work come to node NAME again. Whoever kept it away; also when its new part is in.
+    """Uncordon node NAME. Work is placed on it again, whoever cordoned it; use this also after a repair.
 
-    This is your word against what was known of it: its open incident ends, and it is on probation, untested. Look first
-    ('healthctl nodes show NAME') and test it ('healthctl preflight run --level standard --tell' there).
+    Closes the node's open incident and puts it on probation without a test. Check it first
+    ('healthctl nodes show NAME') and test it ('healthctl preflight run --level standard --tell' on the node).
     """
     node = fetch_node(server, name, NodeView)
     if consent.given(f"uncordon {name}", lambda: _fetch_release_preview(server, node)):
         server.post(f"{node_path(name)}/uncordon", UncordonWish(why, force))
         _wait_for_holder(server, name, "")
-        click.echo(f"{name}: work may come to it again")
+        click.echo(f"{name}: uncordoned, work is placed on it again")
 
 
-@nodes.command("hold", epilog="Example: healthctl nodes hold gpu-7 'a fan is changed' --for 2h")
+@nodes.command("hold", epilog="Example: healthctl nodes hold gpu-7 'replacing a fan' --for 2h")
 @click.argument("name", shell_complete=node_names)
 @click.argument("why")
 @click.option(
-    "--for", "span", type=DurationParam(), metavar="SPAN", help="Only for 2h, 3d, …  [default: until it is released]"
+    "--for", "span", type=DurationParam(), metavar="SPAN", help="Duration, such as 2h or 3d.  [default: until released]"
 )
 @server_options
 def hold_node(server: RemediatorClient, name: str, why: str, span: float | None) -> None:
-    """Keep automation off node NAME, at once. Work still comes to it: cordon it if that should end too."""
+    """Hold node NAME, so that automation never acts on it. Work is still placed on it; cordon it to stop that."""
     _post_node_action(server, name, "hold", HoldWish(why, None if span is None else time.time() + span))
-    click.echo(f"{name}: nothing is done with it; 'healthctl nodes release {name}' ends that")
+    click.echo(f"{name}: held, automation does not act on it; 'healthctl nodes release {name}' ends that")
 
 
-@nodes.command("release", epilog="Example: healthctl nodes release gpu-7 'the fan is in'")
+@nodes.command("release", epilog="Example: healthctl nodes release gpu-7 'fan replaced'")
 @click.argument("name", shell_complete=node_names)
 @click.argument("why", required=False, default="")
 @server_options
 def release_node(server: RemediatorClient, name: str, why: str) -> None:
-    """End the hold on node NAME. It may be looked at again, which is not to say that it is well.
+    """Release the hold on node NAME: automation may act on it again.
 
-    What is still asserted of it is decided upon anew, within mode and budget. A hold in the scheduler stays, ours or another's.
-    If nothing is asserted and nobody holds it there, its incident ends, and it is on probation.
+    Findings that are still active are decided again, within mode and budget. A hold in the scheduler remains, whoever set
+    it. Without active findings and without a hold in the scheduler, the incident closes and the node is on probation.
     """
     _post_node_action(server, name, "release", Words(why))
-    click.echo(f"{name}: not held by word any more; now {format_node_state(server.get(node_path(name), NodeView))}")
+    click.echo(f"{name}: operator hold released; now {format_node_state(server.get(node_path(name), NodeView))}")
 
 
 @nodes.command("retire", epilog="Example: healthctl nodes retire gpu-7 'sold'")
@@ -171,7 +179,7 @@ def release_node(server: RemediatorClient, name: str, why: str) -> None:
 @consent_options
 @server_options
 def retire_node(server: RemediatorClient, consent: Consent, name: str, why: str) -> None:
-    """Take node NAME out of the cluster for good. It counts nowhere, and nothing is done with it."""
+    """Retire node NAME: it no longer counts, and automation ignores it."""
     node = fetch_node(server, name, NodeView)
     if consent.given(f"retire {name}", lambda: fetch_blast_radius(server, node)):
         server.post(f"{node_path(name)}/retire", Words(why))
@@ -183,43 +191,43 @@ def retire_node(server: RemediatorClient, consent: Consent, name: str, why: str)
 @click.argument("why", required=False, default="")
 @server_options
 def unretire_node(server: RemediatorClient, name: str, why: str) -> None:
-    """Take node NAME back, on probation. A hold in the scheduler stays."""
+    """Return retired node NAME to the cluster, on probation. A hold in the scheduler remains."""
     _post_node_action(server, name, "unretire", Words(why))
-    click.echo(f"{name}: part of the cluster again; now {format_node_state(server.get(node_path(name), NodeView))}")
+    click.echo(f"{name}: returned to the cluster; now {format_node_state(server.get(node_path(name), NodeView))}")
 
 
 def matches_globs(name: str, globs: Iterable[str]) -> bool:
-    """Whether a name is like one of the patterns, or there is none."""
+    """Whether a name matches one of the patterns, or there is no pattern."""
     patterns = tuple(globs)
     return not patterns or any(fnmatchcase(name, pattern) for pattern in patterns)
 
 
 def fetch_blast_radius(server: RemediatorClient, node: NodeView) -> Sequence[Block]:
-    """What would be touched on this node, asked now."""
+    """What a change to this node would affect, queried now."""
     from healthctl.pages.blast_radius import render_blast_radius
 
     return render_blast_radius(node, server.get("/v1/status", StatusView), server.get("/v1/breaker", BreakerView))
 
 
 def _fetch_release_preview(server: RemediatorClient, node: NodeView) -> Sequence[Block]:
-    """What giving the node back ends, and what it would touch."""
+    """What returning the node ends, and what it affects."""
     from healthctl.pages.blast_radius import released_hold_facts
 
     return [released_hold_facts(node), *fetch_blast_radius(server, node)]
 
 
 def _wait_for_holder(server: RemediatorClient, name: str, held_by: str) -> None:
-    """Wait until the scheduler shows what was wished; it is written down already, and is asked for until it holds."""
+    """Wait until the scheduler shows the requested state. The request is already stored and is retried until it succeeds."""
     until = time.monotonic() + HOLDS_S
     while server.get(node_path(name), NodeView).held_by != held_by:
         if time.monotonic() > until:
-            todo = f"'healthctl actions list --node {name}' tells how far it is"
-            raise Failure(f"{name}: it is written down, and the scheduler does not show it after {HOLDS_S:g} s; {todo}")
+            todo = f"'healthctl actions list --node {name}' shows the progress"
+            raise Failure(f"{name}: stored, but the scheduler does not show it after {HOLDS_S:g} s; {todo}")
         time.sleep(HOLDS_AGAIN_S)
 
 
 def _post_node_action(server: RemediatorClient, name: str, word: str, message: Words | HoldWish) -> None:
-    """Tell the centre; who mistyped the name is told the nearest."""
+    """Send the request; for a mistyped name suggest similar names."""
     path = node_path(name)
     try:
         server.post(f"{path}/{word}", message)

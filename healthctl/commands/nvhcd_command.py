@@ -1,4 +1,4 @@
-"""`healthctl nvhcd`: answers NVIDIA's resiliency launcher."""
+"""`healthctl nvhcd`: health service for NVIDIA's resiliency launcher."""
 
 from __future__ import annotations
 
@@ -25,11 +25,15 @@ STOP_LOOK_S = 0.2
     type=click.Path(path_type=Path),
     default=Path("/run/gpu-healthd/nvhcd.sock"),
     show_default=True,
-    help="Where the launcher asks.",
+    help="UNIX socket to listen on.",
 )
 @socket_option
 @click.option(
-    "--on-unknown", type=click.Choice(["fail", "pass"]), default="fail", show_default=True, help="What 'not known' is."
+    "--on-unknown",
+    type=click.Choice(["fail", "pass"]),
+    default="fail",
+    show_default=True,
+    help="Result if the health is unknown.",
 )
 @click.option(
     "--wait",
@@ -37,14 +41,14 @@ STOP_LOOK_S = 0.2
     type=click.FloatRange(0, 60),
     default=5.0,
     show_default=True,
-    help="Seconds to ask again while it is not known.",
+    help="Retry for this many seconds while the health is unknown.",
 )
 def nvhcd(listen: Path, path: str, on_unknown: str, wait_s: float) -> None:
-    """Answer the health question of NVIDIA's resiliency launcher (gRPC, on a UNIX socket).
+    """Serve health checks for NVIDIA's resiliency launcher (gRPC, on a UNIX socket).
 
-    A node that is unfit, or not known to be fit, fails; one that is merely degraded passes. Runs until it is stopped.
+    An unfit node, or one with unknown health, fails; a degraded node passes. Runs until stopped.
     """
-    told: list[int] = []  # plain: an event's lock could be held when the handler runs
+    told: list[int] = []  # a plain list: an event's lock could be held when the handler runs
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda number, _: told.append(number))
     try:
@@ -53,7 +57,7 @@ def nvhcd(listen: Path, path: str, on_unknown: str, wait_s: float) -> None:
         )
         server.start()
     except OSError as error:
-        raise Failure(f"{error}; is the folder there, is another one running?") from None
+        raise Failure(f"{error}; does the directory exist, is another instance running?") from None
     click.echo(f"listening on {listen}")
     while not told:
         time.sleep(STOP_LOOK_S)

@@ -1,4 +1,4 @@
-"""`healthctl playbook`: read, test and compare policies, and say why one decided as it did. All but `explain_decision` work offline."""
+"""`healthctl playbook`: lints, tests and compares policies, and explains decisions. Only `explain_decision` needs a server."""
 
 from __future__ import annotations
 
@@ -34,17 +34,17 @@ FILE = click.argument("file", type=click.Path(dir_okay=False, path_type=Path), r
     "healthctl playbook explain inc-93bc7e61d2"
 )
 def playbook() -> None:
-    """Read, test and compare policies, and say why one decided as it did. Only 'explain' asks the remediator."""
+    """Lint, test and compare policies, and explain decisions. Only 'explain' queries the remediator."""
 
 
 @playbook.command("lint", epilog="Example: healthctl playbook lint site.yaml --strict")
 @FILE
-@click.option("--strict", is_flag=True, help="Warnings count as errors.")
+@click.option("--strict", is_flag=True, help="Treat warnings as errors.")
 @output_options
 def lint_playbook(screen: Screen, file: Path | None, strict: bool) -> None:  # noqa: FBT001 - a flag
-    """Look for mistakes in FILE. It is read with everything that it includes (default: the shipped policy).
+    """Check FILE for mistakes. Also checks included files; default: the shipped policy.
 
-    Ends with 1 if there is a mistake: a rule that is never reached, a code that no rule names, a node that could not come back.
+    Exits with 1 if there is a mistake, such as an unreachable rule, a code without a rule, or a node that could not return.
     """
     from healthctl.finding_kinds import known_kinds
     from remediator.playbook.policy_linter import ProblemLevel
@@ -61,12 +61,12 @@ def lint_playbook(screen: Screen, file: Path | None, strict: bool) -> None:  # n
 
 @playbook.command("test", epilog="Example: healthctl playbook test site.yaml --shipped")
 @FILE
-@click.option("--shipped", is_flag=True, help="Run the shipped scenarios under FILE too.")
+@click.option("--shipped", is_flag=True, help="Also run the shipped scenarios with FILE.")
 @output_options
 def test_playbook_scenarios(screen: Screen, file: Path | None, shipped: bool) -> None:  # noqa: FBT001 - a flag
-    """Run the scenarios beside FILE. And beside what it includes (default: the shipped policy).
+    """Run the scenarios of FILE. Also runs those of included files; default: the shipped policy.
 
-    Scenarios of X.yaml are in X.scenarios.yaml. Ends with 1 if one fails, or if there is none.
+    Scenarios of X.yaml are in X.scenarios.yaml. Exits with 1 if one fails, or if there is none.
     """
     from remediator.playbook.playbook_errors import PolicyError
     from remediator.playbook.playbook_loader import SHIPPED, SHIPPED_FOLDER, playbook_files
@@ -106,7 +106,7 @@ def test_playbook_scenarios(screen: Screen, file: Path | None, shipped: bool) ->
 @output_options
 @server_options
 def explain_decision(server: RemediatorClient, screen: Screen, incident_id: str) -> None:
-    """Say of INCIDENT which rule decided, and why. The others that were considered are named too."""
+    """Explain the decision of INCIDENT. Names the rule, its reason, and the other rules considered."""
     from healthctl.api_client.resource_names import incident_path
     from remediator.model.views import IncidentView
 
@@ -118,12 +118,12 @@ def explain_decision(server: RemediatorClient, screen: Screen, incident_id: str)
 @click.argument("a", type=click.Path(dir_okay=False, path_type=Path))
 @click.argument("b", type=click.Path(dir_okay=False, path_type=Path))
 @click.option("--config", type=click.Path(path_type=Path), default=REMEDIATOR_CONFIG, show_default=True,
-              help="The remediator's configuration: its database holds the record, its budget bounds both.")  # fmt: skip
+              help="Configuration file of the remediator: provides the recorded history and the budget.")  # fmt: skip
 @output_options
 def compare_playbooks(screen: Screen, a: Path, b: Path, config: Path) -> None:
-    """Try playbooks A and B on this cluster's record. It holds everything that was ever reported; show what would have been decided otherwise.
+    """Compare playbooks A and B on recorded history.
 
-    What nodes reported and people did is taken from the record; what each policy would have caused is imagined to succeed.
+    Reports of nodes and operator input come from the record; actions that a policy would have caused are assumed to succeed.
     """
     with require_extra("remediator"):
         from healthctl.policy_replay.decision_comparison import render_policy_comparison
@@ -143,7 +143,7 @@ def compare_playbooks(screen: Screen, a: Path, b: Path, config: Path) -> None:
 @playbook.command("schema", epilog="Example: healthctl playbook schema > playbook.schema.json")
 @click.argument("what", type=click.Choice(["playbook", "scenarios"]), default="playbook")
 def print_schema(what: str) -> None:
-    """Print the JSON Schema of a playbook or of scenarios. Editors complete with it."""
+    """Print the JSON Schema of playbooks or scenarios, for editors."""
     from remediator.playbook.json_schemas import json_schema_text
 
     click.echo(json_schema_text(what), nl=False)
@@ -160,7 +160,7 @@ def _load_shipped_catalogue() -> Catalogue:
 
 def _render_decisions(incident: IncidentView) -> Iterator[Block]:
     if not incident.decisions:
-        yield Line(f"{incident.id}: nothing was decided; no rule of the policy answers its findings")
+        yield Line(f"{incident.id}: no decision: no rule of the policy matches its findings")
         return
     yield Line(f"{incident.id} on {incident.node}: {incident.title}")
     for decision in incident.decisions:
@@ -176,7 +176,7 @@ def _render_decisions(incident: IncidentView) -> Iterator[Block]:
 
 
 _CONSIDERED: tuple[Column[Considered], ...] = (
-    Column("CONSIDERED TOO", lambda c: c.rule),
+    Column("ALSO CONSIDERED", lambda c: c.rule),
     Column("FOR", lambda c: c.finding),
-    Column("NOT, BECAUSE", lambda c: c.why, prose=True),
+    Column("REJECTED BECAUSE", lambda c: c.why, prose=True),
 )

@@ -1,4 +1,4 @@
-"""`healthctl preflight`: prove this machine fit, read what came of it, learn what is usual."""
+"""`healthctl preflight`: the commands of the `preflight` program."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from preflight.commands.command_table import COMMANDS
 
 
 class PreflightGroup(LazyGroup):
-    """Every command there is."""
+    """The commands of `preflight`."""
 
     table = COMMANDS
 
@@ -19,4 +19,4 @@ class PreflightGroup(LazyGroup):
     epilog="Examples: healthctl preflight run --level gate; healthctl preflight compare before.json after.json",
 )
 def preflight() -> None:
-    """Prove a node fit for work."""
+    """Test whether a node is fit for a job."""

@@ -1,4 +1,4 @@
-"""`healthctl replay`: the centre's record once more: as it was, or under another policy. Asks nobody, changes nothing."""
+"""`healthctl replay`: replays recorded history under the same or another policy. Sends no request, changes nothing."""
 
 from __future__ import annotations
 
@@ -29,16 +29,16 @@ if TYPE_CHECKING:
 )
 @click.argument("record", required=False, metavar="[FILE.jsonl|URL]", type=click.Path(allow_dash=True, readable=False))
 @click.option("--playbook", type=click.Path(dir_okay=False, path_type=Path),
-              help="What would be decided otherwise under this policy.")  # fmt: skip
+              help="Compare with the decisions under this policy.")  # fmt: skip
 @click.option("--config", type=click.Path(dir_okay=False, path_type=Path), default=REMEDIATOR_CONFIG, show_default=True,
-              help="The remediator's: its policy and budget decide, its database holds the record if none is named.")  # fmt: skip
+              help="Configuration file of the remediator: provides policy, budget and, by default, the record.")  # fmt: skip
 @output_options
 def replay(screen: Screen, record: str | None, playbook: Path | None, config: Path) -> None:
-    """Decide everything in the record once more, and say what comes out otherwise.
+    """Replay recorded history and show which decisions differ.
 
-    The record is a file of 'remediator export', a database URL, or the database of --config. Without --playbook each
-    decision is held against the recorded one: the same record and policy give the same decisions. With it, what nodes
-    reported and people did is taken from the record, and what either policy would have caused is imagined to succeed.
+    The record is a file from 'remediator export', a database URL, or the database of --config. Without --playbook, each
+    decision is compared with the recorded one: the same record and policy give the same decisions. With --playbook, node
+    reports and operator input come from the record; actions that a policy would have caused are assumed to succeed.
     """
     with require_extra("remediator"):
         from healthctl.policy_replay.recorded_history import open_recorded_history
@@ -46,7 +46,7 @@ def replay(screen: Screen, record: str | None, playbook: Path | None, config: Pa
     settings = build_settings(own, load_policy_files(own.playbook_paths))
     with open_recorded_history(record or own.database) as found:
         if next(found.inputs(), None) is None:
-            raise Failure(f"{found.name}: holds no input, so there is nothing to replay; has a remediator run with it?")
+            raise Failure(f"{found.name}: contains no input to replay; has a remediator used it?")
         if playbook is None:
             _replay_as_recorded(screen, found, settings)
         else:

@@ -1,4 +1,4 @@
-"""`healthctl simulate`: policies side by side on a fleet in imagination. Asks nobody, changes nothing."""
+"""`healthctl simulate`: compares policies on a simulated fleet. Sends no request, changes nothing."""
 
 from __future__ import annotations
 
@@ -23,14 +23,20 @@ RUNS_MAX = 1000
 
 
 @click.command(epilog="Example: healthctl simulate --nodes 1000 --days 30 --policy eject,checkpoint-eject --runs 5")
-@click.option("--nodes", type=click.IntRange(1, 100_000), help="Of the fleet.  [default: 1000]")
-@click.option("--days", type=click.FloatRange(0, 3650, min_open=True), help="How long.  [default: 30]")
-@click.option("--policy", "policies", default="all", show_default=True, help="One or more, separated by commas.")
-@click.option("--seed", type=click.IntRange(0), default=1, show_default=True, help="Of the first run.")
+@click.option("--nodes", type=click.IntRange(1, 100_000), help="Fleet size.  [default: 1000]")
+@click.option("--days", type=click.FloatRange(0, 3650, min_open=True), help="Simulated days.  [default: 30]")
+@click.option(
+    "--policy", "policies", default="all", show_default=True, help="Policies to compare, separated by commas."
+)
+@click.option("--seed", type=click.IntRange(0), default=1, show_default=True, help="Seed of the first run.")
 @click.option("--runs", type=click.IntRange(1, RUNS_MAX), default=1, show_default=True,
-              help="Seeds one after the other; from two on with 95 % intervals.")  # fmt: skip
-@click.option("--config", type=click.Path(dir_okay=False, path_type=Path), help="YAML: the fleet's figures.")
-@click.option("--playbook", type=click.Path(dir_okay=False, path_type=Path), help="In place of the shipped one.")
+              help="Number of runs with consecutive seeds; two or more give 95 % intervals.")  # fmt: skip
+@click.option(
+    "--config", type=click.Path(dir_okay=False, path_type=Path), help="YAML file with the parameters of the fleet."
+)
+@click.option(
+    "--playbook", type=click.Path(dir_okay=False, path_type=Path), help="Playbook to use instead of the shipped one."
+)
 @output_options
 def simulate(  # noqa: PLR0913, PLR0917 - one argument for each option
     screen: Screen,
@@ -42,9 +48,9 @@ def simulate(  # noqa: PLR0913, PLR0917 - one argument for each option
     config: Path | None,
     playbook: Path | None,
 ) -> None:
-    """Compare policies: what each costs and wins on a simulated fleet of published failure rates.
+    """Compare the cost and benefit of policies on a simulated fleet with published failure rates.
 
-    Decisions are those of the real pipeline, playbook, budgets and lemon detector. Policies: none, reboot-return, eject,
+    Decisions come from the real pipeline, playbook, budgets and lemon detector. Policies: none, reboot-return, eject,
     checkpoint-eject, lemons, retest, oracle (docs/internals/simulator.md).
     """
     import numpy as np
@@ -99,7 +105,7 @@ def _load_parameters(path: Path | None, given: dict[str, float | None]) -> Simul
 
 
 def _render_comparison(found: Sequence[PolicySummary], parameters: SimulationParameters, runs: int) -> list[Block]:
-    """For people."""
+    """Format for people."""
     seeds = "one seed" if runs == 1 else f"{runs} seeds, 95 % intervals"
     return [Rows(found, _COLUMNS), Line(f"{format_count(parameters.nodes, 'node')}, {parameters.days:g} days, {seeds}")]
 
@@ -112,5 +118,5 @@ _COLUMNS: tuple[Column[PolicySummary], ...] = (
     Column("HEALTHY NODE-DAYS LOST", lambda s: s.healthy_node_days_lost.text()),
     Column("WRONG ACTIONS", lambda s: s.wrong_actions.text()),
     Column("NODES TAKEN OUT", lambda s: s.isolations.text()),
-    Column("BY PEOPLE", lambda s: s.by_people.text()),
+    Column("BY OPERATORS", lambda s: s.by_people.text()),
 )

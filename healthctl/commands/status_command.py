@@ -23,13 +23,11 @@ from healthctl.pages.status_page import (
 from healthctl.rendering.blocks import value_text
 from remediator.model.views_overview import OverviewView
 
-_EXITS = (
-    "0 all is well, 1 something is broken or keeps automation from acting, 2 wrong usage, 3 no answer or a refused one"
-)
+_EXITS = "0 healthy, 1 something is broken or blocks automation, 2 wrong usage, 3 no response, or refused"
 
 
 class StatusOutput(OverviewView, frozen=True):
-    """What programs get: the answer as it came, and what comes next by incident."""
+    """JSON output: the response as received, and the next step of each incident."""
 
     next: dict[str, str] = msgspec.field(default_factory=dict)
 
@@ -38,7 +36,7 @@ class StatusOutput(OverviewView, frozen=True):
 @view_options
 @server_options
 def status(server: RemediatorClient, screen: Screen) -> None:
-    """Show what is broken, what was done, why, what comes next, and how to stop it."""
+    """Show what is broken, what was done and why, what comes next, and how to stop it."""
     narrow = screen.form is OutputFormat.TABLE
     told_max, listed_max = (TOLD_MAX, LISTED_MAX) if narrow else (TOLD_WIDE_MAX, LISTED_WIDE_MAX)
     view = _fetch_overview(server, told_max)

@@ -29,9 +29,9 @@ _COLUMNS: tuple[Column[StragglerView], ...] = (
 @view_options
 @server_options
 def stragglers(server: RemediatorClient, screen: Screen) -> None:
-    """Show what holds training jobs back, the slowest first: a rank, a node, a stage, or nobody.
+    """List what slows training jobs down, slowest first: a rank, a node or a stage.
 
-    EXCESS is how much more time it takes than its peers. 'healthctl analyze stragglers' judges recorded step times.
+    EXCESS is the extra time compared with peers. 'healthctl analyze stragglers' analyzes recorded step times.
     """
     found = server.get("/v1/stragglers", StragglerList)
-    screen.show(found, lambda: [Rows(found.stragglers, _COLUMNS, "nothing holds a job back, as far as its ranks tell")])
+    screen.show(found, lambda: [Rows(found.stragglers, _COLUMNS, "no straggler reported")])

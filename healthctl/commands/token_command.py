@@ -1,4 +1,4 @@
-"""`healthctl token`: who may ask and who may act. Over the API as an admin, or with ``--store`` in the database itself."""
+"""`healthctl token`: manages access. Over the API as an admin, or with ``--store`` directly in the database."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ OUT = click.option(
     "--out",
     type=click.Path(path_type=Path),
     metavar="FILE",
-    help="Write it there, readable by you alone; not to standard output.",
+    help="Write to this file, readable only by you, instead of standard output.",
 )
 PEOPLE = {
-    "viewer": "For a person or a program that reads.",
-    "operator": "For a person or a program that approves, acknowledges, resolves.",
-    "admin": "For a person who also looks after tokens.",
-    "node": "For this node's healthd; speaks for that node alone.",
+    "viewer": "Name of a person or program with read access.",
+    "operator": "Name of a person or program that may approve, acknowledge and resolve.",
+    "admin": "Name of a person who may also manage tokens.",
+    "node": "Name of a node; its healthd may report for that node only.",
 }
 
 
@@ -44,16 +44,21 @@ def _person_options(command: Callable[..., Any]) -> Callable[..., Any]:
     "healthctl token list --store /etc/gpu-healthd/remediator.yaml",
 )
 def token() -> None:
-    """Tokens: who may ask and who may act. Asks the remediator as an admin, or with --store its database."""
+    """Manage access tokens, over the API as an admin, or with --store directly in the database."""
 
 
 @token.command("issue", epilog="Example: healthctl token issue --operator ann --out ann.token")
 @_person_options
-@click.option("--expires", type=DurationParam(), metavar="SPAN", help="It ends after 12h, 30d, …  [default: never]")
+@click.option(
+    "--expires",
+    type=DurationParam(),
+    metavar="SPAN",
+    help="Expire after this time, such as 12h or 30d.  [default: never]",
+)
 @OUT
 @credentials_options
 def issue_token(credentials: Credentials, expires: float | None, out: Path | None, **names: str | None) -> None:
-    """Make a token for a person, a program or a node. It is printed this once; only its digest is stored."""
+    """Create a token for a person, a program or a node. It is printed only once; only its digest is stored."""
     role, name = _require_single_name(names)
     _check_token_request(role, name, None, replaces=False)
     _write_token(credentials.issue(role, name, expires, None, replaces=False), out)
@@ -62,35 +67,37 @@ def issue_token(credentials: Credentials, expires: float | None, out: Path | Non
 @token.command("join", epilog="Example: healthctl token join 'gpu-*' --uses 500 --expires 1d --out join")
 @click.argument("pattern")
 @click.option(
-    "--uses", type=click.IntRange(1, 1_000_000), default=1, show_default=True, help="How many nodes it serves."
+    "--uses", type=click.IntRange(1, 1_000_000), default=1, show_default=True, help="Number of nodes that may use it."
 )
-@click.option("--replaces", is_flag=True, help="It also serves nodes that have a token; the old one ends.")
-@click.option("--expires", type=DurationParam(), metavar="SPAN", help="It ends after 12h, 30d, …  [default: 1d]")
+@click.option("--replaces", is_flag=True, help="Also replace the tokens of nodes that have one.")
+@click.option(
+    "--expires", type=DurationParam(), metavar="SPAN", help="Expire after this time, such as 12h or 30d.  [default: 1d]"
+)
 @OUT
 @credentials_options
 def issue_join_secret(
     credentials: Credentials, pattern: str, uses: int, expires: float | None, out: Path | None, *, replaces: bool
 ) -> None:
-    """Make a join secret for nodes. With it those whose names fit PATTERN (such as 'gpu-*') get tokens of their own.
+    """Create a join secret. Nodes whose names match PATTERN (such as 'gpu-*') get their own tokens with it.
 
-    'healthctl enroll' uses it on a node, and healthd by itself where remediator.enrol_token_file names it.
+    Use it on a node with 'healthctl enroll', or let healthd use it through remediator.enrol_token_file.
     """
     _check_token_request(Role.JOIN, pattern, uses, replaces=replaces)
     _write_token(credentials.issue(Role.JOIN, pattern, expires, uses, replaces=replaces), out)
 
 
 @token.command("list", epilog="Example: healthctl token list --all")
-@click.option("--all", "everything", is_flag=True, help="Also those that have ended.")
+@click.option("--all", "everything", is_flag=True, help="Include expired and revoked tokens.")
 @output_options
 @credentials_options
 def list_tokens(credentials: Credentials, screen: Screen, *, everything: bool) -> None:
-    """Show what tokens there are, oldest first. Never their text, which nobody has."""
+    """List tokens, oldest first. The tokens themselves are not stored."""
     now = time.time()
     found = TokenList(tuple(t for t in credentials.all() if everything or token_state(t, now) == "good"))
     empty = (
-        "there is no token; 'healthctl token issue' makes one"
+        "no tokens; create one with 'healthctl token issue'"
         if everything
-        else "no token is good; --all shows the others"
+        else "no valid token; --all shows expired and revoked ones"
     )
     screen.show(found, lambda: [Rows(found.tokens, _token_columns(now), empty)])
 
@@ -98,15 +105,15 @@ def list_tokens(credentials: Credentials, screen: Screen, *, everything: bool) -
 @token.command("rotate", epilog="Example: healthctl token rotate --operator ann --overlap 1d")
 @_person_options
 @click.option("--overlap", type=DurationParam(zero=True), metavar="SPAN", default="1d", show_default=True,
-              help="So long the old ones stay good.")  # fmt: skip
+              help="How long the current tokens stay valid.")  # fmt: skip
 @click.option("--expires", type=DurationParam(), metavar="SPAN",
-              help="The new one ends after 30d, …  [default: when the old ones would have]")  # fmt: skip
+              help="Expire after this time, such as 30d.  [default: as the current tokens]")  # fmt: skip
 @OUT
 @credentials_options
 def rotate_token(
     credentials: Credentials, overlap: float, expires: float | None, out: Path | None, **names: str | None
 ) -> None:
-    """Make a new token for a name. It is printed this once; those that it has end after the overlap."""
+    """Create a new token for a name. It is printed only once; the current ones expire after the overlap."""
     role, name = _require_single_name(names)
     _write_token(credentials.rotate(role, name, overlap, expires), out)
 
@@ -116,7 +123,7 @@ def rotate_token(
 @_person_options
 @credentials_options
 def revoke_token(credentials: Credentials, token_id: str | None, **names: str | None) -> None:
-    """End one token by its ID (see list), or all of a name. It counts at once, also for connections that are open."""
+    """Revoke one token by its ID (see list), or all tokens of a name. Takes effect at once, also for open connections."""
     if token_id is not None and any(names.values()):
         raise Failure("give an ID or a name, not both", Exit.USAGE)
     if token_id is not None:
@@ -143,7 +150,7 @@ def _check_token_request(role: Role, name: str, uses: int | None, *, replaces: b
 
 
 def _write_token(text: str, out: Path | None) -> None:
-    """The only time it is seen: on standard output, or into a file that was not there."""
+    """Write the token, shown only this once, to standard output or to a new file."""
     if out is None:
         click.echo(text)
         return
@@ -153,7 +160,7 @@ def _write_token(text: str, out: Path | None) -> None:
     except OSError as error:
         click.echo(text)
         raise Failure(
-            f"{out}: cannot be written: {error.strerror}; the token stands on standard output instead"
+            f"{out}: cannot be written: {error.strerror}; printing the token to standard output instead"
         ) from None
     click.echo(f"written to {out}", err=True)
 

@@ -1,4 +1,4 @@
-"""`healthctl up`: this machine as a cluster of one."""
+"""`healthctl up`: runs this machine as a single-node cluster."""
 
 from __future__ import annotations
 
@@ -31,19 +31,19 @@ def _default_dir() -> Path:
 
 
 @click.command(
-    epilog="Example: healthctl up --dir ~/try. Exit codes: 0 ended by Ctrl-C, 2 wrong usage, 3 it cannot be brought up."
+    epilog="Example: healthctl up --dir ~/try. Exit codes: 0 stopped by Ctrl-C, 2 wrong usage, 3 cannot start."
 )
 @click.option("--dir", "directory", type=click.Path(file_okay=False, path_type=Path),
-              help="Keep everything there, for you alone.  [default: ~/.local/state/gpu-healthd]")  # fmt: skip
-@click.option("--node", help="What this machine is called.  [default: its host name]")
+              help="Directory for all files, readable only by you.  [default: ~/.local/state/gpu-healthd]")  # fmt: skip
+@click.option("--node", help="Name of this node.  [default: its host name]")
 @click.option("--port", type=click.IntRange(1, 65535),
-              help=f"Of the page and the API.  [default: {REMEDIATOR_PORT}, or a free one]")  # fmt: skip
-@click.option("--accept-injected", is_flag=True, help="Let 'healthctl inject' count, marked as injected.")
+              help=f"Port of the web pages and the API.  [default: {REMEDIATOR_PORT}, or a free one]")  # fmt: skip
+@click.option("--accept-injected", is_flag=True, help="Accept test faults from 'healthctl inject', marked as injected.")
 def up(directory: Path | None, node: str | None, port: int | None, *, accept_injected: bool) -> None:
-    """Run this machine as a cluster of one: its own GPUs and kernel log, a centre that observes and does nothing.
+    """Run this machine as a single-node cluster, with its own GPUs and kernel log, in observe mode.
 
-    Starts the remediator (SQLite, local scheduler, mode observe) and healthd, and prints where the page and the token are.
-    Ctrl-C ends both. The same --dir again goes on with its history. Orders to reset or reboot are refused.
+    Starts the remediator (SQLite, local scheduler) and healthd, and prints the page's address and the token file. Ctrl-C
+    stops both. With the same --dir, history is kept. Orders to reset or reboot are refused.
     """
     from vocabulary.identity import require_node_name
 
@@ -75,7 +75,7 @@ def _choose_ports(wanted: int | None) -> ServicePorts:
     from healthctl.single_node.home_directory import ServicePorts
 
     if wanted is not None and not is_port_free(wanted):
-        raise Failure(f"--port {wanted}: somebody listens there already; give another", Exit.USAGE)
+        raise Failure(f"--port {wanted}: the port is in use; choose another", Exit.USAGE)
     free = find_free_ports(2)
     usual = (wanted or REMEDIATOR_PORT, HEALTHD_PORT)
     remediator, healthd = (port if is_port_free(port) else other for port, other in zip(usual, free, strict=True))
@@ -100,28 +100,28 @@ def _run_until_stopped(home: HomeDirectory, url: str, node: str, over: threading
             if found is not None:
                 click.echo(_render_summary(home, url, found, _describe_mode(server.get("/v1/status", StatusView))))
                 _print_missing_requirements(missing)
-                click.echo("\nCtrl-C ends both.")
+                click.echo("\nPress Ctrl-C to stop both.")
             for sentence in machine.watch():
                 click.echo(f"healthctl: {escape_control_chars(sentence)}", err=True)
         except ProgramError as error:
             raise Failure(str(error)) from None
-    with contextlib.suppress(OSError):  # a rank's page may be left in it
+    with contextlib.suppress(OSError):  # a rank's beacon may be left in it
         home.beacons.rmdir()
     click.echo(f"ended; everything is kept in {home.path}", err=True)
 
 
-_HEALTH = {"unknown": "not known to be healthy (below stands what is missing)"}
+_HEALTH = {"unknown": "health unknown (see below for what is missing)"}
 
 
 def _describe_mode(status: StatusView) -> str:
-    """What the centre does, also where a person said so when it was up before."""
+    """What the mode does, also if an operator set it in an earlier run."""
     if status.mode == "observe":
-        return "observe: it says what it would do, and does nothing"
+        return "observe: shows what it would do, and does nothing"
     return f"{status.mode}, set by {status.mode_by}; 'healthctl mode observe' ends that"
 
 
 def _render_summary(home: HomeDirectory, url: str, node: NodeView, mode: str) -> str:
-    """Where everything is, and how to ask."""
+    """Addresses and files, and how to use them."""
     where = format_facts(
         [
             ("page", f"{url}/"),
@@ -144,7 +144,7 @@ def _render_summary(home: HomeDirectory, url: str, node: NodeView, mode: str) ->
 def _format_gpu_count(node: NodeView) -> str:
     names = sorted({gpu.name for gpu in node.gpus})
     count = len(node.gpus)
-    return f"{count} GPU{'' if count == 1 else 's'} ({', '.join(names)})" if count else "no GPU told of"
+    return f"{count} GPU{'' if count == 1 else 's'} ({', '.join(names)})" if count else "no GPU reported"
 
 
 def _print_missing_requirements(missing: Iterable[Diagnosis]) -> None:

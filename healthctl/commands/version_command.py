@@ -15,7 +15,7 @@ from vocabulary.messages.wire import WIRE_VERSION
 @click.command(epilog="Example: healthctl version -o json")
 @output_options
 def version(screen: Screen) -> None:
-    """Say what is installed: the package, the version of its messages, Python."""
+    """Show the versions of the package, its messages and Python."""
     try:
         package = metadata("gpu-healthd")["Version"]
     except PackageNotFoundError:  # run from a checkout that was not installed

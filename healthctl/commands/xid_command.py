@@ -1,4 +1,4 @@
-"""`healthctl xid`: what the driver's messages mean, and where a log holds them. Works on any machine, offline."""
+"""`healthctl xid`: explains driver messages and finds them in logs. Works on any machine, offline."""
 
 from __future__ import annotations
 
@@ -14,23 +14,23 @@ import msgspec
 from healthctl.cli.screen import Screen, output_options
 from healthctl.exit_codes import Exit, Failure
 
-LINE_BYTES_MAX = 1 << 20  # a log's lines are far shorter; a file that is no log must not fill the memory
+LINE_BYTES_MAX = 1 << 20  # log lines are far shorter; a file that is not a log must not fill the memory
 
 
 @click.group(epilog="Examples: healthctl xid explain 79; dmesg | healthctl xid parse -")
 def xid() -> None:
-    """Explain the driver's messages (Xid, SXid), and find them in a log."""
+    """Explain driver messages (Xid, SXid) and find them in logs."""
 
 
 @xid.command("explain", epilog="Example: healthctl xid explain 79")
 @click.argument("what", nargs=-1, required=True, metavar="CODE|LINE")
-@click.option("--catalogue", type=click.Path(path_type=Path), help="A file of this site that changes the catalogue.")
+@click.option("--catalogue", type=click.Path(path_type=Path), help="Site file that overrides the catalogue.")
 @output_options
 def explain_xid_message(screen: Screen, what: tuple[str, ...], catalogue: Path | None) -> None:
-    """Say what an Xid or SXid means and what to do. Of a number, or of a line of a log.
+    """Explain an Xid or SXid and the recommended action.
 
-    It may be 79, "xid 79", "sxid 12028", a whole line as any log shows it, or a piece of one. Ends with 3 if nobody has
-    described the number.
+    Accepts 79, "xid 79", "sxid 12028", a whole log line in any format, or a part of one. Exits with 3 if the number is not
+    documented.
     """
     from healthctl.xid_explanation.explanation import explain_xid as explain_it
     from healthctl.xid_explanation.explanation_page import render_explanation
@@ -54,14 +54,14 @@ def explain_xid_message(screen: Screen, what: tuple[str, ...], catalogue: Path |
 @xid.command("parse", epilog="Example: healthctl xid parse /var/log/kern.log")
 @click.argument("file", metavar="FILE|-", type=click.Path(allow_dash=True, readable=False))
 def parse_kernel_log(file: str) -> None:
-    """Say what the kernel reports in each line of a log. Prints one JSON object for each line, also for uneventful ones.
+    """Parse each line of a kernel log. Prints one JSON object per line, also for lines without a fault.
 
-    FILE may be what dmesg or journalctl printed, a syslog file or raw kmsg records; '-' is standard input. Lines that
-    another program than the kernel wrote do not count, except marked test faults.
+    FILE may be output of dmesg or journalctl, a syslog file or raw kmsg records; '-' is standard input. Lines written by
+    other programs than the kernel are ignored, except marked test faults.
 
-    `live` names the finding that healthd raises when the kernel log holds such a record. It is empty for shapes that
-    are only read here, such as an Xid without a PCI address. healthd acts on an Xid at once only if it names a GPU of
-    its own node; any other needs NVML as a second witness.
+    `live` names the finding that healthd raises when the kernel log holds such a record. It is empty for formats that are
+    only parsed here, such as an Xid without a PCI address. healthd acts on an Xid at once only if it names a GPU of
+    its own node; otherwise it needs NVML as a second evidence source.
     """
     from healthctl.kernel_log.log_line_parser import parse_lines
 
@@ -70,19 +70,19 @@ def parse_kernel_log(file: str) -> None:
         encoder = msgspec.json.Encoder()
         for found in parse_lines(_iterate_log_lines(log)):
             output.write(encoder.encode(found) + b"\n")
-            if file == "-":  # perhaps something that goes on, such as dmesg --follow
+            if file == "-":  # may be an endless stream, such as dmesg --follow
                 output.flush()
         output.flush()
 
 
 def _iterate_log_lines(log: BinaryIO) -> Iterator[str]:
-    """Every line without its end. Bytes that are no UTF-8 are written out as kmsg does."""
+    """Every line without its line end. Bytes that are not UTF-8 are escaped as in kmsg."""
     for raw in iter(lambda: _read_line(log), b""):
         yield raw.decode(errors="backslashreplace").rstrip("\r\n")
 
 
 def _read_line(log: BinaryIO) -> bytes:
-    """One whole line, of which only the first part is kept if it is longer than any log's."""
+    """One whole line, truncated if it is longer than any log line."""
     line = log.readline(LINE_BYTES_MAX)
     rest = line
     while rest and not rest.endswith(b"\n"):

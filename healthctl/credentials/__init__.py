@@ -1,4 +1,5 @@
-"""Credentials, wherever they are looked after: over the API as an admin, or in the database where it is at hand.
+"""Issue, list, rotate and revoke credentials: over the API as an admin, or directly in a local database.
 
-May live here: the two places. May not: what a token may do; that is the remediator's own.
+`healthctl.commands.token_command` and `enroll_command` call it.
+It may import `api_client` and the remediator's token store; what a token permits is the remediator's part.
 """

@@ -1,4 +1,4 @@
-"""What can be done with credentials, the same in either place. Times and spans are seconds."""
+"""Operations on credentials, the same over the API and in the database. Times and durations are seconds."""
 
 from __future__ import annotations
 
@@ -15,32 +15,32 @@ from remediator.model.credentials import Role, TokenView
 
 
 class Credentials(Protocol):
-    """Tokens of one cluster. Everything raises Failure where it cannot be done."""
+    """Tokens of one cluster. Every method raises Failure on error."""
 
     def issue(self, role: Role, name: str, expires_s: float | None, uses: int | None, *, replaces: bool) -> str:
-        """A new token, told this once. `uses` and `replaces` are for join secrets."""
+        """A new token, shown only once. `uses` and `replaces` apply to join secrets."""
         ...
 
     def all(self) -> tuple[TokenView, ...]:
-        """Every token there ever was, oldest first."""
+        """Every token ever issued, oldest first."""
         ...
 
     def rotate(self, role: Role, name: str, overlap_s: float, expires_s: float | None) -> str:
-        """A new token for a name; those it has end after `overlap_s`."""
+        """A new token for a name; its current tokens expire after `overlap_s`."""
         ...
 
     def revoke(self, token_id: str) -> None:
-        """End one token now."""
+        """Revoke one token now."""
         ...
 
 
 def credentials_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Give a command the server's options and ``--store``; it is called with `Credentials` as ``credentials``."""
+    """Add the server options and ``--store`` to a command, which receives `Credentials` as ``credentials``."""
 
     @click.option(
         "--store",
         metavar="CONFIG|URL",
-        help="Not over the API: in the database of this remediator.yaml, or at this database URL.",
+        help="Use the database of this remediator.yaml, or at this database URL, instead of the API.",
     )
     @connection_options
     @wraps(command)
@@ -60,15 +60,15 @@ def credentials_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def find_valid_tokens(tokens: tuple[TokenView, ...], role: Role, name: str, now: float) -> list[TokenView]:
-    """Those of a name that are good at `now`; a Failure if there are none."""
+    """The tokens of a name that are valid at `now`; raises a Failure if there is none."""
     found = [t for t in tokens if (t.role, t.name) == (role, name) and token_state(t, now).startswith("good")]
     if not found:
-        raise Failure(f"{role.value} {name} has no token that is good; 'healthctl token list' shows them")
+        raise Failure(f"{role.value} {name} has no valid token; 'healthctl token list' shows them")
     return found
 
 
 def token_state(token: TokenView, now: float) -> str:
-    """In a word: good, ended, revoked, used up."""
+    """The state as one word: good, ended, revoked, used up."""
     if token.revoked_at is not None:
         return "revoked"
     if token.uses_left == 0:

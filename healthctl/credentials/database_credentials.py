@@ -1,4 +1,4 @@
-"""Credentials in the database itself, where it is at hand: before there is an admin, or while no remediator answers."""
+"""Credentials directly in the database: before the first admin exists, or while no remediator runs."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from remediator.store.token_store import Tokens
 
 
 def database_of(place: str) -> str:
-    """The database URL that `place`, a URL or a remediator's configuration, names."""
+    """The database URL in `place`, which is a URL or a remediator configuration file."""
     if "://" in place:
         return place
     try:
@@ -31,7 +31,7 @@ def database_of(place: str) -> str:
 
 @contextlib.contextmanager
 def open_database_credentials(place: str) -> Iterator[DatabaseCredentials]:
-    """The credentials kept there; a Failure if there is no such database or it cannot be used."""
+    """Open the credentials stored there; raises a Failure if the database is missing or unusable."""
     try:
         with contextlib.closing(Journal(database_of(place), create=False)) as journal:
             journal.prepare()
@@ -41,13 +41,13 @@ def open_database_credentials(place: str) -> Iterator[DatabaseCredentials]:
 
 
 class DatabaseCredentials:
-    """`Credentials` of one database. Every change is audited with the user who made it and the machine."""
+    """`Credentials` in one database. Every change is audited with the user and the host."""
 
     def __init__(self, tokens: Tokens) -> None:
         self._tokens = tokens
 
     def issue(self, role: Role, name: str, expires_s: float | None, uses: int | None, *, replaces: bool) -> str:
-        """As the protocol says."""
+        """See `Credentials`."""
         now = time.time()
         until = None if expires_s is None else now + expires_s
         return self._tokens.issue(
@@ -55,11 +55,11 @@ class DatabaseCredentials:
         )
 
     def all(self) -> tuple[TokenView, ...]:
-        """As the protocol says."""
+        """See `Credentials`."""
         return tuple(self._tokens.all())
 
     def rotate(self, role: Role, name: str, overlap_s: float, expires_s: float | None) -> str:
-        """As the protocol says."""
+        """See `Credentials`."""
         now = time.time()
         until = None if expires_s is None else now + expires_s
         try:
@@ -68,9 +68,9 @@ class DatabaseCredentials:
             raise Failure(str(error.args[0])) from None
 
     def revoke(self, token_id: str) -> None:
-        """As the protocol says."""
+        """See `Credentials`."""
         if not self._tokens.revoke(time.time(), actor=_current_operator(), token_id=token_id):
-            raise Failure(f"there is no token {token_id} that is good; 'healthctl token list' shows them")
+            raise Failure(f"there is no valid token {token_id}; 'healthctl token list' shows them")
 
 
 def _current_operator() -> str:

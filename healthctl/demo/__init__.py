@@ -1,5 +1,5 @@
-"""The whole chain on one machine: a pretend cluster, two real faults, and the proof that training came out as if nothing had happened.
+"""`healthctl demo`: a simulated cluster on one machine, two injected faults, and checks that the training results are unaffected.
 
-May live here: what brings the pretend cluster up and takes it down, the scenario, its checks, the telling of it.
-May not: anything the product needs when it is not being shown.
+`healthctl.main` calls it.
+It may import every package of healthctl, `remediator.model` and the test library of simulated GPUs; nothing imports it.
 """

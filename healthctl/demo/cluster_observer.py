@@ -1,6 +1,6 @@
-"""One pair of eyes for the whole demo: the remediator's audit log, the launcher's journal, the ranks' beacons.
+"""Observes the demo through the remediator's audit log, the launcher's journal and the ranks' beacons.
 
-Everything new goes onto the timeline. Nothing here acts.
+Adds everything new to the timeline; takes no action.
 """
 
 from __future__ import annotations
@@ -45,12 +45,12 @@ class LaunchEvent(msgspec.Struct, frozen=True):
 
     @property
     def start(self) -> Start:
-        """The process group that it is about."""
+        """The process group of this event."""
         return self.attempt, self.generation
 
 
 class ClusterObserver:
-    """Looks, tells, and waits."""
+    """Polls the sources, updates the timeline, and waits for conditions."""
 
     def __init__(self, cluster: DemoCluster, job: Job, training: Training, timeline: Timeline) -> None:
         self.events: list[EventView] = []
@@ -69,22 +69,22 @@ class ClusterObserver:
 
     @property
     def attempt(self) -> int:
-        """The newest attempt any living rank belongs to; 0 for none."""
+        """The newest attempt of any running rank; 0 for none."""
         return max((view.identity.attempt for view in self.ranks.values()), default=0)
 
     @property
     def step(self) -> int:
-        """The step that every rank of the newest attempt has at least begun; -1 while they are not all there."""
+        """The step that every rank of the newest attempt has at least started; -1 until all of them run."""
         if len(self.ranks) < self._training.nodes:
             return -1
         return min(view.state.step for view in self.ranks.values())
 
     def training_on(self, attempt: int, step: int = 0) -> bool:
-        """Whether attempt number `attempt` or a later one is past `step`."""
+        """Whether `attempt`, or a later one, is past `step`."""
         return self.attempt >= attempt and self.step >= step
 
     def happened(self, kind: str, node: str = "", *, verb: str = "", words: str = "") -> bool:
-        """Whether the audit log holds such an event."""
+        """Whether the audit log contains such an event."""
         return any(
             event.kind == kind
             and node in ("", event.node)
@@ -94,10 +94,10 @@ class ClusterObserver:
         )
 
     def until(self, ready: Callable[[], bool], deadline_s: float, what: str) -> None:
-        """Look again and again until `ready()`.
+        """Poll until `ready()`.
 
         Raises:
-            ProgramError: not within `deadline_s`; says `what` was waited for.
+            ProgramError: not within `deadline_s`; names `what` was awaited.
         """
         end = time.monotonic() + deadline_s
         while True:
@@ -109,7 +109,7 @@ class ClusterObserver:
             time.sleep(POLL_S)
 
     def look(self) -> None:
-        """Take in whatever is new, once."""
+        """Read everything new, once."""
         self._job.look_after()
         self._look_at_ranks()
         self._look_at_launcher()
@@ -148,7 +148,7 @@ class ClusterObserver:
         try:
             found = self._server.get("/v1/events", EventList, after=after).events
         except ServerUnreachable:
-            return  # it was killed, and comes back
+            return  # it was killed, and restarts
         except Failure as error:
             raise ProgramError(str(error.message)) from error
         for event in found:
@@ -156,7 +156,7 @@ class ClusterObserver:
             self._tell(event)
 
     def _tell(self, event: EventView) -> None:
-        """What one order does to all ranks of a job comes from each of their nodes, and is told once."""
+        """Deduplicate events that arrive from each node of a job, so that an order is reported once."""
         text = format_event(event)
         whole_job = event.data.get("verb") in TRAINER_ORDERS
         if text is None or (whole_job and (event.incident, text) in self._told):
@@ -167,10 +167,10 @@ class ClusterObserver:
 
 
 def find_start_without_node(launches: Sequence[LaunchEvent], node: str) -> Start | None:
-    """The last process group with a rank on `node`, once it is clear that the job goes on without it; None until then.
+    """The last process group with a rank on `node`, once the job is known to continue without it; None until then.
 
-    Clear is: a spare took the rank's place; or the launcher condemned the node, started the next attempt without it, or
-    found too few nodes.
+    The job continues if a spare took the rank's place, or if the launcher condemned the node and started the next attempt
+    without it, or found too few nodes.
     """
     last: Start | None = None
     over = False
@@ -192,7 +192,7 @@ def find_start_without_node(launches: Sequence[LaunchEvent], node: str) -> Start
 
 
 def read_new_lines(path: Path, offset: int) -> list[bytes]:
-    """The complete lines of a growing file from `offset` on; none while there is no file."""
+    """The complete lines of a growing file from `offset` on; none while the file does not exist."""
     try:
         with path.open("rb") as file:
             file.seek(offset)
@@ -202,7 +202,7 @@ def read_new_lines(path: Path, offset: int) -> list[bytes]:
 
 
 def parse_launch_event(line: bytes) -> LaunchEvent | None:
-    """Read a line of the launcher's journal; None for one that is torn."""
+    """Parse a line of the launcher's journal; None for a truncated one."""
     try:
         document: dict[str, Any] = json.loads(line)
         return msgspec.convert(document, LaunchEvent)

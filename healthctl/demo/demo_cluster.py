@@ -1,7 +1,7 @@
-"""The pretend cluster: five nodes with a healthd each, one remediator, a scheduler. Nothing in it knows that it is a demo.
+"""The demo cluster: five simulated nodes with a healthd each, one remediator and a scheduler, all running product code.
 
-What is pretended is below the product: the driver's library, the number of machines. Everything lives in one directory,
-but for the beacons, which need memory-backed files.
+Only the driver library and the number of machines are simulated. All files are in one directory, except the beacons,
+which need a memory-backed file system.
 """
 
 from __future__ import annotations
@@ -45,23 +45,23 @@ BIN = Path(sys.executable).parent
 
 
 class DemoOptions(msgspec.Struct, frozen=True):
-    """What the person asked for. `scheduler` is slurm or local."""
+    """The demo's options. `scheduler` is slurm or local."""
 
     workdir: Path
     scheduler: str
 
 
 def choose_node_names() -> tuple[str, ...]:
-    """Five node names that this machine's kernel log has not seen.
+    """Choose five node names that do not appear in this machine's kernel log.
 
-    A healthd that starts for the first time reads the log from the boot on, the last demo's faults included.
+    On its first start healthd reads the log since boot, including the faults of earlier demos.
     """
     word = "".join(secrets.choice("bdfgklmnprstvz") + secrets.choice("aeiou") for _ in range(3))
     return tuple(f"{word}{number}" for number in range(1, NODES + 1))
 
 
 class DemoCluster:
-    """Brings the cluster up under `programs`, and gives the scenario its handles."""
+    """Starts the cluster under `programs`, and gives the scenario access to it."""
 
     def __init__(self, choices: DemoOptions, programs: SupervisedPrograms) -> None:
         self.choices = choices
@@ -82,24 +82,24 @@ class DemoCluster:
 
     @property
     def operator_token(self) -> Path:
-        """The file with the token of a person who may look and act."""
+        """The file with the token of an operator."""
         return self.workdir / "tokens" / "operator"
 
     @property
     def server(self) -> RemediatorClient:
-        """The remediator, as an operator."""
+        """The remediator's API, with an operator's token."""
         return RemediatorClient(self.url, self.operator_token.read_text().strip())
 
     @property
     def scheduler(self) -> Scheduler:
-        """The scheduler itself, past the remediator."""
+        """The scheduler itself, bypassing the remediator."""
         if self.slurm:
             return SlurmScheduler(SlurmOptions(conf=str(self.slurm.conf)))
         return LocalScheduler(self.holds_file, SystemClock())
 
     @property
     def env(self) -> dict[str, str]:
-        """For every program of the demo. No GPU is offered to the trainers: they are many, and on the CPU."""
+        """The environment of all demo programs. Hides the GPUs from the trainers, which run on the CPU."""
         base = self.slurm.env if self.slurm else dict(os.environ)
         return base | {
             "PATH": f"{BIN}:{base.get('PATH', '')}",
@@ -111,11 +111,11 @@ class DemoCluster:
         }
 
     def beacon_dir(self, node: str) -> Path:
-        """Where the trainer ranks of one node publish."""
+        """The beacon directory of one node's ranks."""
         return self.beacons / node
 
     def start(self, tell: Callable[[str], None]) -> None:
-        """Bring everything up, telling how far it is; returns when all five nodes have reported themselves healthy.
+        """Start everything, with progress messages; returns when all five nodes have reported themselves healthy.
 
         Raises:
             ProgramError: something did not come up; names its log.
@@ -132,15 +132,15 @@ class DemoCluster:
         wait_until_ready(self._all_healthy, READY_DEADLINE_S, f"five healthy nodes; see {self.programs.log_dir}")
 
     def inject(self, node: str, line: FaultLine) -> None:
-        """Write a marked XID line into the kernel log, with the command a person would use."""
+        """Inject a marked Xid line into the kernel log, with the documented command."""
         argv = [str(BIN / "healthctl"), "inject", "xid", "--node", node, "--pci", line.pci, "--code", str(line.code)]
         self.run(*argv, *(["--detail", line.detail] if line.detail else []), "--to", str(self.kernel_log))
 
     def run(self, *argv: str) -> str:
-        """Run a command to its end and return its output.
+        """Run a command and return its output.
 
         Raises:
-            ProgramError: it failed; holds its last words.
+            ProgramError: the command failed; contains its error output.
         """
         try:
             done = subprocess.run(
@@ -161,7 +161,7 @@ class DemoCluster:
             "listen": self.url.removeprefix("http://"),
             "database": f"sqlite:///{self.workdir / 'remediator.db'}",
             "mode": "act",
-            # The second fault comes a minute after the first, and has stopped its job already.
+            # The second fault comes a minute after the first, and has already stopped its job.
             "budget": {"isolated_max": 2, "pass_hard_faults": ["rate", "gap", "job"]},
             "scheduler": scheduler | {"poll_s": 1.0, "poll_busy_s": 0.2},
         }
@@ -219,7 +219,7 @@ class DemoCluster:
     def _all_healthy(self) -> bool:
         for name in ("remediator", *(f"healthd-{node}" for node in self.nodes)):
             if self.programs.starts(name) > 1:
-                raise ProgramError(f"{name} does not stay up: {read_last_line(self.programs.log(name))}")
+                raise ProgramError(f"{name} keeps exiting: {read_last_line(self.programs.log(name))}")
         try:
             nodes = self.server.get("/v1/nodes", NodeList).nodes
         except Failure:
@@ -228,5 +228,5 @@ class DemoCluster:
 
 
 def write_config(path: Path, config: Mapping[str, object]) -> None:
-    """JSON is YAML."""
+    """Write JSON, which is valid YAML."""
     path.write_text(json.dumps(config, indent=2) + "\n")

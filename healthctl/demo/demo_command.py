@@ -1,4 +1,4 @@
-"""`healthctl demo`: bring the cluster up, play the story, check what must hold."""
+"""`healthctl demo`: starts the cluster, runs the scenario and checks the outcome."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ REFERENCE_DEADLINE_S = 120.0
 
 
 class StepsLost(msgspec.Struct, frozen=True):
-    """Steps trained twice, by way out; null where it did not come to that."""
+    """Steps trained twice, per kind of exit; null if the scenario did not get that far."""
 
     graceful: int | None
     abort: int | None
 
 
 class DemoOutcome(msgspec.Struct, frozen=True):
-    """What `-o json` prints."""
+    """Output of `-o json`."""
 
     ok: bool
     checks: list[DemoCheck]
@@ -50,20 +50,24 @@ class DemoOutcome(msgspec.Struct, frozen=True):
 @output_option
 @click.option("--keep", is_flag=True, help="Keep the working directory and its logs.")
 @click.option("--dir", "workdir", type=click.Path(path_type=Path, file_okay=False),
-              help="Work here (new or empty; kept).")  # fmt: skip
+              help="Working directory (new or empty; kept).")  # fmt: skip
 @click.option(
     "--backend",
     type=click.Choice(["auto", "slurm", "local"]),
     default="auto",
     show_default=True,
-    help="The scheduler; auto: a real Slurm where that is possible.",
+    help="Scheduler; auto: a real Slurm if possible.",
 )
-@click.option("--kill", metavar="TARGET[:N]@POINT", help="Kill -9 healthd, remediator or rank at a point of the story.")
+@click.option(
+    "--kill",
+    metavar="TARGET[:N]@POINT",
+    help="Kill healthd, remediator or rank with SIGKILL at a point of the scenario.",
+)
 def demo(*, output: str, keep: bool, workdir: Path | None, backend: str, kill: str | None) -> None:
-    """Show the whole path on this machine: two faults, two ways out, and at the end the losses of an undisturbed run.
+    """Run a demo cluster on this machine: two faults, two kinds of recovery, and a comparison of the training results.
 
-    While it runs it can be looked at: it prints the address of its pages and where their token lies. All of it ends with the
-    story; --keep leaves the files. '-o json' prints one document at the end instead of the story.
+    While it runs, it prints the address of its web pages and the token file. Everything stops when the scenario ends;
+    --keep preserves the files. '-o json' prints one document at the end instead of the timeline.
 
     Exit codes: 0 every check held; 1 one did not; 2 wrong usage; 3 the demo could not be run.
     """
@@ -76,7 +80,7 @@ def demo(*, output: str, keep: bool, workdir: Path | None, backend: str, kill: s
     missing = explain_missing_slurm() if backend != "local" else "asked for with --backend local"
     if backend == "slurm" and missing:
         raise Failure(f"no Slurm can be brought up here: {missing}")
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # leave as on Ctrl-C: cleaned up
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # exit as on Ctrl-C, with cleanup
     place = _prepare_workdir(workdir)
     as_json = output == "json"
     timeline = Timeline(None if as_json else sys.stdout)
@@ -137,7 +141,7 @@ def _run_scenario(choices: DemoOptions, timeline: Timeline, kill: KillPoint | No
 
 
 def _print_introduction(cluster: DemoCluster, timeline: Timeline, no_slurm: str) -> None:
-    """Say what is real and what is pretended."""
+    """Print what is real and what is simulated."""
     scheduler = f"no Slurm here ({no_slurm}): the built-in local scheduler"
     if cluster.slurm:
         seconds = cluster.slurm.shape.credential_s
@@ -155,7 +159,7 @@ def _print_introduction(cluster: DemoCluster, timeline: Timeline, no_slurm: str)
 def _collect_facts(
     cluster: DemoCluster, job: Job, training: Training, watch: ClusterObserver, kill: KillPoint | None, trouble: str
 ) -> DemoFacts:
-    """Everything the checks need, from the programs themselves while they still run."""
+    """Collect what the checks need from the programs while they still run."""
     if not trouble:
         watch.until(
             lambda: cluster.programs.exit_code("reference") is not None, REFERENCE_DEADLINE_S, "the uninterrupted run"
@@ -200,7 +204,7 @@ def _print_outcome(outcome: DemoOutcome, timeline: Timeline, kept: Path | None) 
 
 
 def format_web_access(url: str, token: Path) -> str:
-    """Where the pages of the demo's centre are while it runs, and what to log in with."""
+    """The address of the demo's web pages and the token to log in with."""
     healthctl = shlex.quote(str(BIN / "healthctl"))
     there = f"HEALTHCTL_SERVER={url} HEALTHCTL_TOKEN_FILE={shlex.quote(str(token))}"
     return (
@@ -210,7 +214,7 @@ def format_web_access(url: str, token: Path) -> str:
 
 
 def format_conclusion(outcome: DemoOutcome) -> str:
-    """What came of it, with the price: steps trained twice are work lost, though no result is."""
+    """The result, with its cost: steps trained twice are lost work, although no result is lost."""
     if not outcome.ok:
         return "FAILED: see the checks above"
     lost = outcome.steps_lost

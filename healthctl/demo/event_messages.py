@@ -1,11 +1,11 @@
-"""The audit log in few words, for people who watch. Pure; None for what is said again by what follows."""
+"""Short messages for audit events, for people who watch the demo. Pure; None for events that later ones repeat."""
 
 from __future__ import annotations
 
 from remediator.model.views import EventView
 
 UNTOLD = frozenset({"node_joined", "action_planned", "incident_opened"})
-BEFORE = frozenset({"token_issued", "policy"})  # of the start, which the demo has told when the audit log is first read
+BEFORE = frozenset({"token_issued", "policy"})  # events of the startup, which the demo has already reported
 TRAINER_ORDERS = {
     "checkpoint_then_eject": "save and leave",
     "checkpoint_then_stop": "save and stop",
@@ -15,7 +15,7 @@ TRAINER_ORDERS = {
 
 
 def format_event(event: EventView) -> str | None:
-    """One line without the node's name, which has a column of its own."""
+    """One line without the node's name, which has its own column."""
     if event.kind in UNTOLD | BEFORE:
         return None
     if event.kind in {"order_progress", "action_ended"} and event.data.get("verb") in TRAINER_ORDERS:
@@ -31,7 +31,7 @@ def format_event(event: EventView) -> str | None:
 
 
 def _format_order_event(event: EventView) -> str | None:
-    """What all ranks of a job do together is told once, so nothing in it may be one node's alone."""
+    """Format an order that all ranks of a job share; it is reported once, so it contains nothing node-specific."""
     name = TRAINER_ORDERS[str(event.data["verb"])]
     _, _, result = event.text.partition(f" of {event.node} ")
     if event.kind == "action_ended" and not result.startswith("succeeded"):

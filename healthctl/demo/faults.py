@@ -1,7 +1,7 @@
-"""How a GPU is made to fail: in the pretended driver and the kernel log, or, beside a real driver, in the log alone.
+"""Injects GPU faults: through the simulated driver and the kernel log, or, with a real driver, through the kernel log only.
 
-Nothing is ever done to a real GPU; what the real driver says of it stays true. So there the first fault is another one
-that leaves time to save: XID 154, by which a driver asks for a drain and a reset.
+Nothing is done to a real GPU, and its driver reports the truth. So with a real driver the first fault is another one
+that leaves time to save: Xid 154, by which a driver requests a drain and a reset.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ print(pynvml.nvmlDeviceGetName(first), pynvml.nvmlDeviceGetPciInfo(first).busId,
 
 
 class FaultLine(msgspec.Struct, frozen=True):
-    """A line for the kernel log, and what a person is told of the fault. `detail`: the driver's own words, if not usual."""
+    """A kernel log line, and the text shown for the fault. `detail`: the driver's message, if not the usual one."""
 
     pci: str
     code: int
@@ -41,7 +41,7 @@ class FaultLine(msgspec.Struct, frozen=True):
 
 
 class FaultInjector(Protocol):
-    """The two faults of the story. `worn_kind` and `lost_kind` are the findings that decide."""
+    """The two faults of the scenario. `worn_kind` and `lost_kind` are the deciding findings."""
 
     driver: str
     worn_kind: str
@@ -49,34 +49,34 @@ class FaultInjector(Protocol):
     needs_reset: bool
 
     def nvml_config(self) -> dict[str, object]:
-        """What healthd's configuration says of the driver's library."""
+        """The driver library settings in healthd's configuration."""
         ...
 
     def env(self, node: str) -> dict[str, str]:
-        """What healthd's environment says of it."""
+        """The environment of healthd for the driver library."""
         ...
 
     def reset_command(self, node: str) -> list[str]:
-        """The node's `reset_gpu_command`; empty for the usual one."""
+        """The node's `reset_gpu_command`; empty for the default."""
         ...
 
     def worn(self, node: str) -> FaultLine:
-        """What the kernel log gets when a GPU that still works must be taken out."""
+        """The kernel log line when a GPU that still works must be replaced."""
         ...
 
     def lost(self, node: str) -> FaultLine:
-        """What the kernel log gets when a GPU is gone."""
+        """The kernel log line when a GPU is lost."""
         ...
 
     def happen(self, node: str, line: FaultLine) -> None:
-        """What the driver itself shows from then on."""
+        """What the driver reports from then on."""
         ...
 
 
 class SimulatedDriver:
-    """The fake library: eight GPUs a node."""
+    """The simulated driver library: eight GPUs per node."""
 
-    driver = "pretended: NVML calls go to a library built from tests/nodes/fake_nvml; eight GPUs a node"
+    driver = "simulated: NVML calls go to a library built from tests/nodes/fake_nvml; eight GPUs a node"
     worn_kind, lost_kind = "row_remap/pending", "xid/79"
     needs_reset = True
 
@@ -85,15 +85,15 @@ class SimulatedDriver:
         self._library = library
 
     def nvml_config(self) -> dict[str, object]:
-        """Five sweeps a second: the dear readings come with every tenth, and an audience waits."""
+        """Five sweeps a second: the expensive readings come with every tenth, and the demo should be fast."""
         return {"library": str(self._library), "interval_s": 0.2, "deadline_s": 2}
 
     def env(self, node: str) -> dict[str, str]:
-        """The scenario for healthd's library, and the library for preflight."""
+        """The scenario file for healthd's library, and the library for preflight."""
         return {"FAKE_NVML_SCENARIO": str(self._gpus[node].scenario), "HEALTHD_NVML_LIBRARY": str(self._library)}
 
     def reset_command(self, node: str) -> list[str]:
-        """What takes a pending remap into effect in the scenario."""
+        """A command that applies a pending row remap in the scenario file."""
         return [sys.executable, "-m", "healthctl.demo.simulated_gpus", str(self._gpus[node].scenario), "{gpu}"]
 
     def worn(self, node: str) -> FaultLine:
@@ -103,11 +103,11 @@ class SimulatedDriver:
         )
 
     def lost(self, node: str) -> FaultLine:
-        """It falls off the bus."""
+        """The GPU falls off the bus."""
         return FaultLine(self._gpus[node].pci(LOST_GPU), 79, f"GPU {LOST_GPU}: XID 79, and its driver calls hang")
 
     def happen(self, node: str, line: FaultLine) -> None:
-        """The flag is up, or calls hang."""
+        """Set the pending flag, or make calls hang."""
         if line.code == 79:
             self._gpus[node].hang(LOST_GPU)
         else:
@@ -115,7 +115,7 @@ class SimulatedDriver:
 
 
 class RealDriver:
-    """The machine's own library and GPU, which every pretend node then has."""
+    """The machine's own driver library and GPU, shared by all simulated nodes."""
 
     worn_kind, lost_kind = "xid/154", "xid/79"
     needs_reset = False
@@ -127,32 +127,32 @@ class RealDriver:
         self._pci = pci
 
     def nvml_config(self) -> dict[str, object]:
-        """As it comes."""
+        """No settings."""
         return {}
 
     def env(self, node: str) -> dict[str, str]:  # noqa: ARG002 - all nodes have the same
-        """As it comes."""
+        """No settings."""
         return {}
 
     def reset_command(self, node: str) -> list[str]:  # noqa: ARG002 - all nodes have the same
-        """The usual one; no step of the story uses it."""
+        """The default; no step of the scenario uses it."""
         return []
 
     def worn(self, node: str) -> FaultLine:  # noqa: ARG002 - all nodes have the same
-        """The driver asks for a drain and a reset."""
+        """The driver requests a drain and a reset."""
         detail = "GPU recovery action changed from 0x0 (None) to 0x4 (Drain and Reset)"
         return FaultLine(self._pci, 154, "XID 154: the driver asks to drain and reset the GPU", detail)
 
     def lost(self, node: str) -> FaultLine:  # noqa: ARG002 - all nodes have the same
-        """It falls off the bus, says the log."""
+        """The GPU falls off the bus, according to the log."""
         return FaultLine(self._pci, 79, "XID 79")
 
     def happen(self, node: str, line: FaultLine) -> None:
-        """Nothing: the GPU is well."""
+        """Nothing: the GPU is healthy."""
 
 
 def find_real_driver() -> RealDriver | None:
-    """This machine's own GPU, if it has one that answers. Asked by a child process: a sick driver may hang."""
+    """This machine's GPU, if it has one that responds. A child process queries it, since a faulty driver may hang."""
     try:
         ctypes.CDLL("libnvidia-ml.so.1")
     except OSError:
@@ -168,7 +168,7 @@ def find_real_driver() -> RealDriver | None:
 
 
 def build_library(directory: Path) -> Path:
-    """The fake driver library, built with the machine's C compiler.
+    """Build the simulated driver library with the machine's C compiler.
 
     Raises:
         ProgramError: there is no compiler, or it fails.

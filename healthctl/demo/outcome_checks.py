@@ -1,4 +1,4 @@
-"""What must hold when the demo is over. Pure: each check looks at the collected facts and says yes or no, with numbers."""
+"""Checks of the demo's outcome. Pure: each check takes the collected facts and returns pass or fail, with numbers."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ ACTED = "succeeded"
 
 
 class LossRow(msgspec.Struct, frozen=True):
-    """One step as rank 0 wrote it down; `loss` is exact, in hexadecimal."""
+    """One step as recorded by rank 0; `loss` is exact, in hexadecimal."""
 
     step: int
     loss: str
@@ -25,10 +25,10 @@ class LossRow(msgspec.Struct, frozen=True):
 
 
 class DemoFacts(msgspec.Struct, frozen=True, kw_only=True):
-    """Everything the checks may look at.
+    """The input of all checks.
 
-    `graceful_node` and `abort_node` are the two that failed, `..._kind` the findings that decided, `needs_reset` whether
-    the first one must be reset. `killed_in_graceful`: a rank was killed on the graceful way out, so that steps may be lost.
+    `graceful_node` and `abort_node` are the two that failed, `..._kind` the deciding findings, `needs_reset` whether the
+    first one must be reset. `killed_in_graceful`: a rank was killed during the graceful exit, so steps may be lost.
     """
 
     graceful_node: str
@@ -50,7 +50,7 @@ class DemoFacts(msgspec.Struct, frozen=True, kw_only=True):
     trouble: str = ""
 
     def incident_of(self, node: str) -> IncidentView | None:
-        """The incident that took `node` out; another one may have called people because of it, as of a rank that hangs."""
+        """The incident that took `node` out; another one may have notified people because of it, as for a hanging rank."""
         return next((i for i in self.incidents if i.node == node and any(a.verb == "cordon" for a in i.actions)), None)
 
     def steps_lost(self, node: str) -> int | None:
@@ -67,7 +67,7 @@ class DemoFacts(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class DemoCheck(msgspec.Struct, frozen=True):
-    """One check's answer."""
+    """The result of one check."""
 
     name: str
     ok: bool
@@ -75,17 +75,17 @@ class DemoCheck(msgspec.Struct, frozen=True):
 
 
 def check_scenario_complete(facts: DemoFacts) -> DemoCheck:
-    """Every chapter of the scenario was reached."""
+    """The scenario ran to its end."""
     return DemoCheck("scenario complete", not facts.trouble, facts.trouble or "every chapter was reached")
 
 
 def check_job_exit(facts: DemoFacts) -> DemoCheck:
-    """The job's own exit code."""
+    """The job exited with 0."""
     return DemoCheck("job finished", facts.job_exit == 0, f"exit code {facts.job_exit}")
 
 
 def check_losses_equal(facts: DemoFacts) -> DemoCheck:
-    """The loss at every step, also of those trained twice, is that of an uninterrupted run, bit for bit."""
+    """The loss of every step, also of steps trained twice, equals that of an uninterrupted run bit for bit."""
     name = "loss bit for bit"
     missing = sorted(set(range(facts.steps)) - {row.step for row in facts.losses})
     if missing:
@@ -108,21 +108,21 @@ def check_losses_equal(facts: DemoFacts) -> DemoCheck:
 
 
 def check_graceful_exit_lost_nothing(facts: DemoFacts) -> DemoCheck:
-    """The job went on from the very step it had agreed to save at."""
+    """The job resumed at the step at which it had agreed to save."""
     lost, allowed = facts.steps_lost(facts.graceful_node), facts.every if facts.killed_in_graceful else 0
     ok = lost is not None and lost <= allowed
     return DemoCheck("graceful way out", ok, f"{lost} steps lost (at most {allowed} allowed)")
 
 
 def check_abort_lost_little(facts: DemoFacts) -> DemoCheck:
-    """The job went on from the last periodic checkpoint, or from the one before while that was on its way to the disk."""
+    """The job resumed from the last periodic checkpoint, or the previous one if that was still being written."""
     lost = facts.steps_lost(facts.abort_node)
     ok = lost is not None and 0 <= lost < 2 * facts.every
     return DemoCheck("abort way out", ok, f"{lost} steps lost (a checkpoint every {facts.every} steps)")
 
 
 def check_condemned_nodes_left(facts: DemoFacts) -> DemoCheck:
-    """Both left, and the one that waits for replacement never came back."""
+    """Both nodes left the job, and the one that waits for replacement did not return."""
     starts = [event for event in facts.launches if event.event == "attempt_started"]
     gone = {node: find_start_without_node(facts.launches, node) for node in (facts.graceful_node, facts.abort_node)}
     last = gone[facts.abort_node]
@@ -135,7 +135,7 @@ def check_condemned_nodes_left(facts: DemoFacts) -> DemoCheck:
 
 
 def check_first_node_returned(facts: DemoFacts) -> DemoCheck:
-    """Drained by us, reset, tested, passed, undrained by us, on probation."""
+    """The first node was drained, reset, tested and undrained by us, and is on probation."""
     incident, node, hold = (
         facts.incident_of(facts.graceful_node),
         facts.nodes.get(facts.graceful_node),
@@ -152,7 +152,7 @@ def check_first_node_returned(facts: DemoFacts) -> DemoCheck:
 
 
 def check_second_node_quarantined(facts: DemoFacts) -> DemoCheck:
-    """Still drained, by us, with our reason, waiting for a person."""
+    """The second node is still drained by us, with our reason, and waits for an operator."""
     incident, node, hold = (
         facts.incident_of(facts.abort_node),
         facts.nodes.get(facts.abort_node),
@@ -176,7 +176,7 @@ def check_other_nodes_untouched(facts: DemoFacts) -> DemoCheck:
 
 
 def check_no_duplicate_actions(facts: DemoFacts) -> DemoCheck:
-    """Each node was drained once, and every action has its decision: to act, or to wait for a person, who is then called."""
+    """Each node was drained once, and every action has a decision: to act, or to wait for approval and notify people."""
     name = "no action twice, none without a decision"
     for incident in facts.incidents:
         for action in incident.actions:
@@ -193,7 +193,7 @@ def check_no_duplicate_actions(facts: DemoFacts) -> DemoCheck:
 
 
 def check_injected_marks(facts: DemoFacts) -> DemoCheck:
-    """The kernel lines that were injected say so; what is then read from the driver is a reading like any other."""
+    """The injected kernel lines are marked as injected; later readings from the driver are ordinary readings."""
     marked = {i.node for i in facts.incidents if i.actions and any(f.injected for f in i.findings)}
     missing = sorted({facts.graceful_node, facts.abort_node} - marked)
     return DemoCheck(
@@ -217,12 +217,12 @@ CHECKS: tuple[Callable[[DemoFacts], DemoCheck], ...] = (
 
 
 def run_checks(facts: DemoFacts) -> list[DemoCheck]:
-    """All of them, in order."""
+    """Run all checks, in order."""
     return [check(facts) for check in CHECKS]
 
 
 def measure_latencies_ms(facts: DemoFacts, first_step_at: Mapping[Start, float]) -> dict[str, float]:
-    """How long each link took, in milliseconds; a link whose ends were not both seen is left out."""
+    """The duration of each link, in milliseconds; links without both ends observed are omitted."""
     found: dict[str, float] = {}
     ways = (
         ("graceful", facts.graceful_node, facts.graceful_kind),
@@ -254,12 +254,12 @@ def measure_latencies_ms(facts: DemoFacts, first_step_at: Mapping[Start, float])
 
 
 def collect_order_times(orders: Sequence[Mapping[str, object]], name: str) -> list[float]:
-    """One time of every order that has it."""
+    """One timestamp from every order that has it."""
     return [at for order in orders if isinstance(at := order.get(name), float)]
 
 
 def read_losses(path: Path) -> tuple[LossRow, ...]:
-    """The losses as written; a line torn by a kill is left out."""
+    """Read the losses as written; a truncated line is skipped."""
     rows = []
     for line in path.read_bytes().splitlines() if path.exists() else []:
         try:

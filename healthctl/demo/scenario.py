@@ -1,6 +1,6 @@
-"""The story: a job trains, two nodes fail in two ways, the job goes on, one node comes back.
+"""The demo scenario: a job trains, two nodes fail in two ways, the job continues, one node returns.
 
-Faults strike at observed training steps, never after a time, so that the story is the same on a slow machine.
+Faults are injected at observed training steps, never after a time, so that slow machines show the same sequence.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from healthctl.demo.training_jobs import Job, Training, start_reference
 from healthctl.process_supervision.supervised_programs import ProgramError
 
 FIRST_FAULT_STEP = 25
-STEP_DEADLINE_S = 240.0  # each is for a machine with much else to do; nothing waits longer than it must
+STEP_DEADLINE_S = 240.0  # generous, for a machine with much other load; nothing waits longer than it must
 RELAUNCH_DEADLINE_S = 240.0
 REQUEUE_DEADLINE_S = 240.0
 RETURN_DEADLINE_S = 240.0
-GRACEFUL, ABORT, WITNESS = 0, 1, 2  # which nodes; the third trains in every attempt
+GRACEFUL, ABORT, WITNESS = 0, 1, 2  # node indices; the third node trains in every attempt
 
-# Named points of the story, in order, and the node whose daemon a kill test ends there.
+# Named points of the scenario, in order, and the node whose daemon a kill test kills there.
 POINTS = {
     "training": GRACEFUL,
     "graceful-fault": GRACEFUL,
@@ -41,7 +41,7 @@ TARGETS = ("healthd", "remediator", "rank")
 
 
 class KillPoint(msgspec.Struct, frozen=True):
-    """Kill -9 of one process at one point of the story; `node` counts from 0."""
+    """SIGKILL of one process at one point of the scenario; `node` counts from 0."""
 
     target: Literal["healthd", "remediator", "rank"]
     point: str
@@ -49,10 +49,10 @@ class KillPoint(msgspec.Struct, frozen=True):
 
 
 def parse_kill(text: str) -> KillPoint:
-    """Read ``TARGET@POINT`` or ``TARGET:N@POINT``, N counting from 1.
+    """Parse ``TARGET@POINT`` or ``TARGET:N@POINT``, N counting from 1.
 
     Raises:
-        ValueError: names what is wrong and what would be right.
+        ValueError: names the mistake and the valid values.
     """
     what, _, point = text.partition("@")
     target, _, node = what.partition(":")
@@ -65,7 +65,7 @@ def parse_kill(text: str) -> KillPoint:
 
 
 class Scenario:
-    """Plays the story once."""
+    """Runs the scenario once."""
 
     def __init__(
         self,
@@ -85,7 +85,7 @@ class Scenario:
         self._graceful_node, self._abort_node = cluster.nodes[GRACEFUL], cluster.nodes[ABORT]
 
     def play(self) -> None:
-        """All chapters.
+        """Run all chapters.
 
         Raises:
             ProgramError: a chapter was not reached in time.
@@ -123,7 +123,7 @@ class Scenario:
         begun = max(watch.step, 0)
         strike = (begun // every + 1) * every + every // 2  # in the middle between two periodic checkpoints
         watch.until(lambda: watch.step >= strike and self._abort_node in watch.ranks, STEP_DEADLINE_S, f"step {strike}")
-        os.kill(watch.ranks[self._abort_node].identity.pid, signal.SIGSTOP)  # as a rank stuck in the driver
+        os.kill(watch.ranks[self._abort_node].identity.pid, signal.SIGSTOP)  # like a rank stuck in the driver
         self._strike(self._abort_node, self._cluster.faults.lost(self._abort_node), "; its rank is frozen")
         self._point("abort-fault")
         watch.until(lambda: self._ordered(self._abort_node), STEP_DEADLINE_S, "the order to abort")
@@ -154,7 +154,7 @@ class Scenario:
             RETURN_DEADLINE_S,
             f"{self._abort_node} in quarantine",
         )
-        # Slurm calls a node "not responding" until it has asked it once more.
+        # Slurm reports a node as "not responding" until its next poll.
         watch.until(self._usable, RETURN_DEADLINE_S, f"the scheduler to use {self._graceful_node} again")
 
     def _usable(self) -> bool:
@@ -162,7 +162,7 @@ class Scenario:
         return self._cluster.scheduler.observe([node])[node].schedulable is True
 
     def _ordered(self, node: str) -> bool:
-        """An order to the trainer because of `node` was planned."""
+        """Whether an order to the trainer because of `node` was planned."""
         orders = ("checkpoint_then_eject", "abort")
         incidents = {event.incident for event in self._watch.events if event.node == node and event.kind == "decision"}
         return any(
@@ -179,14 +179,14 @@ class Scenario:
         return again and watch.step >= 0 and node not in watch.ranks
 
     def _strike(self, node: str, line: FaultLine, more: str = "") -> None:
-        """The kernel log first, so that all that follows from the fault is known to be injected."""
+        """Write the kernel log line first, so that everything that follows counts as injected."""
         text = f"{line.told}{more}; training is at step {self._watch.step}"
         self._timeline.add("fault", "fault", text, node=node, injected=True)
         self._cluster.inject(node, line)
         self._cluster.faults.happen(node, line)
 
     def _point(self, name: str) -> None:
-        """A named point of the story: a kill test strikes here."""
+        """A named point of the scenario, where a kill test may strike."""
         kill = self._kill
         if kill is None or kill.point != name:
             return

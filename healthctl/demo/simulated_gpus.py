@@ -1,6 +1,6 @@
-"""Eight pretend GPUs of one pretend node: the file that steers the fake driver library, and what resets a GPU.
+"""Eight simulated GPUs of one simulated node: the file that controls the simulated driver library, and the reset of a GPU.
 
-As a program it is the demo's `reset_gpu_command`: what a real reset does to a pending row remap, it does to the file.
+As a program it is the demo's `reset_gpu_command`: it applies a pending row remap in the file, as a real reset would.
 
     python -m healthctl.demo.simulated_gpus SCENARIO UUID
 """
@@ -17,14 +17,14 @@ COUNT = 8
 
 
 class SimulatedGpus(msgspec.Struct, frozen=True):
-    """The GPUs of the node with this number. Each node is a PCI domain of its own, so that no address comes twice."""
+    """The GPUs of the node with this number. Each node is its own PCI domain, so that addresses are unique."""
 
     scenario: Path
     node: str
     number: int
 
     def pci(self, gpu: int) -> str:
-        """The address of one GPU, as the kernel log prints it."""
+        """The address of one GPU, as in the kernel log."""
         return f"{self.number:04x}:{BUS_BASE + gpu:02x}:00.0"
 
     def all_well(self) -> None:
@@ -44,7 +44,7 @@ class SimulatedGpus(msgspec.Struct, frozen=True):
         self._add(f"pending.{gpu} 1")
 
     def hang(self, gpu: int) -> None:
-        """Calls into the driver about this GPU never return."""
+        """Driver calls about this GPU never return."""
         self._add(f"hang {gpu}")
 
     def _add(self, line: str) -> None:
@@ -52,7 +52,7 @@ class SimulatedGpus(msgspec.Struct, frozen=True):
 
 
 def reset_simulated_gpu(scenario: Path, uuid: str) -> None:
-    """Take the pending remap of one GPU into effect; with ``all``, of every GPU."""
+    """Apply the pending remap of one GPU, or with ``all`` of every GPU."""
     _, _, index = uuid.rpartition("-")
     prefix = "pending." if uuid == "all" else f"pending.{int(index)} "
     lines = scenario.read_text().splitlines()
@@ -60,7 +60,7 @@ def reset_simulated_gpu(scenario: Path, uuid: str) -> None:
 
 
 def _replace_file(path: Path, lines: list[str]) -> None:
-    """All at once: the library reads whenever it likes."""
+    """Replace the file atomically, since the library may read it at any time."""
     aside = path.with_name(f"{path.name}.new")
     aside.write_text("".join(f"{line}\n" for line in lines))
     aside.replace(path)

@@ -1,7 +1,7 @@
-"""A real Slurm cluster on this one host: munged, slurmctld and one slurmd per pretend node, in a directory of its own.
+"""A real Slurm cluster on one host: munged, slurmctld and one slurmd per simulated node, in its own directory.
 
-Debian's build of slurmd takes ``-N NAME``, so that several run on one host, each on its own port. Nothing of an
-installed Slurm is read or written: key, socket, ports, state and logs are private.
+Debian's slurmd takes ``-N NAME``, so that several run on one host, each on its own port. An installed Slurm is neither
+read nor modified: key, socket, ports, state and logs are private.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ from healthctl.process_supervision.supervised_programs import ProgramError, Supe
 NEEDED = ("munged", "slurmctld", "slurmd", "scontrol", "squeue", "sinfo", "sbatch", "srun", "scancel")
 READY_DEADLINE_S = 120.0
 COMMAND_DEADLINE_S = 30.0
-SOCKET_PATH_MAX = 100  # a UNIX socket's path holds 107 bytes
+SOCKET_PATH_MAX = 100  # the path of a UNIX socket holds 107 bytes
 SBIN = "/usr/sbin:/sbin:/usr/local/sbin"
 
 
 class ClusterShape(msgspec.Struct, frozen=True):
-    """How many pretend nodes, and how they pretend.
+    """The number and properties of the simulated nodes.
 
-    `credential_s`: a requeued job may not start before a job credential would have expired; Slurm's default of 120 s
-    is cut to the least it accepts. `settings` are further lines of slurm.conf.
+    `credential_s`: a requeued job may not start before its job credential would have expired; Slurm's default of 120 s
+    is reduced to the minimum it accepts. `settings` are further lines of slurm.conf.
     """
 
     nodes: tuple[str, ...] = ("node1", "node2", "node3", "node4", "node5")
@@ -40,7 +40,7 @@ class ClusterShape(msgspec.Struct, frozen=True):
 
 
 def explain_missing_slurm() -> str:
-    """Why a real Slurm cannot be brought up here; empty when it can."""
+    """Why a real Slurm cannot run here; empty if it can."""
     if not sys.platform.startswith("linux"):
         return "this is not Linux"
     if os.geteuid() != 0:
@@ -52,12 +52,12 @@ def explain_missing_slurm() -> str:
 
 
 def find_program(program: str) -> str | None:
-    """Where a program is, looking into the system folders too: an ordinary PATH lacks them."""
+    """Find a program, also in the system directories that an ordinary PATH lacks."""
     return shutil.which(program, path=f"{os.environ.get('PATH', '/usr/bin:/bin')}:{SBIN}")
 
 
 class SlurmCluster:
-    """The cluster. `start()` returns when every node is idle; ending `programs` ends it, jobs included."""
+    """The cluster. `start()` returns when every node is idle; ending `programs` ends the cluster with its jobs."""
 
     def __init__(self, directory: Path, programs: SupervisedPrograms, shape: ClusterShape | None = None) -> None:
         self.directory = directory
@@ -70,15 +70,15 @@ class SlurmCluster:
 
     @property
     def env(self) -> dict[str, str]:
-        """The environment in which Slurm's commands talk to this cluster."""
+        """The environment in which Slurm's commands use this cluster."""
         kept = {key: value for key, value in os.environ.items() if not key.startswith(("SLURM_", "SBATCH_", "SRUN_"))}
         return kept | {"SLURM_CONF": str(self.conf), "PATH": f"{os.environ.get('PATH', '/usr/bin:/bin')}:{SBIN}"}
 
     def start(self) -> None:
-        """Bring everything up.
+        """Start everything.
 
         Raises:
-            ProgramError: a daemon ended or the nodes did not become idle in time.
+            ProgramError: a daemon exited or the nodes did not become idle in time.
         """
         self._write_files()
         env = self.env
@@ -94,7 +94,7 @@ class SlurmCluster:
         )
 
     def slurmd_argv(self, node: str) -> list[str]:
-        """How a node's slurmd is started."""
+        """The command line of a node's slurmd."""
         return [find_program("slurmd") or "slurmd", "-D", "-N", node, "-f", str(self.conf)]
 
     def start_controller(self) -> None:
@@ -103,12 +103,12 @@ class SlurmCluster:
         self._programs.start("slurmctld", argv, env=self.env, restart=True)
 
     def stop_controller(self) -> None:
-        """End slurmctld, as an outage would; running jobs go on."""
+        """Stop slurmctld, as in an outage; running jobs continue."""
         self._programs.stop("slurmctld")
         wait_until_ready(lambda: self._programs.pid("slurmctld") is None, READY_DEADLINE_S, "slurmctld to end")
 
     def command(self, *argv: str, check: bool = True) -> str:
-        """Run one of Slurm's commands and return what it printed.
+        """Run a Slurm command and return its output.
 
         Raises:
             ProgramError: it failed or took longer than 30 s.
@@ -124,7 +124,7 @@ class SlurmCluster:
         return done.stdout
 
     def node_states(self) -> dict[str, str]:
-        """Each node's state word as sinfo prints it; empty while the controller does not answer."""
+        """Each node's state as printed by sinfo; empty while the controller does not respond."""
         lines = self.command("sinfo", "-h", "-N", "-o", "%N %T", check=False).splitlines()
         return dict(line.split(None, 1) for line in lines if " " in line.strip())
 
@@ -139,7 +139,7 @@ class SlurmCluster:
         return [
             find_program("munged") or "munged",
             "--foreground",
-            "--force",  # its directory may lie below one that others can write, as /tmp is
+            "--force",  # its directory may be below one that others can write, such as /tmp
             f"--socket={place / 'socket'}",
             f"--key-file={place / 'key'}",
             f"--pid-file={place / 'pid'}",

@@ -1,6 +1,6 @@
-"""The story as it happens: one line per event on the screen, and the same facts for machines.
+"""The demo's timeline: one line per event on the screen, and the same facts as JSON.
 
-Times are seconds since the demo began. On a terminal a last line shows how far the training is.
+Times are seconds since the demo began. On a terminal a last line shows the training progress.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ BAR_CELLS = 24
 
 
 class TimelineEntry(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One thing that happened. `at_s`: since the beginning; `at`: UTC seconds; `kind` names it for programs."""
+    """One event. `at_s`: since the beginning; `at`: UTC seconds; `kind` names it for programs."""
 
     at_s: float
     at: float
@@ -32,7 +32,7 @@ class TimelineEntry(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class TrainingProgress(msgspec.Struct, frozen=True):
-    """Where the training is: the last finished step, how many there will be, and on which nodes it runs."""
+    """Training progress: the last finished step, the total, and the nodes."""
 
     step: int
     steps: int
@@ -41,7 +41,7 @@ class TrainingProgress(msgspec.Struct, frozen=True):
 
 
 class Timeline:
-    """Collects the story; prints it to `screen`, or stays silent without one."""
+    """Collects events; prints them to `screen` if given."""
 
     def __init__(self, screen: TextIO | None) -> None:
         self.entries: list[TimelineEntry] = []
@@ -53,7 +53,7 @@ class Timeline:
     def add(
         self, source: str, kind: str, text: str, *, node: str = "", at: float | None = None, injected: bool = False
     ) -> None:
-        """Tell one event, which happened at `at` (UTC seconds; now if not given)."""
+        """Add one event, which happened at `at` (UTC seconds; now if not given)."""
         when = time.time() if at is None else at
         entry = TimelineEntry(round(when - self.began, 3), when, source, kind, text, node, injected)
         self.entries.append(entry)
@@ -64,7 +64,7 @@ class Timeline:
         self._print("\n" + self._paint(text, "1"))
 
     def say(self, text: str = "") -> None:
-        """Print a line that is no event."""
+        """Print a line that is not an event."""
         self._print(text)
 
     def progress(self, progress: TrainingProgress) -> None:
@@ -83,7 +83,7 @@ class Timeline:
             self._shown = ""
 
     def verdict(self, name: str, detail: str, *, ok: bool) -> None:
-        """One check's result."""
+        """The result of one check."""
         self._print(
             f"  {self._paint('✓' if ok else '✗', '32' if ok else '31;1')} {escape_control_chars(name)}: {escape_control_chars(detail)}"
         )
@@ -120,5 +120,5 @@ def progress_line(progress: TrainingProgress, elapsed_s: float, width: int) -> s
 
 
 def choose_output_stream(*, quiet: bool) -> TextIO | None:
-    """Standard output, or nothing when only JSON is wanted there."""
+    """Standard output, or None if it is reserved for JSON."""
     return None if quiet else sys.stdout

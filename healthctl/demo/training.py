@@ -1,4 +1,4 @@
-"""The example's training as the demo, the tests and a benchmark want it: in steps of their length, every loss on record.
+"""The example's training for the demo, tests and a benchmark: with a minimum step time, and every loss recorded.
 
 healthctl launch -- python -m healthctl.demo.training --steps 100 --every 20 --checkpoints PLACE --losses FILE
 """
@@ -24,16 +24,16 @@ EXAMPLE = EXAMPLES / "train_gpt.py"
 
 
 class LossRecorder:
-    """Takes each step's loss on rank 0; a step lasts at least `step_seconds`."""
+    """Records each step's loss on rank 0; a step lasts at least `step_seconds`."""
 
     def __init__(self, losses: Path | None, step_seconds: float) -> None:
-        """Args: `losses`: where they are appended, a JSON object a line, with all their bits."""
+        """Args: `losses`: the file to append to, one JSON object per line, with exact values."""
         self._losses = losses
         self._step_seconds = step_seconds
         self._began = time.monotonic()
 
     def __call__(self, step: int, loss: torch.Tensor) -> None:
-        """A step of the example."""
+        """Record one step of the example."""
         if self._losses:
             record = {"step": step, "loss": loss.item().hex(), "attempt": os.environ.get("HEALTHD_ATTEMPT", "0")}
             with self._losses.open("a") as file:
@@ -54,7 +54,7 @@ def load_example(name: str = "train_gpt") -> ModuleType:
 
 
 def main() -> None:
-    """One rank."""
+    """Run one rank."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--steps", type=int, default=200)
     parser.add_argument("--step-seconds", type=float, default=0.0, help="a step takes at least this long")

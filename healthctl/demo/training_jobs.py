@@ -1,6 +1,6 @@
-"""The training job, as its user starts it: through sbatch, or on this machine with a queue of our own making.
+"""The demo's training job, as a user would start it: with sbatch, or on this machine with a minimal queue.
 
-Both run the same command, `healthctl launch`, and both start it again when it asks to be queued again.
+Both run the same command, `healthctl launch`, and both restart it when it requests a requeue.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from healthctl.demo.demo_cluster import BIN, DemoCluster
 from healthctl.demo.training import COMMAND
 from healthctl.process_supervision.supervised_programs import ProgramError
 
-REQUEUE_EXIT = 75  # what `healthctl launch` answers when too few nodes are left
+REQUEUE_EXIT = 75  # exit code of `healthctl launch` if too few nodes are left
 ALLOCATION = 5
 EVERY_STEP = {"HEALTHD_COPY_STEPS": "1"}  # no finished step is lost
 LEAVE_S = 15.0  # a rank that saves on a busy machine is slow, and not stuck
 
 
 class Training(msgspec.Struct, frozen=True):
-    """What is trained: so many steps at this pace, a checkpoint each `every` steps, on so many nodes."""
+    """The training: number of steps, their minimum duration, steps between checkpoints, number of nodes."""
 
     steps: int = 160
     every: int = 20
@@ -38,16 +38,16 @@ class Job(Protocol):
         ...
 
     def look_after(self) -> None:
-        """Whatever the queue does by itself; called again and again."""
+        """Do the queue's work; called repeatedly."""
         ...
 
     def exit_code(self) -> int | None:
-        """How it ended; None while it has not."""
+        """The exit code; None while it has not ended."""
         ...
 
 
 def build_launch_command(cluster: DemoCluster, training: Training) -> list[str]:
-    """`healthctl launch` and the trainer, as a user would write it in a batch script."""
+    """`healthctl launch` and the trainer, as a user would write them in a batch script."""
     return [
         str(BIN / "healthctl"),
         "launch",
@@ -60,7 +60,7 @@ def build_launch_command(cluster: DemoCluster, training: Training) -> list[str]:
 
 
 def build_train_command(training: Training, place: Path, pace_s: float) -> list[str]:
-    """The trainer, its files below `place`; a pace makes its steps as long as those of a model worth the name."""
+    """The trainer, with its files below `place`; a minimum step time makes its steps as long as those of a real model."""
     return [
         *COMMAND,
         f"--steps={training.steps}",
@@ -72,7 +72,7 @@ def build_train_command(training: Training, place: Path, pace_s: float) -> list[
 
 
 def start_reference(cluster: DemoCluster, training: Training) -> None:
-    """The same training, never interrupted, unguarded and as fast as it goes, beside everything else."""
+    """Start the same training without interruption, at full speed, as a reference."""
     place = cluster.workdir / "reference"
     place.mkdir()
     names = ",".join(f"reference{number}" for number in range(training.nodes))
@@ -107,10 +107,10 @@ class SlurmJob:
         return self._id
 
     def look_after(self) -> None:
-        """Slurm does everything itself."""
+        """Nothing to do: Slurm manages the queue."""
 
     def exit_code(self) -> int | None:
-        """From Slurm's memory of the job."""
+        """The exit code from Slurm's job record."""
         shown = self._slurm.command("scontrol", "show", "job", self._id, "--oneliner", check=False)
         words = dict(word.split("=", 1) for word in shown.split() if "=" in word)
         if words.get("JobState") not in {"COMPLETED", "FAILED", "CANCELLED", "TIMEOUT", "NODE_FAIL", "OUT_OF_MEMORY"}:
@@ -120,7 +120,7 @@ class SlurmJob:
 
 
 class LocalJob:
-    """The launcher on this machine with pretend nodes. The queue: all free nodes, and again when it asks for it."""
+    """The launcher on this machine with simulated nodes; the queue restarts it on all free nodes when it requests that."""
 
     def __init__(self, cluster: DemoCluster, training: Training) -> None:
         self._cluster = cluster
@@ -132,12 +132,12 @@ class LocalJob:
         return "demo"
 
     def look_after(self) -> None:
-        """Start it again if it asked to be queued again."""
+        """Restart it if it requested a requeue."""
         if self._cluster.programs.exit_code("job") == REQUEUE_EXIT:
             self._start()
 
     def exit_code(self) -> int | None:
-        """Its exit code, unless it is to be queued again."""
+        """Its exit code, unless it is to be requeued."""
         code = self._cluster.programs.exit_code("job")
         return None if code == REQUEUE_EXIT else code
 

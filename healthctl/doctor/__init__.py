@@ -1,1 +1,5 @@
-"""What a machine lacks for this product, why each thing matters, and what to do: one file per part of the machine."""
+"""Checks of what a machine needs for healthd, why it matters, and what to do; one module per part of the machine.
+
+`healthctl.commands.doctor_command` and `single_node` call it.
+It may import `healthd` and `vocabulary`; a check changes nothing.
+"""

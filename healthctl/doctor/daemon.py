@@ -1,4 +1,4 @@
-"""The running healthd, and the centre it reports to."""
+"""Checks of the running healthd and of the controller it reports to."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from healthctl.node_check.verdict_client import NoAnswerError, query_verdict
 from healthd.config import Config
 
 CONNECT_S = 5.0
-KUBELET = Path("/var/lib/kubelet")  # where it is, this is a node of Kubernetes
+KUBELET = Path("/var/lib/kubelet")  # exists only on a Kubernetes node
 IN_KUBERNETES = (
     "kubectl -n gpu-health describe daemonset healthd; if its events say that the RuntimeClass nvidia is not found, no pod is"
     " ever made: install the NVIDIA GPU operator or make that RuntimeClass, or set healthd.runtimeClassName to an empty text."
@@ -23,13 +23,13 @@ IN_KUBERNETES = (
 
 
 def check_daemon(config: Config, kubelet: Path = KUBELET) -> Iterator[Diagnosis]:
-    """Does it run, and what does it say?"""
+    """Check whether healthd runs, and its verdict."""
     socket = config.run_dir / "healthd.sock"
     try:
         verdict = query_verdict(str(socket), CONNECT_S)
     except NoAnswerError as error:
         todo = IN_KUBERNETES if kubelet.is_dir() else "systemctl start gpu-healthd, then systemctl status gpu-healthd"
-        yield diagnose_bad("healthd", str(error), "nobody watches this node", todo)
+        yield diagnose_bad("healthd", str(error), "this node is not monitored", todo)
         return
     reasons = f": {'; '.join(verdict.reasons)}" if verdict.reasons else ""
     found = f"{verdict.node} is {verdict.health}{reasons}"
@@ -42,10 +42,10 @@ def check_daemon(config: Config, kubelet: Path = KUBELET) -> Iterator[Diagnosis]
 
 
 def check_controller(config: Config) -> Iterator[Diagnosis]:
-    """Can it be reached with what is configured?"""
+    """Check whether the controller is reachable with the configured address and token."""
     remediator = config.remediator
     if not remediator.url:
-        why = "faults are found and shown here, but nobody cordons the node or tells the trainer"
+        why = "faults are detected locally, but the node is not cordoned and the trainer is not notified"
         yield diagnose_absent("remediator", "none configured", why, "set remediator.url and remediator.token_file")
         return
     yield _check_token(config)
@@ -54,7 +54,7 @@ def check_controller(config: Config) -> Iterator[Diagnosis]:
 
 def _check_token(config: Config) -> Diagnosis:
     path = config.remediator.token_file
-    why = "the centre believes a node's report by its token"
+    why = "the controller authenticates a node by its token"
     todo = f"'healthctl enroll', with a join secret; or an admin's 'healthctl token issue --node {config.node}'"
     if path is None:
         return diagnose_bad("token", "none configured", why, todo)
@@ -67,7 +67,7 @@ def _check_token(config: Config) -> Diagnosis:
         return diagnose_bad("token", f"{path} is empty", why, todo)
     if mode & (stat.S_IRWXG | stat.S_IRWXO):
         return diagnose_bad(
-            "token", f"{path} may be read by others ({stat.S_IMODE(mode):04o})", why, f"chmod 0400 {path}"
+            "token", f"{path} can be read by other users ({stat.S_IMODE(mode):04o})", why, f"chmod 0400 {path}"
         )
     return diagnose_good("token", str(path))
 
@@ -75,13 +75,13 @@ def _check_token(config: Config) -> Diagnosis:
 def _check_connection(url: str) -> Diagnosis:
     where = urlsplit(url)
     kind = http.client.HTTPSConnection if where.scheme == "https" else http.client.HTTPConnection
-    why = "without it nobody cordons the node or tells the trainer; healthd keeps what it finds until it is back"
+    why = "without it the node is not cordoned and the trainer is not notified; healthd queues its findings until then"
     try:
         connection = kind(where.hostname or "", where.port, timeout=CONNECT_S)
         connection.connect()
         connection.close()
     except (OSError, URLError, http.client.HTTPException) as error:
         return diagnose_bad(
-            "remediator", f"{url}: {error}", why, "is it running, is the name right, is the port open from here?"
+            "remediator", f"{url}: {error}", why, "is it running, is the name correct, is the port reachable from here?"
         )
-    return diagnose_good("remediator", f"{url} takes connections")
+    return diagnose_good("remediator", f"{url} accepts connections")

@@ -1,4 +1,4 @@
-"""What the doctor says of one thing."""
+"""The result of one check of the doctor."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ import msgspec
 
 
 class DiagnosisState(str, enum.Enum):
-    """How it stands."""
+    """The state of the checked part."""
 
     GOOD = "good"
-    ABSENT = "absent"  # not here, and nothing is broken for it: something goes unseen
-    BAD = "bad"  # healthd cannot do its work, or would act on nothing
+    ABSENT = "absent"  # not present; healthd works, with less coverage
+    BAD = "bad"  # healthd cannot do its work, or would act without evidence
 
 
 class Diagnosis(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One thing: what was found, why it matters, and what to do about it (both empty when it is good)."""
+    """One result: what was found, why it matters, and what to do (both empty if good)."""
 
     part: str
     state: DiagnosisState
@@ -26,15 +26,15 @@ class Diagnosis(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 def diagnose_good(part: str, found: str) -> Diagnosis:
-    """It is as it should be."""
+    """The part is as it should be."""
     return Diagnosis(part=part, state=DiagnosisState.GOOD, found=found)
 
 
 def diagnose_absent(part: str, found: str, why: str, todo: str = "") -> Diagnosis:
-    """It is not here; healthd works without it."""
+    """The part is missing; healthd works without it."""
     return Diagnosis(part=part, state=DiagnosisState.ABSENT, found=found, why=why, todo=todo)
 
 
 def diagnose_bad(part: str, found: str, why: str, todo: str) -> Diagnosis:
-    """Something must be done."""
+    """The part needs a fix."""
     return Diagnosis(part=part, state=DiagnosisState.BAD, found=found, why=why, todo=todo)

@@ -1,4 +1,4 @@
-"""The kernel log: the first witness of nearly every GPU fault."""
+"""Checks of the kernel log, the first evidence source of nearly every GPU fault."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from healthctl.doctor.diagnosis import Diagnosis, diagnose_absent, diagnose_bad,
 from healthd.config import Config, LogSource
 from healthd.kernel_log.systemd_journal import COMMAND
 
-_WHY = "the driver says there which GPU failed, and how; without it a node is never called healthy"
+_WHY = "the driver logs there which GPU failed, and how; without it a node is never reported healthy"
 
 
 def check_kernel_log(config: Config) -> Iterator[Diagnosis]:
-    """Can it be read, and by which means?"""
+    """Check whether the kernel log can be read, and how."""
     path, means = config.kernel_log.path, config.kernel_log.source
     journal = shutil.which(COMMAND[0])
     if means is LogSource.JOURNAL:
@@ -30,7 +30,7 @@ def check_kernel_log(config: Config) -> Iterator[Diagnosis]:
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError as error:
         if means is LogSource.AUTO and journal:
-            why = "the journal is followed instead, a little later and in a child of its own"
+            why = "healthd follows the journal instead, with a small delay and in a child process"
             yield diagnose_absent("kernel log", f"{path}: {error.strerror}", why)
             return
         todo = "run as root with CAP_SYSLOG (in a container: privileged, with /dev/kmsg of the host)"
@@ -39,9 +39,9 @@ def check_kernel_log(config: Config) -> Iterator[Diagnosis]:
     try:
         os.read(descriptor, 8192)
     except BlockingIOError:
-        pass  # nothing new, but it may be read
+        pass  # no new record, but readable
     except BrokenPipeError:
-        pass  # it overran while we looked
+        pass  # records were overwritten while reading
     except OSError as error:
         yield diagnose_bad(
             "kernel log", f"{path}: opens, but cannot be read: {error.strerror}", _WHY, "check kernel.dmesg_restrict"
@@ -49,9 +49,9 @@ def check_kernel_log(config: Config) -> Iterator[Diagnosis]:
         return
     finally:
         os.close(descriptor)
-    injected = "; takes marked test faults" if config.accept_injected else ""
+    injected = "; accepts marked test faults" if config.accept_injected else ""
     if stat.S_ISREG(path.stat().st_mode) and not config.kernel_log.trust_file:
-        why = "users of this node may get lines into a file, so its lines act only with NVML as a second witness"
+        why = "users of this node may be able to write to a file, so its lines count only with NVML as a second evidence source"
         yield diagnose_absent("kernel log", f"{path} is a plain file{injected}", why, "read /dev/kmsg or the journal")
         return
     yield diagnose_good("kernel log", f"{path} can be read{injected}")

@@ -1,4 +1,4 @@
-"""What healthd may be ordered to do here: reset a GPU, run a preflight."""
+"""Checks of what orders need on this node: GPU reset and preflight."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ TORCH_S = 60.0
 
 
 def check_order_prerequisites(config: Config) -> Iterator[Diagnosis]:
-    """Are the programs there that orders need?"""
+    """Check for the programs that orders need."""
     if os.geteuid() == 0:
         yield diagnose_good("user", "root")
     else:
-        why = "the kernel log, NVML's privileged calls and other users' pages need it"
+        why = "the kernel log, NVML's privileged calls and other users' beacons require root"
         yield diagnose_bad("user", f"user {os.geteuid()}, not root", why, "run the doctor, and healthd, as root")
     if OrderKind.RESET_GPU in config.orders.allow:
         program = config.orders.reset_gpu_command[0]
         found = shutil.which(program)
-        why = "a GPU with a pending row remap cannot be reset by order: such nodes wait for a person"
+        why = "an order cannot reset a GPU with a pending row remap: such nodes wait for an operator"
         yield (
             diagnose_good("reset", found)
             if found
@@ -35,25 +35,25 @@ def check_order_prerequisites(config: Config) -> Iterator[Diagnosis]:
 
 
 def _check_preflight(python: str) -> Diagnosis:
-    why = "a node that was taken out comes back only through a passed preflight"
+    why = "an isolated node returns only after a passed preflight"
     todo = "install it beside healthd: pip install 'gpu-healthd[preflight]'"
     if shutil.which(python) is None:
         return diagnose_bad("preflight", f"no program {python}", why, "correct orders.preflight_command")
     if not python.rpartition("/")[2].startswith("python"):
-        return diagnose_good("preflight", f"{python} (a program of the site's own)")
+        return diagnose_good("preflight", f"{python} (a site-specific program)")
     code = "import torch; print(torch.__version__, 'CUDA' if torch.cuda.is_available() else 'no CUDA')"
     try:
         done = subprocess.run([python, "-c", code], capture_output=True, text=True, timeout=TORCH_S, check=False)
     except subprocess.TimeoutExpired:
         return diagnose_bad(
-            "preflight", f"importing torch takes over {TORCH_S:.0f} s", why, "look at the disk torch is on"
+            "preflight", f"importing torch takes over {TORCH_S:.0f} s", why, "check the disk that torch is on"
         )
     if done.returncode != 0:
         return diagnose_bad("preflight", f"{python} has no torch", why, todo)
     version = done.stdout.strip()
     if version.endswith("no CUDA"):
-        todo = "for GPUs it needs a torch built for CUDA, and the driver"
+        todo = "GPU tests need a torch built for CUDA, and the driver"
         return diagnose_absent(
-            "preflight", f"torch {version}", "it tests the host's memory and cores only, and says so", todo
+            "preflight", f"torch {version}", "it tests only the host's memory and cores, and reports that", todo
         )
     return diagnose_good("preflight", f"torch {version}")

@@ -1,4 +1,4 @@
-"""Every source of the source child, read once, as healthd would."""
+"""Checks of every source of the source child: each is read once, as healthd would."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ START_S = 30.0
 
 
 def check_sources(config: Config) -> Iterator[Diagnosis]:
-    """What each says here, or why it does not."""
+    """The result of each source, or the reason for its failure."""
     readings = _read_all(config)
     for source in SOURCES:
         reading = readings.get(source.name)
         part = f"source {source.name}"
         if reading is None and not config.sources.get(source.name):
-            yield diagnose_bad(part, "no answer", source.when_absent, "healthd leaves it out and goes on; try again")
+            yield diagnose_bad(part, "no answer", source.when_absent, "healthd skips it and continues; try again")
         elif reading is None:
             yield diagnose_absent(part, "switched off", source.when_absent, f"remove sources.{source.name}.enabled")
         else:
@@ -35,12 +35,12 @@ def _diagnose_source(part: str, source: Source, reading: SourceReading) -> Diagn
         return diagnose_good(part, f"{source.reads} ({reading.seconds * 1000:.1f} ms, every {source.every_s:.0f} s)")
     if reading.state is SourceState.ABSENT:
         return diagnose_absent(part, reading.reason, source.when_absent)
-    todo = "run as root; if it stays, please report it"
+    todo = "run as root; if it persists, please report it"
     return diagnose_bad(part, f"{reading.state.value}: {reading.reason}", source.when_absent, todo)
 
 
 def _read_all(config: Config) -> dict[str, SourceReading]:
-    """The first reading of each, or the word of a hang."""
+    """The first reading of each source, or a hang."""
     plans = make_source_schedules(config)
     prober = SourceProber(Host(), plans, config.source_deadline_s)
     readings: dict[str, SourceReading] = {}

@@ -1,7 +1,7 @@
-"""Which environment variables this very PyTorch reads, from the headers it ships. torch itself is not imported: that takes seconds.
+"""Environment variables that the installed PyTorch reads, from its C++ headers. torch is not imported, which takes seconds.
 
-Each variable is a list of names in `ProcessGroupNCCL.hpp` or `FlightRecorder.hpp`: the first is the name, the others are
-older ones, read with a warning and only where the first is not set.
+Each variable is a list of names in `ProcessGroupNCCL.hpp` or `FlightRecorder.hpp`: the first is the current name, the
+others are deprecated names, read with a warning if the first is not set.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ class TorchInstallation(NamedTuple):
     """An installed torch."""
 
     version: str
-    reads: dict[str, str]  # each name it reads → the name it prefers
+    reads: dict[str, str]  # each name it reads → its current name
 
 
 def installed_torch() -> TorchInstallation | None:
-    """The torch that `python` would import here; None where there is none, or one without headers."""
+    """The torch that `python` would import here; None if there is none, or one without headers."""
     try:
         spec = importlib.util.find_spec("torch")
     except (ImportError, ValueError):
@@ -41,7 +41,7 @@ def installed_torch() -> TorchInstallation | None:
 
 
 def read_torch_headers(root: Path) -> TorchInstallation | None:
-    """The torch in this folder; None where its headers are not there or name nothing."""
+    """The torch in this folder; None if its headers are missing or name no variable."""
     try:
         headers = [path.read_text(errors="replace") for path in sorted((root / _HEADERS).glob("*.hpp"))]
         version = _VERSION.search((root / "version.py").read_text(errors="replace"))
@@ -54,9 +54,9 @@ def read_torch_headers(root: Path) -> TorchInstallation | None:
 
 
 def parse_variable_names(header: str) -> dict[str, str]:
-    """Each variable of a C++ header's name lists → the preferred name of its list.
+    """Each variable in a C++ header's name lists → the current name of its list.
 
-    A name that stands first somewhere stays itself, whatever older list it also ends.
+    A name that is first in some list maps to itself, even if another list ends with it.
     """
     lists = [_NAME.findall(found[1]) for found in _LIST.finditer(header)]
     ours = [names for names in lists if names[0].startswith(("TORCH_NCCL_", "TORCH_FR_"))]

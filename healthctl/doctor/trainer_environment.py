@@ -1,4 +1,4 @@
-"""What a training process would make of this environment when NCCL fails or hangs: it should end, and say who was missing.
+"""Checks of the environment variables that decide how a training process behaves when NCCL fails or hangs.
 
 Run it where the ranks run: `srun healthctl doctor --trainer`. The defaults named here are PyTorch 2.13's.
 """
@@ -27,7 +27,7 @@ NOBODY_READS = {
 
 
 class EnvironmentVariable(NamedTuple):
-    """One variable: what it is when unset, what it does, and how a value of it is judged ('' is fine, else what to do)."""
+    """One variable: its default, its effect, and the check of a value ('' is good, else what to do)."""
 
     name: str
     unset: str
@@ -68,13 +68,13 @@ VARIABLES = (
     EnvironmentVariable(
         "TORCH_NCCL_BLOCKING_WAIT",
         "off",
-        "each wait holds the host up, and errors are no longer handled asynchronously: the variable above is overruled",
+        "each wait blocks the host, and errors are no longer handled asynchronously: the variable above is overridden",
         _forbid_values(TRUE, "unset it"),
     ),
     EnvironmentVariable(
         "TORCH_NCCL_ENABLE_MONITORING",
-        "on: a thread ends the process when the watchdog itself is stuck",
-        "off, a watchdog that hangs in a CUDA call is never noticed, and neither is anything else",
+        "on: a thread ends the process if the watchdog itself is stuck",
+        "if off, a watchdog that hangs in a CUDA call is never detected, nor is any other failure",
         _forbid_values(FALSE, "unset it"),
     ),
     EnvironmentVariable(
@@ -88,25 +88,25 @@ VARIABLES = (
     EnvironmentVariable(
         "TORCH_NCCL_RETHROW_CUDA_ERRORS",
         "on: a CUDA error seen by the watchdog ends the process",
-        "off, a rank whose GPU has failed lives on, and its peers wait for it until they time out",
+        "if off, a rank whose GPU has failed keeps running, and its peers wait until they time out",
         _forbid_values(FALSE, "unset it"),
     ),
     EnvironmentVariable(
         "TORCH_NCCL_DUMP_ON_TIMEOUT",
         "on: every rank writes its flight recorder when one of them times out",
-        "off, nothing tells which rank did not come to the collective",
+        "if off, nothing shows which rank did not join the collective",
         _forbid_values(FALSE, "unset it"),
     ),
     EnvironmentVariable(
         "TORCH_FR_BUFFER_SIZE",
         "2000 collectives remembered",
-        "0 switches the flight recorder off: nothing tells which rank did not come to the collective",
+        "0 disables the flight recorder: nothing shows which rank did not join the collective",
         _require_range(1, 1 << 20, "unset it, or 2000"),
     ),
     EnvironmentVariable(
         "TORCH_NCCL_TRACE_BUFFER_SIZE",
         "2000; the older name of TORCH_FR_BUFFER_SIZE, and still what decides whether NCCL's watchdog dumps",
-        "0 switches the dump off even where TORCH_FR_BUFFER_SIZE is above it",
+        "0 disables the dump even if TORCH_FR_BUFFER_SIZE is above it",
         _require_range(1, 1 << 20, "unset it, or the same as TORCH_FR_BUFFER_SIZE"),
     ),
     EnvironmentVariable(
@@ -118,14 +118,14 @@ VARIABLES = (
     EnvironmentVariable(
         "TORCH_NCCL_DESYNC_DEBUG",
         "off",
-        "each collective leaves a word in the store; for looking into a hang, not for every day",
+        "each collective writes to the store; for debugging a hang, not for production",
         _forbid_values(TRUE, "unset it when the hang is understood", TRUE + FALSE),
         severe=False,
     ),
     EnvironmentVariable(
         "TORCH_NCCL_ENABLE_TIMING",
         "off",
-        "an event more for each collective, and the watchdog asks CUDA for times, in which it can itself hang",
+        "one more event per collective, and the watchdog queries CUDA for times, which can hang",
         _forbid_values(TRUE, "unset it when the measurement is done"),
         severe=False,
     ),
@@ -148,16 +148,16 @@ VARIABLES = (
 def check_trainer_environment(
     environ: Mapping[str, str] | None = None, torch: TorchInstallation | None = None
 ) -> Iterator[Diagnosis]:
-    """Every variable that decides how a rank fails.
+    """Check every variable that decides how a rank fails.
 
     Args:
-        environ: of the training process; None is ours.
-        torch: the one it will import; None looks for it.
+        environ: environment of the training process; None is this process's.
+        torch: the torch it will import; None searches for it.
     """
     environ = os.environ if environ is None else environ
     torch = torch or installed_torch()
     if torch is None:
-        why = "without its headers there is no telling which variables it reads; the advice is for PyTorch 2.13"
+        why = "without its headers, the variables it reads are unknown; the advice is for PyTorch 2.13"
         yield diagnose_absent("torch", "not found from here", why, "run this with the Python of the training job")
     else:
         yield diagnose_good(
@@ -179,22 +179,22 @@ def _diagnose_variable(variable: EnvironmentVariable, environ: Mapping[str, str]
         return diagnose_good(variable.name, f"{value} (not set: {variable.unset})")
     if variable.severe or todo.startswith("torch refuses"):
         return diagnose_bad(variable.name, value, variable.does, todo)
-    return diagnose_absent(variable.name, f"{value}: a diagnosis left on", variable.does, todo)
+    return diagnose_absent(variable.name, f"{value}: a debugging setting left on", variable.does, todo)
 
 
 def _check_unknown_names(environ: Mapping[str, str], torch: TorchInstallation | None) -> Iterator[Diagnosis]:
-    """Names that are old, or that nobody reads: the worst setting is the one that is believed to be set."""
+    """Check for deprecated names, and names that no version reads, which have no effect although they are set."""
     reads = torch.reads if torch else {}
     judged = {variable.name for variable in VARIABLES}
     for name in sorted(environ):
         if name in NOBODY_READS:
-            why = "it looks as if a deadline or a dump were set, and none is"
-            yield diagnose_bad(name, f"{environ[name]}: nobody reads it", why, f"unset it; {NOBODY_READS[name]}")
+            why = "a deadline or dump seems to be set, but is not"
+            yield diagnose_bad(name, f"{environ[name]}: no version reads it", why, f"unset it; {NOBODY_READS[name]}")
         elif name == "TORCH_NCCL_AVOID_RECORD_STREAMS":
             yield diagnose_absent(
                 name,
                 environ[name],
-                "what it asked for is the default of current PyTorch: it is ignored, with a warning",
+                "its effect is the default of current PyTorch: it is ignored, with a warning",
                 "unset it",
             )
         elif name in judged:
@@ -202,10 +202,10 @@ def _check_unknown_names(environ: Mapping[str, str], torch: TorchInstallation | 
         elif reads.get(name, name) != name:
             new = reads[name]
             ruled = " (which is set too, and wins)" if new in environ else ""
-            why = "an older name: still read, with a warning, until one day it is not"
+            why = "deprecated: still read with a warning, but may be removed"
             yield diagnose_absent(name, f"{environ[name]}: read as {new}{ruled}", why, f"set {new} instead")
         elif torch and name not in reads and name.startswith(("TORCH_NCCL_", "TORCH_FR_")):
-            why = f"no header of torch {torch.version} names it: mistyped, of another version, or hidden in the library"
+            why = f"no header of torch {torch.version} names it: mistyped, from another version, or internal to the library"
             yield diagnose_absent(
                 name, environ[name], why, "compare it with PyTorch's list of ProcessGroupNCCL variables"
             )

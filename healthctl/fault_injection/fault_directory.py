@@ -1,4 +1,4 @@
-"""Where a running healthd looks for what it is to pretend: a folder that only its own user may write."""
+"""The directory from which a running healthd reads faults to simulate; only its own user may write to it."""
 
 from __future__ import annotations
 
@@ -30,20 +30,25 @@ def _check_fault_duration(ctx: click.Context, param: click.Parameter, seconds: f
 
 
 config_option = click.option(
-    "--config", "path", type=click.Path(path_type=Path), default=CONFIG, show_default=True, help="healthd's own."
+    "--config",
+    "path",
+    type=click.Path(path_type=Path),
+    default=CONFIG,
+    show_default=True,
+    help="Configuration file of healthd.",
 )
-gpu_option = click.option("--gpu", required=True, type=click.IntRange(0, 255), help="The GPU's index.")
+gpu_option = click.option("--gpu", required=True, type=click.IntRange(0, 255), help="Index of the GPU.")
 seconds_option = click.option(
     "--for", "seconds", type=DurationParam(), metavar="SPAN", default="1m", show_default=True, callback=_check_fault_duration,
-    help="For 30s, 5m, …; a day at most.",
+    help="Duration, such as 30s or 5m; at most one day.",
 )  # fmt: skip
 
 
 def write_fault(path: Path, fault: SimulatedFault | SimulatedHang) -> None:
-    """Hand it to the healthd that runs with this configuration.
+    """Write the fault for the healthd that runs with this configuration.
 
     Raises:
-        Failure: it would not take it, or its folder cannot be written.
+        Failure: healthd would not accept it, or its directory is not writable.
     """
     folder = _fault_directory(path)
     file = folder / f"{time.time():.3f}-{uuid.uuid4().hex[:8]}.json"
@@ -57,7 +62,7 @@ def write_fault(path: Path, fault: SimulatedFault | SimulatedHang) -> None:
 
 
 def remove_faults(path: Path) -> int:
-    """Pretend nothing any more; how many faults that ended."""
+    """Remove all simulated faults; returns their number."""
     ended = 0
     for file in _fault_directory(path).glob("*.json"):
         with contextlib.suppress(FileNotFoundError):
@@ -67,14 +72,14 @@ def remove_faults(path: Path) -> int:
 
 
 def fault_end_time(seconds: float) -> float:
-    """The end of a fault that begins now, UTC seconds."""
+    """The end of a fault that starts now, UTC seconds."""
     return time.time() + seconds
 
 
 def _fault_directory(path: Path) -> Path:
     config = _load_daemon_config(path)
     if not config.accept_injected:
-        raise Failure(f"{path}: accept_injected is false: this node takes no test faults; set it and restart healthd")
+        raise Failure(f"{path}: accept_injected is false: this node accepts no test faults; set it and restart healthd")
     if not os.access(config.state_dir, os.W_OK):
         todo = "is healthd running with this configuration, and are you its user (root)?"
         raise Failure(f"{config.state_dir} cannot be written; {todo}")

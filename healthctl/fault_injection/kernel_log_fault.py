@@ -12,7 +12,7 @@ from vocabulary.driver_log.injected_line import mark_injected_line
 from vocabulary.driver_log.xid import NAME_BYTES_MAX, format_xid
 
 KMSG = Path("/dev/kmsg")
-RECORD_BYTES_MAX = 900  # the kernel cuts or refuses longer ones
+RECORD_BYTES_MAX = 900  # the kernel truncates or rejects longer ones
 DETAILS = {
     63: "Row Remapper: New row marked for remapping, reset gpu to activate.",
     79: "GPU has fallen off the bus.",
@@ -20,17 +20,21 @@ DETAILS = {
 
 
 @click.command("xid", epilog="Example: healthctl inject xid --node gpu-1 --pci 0000:3b:00.0 --code 79")
-@click.option("--node", required=True, help="The node it is meant for; all others ignore it.")
-@click.option("--pci", required=True, help="The GPU's PCI address, e.g. 0000:3b:00.0.")
-@click.option("--code", required=True, type=click.IntRange(0, 99_999), help="The Xid number.")
-@click.option("--pid", type=click.IntRange(min=0), help="The process to name in it.")
-@click.option("--process", default="", help="That process's name.")
-@click.option("--detail", help="The driver's own words; by default what it says for this number.")
+@click.option("--node", required=True, help="Name of the target node; all others ignore the line.")
+@click.option("--pci", required=True, help="PCI address of the GPU, such as 0000:3b:00.0.")
+@click.option("--code", required=True, type=click.IntRange(0, 99_999), help="Xid number.")
+@click.option("--pid", type=click.IntRange(min=0), help="Process id to include in the line.")
+@click.option("--process", default="", help="Process name to include in the line.")
+@click.option("--detail", help="Message text. Default: the driver's text for this number.")
 @click.option(
-    "--to", type=click.Path(path_type=Path), default=KMSG, show_default=True, help="The kernel log, or a followed file."
+    "--to",
+    type=click.Path(path_type=Path),
+    default=KMSG,
+    show_default=True,
+    help="Kernel log to write to, or a file that healthd follows.",
 )
 def inject_xid(node: str, pci: str, code: int, pid: int | None, process: str, detail: str | None, to: Path) -> None:
-    """Write one Xid line for one GPU of one node."""
+    """Inject one Xid line for one GPU of one node into the kernel log."""
     if process and pid is None:
         raise Failure("--process needs --pid: the driver prints both or none", Exit.USAGE)
     if len(process.encode()) > NAME_BYTES_MAX:
@@ -45,7 +49,7 @@ def inject_xid(node: str, pci: str, code: int, pid: int | None, process: str, de
 
 
 def _write_kernel_record(to: Path, line: str) -> None:
-    """One open for each line: the kernel lets about ten lines pass per open file, and drops the rest in silence."""
+    """Write with one open per line: the kernel accepts about ten lines per open file, and drops the rest silently."""
     record = line.encode() + b"\n"
     if len(record) > RECORD_BYTES_MAX:
         raise Failure(f"the line has {len(record)} bytes, one record holds {RECORD_BYTES_MAX}; shorten it", Exit.USAGE)

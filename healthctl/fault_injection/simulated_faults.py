@@ -1,4 +1,4 @@
-"""`healthctl inject thermal|ecc|link|nvml-hang|hang|clear`: what a running healthd is asked to pretend."""
+"""`healthctl inject thermal|ecc|link|nvml-hang|hang|clear`: faults that a running healthd simulates."""
 
 from __future__ import annotations
 
@@ -20,16 +20,18 @@ from healthd.gpu_monitoring.simulated_faults import SimulatedFault, SimulatedHan
 from healthd.source_monitoring.source_registry import map_sources_by_name
 
 HARDWARE_SLOWDOWN = 0x08 | 0x40  # of NVML's clock event reasons: by hardware, for heat
-DONE = "healthd takes it within a second; what comes of it is marked as injected"
+DONE = "healthd applies it within a second; resulting findings are marked as injected"
 
 
 @click.command("thermal", epilog="Example: healthctl inject thermal --gpu 0 --for 2m")
 @gpu_option
-@click.option("--celsius", type=click.IntRange(0, 150), default=97, show_default=True, help="Core and memory.")
+@click.option(
+    "--celsius", type=click.IntRange(0, 150), default=97, show_default=True, help="Core and memory temperature, in °C."
+)
 @seconds_option
 @config_option
 def inject_thermal_fault(gpu: int, celsius: int, seconds: float, path: Path) -> None:
-    """A GPU too hot, its clock lowered for it."""
+    """Simulate an overheated GPU with reduced clocks."""
     values: dict[str, int | bool] = {
         "temperature_c": celsius,
         "memory_temperature_c": celsius,
@@ -42,16 +44,20 @@ def inject_thermal_fault(gpu: int, celsius: int, seconds: float, path: Path) -> 
 
 @click.command("ecc", epilog="Example: healthctl inject ecc --gpu 0 --uncorrected 1 --pending")
 @gpu_option
-@click.option("--uncorrected", type=click.IntRange(0, 1000), default=1, show_default=True, help="Errors more.")
-@click.option("--corrected", type=click.IntRange(0, 1_000_000), default=0, show_default=True, help="Errors more.")
-@click.option("--pending", is_flag=True, help="A row is to be replaced at the next reset.")
-@click.option("--failed", is_flag=True, help="A row could not be replaced.")
+@click.option(
+    "--uncorrected", type=click.IntRange(0, 1000), default=1, show_default=True, help="Number of additional errors."
+)
+@click.option(
+    "--corrected", type=click.IntRange(0, 1_000_000), default=0, show_default=True, help="Number of additional errors."
+)
+@click.option("--pending", is_flag=True, help="Set the flag that a row remap is pending.")
+@click.option("--failed", is_flag=True, help="Set the flag that a row remap failed.")
 @seconds_option
 @config_option
 def inject_ecc_errors(
     *, gpu: int, uncorrected: int, corrected: int, pending: bool, failed: bool, seconds: float, path: Path
 ) -> None:
-    """Memory errors of a GPU, and what its row remapper says."""
+    """Simulate memory errors and row remaps of a GPU."""
     flags: dict[str, int | bool] = {"remap_pending": pending, "remap_failed": failed}
     fault = SimulatedFault(
         gpu=gpu,
@@ -67,14 +73,14 @@ def inject_ecc_errors(
 
 @click.command("link", epilog="Example: healthctl inject link --gpu 0 --nvlink 3")
 @gpu_option
-@click.option("--nvlink", type=click.IntRange(0, 63), help="The NVLink that is down.")
-@click.option("--pcie-width", type=click.IntRange(1, 32), help="The PCIe lanes that are left.")
+@click.option("--nvlink", type=click.IntRange(0, 63), help="Number of the NVLink that is down.")
+@click.option("--pcie-width", type=click.IntRange(1, 32), help="Number of PCIe lanes that are left.")
 @seconds_option
 @config_option
 def inject_link_fault(gpu: int, nvlink: int | None, pcie_width: int | None, seconds: float, path: Path) -> None:
-    """An NVLink that is down, or a PCIe link that lost lanes."""
+    """Simulate an NVLink that is down, or a PCIe link that lost lanes."""
     if nvlink is None and pcie_width is None:
-        raise Failure("say which: --nvlink NUMBER or --pcie-width LANES", Exit.USAGE)
+        raise Failure("give --nvlink NUMBER or --pcie-width LANES", Exit.USAGE)
     values: dict[str, int | bool] = {} if pcie_width is None else {"pcie_width": pcie_width}
     down = () if nvlink is None else (nvlink,)
     write_fault(path, SimulatedFault(gpu=gpu, until=fault_end_time(seconds), values=values, links_down=down))
@@ -82,19 +88,19 @@ def inject_link_fault(gpu: int, nvlink: int | None, pcie_width: int | None, seco
 
 
 @click.command("nvml-hang", epilog="Example: healthctl inject nvml-hang --gpu 0")
-@click.option("--gpu", type=click.IntRange(0, 255), help="The GPU to blame.")
+@click.option("--gpu", type=click.IntRange(0, 255), help="Index of the GPU to name.")
 @config_option
 def nvml_hang(gpu: int | None, path: Path) -> None:
-    """The driver does not answer. The NVML child of healthd is really stopped, found out, and started again."""
+    """Simulate an unresponsive driver. The NVML child of healthd is stopped, detected and restarted."""
     write_fault(path, SimulatedHang(source="nvml", gpu=gpu))
-    click.echo(f"the NVML child stands still; {DONE}")
+    click.echo(f"the NVML child hangs; {DONE}")
 
 
 @click.command("hang", epilog="Example: healthctl inject hang --source infiniband")
-@click.option("--source", required=True, help="The source whose reading never ends; `healthctl doctor` lists them.")
+@click.option("--source", required=True, help="Name of the source to hang; `healthctl doctor` lists them.")
 @config_option
 def inject_source_hang(source: str, path: Path) -> None:
-    """A source of the host does not answer. The source child of healthd really hangs there, and is started again."""
+    """Simulate an unresponsive host source. The source child of healthd hangs, is detected and restarted."""
     if source not in map_sources_by_name():
         raise Failure(f"no source {source!r}; there are {', '.join(sorted(map_sources_by_name()))}", Exit.USAGE)
     write_fault(path, SimulatedHang(source=source))
@@ -104,6 +110,6 @@ def inject_source_hang(source: str, path: Path) -> None:
 @click.command("clear", epilog="Example: healthctl inject clear")
 @config_option
 def clear_simulated_faults(path: Path) -> None:
-    """Pretend nothing any more. Lines in the kernel log stay: a passed preflight clears those."""
+    """Remove all simulated faults. Lines in the kernel log remain until a passed preflight clears them."""
     ended = clear_folder(path)
-    click.echo(f"{ended} fault{'' if ended == 1 else 's'} ended" if ended else "nothing was pretended")
+    click.echo(f"{ended} fault{'' if ended == 1 else 's'} ended" if ended else "no simulated fault")

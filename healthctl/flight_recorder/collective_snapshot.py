@@ -1,4 +1,4 @@
-"""From dumps, in the words of each rank, to one record in words that all share."""
+"""Merges the dumps of all ranks into one snapshot with common group names."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from healthctl.flight_recorder.process_groups import DEFAULT, ProcessGroups
 from remediator.detection.hangs.call_records import Operation, Snapshot, Transfer
 
 _TRANSFER = re.compile(r"(send|recv)\s+(\d+)\s*(?:->|<-)\s*(\d+)")
-_END = re.compile(r"coalesced|[A-Z_]+_coalesced")  # closes several calls that were made as one
+_END = re.compile(r"coalesced|[A-Z_]+_coalesced")  # closes several calls that were issued as one
 
 
 class _Call(NamedTuple):
-    """An entry, or several that were made as one: then the last tells how far it is, and `parts` what it is made of."""
+    """One entry, or several issued as one: then the last holds the state, and `parts` the calls."""
 
     entry: Entry
     parts: Sequence[Entry]
 
 
 def build_snapshot(dumps: Mapping[int, Dump], world: int = 0) -> Snapshot:
-    """What the dumps tell. `world` is the number of ranks if it is known; else there are those up to the highest seen."""
+    """Build the snapshot. `world` is the world size if known; else it is inferred from the highest rank seen."""
     groups = ProcessGroups(dumps, world)
     timed = any(e.time_discovered_started_ns or e.state == "started" for dump in dumps.values() for e in dump.calls)
     operations = [
@@ -58,7 +58,7 @@ def _build_operations(rank: int, dump: Dump, groups: ProcessGroups, *, timed: bo
 
 
 def _merge_coalesced_calls(entries: Iterable[Entry]) -> Iterator[_Call]:
-    """Calls made as one are recorded each, but only the closing entry ever says how far they are: the others stay scheduled."""
+    """Merge coalesced calls: each is recorded, but only the closing entry is updated; the others stay scheduled."""
     waiting: list[Entry] = []
     for entry in entries:
         if waiting and not _is_same_call(waiting[-1], entry):
@@ -102,7 +102,7 @@ def _build_operation(rank: int, key: str, call: _Call, transfers: tuple[Transfer
         "completed"
         if done
         else "ended"
-        if entry.retired and backend == "gloo"  # gloo never says completed
+        if entry.retired and backend == "gloo"  # gloo never reports completion
         else "pending"
         if not timed
         else "started"
@@ -127,7 +127,7 @@ def _build_operation(rank: int, key: str, call: _Call, transfers: tuple[Transfer
 
 
 def _count_elements(sizes: Any) -> tuple[int, ...]:
-    """Of each tensor. One call's sizes are a list of shapes; some versions leave out the outer brackets."""
+    """Elements of each tensor. Sizes are a list of shapes; some versions omit the outer brackets."""
     if not isinstance(sizes, list | tuple):
         return ()
     if sizes and all(isinstance(size, int) for size in sizes):
@@ -144,9 +144,9 @@ def _flatten_texts(said: Any) -> tuple[str, ...]:
 def _infer_entered_counts(
     dumps: Mapping[int, Dump], operations: Iterable[Operation], groups: ProcessGroups
 ) -> dict[tuple[int, str], int]:
-    """How far a rank is in the default group if the calls of others have pushed its own out of the ring.
+    """How many calls a rank entered in the default group, if calls in other groups evicted its own from the ring buffer.
 
-    Other groups' counters cannot be told apart once no entry names them; gloo's counters count its messages as well.
+    Counters of other groups cannot be attributed once no entry names them; gloo's counters include its messages.
     """
     seen = {(each.rank, each.group) for each in operations}
     keys = [key for key, group in groups.found.items() if group.description == DEFAULT and not key.startswith("gloo/")]
@@ -159,7 +159,7 @@ def _infer_entered_counts(
 
 
 def _last_enqueued_collective(dump: Dump) -> int | None:
-    """How far the rank is in the default group, by its counters; None where it does not tell or never began."""
+    """The rank's last call in the default group, from its counters; None if not recorded or not started."""
     progress = (dump.pg_status or {}).get("0")
     told = None if progress is None else progress.last_enqueued_collective
     return None if told is None or told < 0 else told

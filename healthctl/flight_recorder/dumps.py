@@ -1,7 +1,7 @@
 """Reads flight recorder dumps: pickles of plain values, or the same as JSON.
 
-A pickle may run any program when it is read. These hold dictionaries, lists, numbers and texts only, so a reader that
-refuses to import anything reads every honest one and runs nothing of the others; what a reader may allocate is bounded.
+Unpickling can execute any code. Dumps hold only dictionaries, lists, numbers and texts, so this reader refuses all
+imports: it reads every genuine dump and executes nothing. Memory use is limited.
 """
 
 from __future__ import annotations
@@ -19,19 +19,21 @@ from typing import Any
 
 import msgspec
 
-BYTES_MAX = 256 << 20  # of one file; 20 000 entries with deep stacks are some tens of MiB
-MEMORY_MAX = 8 << 30  # for one dump while it is read: a small pickle can ask for any amount
+BYTES_MAX = 256 << 20  # per file; 20 000 entries with deep stacks are some tens of MiB
+MEMORY_MAX = 8 << 30  # per dump: a small pickle can request any amount of memory
 MEMORY_OF_ANY, MEMORY_PER_BYTE = (
     512 << 20,
     64,
-)  # less for a smaller one; a dictionary of a stack takes twelve times its pickle
-RANKS_MAX = 1 << 20  # more than any job has: a number beyond it is damage, and a list up to it would fill the memory
+)  # less for smaller files; the dictionary of a stack takes twelve times its pickled size
+RANKS_MAX = (
+    1 << 20
+)  # more than any job has; a larger number is corruption, and a list of that length would fill the memory
 _RANKS = re.compile(r"[\[\]\d,\s]*")
 _RANK = re.compile(r"(\d+)(?:\.[a-z]\w*)?$")
 
 
 class DumpError(ValueError):
-    """A dump that cannot be read; the text names the file."""
+    """A dump that cannot be read; the message names the file."""
 
 
 class Frame(msgspec.Struct, frozen=True):
@@ -43,11 +45,11 @@ class Frame(msgspec.Struct, frozen=True):
 
 
 class Entry(msgspec.Struct, frozen=True):
-    """One operation of a process group as a rank recorded it; the fields are PyTorch's. Sizes are told in several ways."""
+    """One operation of a process group as a rank recorded it, with PyTorch's field names. Sizes have several formats."""
 
     process_group: list[str] | str = ""  # name, description
     collective_seq_id: int | None = None
-    seq_id: int = 0  # what it was called before 2.4
+    seq_id: int = 0  # its name before PyTorch 2.4
     p2p_seq_id: int | None = None
     record_id: int = 0
     pg_id: int = 0
@@ -57,7 +59,7 @@ class Entry(msgspec.Struct, frozen=True):
     input_dtypes: Any = None
     output_dtypes: Any = None
     state: str | None = ""  # scheduled, started, completed
-    retired: bool | None = False  # nobody waits for it any more: done, or given up
+    retired: bool | None = False  # no longer awaited: completed, or given up
     is_p2p: bool | None = False
     time_created_ns: int | float | None = None
     time_discovered_started_ns: int | float | None = None
@@ -65,7 +67,7 @@ class Entry(msgspec.Struct, frozen=True):
 
     @property
     def number(self) -> int:
-        """Of the collective in its group."""
+        """The number of the collective in its group."""
         return self.seq_id if self.collective_seq_id is None else self.collective_seq_id
 
     @property
@@ -77,13 +79,13 @@ class Entry(msgspec.Struct, frozen=True):
 
     @property
     def called(self) -> tuple[str, str]:
-        """Backend and operation, with the two ends if it is a send or a receive."""
+        """Backend and operation, with both ends of a send or receive."""
         backend, colon, operation = self.profiling_name.partition(":")
         return (backend, operation) if colon else ("", backend)
 
 
 class Group(msgspec.Struct, frozen=True):
-    """A process group as a rank knows it; `ranks` are global ones in the group's order, as text in brackets."""
+    """A process group as a rank records it; `ranks` are global ranks in the group's order, as text in brackets."""
 
     name: str = ""
     desc: str = ""
@@ -91,7 +93,7 @@ class Group(msgspec.Struct, frozen=True):
 
     @property
     def members(self) -> tuple[int, ...]:
-        """Global ranks; empty where the dump does not tell, or tells what no job has."""
+        """Global ranks; empty if missing or implausible."""
         if isinstance(self.ranks, str):
             return _parse_ranks(self.ranks)
         try:
@@ -111,7 +113,7 @@ def _bounded_ranks(ranks: Iterable[int]) -> tuple[int, ...]:
 
 
 class Progress(msgspec.Struct, frozen=True):
-    """The last numbers of one process group; -1 where nothing is known."""
+    """The last numbers of one process group; -1 if unknown."""
 
     last_enqueued_collective: int | None = -1
     last_started_collective: int | None = -1
@@ -119,7 +121,7 @@ class Progress(msgspec.Struct, frozen=True):
 
 
 class Dump(msgspec.Struct, frozen=True):
-    """What one rank left."""
+    """The dump of one rank."""
 
     entries: list[Entry] | None = None
     pg_config: dict[str, Group] | None = None
@@ -127,30 +129,30 @@ class Dump(msgspec.Struct, frozen=True):
 
     @property
     def calls(self) -> list[Entry]:
-        """In the order in which they were made."""
+        """Entries in the order of their calls."""
         return sorted(self.entries or (), key=lambda entry: entry.record_id)
 
     @property
     def groups(self) -> dict[str, Group]:
-        """By name."""
+        """Groups by name."""
         return self.pg_config or {}
 
 
 class DumpDirectory(msgspec.Struct, frozen=True):
-    """The dumps of a directory by rank, and what was wrong with those that cannot be read."""
+    """The dumps of a directory by rank, and the errors of unreadable ones."""
 
     dumps: dict[int, Dump]
     unreadable: dict[int, str] = {}
 
 
 def read_directory(directory: Path) -> DumpDirectory:
-    """Files whose name ends in a number, the rank. A rank's pickle goes before its JSON, which lacks stacks.
+    """Read files whose name ends in a number, the rank. A pickle takes precedence over the rank's JSON, which lacks stacks.
 
-    A rank may die while it writes: its dump counts as unreadable, and those of the others are judged without it. What
-    else ends in a number is no dump if those that are have other names.
+    A rank may die while it writes; its dump counts as unreadable and the other dumps are used. Other files that end in a
+    number are ignored if their names differ from those of the dumps.
 
     Raises:
-        DumpError: two are of one rank.
+        DumpError: two dumps belong to one rank.
         OSError: the directory cannot be read.
     """
     found = [
@@ -165,7 +167,7 @@ def read_directory(directory: Path) -> DumpDirectory:
         if path.suffix == ".json" and rank in read and read[rank].suffix != ".json":
             continue
         if rank >= RANKS_MAX:
-            wrong[rank] = name, f"{path}: no job has a rank {rank}"
+            wrong[rank] = name, f"{path}: implausible rank {rank}"
             continue
         try:
             dump = read_dump(path)
@@ -173,8 +175,8 @@ def read_directory(directory: Path) -> DumpDirectory:
             wrong.setdefault(rank, (name, str(error)))
             continue
         if rank in read:
-            both = f"{read[rank]} and {path.name} are both of rank {rank}"
-            raise DumpError(f"{both}; keep one job's dumps to a directory")
+            both = f"{read[rank]} and {path.name} both belong to rank {rank}"
+            raise DumpError(f"{both}; use one directory per job")
         read[rank], dumps[rank] = path, dump
     names = {name for rank, name, path in found if read.get(rank) == path}
     unreadable = {
@@ -184,33 +186,33 @@ def read_directory(directory: Path) -> DumpDirectory:
 
 
 def read_dump(path: Path) -> Dump:
-    """One dump.
+    """Read one dump.
 
     Raises:
-        DumpError: it is too large, holds what no dump holds, or lacks what every dump has.
+        DumpError: it is too large, contains unexpected types, or lacks required fields.
         OSError: it cannot be opened.
     """
     if path.stat().st_size > BYTES_MAX:
-        raise DumpError(f"{path}: longer than {BYTES_MAX >> 20} MiB, which no dump is")
+        raise DumpError(f"{path}: longer than {BYTES_MAX >> 20} MiB, the limit for a dump")
     content = path.read_bytes()
     try:
         with _bounded_memory(min(MEMORY_MAX, MEMORY_OF_ANY + MEMORY_PER_BYTE * len(content))):
             plain = json.loads(content) if content.lstrip()[:1] == b"{" else _PlainUnpickler(BytesIO(content)).load()
             if isinstance(plain, dict) and {"entries", "pg_config", "pg_status"} & plain.keys():
                 _keep_last_stack(plain.get("entries"))
-                for name in ("pg_config", "pg_status"):  # some writers count groups where PyTorch names them
+                for name in ("pg_config", "pg_status"):  # some writers use group numbers instead of PyTorch's names
                     if isinstance(plain.get(name), dict):
                         plain[name] = {str(key): value for key, value in plain[name].items()}
                 return msgspec.convert(plain, Dump, strict=False)
     except MemoryError:
-        raise DumpError(f"{path}: asks for more memory than any dump needs") from None
-    except Exception as error:  # a damaged pickle may raise nearly anything
-        raise DumpError(f"{path}: no flight recorder dump: {error}") from error
-    raise DumpError(f"{path}: no flight recorder dump: it has neither entries nor process groups")
+        raise DumpError(f"{path}: needs more memory than any valid dump") from None
+    except Exception as error:  # a corrupt pickle may raise nearly anything
+        raise DumpError(f"{path}: not a flight recorder dump: {error}") from error
+    raise DumpError(f"{path}: not a flight recorder dump: it has neither entries nor process groups")
 
 
 def _keep_last_stack(entries: Any) -> None:
-    """Only where a rank was last is ever shown, and the stacks are most of a dump."""
+    """Drop all stacks except the last, which is the only one shown; stacks are most of a dump."""
     for place, entry in enumerate(reversed(entries) if isinstance(entries, list) else ()):
         if isinstance(entry, dict) and "frames" in entry:
             frames = entry.pop("frames") if place else entry["frames"]
@@ -219,16 +221,18 @@ def _keep_last_stack(entries: Any) -> None:
 
 class _PlainUnpickler(pickle.Unpickler):
     def find_class(self, module_name: str, global_name: str, /) -> Any:
-        raise DumpError(f"it wants to import {module_name}.{global_name}, which a dump never does")
+        raise DumpError(f"it imports {module_name}.{global_name}, which a valid dump never does")
 
     def persistent_load(self, pid: Any, /) -> Any:  # noqa: ARG002 - pickle's signature
-        raise DumpError("it refers to something outside, which a dump never does")
+        raise DumpError("it refers to external data, which a valid dump never does")
 
 
 @contextmanager
 def _bounded_memory(most: int) -> Iterator[None]:
     soft, hard = resource.getrlimit(resource.RLIMIT_AS)
-    used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()  # by other dumps, for one
+    used = (
+        int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+    )  # already used, for example by other dumps
     wanted = used + most if soft == resource.RLIM_INFINITY else min(used + most, soft)
     resource.setrlimit(resource.RLIMIT_AS, (wanted, hard))
     try:

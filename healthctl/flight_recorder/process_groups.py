@@ -1,4 +1,4 @@
-"""Which groups the ranks mean: the same one may have another name on each rank, and one name may mean several."""
+"""Identifies process groups across ranks: a group may have a different name on each rank, and a name may denote several groups."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from remediator.detection.hangs.call_records import Group
 DEFAULT = "default_pg"
 
 _Members = tuple[int, ...]
-_Name = tuple[int, str]  # rank, and what it calls a group
+_Name = tuple[int, str]  # rank, and its name of a group
 
 
 class ProcessGroups:
-    """Every group of the dumps under one key. `everybody` are all ranks there are, with and without a dump."""
+    """Every group of the dumps under one key. `everybody` is the set of all ranks, with or without a dump."""
 
     def __init__(self, dumps: Mapping[int, Dump], world: int = 0) -> None:
-        """Args: `world`: the number of ranks, 0 if not known: then there are those up to the highest that is named."""
+        """Args: `world`: the world size, 0 if unknown: then it is inferred from the highest rank named."""
         said = {
             (rank, name): (group.members, group.desc)
             for rank, dump in dumps.items()
@@ -37,7 +37,7 @@ class ProcessGroups:
         self.found: dict[str, Group] = {}
 
     def key_of(self, rank: int, name: str, description: str, backend: str) -> str:
-        """The group that `rank` means. One backend's numbers are not another's, though they share the group's name."""
+        """The key of a rank's group. Numbers of different backends are separate, even if the group name is equal."""
         members = self._members(rank, name, description)
         common = self._common.get((rank, name), name)
         key = f"{backend}/{common}/{self._ids.setdefault(_member_set(members), len(self._ids))}"
@@ -46,7 +46,7 @@ class ProcessGroups:
         return key
 
     def _members(self, rank: int, name: str, description: str) -> _Members:
-        """As the rank says, or the others of the same name; gloo tells of the default group only, and under no name."""
+        """Members from the rank's dump, or from others for the same name; gloo records only the default group, without a name."""
         if (rank, name) in self._said:
             return self._said[rank, name][0]
         others = [members for members in self._by_name.get(name, ()) if rank in members]
@@ -57,7 +57,7 @@ class ProcessGroups:
         return self._said.get((rank, ""), (self.everybody, ""))[0]
 
     def seen(self, calls: Iterable[tuple[str, int]]) -> dict[str, Group]:
-        """The groups; one whose members nobody tells has those that were seen calling: `calls` are key and rank."""
+        """The groups; a group without a member list gets the ranks that called it: `calls` are key and rank."""
         callers: dict[str, set[int]] = {}
         for key, rank in calls:
             callers.setdefault(key, set()).add(rank)
@@ -70,7 +70,7 @@ class ProcessGroups:
 
 
 def _assign_common_names(said: Mapping[_Name, tuple[_Members, str]]) -> dict[_Name, str]:
-    """What to call groups whose members do not agree on a name: by their place among the rank's own over the same members."""
+    """Name groups whose members disagree on a name: by their position among the rank's groups with the same members."""
     by_members: dict[frozenset[int], dict[int, dict[str, str]]] = {}
     for (rank, name), (members, description) in said.items():
         by_members.setdefault(_member_set(members), {}).setdefault(rank, {})[name] = description
@@ -94,5 +94,5 @@ def _member_set(members: _Members) -> frozenset[int]:
 
 
 def _natural_sort_key(name: str) -> tuple[int, str]:
-    """Names that count come in the order of their making."""
+    """Sort names that contain numbers in order of creation."""
     return (int(name) if name.isdecimal() and len(name) < 10 else 0), name

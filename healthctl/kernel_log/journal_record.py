@@ -1,4 +1,4 @@
-"""A record of the journal with its fields: who wrote it, and its message (systemd.journal-fields)."""
+"""A journal record with its fields: the author and the message (systemd.journal-fields)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _OF_PROCESSES = ("_PID", "_UID", "_COMM", "_EXE", "_CMDLINE", "_SYSTEMD_UNIT", "
 
 
 def parse_json_record(line: str) -> Fields | None:
-    """The fields of ``journalctl -o json``; None if the line is no such record."""
+    """The fields of ``journalctl -o json``; None if the line is not such a record."""
     try:
         found = msgspec.json.decode(line.encode(errors="backslashreplace"))
     except (msgspec.DecodeError, RecursionError):
@@ -24,7 +24,7 @@ def parse_json_record(line: str) -> Fields | None:
 
 
 def parse_record_lines(lines: Sequence[str]) -> tuple[Fields, dict[int, str]]:
-    """The fields of a record that stands on many lines, and what each line of its message says."""
+    """The fields of a multi-line record, and the message text on each line."""
     if lines[0] == "{":
         return _parse_pretty_json_record(lines)
     fields: dict[str, str] = {}
@@ -38,7 +38,7 @@ def parse_record_lines(lines: Sequence[str]) -> tuple[Fields, dict[int, str]]:
             if speaking:
                 spoken[number] = match["value"]
         elif binary:
-            spoken[number] = line.rpartition("\0")[2]  # behind eight bytes of length
+            spoken[number] = line.rpartition("\0")[2]  # after eight bytes of length
             speaking = True
         elif speaking and line != "MESSAGE":
             spoken[number] = line.strip()
@@ -56,7 +56,7 @@ def _parse_pretty_json_record(lines: Sequence[str]) -> tuple[Fields, dict[int, s
 
 
 def record_message(fields: Fields) -> str | None:
-    """Its text. The journal shows one that is no clean UTF-8 as a list of bytes, and an overlong one as null."""
+    """The message text. The journal shows invalid UTF-8 as a list of bytes, and an overlong message as null."""
     message = fields.get("MESSAGE")
     if isinstance(message, str):
         return message
@@ -68,7 +68,7 @@ def record_message(fields: Fields) -> str | None:
 def is_from_kernel(fields: Fields) -> bool | None:
     """Whether the kernel wrote it; None if no field says.
 
-    The transport alone is no proof: what a process writes to ``/dev/kmsg`` comes the same way, as another facility.
+    The transport alone does not show that: a process that writes to ``/dev/kmsg`` uses the same one, with another facility.
     """
     said = {
         "kernel": [fields[name] for name in ("_TRANSPORT", "SYSLOG_IDENTIFIER") if fields.get(name) is not None],

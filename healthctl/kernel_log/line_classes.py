@@ -1,8 +1,9 @@
-"""The wide net over some classes of lines: every line of a class, not only the one that `healthd` raises a finding on.
+"""Broad classification of kernel lines: every line of a class, not only the one on which `healthd` raises a finding.
 
-The other classes are healthd's own families, which `parse` asks as well. A class's lines come in bunches (an AER error prints four to ten), and a reader of a log wants them all marked. What the
-same drivers print when they load is of no class. Forms: Linux 2.6 to 6.x (drivers/pci/pcie, drivers/edac, drivers/acpi/
-apei, arch/x86/kernel/cpu/mce, mm/oom_kill.c, drivers/net/ethernet/mellanox, drivers/infiniband).
+A class's lines come in groups (an AER error prints four to ten), and a reader of a log wants all of them marked. Lines
+that the same drivers print when they load belong to no class. The other classes are healthd's own families, which the
+parser also checks. Sources: Linux 2.6 to 6.x (drivers/pci/pcie, drivers/edac, drivers/acpi/apei,
+arch/x86/kernel/cpu/mce, mm/oom_kill.c, drivers/net/ethernet/mellanox, drivers/infiniband).
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from vocabulary.identity import canonical_pci
 
 
 class ClassifiedLine(NamedTuple):
-    """A line of a class. What it does not say is empty or None."""
+    """A classified line. Missing values are empty or None."""
 
     kind: str
     pci: str = ""
@@ -25,7 +26,7 @@ class ClassifiedLine(NamedTuple):
 
 _ADDRESS = r"[0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.[0-7]"
 _DEVICE = rf"(?:[\w.-]{{1,40}} )?{_ADDRESS}(?: [\w.-]{{1,20}})?:\s{{1,8}}"
-_GAP = r"(?:\s|\^I|#011){1,8}"  # syslog's daemons show a tab as ^I or #011
+_GAP = r"(?:\s|\^I|#011){1,8}"  # syslog daemons show a tab as ^I or #011
 
 _OOM = (
     r"(?:Out of [Mm]emory|Memory cgroup out of memory)(?: \([a-z_]{1,40}\))?: (?:OOM victim|[Kk]ill(?:ed|ing)? process)",
@@ -88,7 +89,7 @@ _IB = (
     r"NETDEV WATCHDOG: \S{1,20} \(mlx[45]_",
     r"IPv6: ADDRCONF\(\w{1,20}\): ib\w{1,14}: link ",
 )
-# In this order: a killed process may be called what another class looks like, and a network card's AER line is AER.
+# Order matters: the name of a killed process may resemble another class, and a network card's AER line is AER.
 _CLASSES = tuple(
     (kind, re.compile("|".join(forms)), words)
     for kind, forms, words in (
@@ -164,9 +165,9 @@ _BEFORE = re.compile(r"(?:.*[\]:}),-])?\s*", re.DOTALL)
 
 
 def classify_kernel_line(text: str, *, by_name: bool) -> ClassifiedLine | None:
-    """The class of a kernel record without its transport's prefix; None if it is of none.
+    """The class of a kernel record without its log prefix; None if it belongs to none.
 
-    Where nothing names the kernel as the author (not `by_name`), the words have to stand at the beginning.
+    If nothing names the kernel as the author (not `by_name`), the pattern must match at the beginning.
     """
     for kind, forms, words in _CLASSES:
         if not any(word in text for word in words):
@@ -189,6 +190,6 @@ def _parse_oom_line(text: str) -> ClassifiedLine:
 
 
 def parse_pci_address(text: str) -> str:
-    """The device at fault if the line names it, else the one that speaks."""
+    """The faulty device if the line names it, else the reporting device."""
     match = _SOURCE.search(text) or _PRINTED.search(text)
     return canonical_pci(match["pci"]) if match else ""

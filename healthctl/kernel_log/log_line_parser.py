@@ -1,4 +1,4 @@
-"""Lines of a log → one record each, saying what kind of fault the kernel reports there, if any."""
+"""Converts log lines to one record each, with the kind of fault that the kernel reports, if any."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ PROBE_LINES = 3  # the driver's probe message names the GPU on its first line an
 class ParsedLine(msgspec.Struct, frozen=True):
     """One line of a log. `kind` is one of `KINDS`.
 
-    What the line does not say is null (numbers and addresses) or empty (texts). `meaning` is what healthd would say of
-    it. `live` names the finding (check/code) that healthd raises where the kernel log holds this record; empty if it
-    raises none, because the line's shape is read offline only.
+    Missing values are null (numbers and addresses) or empty (texts). `meaning` is healthd's summary. `live` names the finding
+    (check/code) that healthd raises if the kernel log holds this record; empty if it raises none, because the line's
+    format is parsed offline only.
     """
 
     line_no: int
@@ -44,7 +44,7 @@ class ParsedLine(msgspec.Struct, frozen=True):
     live: str = ""
 
 
-# What healthd's families of lines are called here, where the wider net of `kinds` has no class for them.
+# Names of healthd's line families, for lines without a class in `line_classes`.
 _KIND_OF_CHECK = {
     "nvidia_driver": "nvidia_driver",
     "pcie_aer": "aer",
@@ -79,9 +79,9 @@ KINDS = tuple(
 
 _NAMED_GPU = re.compile(r"NVRM:[ ]{1,4}The NVIDIA GPU (?P<address>[0-9A-Fa-f:.]{5,16})")
 _PCI_DEVICE = r"[\w.-]{1,40} [0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.[0-7]: "
-# What may stand before the driver's words in a line that names no author: nothing, a place-holder, a device.
+# Text that may precede the driver's message in a line without an author: nothing, a placeholder, a device.
 _CLEAN = re.compile(rf"\s*(?:\[(?:\.{{2,3}}|…)\]\s{{0,4}})?(?:{_PCI_DEVICE})?")
-# In a line that bears dmesg's stamp any driver's half line may stand there, but not a program that reports.
+# In a line with dmesg's stamp, another driver's partial line may precede the message, but not a reporting program.
 _REPORTED = re.compile(
     r"^\s*[\w./@-]{1,64}(?:\(\w{1,20}\))?: ?$|^[\w.-]{1,64} [A-Za-z][\w./()-]{0,60}: ?$"
     r"|\b(?:saw|seen|found|detected|got|reports?|reported|logged|matched|match|line|event|message|msg|log|echo|grep)\b\W{0,4}$"
@@ -91,13 +91,13 @@ _REPORTED = re.compile(
 
 
 def parse_lines(lines: Iterable[str]) -> Iterator[ParsedLine]:
-    """One record for each line, numbered from 1. Never raises, whatever a line holds."""
+    """One record per line, numbered from 1. Never raises."""
     named_at, named = -PROBE_LINES, ""
     as_written, to_hear = tee(lines)
     for line_no, (line, heard) in enumerate(zip(as_written, extract_kernel_texts(to_hear), strict=True), start=1):
         if is_fabric_manager_line(line) and (
             told := parse_switch_error(line)
-        ):  # the one author beside the kernel whose word counts
+        ):  # the only author besides the kernel that is trusted
             yield _record_from_event(line_no, told, heard)
             continue
         if heard.text is None:
@@ -137,7 +137,7 @@ def _parse_line(line_no: int, text: str, heard: KernelText) -> ParsedLine:
 
 
 def _match_live_form(text: str) -> tuple[str, LinePattern | None]:
-    """The form by which healthd knows this record, and the check that speaks of it."""
+    """The form by which healthd recognizes this record, and the check."""
     for family in FAMILIES:
         if any(word in text for word in family.words):
             form, _ = match_pattern(family, text)
@@ -147,7 +147,7 @@ def _match_live_form(text: str) -> tuple[str, LinePattern | None]:
 
 
 def _is_driver_message(before: str, heard: KernelText) -> bool:
-    """Whether the driver's words behind `before` are its own."""
+    """Whether the driver's message after `before` is genuine, not quoted."""
     if not before:
         return True
     return not _REPORTED.search(before) if heard.by_name else _CLEAN.fullmatch(before) is not None
@@ -172,7 +172,7 @@ def _record_from_event(line_no: int, event: KernelEvent, heard: KernelText) -> P
 
 
 def _match_live_kind(text: str) -> str:
-    """The finding that healthd raises of this record; empty if it reads no such shape."""
+    """The finding that healthd raises for this record; empty if it parses no such format."""
     event = parse_live_record(text.strip())
     if event is None:
         return ""

@@ -1,7 +1,7 @@
-"""How dmesg, journald, syslog, kmsg and Talos dress a kernel record, and who wrote it.
+"""Removes the prefix that dmesg, journald, syslog, kmsg or Talos adds to a kernel record, and finds its author.
 
-Each shows the same text behind another prefix. Where the prefix names the author, only the kernel counts: a program
-that logs a quotation of a kernel line is no witness.
+If the prefix names the author, only the kernel is trusted: a program that logs a copy of a kernel line is not an
+evidence source.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 
 class Author(enum.Enum):
-    """Whom a line's prefix names. dmesg's own stamp counts as the kernel's name: nothing else is shown that way."""
+    """The author named by a line's prefix. dmesg's stamp counts as the kernel, since only kernel records have it."""
 
     KERNEL = "kernel"
     UNNAMED = "unnamed"
@@ -20,13 +20,13 @@ class Author(enum.Enum):
 
 
 class StrippedRecord(NamedTuple):
-    """A record's `text` without what its transport put in front, and its `author` as far as that named one."""
+    """A record's `text` without its log prefix, and its `author` if the prefix names one."""
 
     text: str
     author: Author
 
 
-_QUOTED = re.compile(r"\s{0,8}>")  # a mail's answer: its author repeats what another said
+_QUOTED = re.compile(r"\s{0,8}>")  # a mail's reply quotes another author
 _OTHER = StrippedRecord("", Author.OTHER)
 _FACILITIES = "kern|user|mail|daemon|auth|syslog|lpr|news|uucp|cron|authpriv|ftp|local[0-7]"
 _KMSG = re.compile(r"(?P<prio>\d{1,5}),\d{1,20},\d{1,20}(?:,[^;\s]{0,80})?;")
@@ -44,22 +44,22 @@ _CALLER = r"(?:\s{0,2}\[\s{0,8}[TC]\d{1,10}\])?"
 _SECONDS = r"\[\s{0,12}\+?\d{1,12}(?:\.\d{1,9})?(?:\s{0,4}<\s{0,12}[+\d.]{1,20}\s{0,4}>)?\]"
 _CTIME = (
     r"\[\S{1,12}\s{1,4}\S{1,12}\s{1,4}\d{1,2}\s\d\d:\d\d:\d\d\s\d{4}(?:\s{0,4}<\s{0,12}[+\d.]{1,20}\s{0,4}>)?\]"
-    r"|\[\S{1,12}\s{1,2}\d{1,2}\s\d\d:\d\d\]"  # the minute that dmesg -H says once
+    r"|\[\S{1,12}\s{1,2}\d{1,2}\s\d\d:\d\d\]"  # the minute that dmesg -H prints once
 )
 # "[0]: text" is how a launcher labels the lines of its ranks.
 _DMESG = re.compile(rf"\s{{0,80}}(?:{_SECONDS}|{_CTIME}){_CALLER}(?:\s|(?!:))")
 _CONSOLE = re.compile(
     r"\[\d{4}-\d\d-\d\d \d\d:\d\d:\d\d(?:\.\d{1,9})?\]\s?(?=\[)"
-)  # a console server's, before dmesg's
+)  # from a console server, before dmesg's stamp
 
 _CLOCK = r"\d\d:\d\d:\d\d(?:[.,]\d{1,9})?"
 _ZONE = r"(?:Z|[+-]\d\d:?\d\d)"
-_ZONE_NAME = r"(?:UTC|MSK|WI[BT]A?|(?!CRIT)[A-Z]{1,3}T)"  # a capital word behind a date is mostly a level: INFO, WARN
+_ZONE_NAME = r"(?:UTC|MSK|WI[BT]A?|(?!CRIT)[A-Z]{1,3}T)"  # a capital word after a date is mostly a level: INFO, WARN
 _DATED = re.compile(
     rf"(?:(?:[A-Z]\w\w\s|\d{{4}}\s)?(?:[^\s\d\[<]\S{{0,11}}|\d{{1,2}}月)\s{{1,2}}\d{{1,2}}(?:\s\d{{4}})?\s{_CLOCK}(?:\s\d{{4}})?"
-    rf"|(?P<kernels>\d{{4}}-\d\d-\d\dT\d\d:\d\d:\d\d,\d{{6}}{_ZONE})"  # only dmesg writes a comma so
+    rf"|(?P<kernels>\d{{4}}-\d\d-\d\dT\d\d:\d\d:\d\d,\d{{6}}{_ZONE})"  # only dmesg writes a comma here
     rf"|(?:\S{{1,8}}\s)?\d{{4}}-\d\d-\d\d[T ]{_CLOCK}(?:\s?{_ZONE}|\s{_ZONE_NAME}(?=\s)|\s[+-]\d\d)?"
-    rf"|\[\d{{4}}-\d\d-\d\d[T ]{_CLOCK}{_ZONE}?\](?=\s(?:[\w.-]{{1,255}}\s)?kernel:\s)"  # else it is a program's own
+    rf"|\[\d{{4}}-\d\d-\d\d[T ]{_CLOCK}{_ZONE}?\](?=\s(?:[\w.-]{{1,255}}\s)?kernel:\s)"  # without "kernel:" it is a program's own stamp
     rf"|\d{{9,11}}\.\d{{1,9}}"  # seconds since 1970
     rf"|{_CLOCK})(?:\s{{1,8}}|$)"
 )
@@ -72,13 +72,13 @@ _OTHERS_TAG = re.compile(
     r"(?:stdout|stderr) [FP] |(?:[^\s\[\]]{1,255}\s{1,8})?[^\s:\[]{1,64}(?:\[[^\]\s]{1,64}\])?:(?:\s|$)|.{1,300}?\S\[\d{1,10}\]:\s"
 )
 _OTHERS_PID = re.compile(r"[\w.-]{1,255}\s[^\s:\[\]]{1,64}\[\d{1,10}\]:\s")
-# Words with which the kernel's own records begin, where a log left its author's name out.
+# Beginnings of kernel records, for logs that omit the author.
 _SPEAKER = re.compile(
     r"NVRM: |nvidia-nvswitch\d|(?:\{\d{1,9}\})?\[Hardware Error\]|mce: |EDAC |[\w.-]{1,40} [0-9a-fA-F]{4,8}:[0-9a-fA-F]{2}:"
     r"[0-9a-fA-F]{2}\.[0-7]\b|oom-kill:|Out of [Mm]emory|Memory (?:cgroup|failure)|infiniband |nvidia-modeset: |mlx[45]_\w{2,4}: |oom_reaper: |Kernel panic - "
 )
-_LEFT_OUT = re.compile(r"\s{0,8}\[(?:\.{2,3}|…)\]\s{0,4}")  # manuals put this in the place of a stamp
-# What gathers logs puts a host before them, and a serial console its prompt.
+_LEFT_OUT = re.compile(r"\s{0,8}\[(?:\.{2,3}|…)\]\s{0,4}")  # manuals write this instead of a stamp
+# Log collectors prepend a host, and a serial console its prompt.
 _GATHERED = re.compile(r"(?:(?=[\w.-]{0,80}\d)[A-Za-z][\w.-]{0,80}:\s{0,4}|[\w.-]{1,64} login: {1,4})")
 _NUMBERED = re.compile(
     r"\s{0,8}(?:[^\s:]{0,200}(?:log|syslog|messages|dmesg|txt)[^\s:]{0,20}:)?(?:\d{1,8}[:\s-]\s{0,8})?"
@@ -86,7 +86,7 @@ _NUMBERED = re.compile(
 
 
 def strip_log_prefix(line: str) -> StrippedRecord:
-    """Take a log's line apart. A text of an author other than the kernel is not handed out.
+    """Split a log line. The text of an author other than the kernel is not returned.
 
     >>> strip_log_prefix("Mar  4 12:00:00 n1 kernel: [  117.984502] NVRM: loading")
     Undressed(text='NVRM: loading', author=<Author.KERNEL: 'kernel'>)
@@ -113,7 +113,7 @@ def strip_log_prefix(line: str) -> StrippedRecord:
 
 
 def _strip_syslog_prefix(line: str, author: Author) -> StrippedRecord:
-    """What stands behind date, host and name, if these are there."""
+    """The text after date, host and name, if present."""
     if (match := _GATHERED.match(line)) and (_DMESG.match(line, match.end()) or _DATED.match(line, match.end())):
         line = line[match.end() :]
     if match := _LEFT_OUT.match(line):
@@ -150,7 +150,7 @@ def _strip_undated_prefix(line: str, skip: int, author: Author) -> StrippedRecor
 
 
 def _strip_dmesg_stamp(text: str) -> StrippedRecord:
-    """What stands behind dmesg's stamp; syslog's daemons leave it in the text, and old ones the priority as well."""
+    """The text after dmesg's stamp; syslog daemons keep it, and old ones also keep the priority."""
     for _ in range(3):
         if match := _SYSLOG_PRIORITY.match(text):
             if not _is_kernel_priority(match["prio"]):
@@ -170,9 +170,9 @@ def _is_kernel_priority(priority: str) -> bool:
 
 
 def extract_kernel_text(line: str) -> str | None:
-    """The text of a kernel record without what its transport put in front; None if another program wrote the line.
+    """The text of a kernel record without its log prefix; None if another program wrote the line.
 
-    A line whose prefix names no author is taken for the kernel's: the caller then knows where it read it.
+    A line whose prefix names no author counts as the kernel's: the caller knows where it was read.
 
     >>> extract_kernel_text("Mar  4 12:00:00 n1 kernel: [  117.984502] NVRM: loading")
     'NVRM: loading'

@@ -1,7 +1,7 @@
-"""Lines of a log → what the kernel said in each. Knows every form in which a kernel record reaches a file or a pipe.
+"""Extracts kernel messages from log lines in every format in which a kernel record reaches a file or a pipe.
 
-Most forms are one line for one record, which `healthctl.kernel_log.log_prefix` undresses. The journal's longer ones (verbose,
-export, JSON) say the author in fields of their own, some behind the message: those records are collected first.
+Most formats have one record per line, which `healthctl.kernel_log.log_prefix` parses. The journal's long formats
+(verbose, export, JSON) have separate author fields, some after the message: those records are collected first.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from healthctl.kernel_log.journal_record import (
 from healthctl.kernel_log.log_prefix import Author, strip_log_prefix
 from vocabulary.driver_log.injected_line import MARK, parse_injected_line
 
-LINES_OF_RECORD_MAX = 2000  # a journal record has some twenty fields; what never ends is no record
+LINES_OF_RECORD_MAX = 2000  # a journal record has some twenty fields; an endless one is not a record
 TEXT_CHARS_MAX = 64 << 10
-CONTINUES_AT = 4  # columns; less is how somebody pasted it
+CONTINUES_AT = 4  # columns; less indentation comes from pasting
 
 _COLOUR = re.compile(r"\x1b\[[0-9;]{0,20}[mK]")
 _KMSG = re.compile(r"\d{1,5},\d{1,20},\d{1,20}(?:,[^;\s]{0,80})?;")
@@ -34,7 +34,7 @@ _VERBOSE = re.compile(r"\S{1,12} \d{4}-\d\d-\d\d \d\d:\d\d:\d\d(?:\.\d{1,9})? \S
 
 
 class KernelText(NamedTuple):
-    """What a line holds of the kernel's words: None if another wrote it. `by_name`: it names the kernel as author."""
+    """The kernel's message in a line; None if another program wrote it. `by_name`: the line names the kernel as author."""
 
     text: str | None
     by_name: bool = False
@@ -45,12 +45,12 @@ NOTHING = KernelText(None)
 
 
 def extract_kernel_texts(lines: Iterable[str]) -> Iterator[KernelText]:
-    """One answer for each line, in order. A record of several lines is answered when it has ended."""
+    """One result per line, in order. A multi-line record is returned when it ends."""
     listener = _LineReader()
     record: list[str] = []
     for raw in lines:
         line = _COLOUR.sub("", raw) if "\x1b[" in raw else raw
-        line = line.strip("\0\ufeff")  # a log that a crash cut short is filled up with NULs
+        line = line.strip("\0\ufeff")  # a log cut short by a crash is padded with NULs
         if record and len(record) < LINES_OF_RECORD_MAX:
             if _continues_journal_record(record[0], line):
                 record.append(line)
@@ -71,7 +71,7 @@ def extract_kernel_texts(lines: Iterable[str]) -> Iterator[KernelText]:
 
 
 class _LineReader:
-    """Hears lines that are records of their own. Remembers the line that an indented one may continue."""
+    """Parses single-line records. Remembers the line that an indented one may continue."""
 
     def __init__(self) -> None:
         self._last = ""
@@ -91,22 +91,22 @@ class _LineReader:
                 _unescape_kmsg(marked.text) if _KMSG.match(line) else marked.text, by_name=True, injected=True
             )
         text, author = strip_log_prefix(line.lstrip() if depth else line)
-        if author is Author.KERNEL and (repeated := _REPEATED.match(text)):  # rsyslog, for the sake of brevity
+        if author is Author.KERNEL and (repeated := _REPEATED.match(text)):  # rsyslog abbreviates repeated messages
             text, author = strip_log_prefix(repeated["message"])
         if author is Author.OTHER:
             return NOTHING
         if depth >= CONTINUES_AT and author is Author.UNNAMED and strip_log_prefix(self._last).author is Author.OTHER:
-            return NOTHING  # a further line of what that one said, as journalctl shows it
+            return NOTHING  # a continuation line, as journalctl shows it
         return KernelText(_unescape_kmsg(text) if _KMSG.match(line) else text, by_name=author is Author.KERNEL)
 
 
 def _indent_width(line: str) -> int:
-    """By how many columns a line is indented."""
+    """The indentation of a line, in columns."""
     return len(line[: len(line) - len(line.lstrip())].expandtabs())
 
 
 def _read_journal_record(lines: list[str]) -> Iterator[KernelText]:
-    """The lines of one journal record: only those of its message say anything."""
+    """The lines of one journal record: only those of its message have text."""
     fields, spoken = parse_record_lines(lines)
     for line_no in range(len(lines)):
         yield _read_journal_fields({**fields, "MESSAGE": spoken[line_no]}) if line_no in spoken else NOTHING
@@ -123,7 +123,7 @@ def _read_journal_fields(fields: Fields) -> KernelText:
 
 
 def _begins_journal_record(line: str) -> bool:
-    """Whether a journal record of several lines begins here: verbose, export, or JSON for people."""
+    """Whether a multi-line journal record begins here: verbose, export, or pretty JSON."""
     return line.rstrip() == "{" or line.startswith("__CURSOR=") or (" [s=" in line and bool(_VERBOSE.match(line)))
 
 
@@ -136,7 +136,7 @@ def _continues_journal_record(first: str, line: str) -> bool:
 
 
 def _unescape_kmsg(text: str) -> str:
-    r"""The text that kmsg wrote with ``\xNN`` for every byte it does not like; what is no UTF-8 then stays so."""
+    r"""Decode kmsg's ``\xNN`` escapes; invalid UTF-8 stays escaped."""
     if "\\x" not in text:
         return text
     return _ESCAPE.sub(lambda match: bytes.fromhex(match[0].replace("\\x", "")).decode(errors="backslashreplace"), text)

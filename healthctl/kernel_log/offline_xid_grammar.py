@@ -1,7 +1,8 @@
-"""The offline grammar of the GPU driver's messages: every shape of twenty years, in any log's dress, for people who read logs.
+"""The offline grammar of GPU driver messages: every format of twenty years, in any log format, for people who read logs.
 
-It is wider than the live grammar (`vocabulary.driver_log.xid`), and much of it can be forged: the form of 2005 without an address
-fits into a task's name, and words may stand before the driver's. Nothing that acts may use it; healthd cannot import it.
+It is wider than the live grammar (`vocabulary.driver_log.xid`), and much of it can be forged: the 2005 format without an
+address fits into a task's name, and other text may precede the message. Code that acts must not use it; healthd cannot
+import it.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ _XID = re.compile(
     r"\):[ ]{0,2}(?P<code>\d{1,5})(?:,|(?=\s|$))(?P<rest>.*)",
     re.DOTALL,
 )
-_XID_OF_2005 = re.compile(r"NVRM:[ ]{1,4}Xid:[ ]{1,2}(?P<code>\d{1,5}),(?P<rest>[ ].*)", re.DOTALL)  # of no address
+_XID_OF_2005 = re.compile(r"NVRM:[ ]{1,4}Xid:[ ]{1,2}(?P<code>\d{1,5}),(?P<rest>[ ].*)", re.DOTALL)  # has no address
 _SXID = re.compile(
     r"(?:nvidia-nvswitch(?P<switch>\d{1,4}):?[ ]{1,4}|^)SXid[ ]{0,2}\((?P<address>[^()\s]{1,40})\):[ ]{0,2}"
     r"(?P<code>\d{1,7})(?:,|(?=\s|$))(?P<rest>.*)",
@@ -31,7 +32,7 @@ _FALLEN_AT_PROBE = re.compile(
     r"NVRM:[ ]{1,4}The NVIDIA GPU (?P<address>[0-9A-Fa-f:.]{5,16})\b.{0,400}?fallen off the bus and is not responding",
     re.DOTALL,
 )
-_FALLEN_SOMEWHERE = re.compile(  # the last of the lines into which a log cut that record
+_FALLEN_SOMEWHERE = re.compile(  # the last of several lines into which a log split that record
     r"NVRM:[ ]{1,4}(?:(?!NVRM)[\w().:,]{1,20}[ ]){0,10}?fallen off the bus and is not responding to commands"
 )
 _OFFLINE_FORMS = (
@@ -45,7 +46,7 @@ _OFFLINE_FORMS = (
 
 
 def parse_offline_line(line: str) -> KernelEvent | None:
-    """Read one line of a log, bare or behind a log's prefix. None if it holds no message of the driver.
+    """Parse one line of a log, with or without a log prefix. None if it holds no driver message.
 
     >>> parse_offline_line("Mar  4 12:00:00 n1 kernel: [ 1.5] NVRM: Xid (0002:00): 13, 0003 00000000").pci
     '0000:02:00.0'
@@ -56,7 +57,7 @@ def parse_offline_line(line: str) -> KernelEvent | None:
 
 
 def find_offline_event(record: str) -> tuple[KernelEvent, str] | None:
-    """The driver's message in a record without its log's prefix, and what stands before it; None if it has none."""
+    """The driver message in a record without log prefix, and the text before it; None if it has none."""
     if (live := parse_live_record(record)) is not None:
         return live, ""
     for pattern, read in _OFFLINE_FORMS:

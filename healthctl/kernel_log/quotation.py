@@ -1,17 +1,18 @@
-"""Words in a kernel record that are not the kernel's own: what a user named, typed or mounted, shown back. Pure.
+"""Detects text in a kernel record that a user chose, such as file names, and that the kernel only quotes. Pure.
 
-The kernel prints names that users choose: of programs that crash and the files they crashed in, of mount options, of
-control groups. A job that calls a file ``NVRM: Xid (PCI:0000:3b:00): 79`` and crashes in it must not cost the node.
+The kernel prints names that users choose: of programs that crash and their files, of mount options, of control groups. A
+job that crashes in a file called ``NVRM: Xid (PCI:0000:3b:00): 79`` must not take the node out of service.
 """
 
 from __future__ import annotations
 
 import re
 
-# A partial line of a driver may stand before another's words; these may not.
+# A driver's partial line may precede another's message; these may not.
 _PROGRAM_TAG = re.compile(r"[^\s\[\]]\[\d{1,10}\]:?\s")
-_PATH = re.compile(r"(?:^|[\s=,:])/")  # of a control group, mostly (mm/memcontrol.c)
-# Where names of control groups stand bare (cpuset_print_current_mems_allowed prints the last part alone), and of programs.
+_PATH = re.compile(r"(?:^|[\s=,:])/")  # mostly of a control group (mm/memcontrol.c)
+# Where names of control groups stand without quotes (cpuset_print_current_mems_allowed prints the last part), and names
+# of programs.
 _KEYED = re.compile(r"\b(?:cpuset|(?:oom_|task_)memcg|task|comm|exe|proctitle)=")
 _QUOTES = "'\"`“«‘"
 _ENDS = (
@@ -19,10 +20,10 @@ _ENDS = (
     "|",
     " in",
     "\nin",
-)  # "in FILE[address+size]" may come as a record of its own (mm/memory.c, print_vma_addr)
+)  # "in FILE[address+size]" may be a record of its own (mm/memory.c, print_vma_addr)
 
-# A crash's notice: program, then file, both of the user's naming (arch/x86/mm/fault.c, kernel/traps.c; arm64 as well).
-# The name has the length that the kernel allows, or a name within an Xid could hide that Xid.
+# A crash message: program, then file, both named by the user (arch/x86/mm/fault.c, kernel/traps.c; also arm64). The
+# length limit is the kernel's; without it a name inside an Xid could hide that Xid.
 _CRASH = re.compile(
     r"(?:traps: )?(?:\\x[0-9a-f]{2}|.){1,15}?\[\d{1,10}\]:? "
     r"(?:segfault at|trap |general protection|unhandled |bad frame|invalid opcode)",
@@ -30,7 +31,7 @@ _CRASH = re.compile(
 )
 
 
-# What a device or a volume calls itself: anybody may plug one in (drivers/usb/core/hub.c, input.c, hid; fs/btrfs).
+# Names that a device or volume reports: any user may attach one (drivers/usb/core/hub.c, input.c, hid; fs/btrfs).
 _SELF_NAMED = re.compile(
     r"(?:usb \S{1,20}: (?:Product|Manufacturer|SerialNumber): |input: |hid-\S{1,30} |scsi |Bluetooth: "
     r"|BTRFS(?: info)?:? (?:\(\S{1,60}\): )?device label )"
@@ -38,7 +39,7 @@ _SELF_NAMED = re.compile(
 
 
 def is_quotation(text: str, start: int) -> bool:
-    """Whether what stands in `text` (a record without its transport's prefix) from `start` on is only quoted there.
+    """Whether the text from `start` on in `text` (a record without its log prefix) is only quoted.
 
     >>> line = "traps: a[7] trap int3 ip:4 sp:7 error:0 in NVRM: Xid (PCI:0000:3b:00): 79[4+1]"
     >>> is_quotation(line, line.index("NVRM"))

@@ -1,1 +1,5 @@
-"""`healthctl node check`: the local verdict in the words of whoever asks. Light: a prolog waits for it before every job."""
+"""`healthctl node check`: the local verdict in the format of the monitoring system that runs it.
+
+`healthctl.commands.node_command` and `nvhcd` call it.
+It imports as little as possible, since a prolog waits for it before every job.
+"""

@@ -1,4 +1,4 @@
-"""Asks healthd over its socket for a bundle of evidence."""
+"""Fetches an evidence bundle from healthd's socket."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class _Connection(http.client.HTTPConnection):
         self._path = path
 
     def connect(self) -> None:
-        """Reach the socket, not a host."""
+        """Connect to the socket instead of a host."""
         self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         self.sock.settimeout(self.timeout)
         self.sock.connect(self._path)
@@ -34,7 +34,7 @@ def fetch_evidence(path: str, timeout_s: float) -> bytes:
     """The bundle as JSON.
 
     Raises:
-        Failure: nobody answered, or healthd says no.
+        Failure: no response, or healthd refuses.
     """
     connection = _Connection(path, timeout_s)
     try:
@@ -42,7 +42,7 @@ def fetch_evidence(path: str, timeout_s: float) -> bytes:
         answer = connection.getresponse()
         body = answer.read(ANSWER_BYTES_MAX + 1)
     except TimeoutError:
-        raise Failure(f"{path}: no answer in {timeout_s:g} s; is healthd stuck?") from None
+        raise Failure(f"{path}: no response within {timeout_s:g} s; is healthd stuck?") from None
     except OSError as error:
         raise Failure(f"{path}: {error.strerror or error}; is healthd running?") from None
     except http.client.HTTPException as error:
@@ -57,29 +57,29 @@ def fetch_evidence(path: str, timeout_s: float) -> bytes:
 
 
 def escape_evidence_json(bundle: bytes) -> str:
-    r"""The same JSON in ASCII, for a terminal: a kernel line may hold what it would act upon.
+    r"""Escape JSON to ASCII for terminals, since a kernel line may hold control sequences.
 
     >>> escape_evidence_json('{"text": "\u202e"}'.encode())
     '{"text":"\\u202e"}'
 
     Raises:
-        Failure: it is no JSON.
+        Failure: it is not JSON.
     """
     try:
         return json.dumps(json.loads(bundle), separators=(",", ":")).replace("\x7f", "\\u007f")
     except ValueError as error:
-        raise Failure(f"the answer is no JSON: {error}; is that healthd's socket?") from None
+        raise Failure(f"the answer is not JSON: {error}; is that healthd's socket?") from None
 
 
 def write_private_file(out: Path, bundle: bytes) -> None:
-    """Make or replace the file `out`, which then only its owner may read.
+    """Create or replace the file `out`, readable only by its owner.
 
     Raises:
         OSError: it cannot be written.
     """
     part = out.with_name(f"{out.name}.part")
     with open(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, PRIVATE), "wb") as file:  # noqa: PTH123 - a descriptor
-        os.fchmod(file.fileno(), PRIVATE)  # one that was left there may have been anybody's
+        os.fchmod(file.fileno(), PRIVATE)  # an existing file may have other permissions
         file.write(bundle)
     part.replace(out)
 

@@ -1,6 +1,6 @@
-"""Asks healthd over its socket, and believes only an answer that is whole and fresh.
+"""Fetches the verdict from healthd's socket, and accepts only a complete and recent one.
 
-By hand and with the standard library's lightest parts: the HTTP client and the codec would double the time this takes.
+Uses only the lightest modules of the standard library: an HTTP client and the codec would double the run time.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ HEALTHS = ("healthy", "degraded", "unhealthy", "unknown")
 
 
 class NoAnswerError(Exception):
-    """Nobody answered, or not with a verdict. The text says what happened, and what to do."""
+    """No response, or not a verdict. The message says what happened, and what to do."""
 
 
 class VerdictAnswer(NamedTuple):
-    """The verdict of this node. `at` is UTC seconds, `age_s` how old it was when it was answered."""
+    """The verdict of this node. `at` is UTC seconds; `age_s` is its age when healthd sent it."""
 
     node: str
     health: str
@@ -36,13 +36,13 @@ class VerdictAnswer(NamedTuple):
 def query_verdict(
     path: str, deadline_s: float, only: tuple[str, ...] = (), ignore: tuple[str, ...] = ()
 ) -> VerdictAnswer:
-    """The verdict, over all findings or without some.
+    """Fetch the verdict over all findings, or without some.
 
     Raises:
-        NoAnswerError: there is none that can be believed.
+        NoAnswerError: there is no valid verdict.
     """
     answer = _validate_answer(path, _get_page(path, f"/v1/verdict{_build_query_string(only, ignore)}", deadline_s))
-    if answer.fit and not answer.age_s <= STALE_S:  # one that was bad is not better for being old
+    if answer.fit and not answer.age_s <= STALE_S:  # an unfit verdict stays valid when it is old
         raise NoAnswerError(
             f"{path}: the verdict is {answer.age_s:.0f} s old; healthd is stuck or was stopped: restart it"
         )
@@ -52,13 +52,13 @@ def query_verdict(
 def _build_query_string(only: tuple[str, ...], ignore: tuple[str, ...]) -> str:
     if not only and not ignore:
         return ""
-    from urllib.parse import urlencode  # 5 ms that most askers need not wait for
+    from urllib.parse import urlencode  # takes 5 ms, and most calls do not need it
 
     return "?" + urlencode([("only", word) for word in only] + [("ignore", word) for word in ignore])
 
 
 def _get_page(path: str, page: str, deadline_s: float) -> bytes:
-    """The body of a page, in HTTP/1.0, whose answer simply ends."""
+    """The body of a page, over HTTP/1.0, where the connection's end ends the body."""
     answer = bytearray()
     until = time.monotonic() + deadline_s
     try:
@@ -70,7 +70,7 @@ def _get_page(path: str, page: str, deadline_s: float) -> bytes:
                 answer += data
                 connection.settimeout(max(0.001, until - time.monotonic()))
     except TimeoutError:
-        raise NoAnswerError(f"no verdict from {path}: no answer in {deadline_s:g} s; is healthd stuck?") from None
+        raise NoAnswerError(f"no verdict from {path}: no response within {deadline_s:g} s; is healthd stuck?") from None
     except OSError as error:
         raise NoAnswerError(f"no verdict from {path}: {error.strerror or error}; is healthd running?") from None
     head, _, body = bytes(answer).partition(b"\r\n\r\n")
@@ -79,12 +79,12 @@ def _get_page(path: str, page: str, deadline_s: float) -> bytes:
         return body
     if problem := _parse_problem(body):
         raise NoAnswerError(f"no verdict: {problem}")
-    words = head.partition(b"\r\n")[0][:100].decode(errors="replace") or "an empty answer"
+    words = head.partition(b"\r\n")[0][:100].decode(errors="replace") or "an empty response"
     raise NoAnswerError(f"no verdict from {path}: {words}; is that healthd's socket?")
 
 
 def _parse_problem(body: bytes) -> str:
-    """What healthd itself has against the question."""
+    """The error from healthd."""
     try:
         problem = json.loads(body)
         return f"{problem['error']}; {problem['todo']}"
@@ -93,13 +93,13 @@ def _parse_problem(body: bytes) -> str:
 
 
 def _validate_answer(path: str, body: bytes) -> VerdictAnswer:
-    """What contradicts itself is no verdict."""
+    """Reject contradictory fields."""
     try:
         said: Any = json.loads(body)
     except ValueError as error:
         raise NoAnswerError(f"no verdict from {path}: not JSON: {error}; is that healthd's socket?") from None
     if not _is_complete(said):
-        raise NoAnswerError(f"no verdict from {path}: its fields make no sense; is that healthd's socket?")
+        raise NoAnswerError(f"no verdict from {path}: its fields are invalid; is that healthd's socket?")
     reasons = tuple(said["reasons"])
     age_s = verdict_age_s(said, time.time())
     return VerdictAnswer(said["node"], said["health"], said["fit"], said["condemned"], reasons, said["at"], body, age_s)

@@ -1,5 +1,5 @@
-"""The question of NVIDIA's resiliency launcher before a rendezvous, answered from healthd's verdict.
+"""The health check service of NVIDIA's resiliency launcher, which runs before each rendezvous, based on healthd's verdict.
 
 gRPC `nvhcd.HealthCheckService/RunHealthCheck` over a UNIX socket (nvidia-resiliency-ext, shared_utils/proto/nvhcd.proto).
-A program of its own, so that healthd stays light.
+A separate program, so that healthd needs no gRPC.
 """

@@ -13,12 +13,12 @@ from healthctl.node_check.output_formats import CRITICAL, OK, UNKNOWN, NodeJudge
 from healthctl.nvhcd.protobuf_messages import HealthCheckResponse, decode_arguments, encode_response
 
 SERVICE, METHOD = "nvhcd.HealthCheckService", "RunHealthCheck"
-SOCKET_MODE = 0o666  # a launcher runs as its user; the answer is no secret
+SOCKET_MODE = 0o666  # the launcher runs as its user, and the verdict is not secret
 THREADS = 4
 
 
 def build_response(judgement: NodeJudgement, reasons: tuple[str, ...], *, pass_unknown: bool) -> HealthCheckResponse:
-    """The judgement as the launcher reads it: whatever is not a success makes it leave this node out."""
+    """The verdict in the launcher's format: the launcher excludes this node on anything but success."""
     success = judgement.state not in (CRITICAL, UNKNOWN) or (judgement.state == UNKNOWN and pass_unknown)
     failed = [] if success else list(reasons or (judgement.text,))
     output = json.dumps({"fail_count": len(failed), "failed_checks": failed})
@@ -26,7 +26,7 @@ def build_response(judgement: NodeJudgement, reasons: tuple[str, ...], *, pass_u
 
 
 class HealthCheckServer:
-    """Answers until it is stopped.
+    """Serves until stopped.
 
     Raises:
         OSError: the socket cannot be made.
@@ -48,12 +48,12 @@ class HealthCheckServer:
             raise OSError(f"{socket}: cannot be bound")
 
     def start(self) -> None:
-        """Begin to answer; anybody on this node may ask."""
+        """Start serving; any user of this node may connect."""
         self._server.start()
         self._socket.chmod(SOCKET_MODE)
 
     def stop(self) -> None:
-        """Finish what is being answered, and end."""
+        """Finish running requests, then stop."""
         self._server.stop(grace=1.0).wait()
 
     def _answer(self, arguments: tuple[str, ...], context: grpc.ServicerContext) -> HealthCheckResponse:  # noqa: ARG002 - gRPC's signature; arguments are of another's script

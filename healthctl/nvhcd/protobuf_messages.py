@@ -1,4 +1,4 @@
-"""The two messages, in Protocol Buffers' wire format: four fields need no compiler and no second library. Pure."""
+"""The two messages in the Protocol Buffers wire format: for four fields no compiler or second library is needed. Pure."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ VARINT_BYTES_MAX = 10
 
 
 class MessageError(ValueError):
-    """Bytes that are no message."""
+    """Bytes that are not a valid message."""
 
 
 class HealthCheckResponse(NamedTuple):
@@ -23,7 +23,7 @@ class HealthCheckResponse(NamedTuple):
 
 
 def encode_response(response: HealthCheckResponse) -> bytes:
-    """Fields 1 to 4; what has its zero value is left out, as proto3 wants it."""
+    """Fields 1 to 4; zero values are omitted, as proto3 requires."""
     return b"".join(
         (
             _encode_varint_field(1, int(response.success)),
@@ -35,10 +35,10 @@ def encode_response(response: HealthCheckResponse) -> bytes:
 
 
 def decode_arguments(data: bytes) -> tuple[str, ...]:
-    """HealthCheckRequest: field 1, repeated; fields of a later version are passed over.
+    """HealthCheckRequest: field 1, repeated; unknown fields are skipped.
 
     Raises:
-        MessageError: the bytes are cut, or no message.
+        MessageError: the bytes are truncated or invalid.
     """
     found = []
     at = 0
@@ -86,4 +86,4 @@ def _decode_varint(data: bytes, at: int) -> tuple[int, int]:
         value |= (byte & 0x7F) << 7 * count
         if byte < 0x80:
             return value, at + count + 1
-    raise MessageError(f"a number without end at byte {at}")
+    raise MessageError(f"an unterminated number at byte {at}")

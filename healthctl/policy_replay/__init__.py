@@ -1,5 +1,5 @@
-"""What the centre was told and decided, read back from its database or from an export.
+"""Reads recorded input and decisions of the controller from its database or an export, and compares two replays.
 
-May live here: reading a record, and saying what two runs over it have and have not in common. May not: deciding; that is
-`remediator.replay.journal_replay`.
+`healthctl.commands.replay_command` and `playbook_command` call it.
+It may import the remediator; `remediator.replay.journal_replay` makes the decisions.
 """

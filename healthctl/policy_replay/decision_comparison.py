@@ -1,4 +1,4 @@
-"""What two runs over one record have in common, as people and programs read it. Pure."""
+"""Compares two replays of one record, for people and programs. Pure."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ SHOWN = 20
 
 
 class DecisionDeviation(msgspec.Struct, frozen=True):
-    """A decision that came out otherwise; None where one side has none."""
+    """A decision that differs; None if one side has none."""
 
     id: str
     at: float
@@ -26,7 +26,7 @@ class DecisionDeviation(msgspec.Struct, frozen=True):
 
 
 class ReplayComparison(msgspec.Struct, frozen=True):
-    """The record once more under `policy` (its digest). `other_policies`: decisions made under others, not compared."""
+    """The replay of a record under `policy` (its digest). `other_policies`: decisions made under others, not compared."""
 
     policy: str
     inputs: int
@@ -38,14 +38,14 @@ class ReplayComparison(msgspec.Struct, frozen=True):
 
 
 class PolicyTimeline:
-    """Which policy was in force when, as the inputs say it one by one."""
+    """Which policy was active when, according to the inputs."""
 
     def __init__(self) -> None:
         self.inputs = 0
         self._since: list[tuple[float, str]] = []
 
     def watched(self, inputs: Iterable[AnyInput]) -> Iterator[AnyInput]:
-        """The same inputs, looked at on the way."""
+        """Pass the inputs through, and note policy changes."""
         for item in inputs:
             self.inputs += 1
             if isinstance(item, PolicyChanged):
@@ -53,7 +53,7 @@ class PolicyTimeline:
             yield item
 
     def policy_at(self, at: float) -> str:
-        """Its digest; empty before the first word of one."""
+        """The digest of the active policy; empty before the first one."""
         return next((digest for since, digest in reversed(self._since) if since <= at), "")
 
 
@@ -65,7 +65,7 @@ def compare_decisions(
     *,
     begins_late: bool,
 ) -> ReplayComparison:
-    """Hold decisions made once more under `policy` (its digest) against those recorded while it was in force."""
+    """Compare replayed decisions under `policy` (its digest) with those recorded while it was active."""
     ours = {key: decision for key, decision in recorded.items() if reigns.policy_at(decision.at) in (policy, "")}
     replayed = {each.id: each for each in again if reigns.policy_at(each.at) in (policy, "")}
     different = [key for key in ours.keys() | replayed.keys() if ours.get(key) != replayed.get(key)]
@@ -94,7 +94,7 @@ def _format_decision(decision: Decision | None) -> str | None:
 
 
 def render_replay_comparison(found: ReplayComparison) -> Iterable[Block]:
-    """For people."""
+    """Format for people."""
     yield Facts(
         [
             ("inputs", str(found.inputs)),
@@ -104,9 +104,9 @@ def render_replay_comparison(found: ReplayComparison) -> Iterable[Block]:
         ]
     )
     if found.begins_late:
-        yield Line("The record does not begin at the beginning: what came before can make its first decisions differ.")
+        yield Line("The record lacks its earliest inputs, so its first decisions may differ.")
     if found.other_policies:
-        yield Line("Another policy was in force for a while: what it did can make later decisions differ.")
+        yield Line("Another policy was active for a while, so later decisions may differ.")
     if found.deviations:
         yield Rows(found.deviations[:SHOWN], _DEVIATIONS)
     if len(found.deviations) > SHOWN:
@@ -127,7 +127,7 @@ class _PolicySide(NamedTuple):
 
 
 def render_policy_comparison(a: PolicyTrial, b: PolicyTrial, different: Sequence[PolicyDifference]) -> Iterable[Block]:
-    """Two policies over one record, for people."""
+    """Format two policies over one record for people."""
     yield Rows([_PolicySide("A", a), _PolicySide("B", b)], _SIDES)
     shown = [(d, told) for d in different if (told := d.a or d.b) is not None]
     yield Rows(shown, _DIFFERENCES, empty="no difference")

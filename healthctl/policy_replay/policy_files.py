@@ -1,4 +1,4 @@
-"""Playbooks given on the command line, and the remediator's own; what is wrong with one is wrong usage."""
+"""Loads playbooks given on the command line, and the remediator's own; errors in them are usage errors."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ REMEDIATOR_CONFIG = Path("/etc/gpu-healthd/remediator.yaml")
 
 
 def load_policy_files(files: Sequence[Path | None]) -> Policy:
-    """The policy of these files; of none, or of None, the shipped one. A Failure names file, line and what is wrong."""
+    """Load the policy of these files; the shipped one if empty or None. A Failure names file, line and error."""
     from remediator.playbook.playbook_errors import PolicyError
     from remediator.playbook.playbook_loader import SHIPPED, load_policy
 
@@ -28,7 +28,7 @@ def load_policy_files(files: Sequence[Path | None]) -> Policy:
 
 
 def load_remediator_config(path: Path, *, needed: bool) -> Config:
-    """The remediator's configuration; where it is not `needed` and not there, the defaults."""
+    """Load the remediator's configuration; defaults if the file is missing and not `needed`."""
     from remediator.config import Config, ConfigError, load_config
 
     if not needed and not path.exists():
@@ -45,7 +45,7 @@ def load_remediator_config(path: Path, *, needed: bool) -> Config:
 
 
 def build_settings(config: Config, policy: Policy) -> DecisionSettings:
-    """What decides under this configuration and policy, as far as it may; a record says itself in which mode it was."""
+    """The decision settings of this configuration and policy, with all automation allowed; the record contains its own mode."""
     from remediator.decisions.decision_settings import DecisionSettings
     from remediator.model.plan_steps import Mode
 

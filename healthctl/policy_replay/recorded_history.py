@@ -1,4 +1,4 @@
-"""A record: every input of the centre in order, and the decisions it came to. From a database, or a file of ``remediator export``."""
+"""A record: every input of the controller in order, and its decisions. From a database, or a file from ``remediator export``."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from remediator.store.schema_upgrade import is_current
 
 
 class RecordedHistory:
-    """Can be read again and again. `name` is what messages call it."""
+    """Can be read repeatedly. `name` identifies it in messages."""
 
     def __init__(self, name: str, lines: Callable[[], Iterator[bytes]]) -> None:
         self.name = name
         self._lines = lines
 
     def inputs(self) -> Iterator[AnyInput]:
-        """Everything the pipeline was told, in its order; a Failure where the record cannot be read."""
+        """The pipeline's inputs in order; raises a Failure if the record cannot be read."""
         for line in self._of("inputs"):
             try:
                 yield msgspec.json.decode(line.record, type=AnyInput)
@@ -36,12 +36,12 @@ class RecordedHistory:
                 ) from None
 
     def decisions(self) -> dict[str, Decision]:
-        """What was decided, by id."""
+        """Decisions by id."""
         found = (msgspec.json.decode(line.record, type=Decision) for line in self._of("decisions"))
         return {decision.id: decision for decision in found}
 
     def begins_late(self) -> bool:
-        """Whether inputs before the first one were forgotten, or are not in an export of the last days."""
+        """Whether earlier inputs were deleted, or are missing from an export of the last days."""
         first = next(self._of("inputs"), None)
         return first is not None and first.seq not in (None, 1)
 
@@ -50,14 +50,14 @@ class RecordedHistory:
             try:
                 line = msgspec.json.decode(text, type=ExportLine)
             except (msgspec.DecodeError, UnicodeDecodeError) as error:
-                raise Failure(f"{self.name}:{number}: no line of 'remediator export': {error}", Exit.USAGE) from None
+                raise Failure(f"{self.name}:{number}: not a line of 'remediator export': {error}", Exit.USAGE) from None
             if line.table == table:
                 yield line
 
 
 @contextlib.contextmanager
 def open_recorded_history(place: str) -> Iterator[RecordedHistory]:
-    """The record in `place`, a database URL or an exported FILE; a Failure if there is none."""
+    """Open the record in `place`, a database URL or an exported FILE; raises a Failure if there is none."""
     if "://" not in place:
         file = Path(place)
         try:
@@ -70,7 +70,7 @@ def open_recorded_history(place: str) -> Iterator[RecordedHistory]:
     try:
         with contextlib.closing(Journal(place, create=False)) as journal:
             with journal.engine.connect() as db:
-                if not is_current(db):  # to read a record must not change it
+                if not is_current(db):  # reading a record must not change it
                     todo = "start this version's remediator on it once, or work on a copy that it was started on"
                     raise Failure(f"{journal.url}: an older version wrote it; {todo}")
             yield RecordedHistory(str(journal.url), lambda: export_lines(journal.engine, 0.0))

@@ -1,4 +1,5 @@
-"""Programs under a supervisor: started, restarted, and ended with everything below them, whatever happens to whoever asked.
+"""Runs programs under a supervisor: starts and restarts them, and ends them with all their descendants, even if the parent dies.
 
-May live here: running programs and finding them ports. May not: what the programs are.
+`healthctl up` and `healthctl demo` call it. It finds free ports too; which programs run is the caller's part.
+It may import nothing of healthctl except `exit_codes`.
 """

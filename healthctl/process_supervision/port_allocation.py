@@ -1,4 +1,4 @@
-"""Ports for programs that cannot be handed an open socket."""
+"""Finds ports for programs that cannot inherit an open socket."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import socket
 
 
 def find_free_ports(count: int) -> list[int]:
-    """TCP ports that nobody listens on now, all different."""
+    """Distinct TCP ports that are free now."""
     sockets = [socket.socket() for _ in range(count)]
     try:
         for each in sockets:
@@ -18,7 +18,7 @@ def find_free_ports(count: int) -> list[int]:
 
 
 def is_port_free(port: int) -> bool:
-    """Whether nobody listens there on 127.0.0.1."""
+    """Whether no program listens there on 127.0.0.1."""
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:

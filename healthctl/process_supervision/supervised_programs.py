@@ -1,4 +1,4 @@
-"""The parent's side of the supervisor: start programs, know their process ids, end them all."""
+"""The parent's side of the supervisor: starts programs, tracks their process ids, ends them."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ POLL_S = 0.05
 
 
 class ProgramError(RuntimeError):
-    """A program could not be started or did not become ready; the text names its log."""
+    """A program could not be started or did not become ready; the message names its log."""
 
 
 class SupervisedPrograms:
-    """Programs under one supervisor. Use as a context manager; leaving it ends every one of them and their children."""
+    """Programs under one supervisor. A context manager that ends all of them, with their children, on exit."""
 
     def __init__(self, log_dir: Path) -> None:
         self.log_dir = log_dir
@@ -41,7 +41,7 @@ class SupervisedPrograms:
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=log,
-                start_new_session=True,  # the terminal's Ctrl-C is for us; we then close its pipe
+                start_new_session=True,  # the terminal's Ctrl-C is for the parent, which then closes the pipe
             )
         self._changed = threading.Condition()
         self._pids: dict[str, int] = {}
@@ -62,7 +62,7 @@ class SupervisedPrograms:
         """Start a program and return its process id; its output goes to `NAME.log`.
 
         Raises:
-            ProgramError: it cannot be executed, or the supervisor is gone.
+            ProgramError: it cannot be executed, or the supervisor has died.
         """
         program = ProgramSpec(
             name=name,
@@ -85,7 +85,7 @@ class SupervisedPrograms:
             return self._pids.get(name, 0)
 
     def pid(self, name: str) -> int | None:
-        """The process id now, or None while the program is down."""
+        """The current process id, or None while the program is down."""
         with self._changed:
             return self._pids.get(name)
 
@@ -95,13 +95,13 @@ class SupervisedPrograms:
             return self._starts.get(name, 0)
 
     def exit_code(self, name: str) -> int | None:
-        """How the program ended last, negative for a signal; None while it runs."""
+        """The last exit code, negative for a signal; None while it runs."""
         with self._changed:
             exited = self._exits.get(name)
             return None if exited is None or name in self._pids else exited.code
 
     def kill(self, name: str) -> bool:
-        """Kill -9, as a test does; the supervisor restarts it if it is one to restart."""
+        """Send SIGKILL, as a test does; the supervisor restarts the program if configured."""
         pid = self.pid(name)
         if pid is None:
             return False
@@ -112,11 +112,11 @@ class SupervisedPrograms:
         return True
 
     def stop(self, name: str) -> None:
-        """End one program for good, politely."""
+        """End one program permanently, with SIGTERM first."""
         self._send(StopRequest(name))
 
     def require_running(self, name: str) -> None:
-        """Raise if the program has ended; its log's last line is the reason.
+        """Raise if the program has ended; the message contains its log's last line.
 
         Raises:
             ProgramError: it has ended.
@@ -125,7 +125,7 @@ class SupervisedPrograms:
             raise ProgramError(f"{name} ended: {read_last_line(self.log(name))} (whole log: {self.log(name)})")
 
     def log(self, name: str) -> Path:
-        """Where the program's output goes."""
+        """The log file of the program."""
         return self.log_dir / f"{name}.log"
 
     def close(self) -> None:
@@ -146,8 +146,8 @@ class SupervisedPrograms:
         try:
             pipe.write(msgspec.json.encode(request) + b"\n")
             pipe.flush()
-        except (BrokenPipeError, ValueError):  # ended, or closed by us
-            raise ProgramError(f"the supervisor is gone; see {self.log('supervisor')}") from None
+        except (BrokenPipeError, ValueError):  # already ended, or closed by us
+            raise ProgramError(f"the supervisor has died; see {self.log('supervisor')}") from None
 
     def _read(self) -> None:
         decoder = msgspec.json.Decoder(Notice)
@@ -183,8 +183,8 @@ def wait_until_ready(ready: Callable[[], bool], deadline_s: float, what: str | C
     """Poll until `ready()`.
 
     Raises:
-        ProgramError: it did not become true within `deadline_s` seconds; the text says `what` was waited for, which
-            may be asked then, to say what there was instead.
+        ProgramError: not ready within `deadline_s` seconds; the message contains `what`, which may be a function that
+            describes the state at that time.
     """
     end = time.monotonic() + deadline_s
     while not ready():

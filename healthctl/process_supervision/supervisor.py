@@ -1,8 +1,8 @@
-"""Keeps programs running, as systemd would, and leaves nothing behind: not even when it or its parent is killed.
+"""Keeps programs running, as systemd would, and ends all of them, even if it or its parent is killed.
 
-It is a process of its own. It adopts every orphan below it (a "child subreaper"), so that daemons which detach
-themselves, Slurm's step daemons and their trainers among them, are found and ended with it. The parent speaks JSON
-lines on its standard input; end of file, whatever the cause, means "end everything".
+It is a separate process. It adopts every orphan below it (a "child subreaper"), so that detached daemons, such as Slurm's
+step daemons and their trainers, are found and ended too. The parent sends JSON lines to its standard input; end of
+file means "end everything".
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ KILL_DEADLINE_S = 10.0
 
 
 class ProgramSpec(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True, tag="start"):
-    """What to run. Output goes, appended, to the file `log`."""
+    """A program to run. Its output is appended to the file `log`."""
 
     name: str
     argv: list[str]
@@ -37,13 +37,13 @@ class ProgramSpec(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True,
 
 
 class StopRequest(msgspec.Struct, frozen=True, tag="stop"):
-    """End one program and do not start it again."""
+    """Ends one program permanently."""
 
     name: str
 
 
 class ProgramStarted(msgspec.Struct, frozen=True, tag="started"):
-    """A program runs under this process id; said again after each restart."""
+    """A program runs with this process id; sent again after each restart."""
 
     name: str
     pid: int
@@ -68,7 +68,7 @@ def _die_with_parent() -> None:
 
 
 def list_descendants(pid: int) -> list[int]:
-    """Every living process below `pid`, nearest first."""
+    """Every running process below `pid`, nearest first."""
     found: list[int] = []
     frontier = [pid]
     while frontier:
@@ -118,7 +118,7 @@ class _ProcessTable:
                 _signal_process(pid, signal.SIGTERM)
 
     def reap(self) -> list[Notice]:
-        """Collect the dead, ours and adopted; say which of ours they were, and plan restarts."""
+        """Reap ended processes, ours and adopted; report ours, and schedule restarts."""
         notices: list[Notice] = []
         while True:
             try:
@@ -143,7 +143,7 @@ class _ProcessTable:
         return [self.start(self.programs[name]) for name in due]
 
     def end(self) -> None:
-        """End everything below this process: politely, then not."""
+        """End everything below this process: SIGTERM, then SIGKILL."""
         names = list(self.programs)
         for pid, _ in sorted(self.running.items(), key=lambda item: -names.index(item[1]) if item[1] in names else 0):
             _signal_process(pid, signal.SIGTERM)

@@ -1,4 +1,4 @@
-"""What people and programs get to see: blocks of tables and facts, JSON, YAML, times; nothing from outside may steer a terminal.
+"""Output for people and programs: tables, facts, JSON, YAML, times. External text is escaped, so that it cannot control a terminal.
 
 A command describes its page once, in blocks; `render_plain` writes them for pipes and files, `healthctl.rendering.terminal` for a terminal.
 """
@@ -17,19 +17,20 @@ import msgspec
 
 T = TypeVar("T")
 
-# For commands that ask nobody; those that show a view of the centre take `healthctl.cli.screen.view_options`.
+# For commands that query no server; commands that show a view of the controller use
+# `healthctl.cli.screen.view_options`.
 output_option = click.option(
     "-o",
     "--output",
     type=click.Choice(["table", "json"]),
     default="table",
     show_default=True,
-    help="For people, or for programs.",
+    help="Output format: text for people, json or yaml for programs.",
 )
 
 
 class Tone(enum.Enum):
-    """How a word is to be taken; on a terminal a symbol and a colour beside it."""
+    """The meaning of a word; on a terminal shown as symbol and colour."""
 
     GOOD = "good"
     WARN = "warn"
@@ -57,14 +58,14 @@ _TONE_OF = {word: tone for tone, words in _TONES.items() for word in words.split
 
 
 def state_cell(word: str) -> Value:
-    """`word` in its tone, if it is one of those that have one."""
+    """`word` with its tone, if it has one."""
     tone = _TONE_OF.get(word)
     return Cell(word, tone) if tone else word
 
 
 @dataclass(frozen=True)
 class Column(Generic[T]):
-    """One column of a table. `wide` ones are shown with ``-o wide``; `prose` is what gives way on a narrow terminal."""
+    """One column of a table. `wide` columns are shown with ``-o wide``; `prose` columns shrink on a narrow terminal."""
 
     title: str
     value: Callable[[T], Value]
@@ -74,27 +75,27 @@ class Column(Generic[T]):
 
 @dataclass(frozen=True)
 class Rows(Generic[T]):
-    """A table; `empty` is said where there is nothing to list."""
+    """A table; `empty` is printed if there are no rows."""
 
     items: Sequence[T]
     columns: Sequence[Column[T]]
     empty: str = ""
 
     def shown(self, *, wide: bool) -> list[Column[T]]:
-        """The columns that are asked for."""
+        """The columns to show."""
         return [column for column in self.columns if wide or not column.wide]
 
 
 @dataclass(frozen=True)
 class Facts:
-    """One `name  value` line for each pair whose value is not empty."""
+    """One `name  value` line per pair with a non-empty value."""
 
     pairs: Sequence[tuple[str, Value]]
 
 
 @dataclass(frozen=True)
 class Line:
-    """A sentence of its own; `indent` in columns."""
+    """A single sentence; `indent` in columns."""
 
     value: Value
     indent: int = 0
@@ -104,7 +105,7 @@ Block = Rows[Any] | Facts | Line
 
 
 def escape_control_chars(text: str) -> str:
-    r"""`text` with everything a terminal could act upon written out: escapes, line breaks, direction marks.
+    r"""Escape everything in `text` that a terminal could interpret: escapes, line breaks, direction marks.
 
     >>> escape_control_chars("bad\x1b[2J name")
     'bad\\x1b[2J name'
@@ -115,19 +116,19 @@ def escape_control_chars(text: str) -> str:
 
 
 def escape_page(page: str) -> str:
-    """A page of many lines, each cleaned."""
+    """A page of many lines, each escaped."""
     return "\n".join(map(escape_control_chars, page.split("\n")))
 
 
 def value_text(value: Value) -> str:
-    """What a value says, cleaned; without its tone."""
+    """The text of a value, escaped, without its tone."""
     return escape_control_chars(value.text if isinstance(value, Cell) else value)
 
 
 def render_plain(blocks: Iterable[Block], *, wide: bool = False) -> str:
-    """Blocks as text without colours, a line for each row however long: for pipes, files and terminals that can no more.
+    """Blocks as text without colours, one line per row: for pipes, files and basic terminals.
 
-    Lines that follow each other stand together; anything else has an empty line before it.
+    Consecutive lines stand together; other blocks are separated by an empty line.
     """
     shown: list[str] = []
     before: Block | None = None
@@ -151,7 +152,7 @@ def _render_plain_block(block: Block, wide: bool) -> str:  # noqa: FBT001 - what
 
 
 def format_table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """Left-aligned columns, two spaces apart, no trailing blanks, every cell cleaned."""
+    """Left-aligned columns, two spaces apart, no trailing blanks, every cell escaped."""
     lines = [tuple(header), *(tuple(escape_control_chars(cell) for cell in row) for row in rows)]
     widths = [max(len(line[column]) for line in lines) for column in range(len(header))]
     return "\n".join(
@@ -160,18 +161,19 @@ def format_table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 
 
 def format_facts(pairs: Iterable[tuple[str, str]]) -> str:
-    """One `name  value` line for each pair whose value is not empty."""
+    """One `name  value` line per pair with a non-empty value."""
     kept = [(name, escape_control_chars(value)) for name, value in pairs if value]
     width = max((len(name) for name, _ in kept), default=0)
     return "\n".join(f"{name.ljust(width)}  {value}" for name, value in kept)
 
 
-# What Python may not print: controls, formats such as direction marks, separators. In JSON they stand only in strings.
+# Characters that Python does not print: controls, formats such as direction marks, separators. In JSON they occur only
+# in strings.
 _UNPRINTABLE = re.compile(r"[^\n\x20-\x7e]")
 
 
 def format_json(value: Any) -> str:
-    r"""Indented JSON of a Struct or plain data; what could steer a terminal stands as ``\uXXXX``, which says the same."""
+    r"""Indented JSON of a Struct or plain data; control characters become ``\uXXXX``."""
     return escape_json(msgspec.json.format(msgspec.json.encode(value), indent=2).decode())
 
 
@@ -181,7 +183,7 @@ def format_json_line(value: Any) -> str:
 
 
 def escape_json(document: str) -> str:
-    """JSON that says the same in printable characters."""
+    """Equivalent JSON in printable characters."""
     return _UNPRINTABLE.sub(lambda found: found[0] if found[0].isprintable() else _escape_char(found[0]), document)
 
 
@@ -191,17 +193,17 @@ def _escape_char(char: str) -> str:
 
 
 def format_yaml(value: Any) -> str:
-    """The same document as YAML, in ASCII, whatever is in it."""
+    """The same document as YAML, in ASCII."""
     import yaml
 
-    dumper = getattr(yaml, "CSafeDumper", yaml.SafeDumper)  # where libyaml is there, ten times as fast
+    dumper = getattr(yaml, "CSafeDumper", yaml.SafeDumper)  # with libyaml ten times as fast
     document = msgspec.json.decode(msgspec.json.encode(value))
     text: str = yaml.dump(document, Dumper=dumper, sort_keys=False, width=1 << 20)
     return text.removesuffix("\n")
 
 
 def format_timestamp(at: float | None) -> str:
-    """UTC, to the second; '-' for never, the number itself if it is no time at all."""
+    """UTC, to the second; '-' for never, the number itself if out of range."""
     if at is None:
         return "-"
     try:

@@ -1,4 +1,4 @@
-"""Blocks as a terminal shows them: fitted to its width, each tone with a symbol, a word and a colour. Nothing is read as markup."""
+"""Renders blocks for a terminal: fitted to its width, each tone with symbol, word and colour. Text is never parsed as markup."""
 
 from __future__ import annotations
 
@@ -24,20 +24,20 @@ from healthctl.rendering.blocks import (
     value_text,
 )
 
-# Told apart without red against green, and without any colour by the symbol.
+# Distinguishable without red against green, and without colour by the symbol.
 STYLES = {Tone.GOOD: "cyan", Tone.WARN: "yellow", Tone.BAD: "bold red", Tone.UNKNOWN: "magenta"}
 SYMBOLS = {Tone.GOOD: "✓", Tone.WARN: "!", Tone.BAD: "✗", Tone.UNKNOWN: "?"}
 SYMBOLS_ASCII = {Tone.GOOD: "+", Tone.WARN: "!", Tone.BAD: "x", Tone.UNKNOWN: "?"}
 NAME_COLUMNS_MIN = 8
-PROSE_COLUMNS_MIN = 36  # below that a sentence is a tower of words: it gets lines of its own
+PROSE_COLUMNS_MIN = 36  # narrower columns are unreadable: the sentence gets its own lines
 PROSE_INDENT = 4
-ROWS_FITTED_MAX = 500  # so many take 0.4 s; of more, each row is a line, however long
+ROWS_FITTED_MAX = 500  # this many take 0.4 s; with more rows, each row is one line of any length
 
 
 def render_terminal(
     blocks: Iterable[Block], *, wide: bool = False, color: bool = True, width: int | None = None
 ) -> str:
-    """The page as text with the terminal's own escapes, and no others. `width` in columns; None: as wide as it is."""
+    """The page as text with escape sequences. `width` in columns; None: the terminal's width."""
     console = Console(
         width=width,
         no_color=not color,
@@ -52,7 +52,7 @@ def render_terminal(
     with console.capture() as page:
         for block in blocks:
             if isinstance(block, Rows) and not block.items and not block.empty:
-                continue  # as in a pipe: what has nothing to say takes no lines
+                continue  # as in a pipe: empty blocks take no lines
             if before is not None and not (isinstance(block, Line) and isinstance(before, Line)):
                 console.print()
             if isinstance(block, Rows) and len(block.items) > ROWS_FITTED_MAX:
@@ -78,7 +78,7 @@ def _styled_text(value: Value, symbols: dict[Tone, str]) -> Text:
 
 
 def _render_table(rows: Rows[object], symbols: dict[Tone, str], width: int, *, wide: bool) -> Table | Group:
-    """Prose gives way first, then goes below; only where names and states alone are too wide, they are folded. Nothing is cut off."""
+    """Prose columns shrink first, then move below the row; names and states fold only if they alone are too wide. Nothing is cut off."""
     columns = rows.shown(wide=wide)
     cells = [[_styled_text(column.value(item) or "-", symbols) for column in columns] for item in rows.items]
     widths = [max(len(column.title), *(row[number].cell_len for row in cells)) for number, column in enumerate(columns)]

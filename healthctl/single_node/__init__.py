@@ -1,4 +1,5 @@
-"""This machine as a cluster of one: its files, its two programs, and what it lacks.
+"""A single-node cluster on this machine: its files, its two programs, and its missing requirements.
 
-May live here: what `healthctl up` starts and says. May not: anything that decides or measures; that is the programs' own.
+`healthctl.commands.up_command` calls it.
+It may import `process_supervision`, `credentials`, `doctor` and `api_client`; healthd and the remediator run as programs.
 """

@@ -1,4 +1,4 @@
-"""The directory of a cluster of one: what lies where, and how the two programs are configured."""
+"""The directory of a single-node cluster: its layout, and the configuration of the two programs."""
 
 from __future__ import annotations
 
@@ -19,21 +19,21 @@ from healthctl.single_node.private_files import (
     write_new,
 )
 
-SOCKET_PATH_MAX = 107  # of a UNIX socket, in bytes
+SOCKET_PATH_MAX = 107  # for a UNIX socket, in bytes
 SHARED_MEMORY = Path("/dev/shm")  # noqa: S108 - trainers' pages are memory-backed files; healthd checks owner and mode
-# Nothing that takes the machine away from whoever tries this out.
+# Excludes every action that would take the machine away from its user.
 ORDERS = ("checkpoint_then_eject", "checkpoint_then_stop", "revert", "abort", "run_preflight", "collect_evidence")
 
 
 class ServicePorts(msgspec.Struct, frozen=True):
-    """Of the remediator and of healthd, on 127.0.0.1."""
+    """Ports of the remediator and of healthd, on 127.0.0.1."""
 
     remediator: int
     healthd: int
 
 
 class RunningInstance(msgspec.Struct, frozen=True):
-    """What the one who is up leaves for the next who asks."""
+    """What the running instance records for later ones."""
 
     pid: int
     url: str
@@ -41,7 +41,7 @@ class RunningInstance(msgspec.Struct, frozen=True):
 
 
 class HomeDirectory:
-    """One directory. Making one writes nothing."""
+    """One directory. Creating the object writes nothing."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -56,14 +56,14 @@ class HomeDirectory:
 
     @property
     def database(self) -> str:
-        """Its URL."""
+        """The database URL."""
         return f"sqlite:///{self._database_file}"
 
     def prepare(self) -> bool:
-        """Make the directory, for us alone. Whether there was one with a history.
+        """Create the directory with access only for this user. Returns whether it existed with a history.
 
         Raises:
-            Failure: it cannot be made, its path is too long for a socket, or it is not ours alone.
+            Failure: it cannot be created, its path is too long for a socket, or other users have access.
         """
         if len(os.fsencode(self.socket)) > SOCKET_PATH_MAX:
             raise Failure(f"{self.path}: too long a path for a UNIX socket; give a shorter --dir")
@@ -80,10 +80,10 @@ class HomeDirectory:
             ) from None
 
     def take(self) -> IO[str]:
-        """Keep every other `up` out of this directory, as long as what is returned stays open.
+        """Lock the directory against other instances, as long as the returned file stays open.
 
         Raises:
-            Failure: another one is up, and where; or the directory cannot be written.
+            Failure: another instance runs (named in the message), or the directory cannot be written.
         """
         try:
             way = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -97,7 +97,7 @@ class HomeDirectory:
         return lock
 
     def say(self, lock: IO[str], running: RunningInstance) -> None:
-        """Leave word for the next who tries."""
+        """Record this instance for others."""
         lock.truncate(0)
         lock.write(msgspec.json.encode(running).decode())
         lock.flush()
@@ -106,13 +106,13 @@ class HomeDirectory:
         lock.seek(0)
         try:
             found = msgspec.json.decode(lock.read(), type=RunningInstance)
-        except msgspec.DecodeError:  # it has only just begun
+        except msgspec.DecodeError:  # it is still starting
             return f"{self.path}: another 'healthctl up' is starting there; wait for it, or give another --dir"
         todo = f"end it with Ctrl-C there (process {found.pid}), or give another --dir"
-        return f"{self.path}: already up at {found.url}, token in {found.token_file}; {todo}"
+        return f"{self.path}: already running at {found.url}, token in {found.token_file}; {todo}"
 
     def configure(self, node: str, ports: ServicePorts, *, accept_injected: bool) -> None:
-        """Write what the programs are told, anew at each start."""
+        """Write the configuration of the programs, at each start."""
         url = f"127.0.0.1:{ports.remediator}"
         remediator = {
             "cluster": node,
@@ -136,5 +136,5 @@ class HomeDirectory:
 
 
 def _write_config(path: Path, config: dict[str, Any]) -> None:
-    """JSON is YAML."""
+    """Write JSON, which is valid YAML."""
     write_new(path, f"# Written by 'healthctl up' at each start.\n{json.dumps(config, indent=2)}\n")

@@ -1,4 +1,4 @@
-"""Folders and files that are for one user alone. A folder that somebody else prepared, or may enter, is refused."""
+"""Files and folders that only one user may access. A folder that another user created, or may enter, is rejected."""
 
 from __future__ import annotations
 
@@ -12,31 +12,31 @@ _NEW = os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 def explain_untrusted_directory(folder: Path, uid: int) -> str:
-    """Why `folder`, or something in it, is not that user's alone, and what to do; empty if it is.
+    """Why `folder`, or a file in it, is not private, and what to do; empty if it is.
 
     Raises:
-        OSError: it cannot be looked through.
+        OSError: it cannot be read.
     """
     status = folder.lstat()
     if stat.S_ISLNK(status.st_mode):
         return f"{folder}: is a symbolic link; give the folder that it leads to"
     if not stat.S_ISDIR(status.st_mode):
-        return f"{folder}: is no folder; give another --dir"
+        return f"{folder}: is not a folder; give another --dir"
     if status.st_uid != uid:
         return f"{folder}: belongs to user {status.st_uid}, not to you; give another --dir"
     if stat.S_IMODE(status.st_mode) & 0o077:
         mode = f"{stat.S_IMODE(status.st_mode):04o}"
         return (
-            f"{folder}: others may enter it ({mode}); chmod 700 it if what lies in it is yours, or give another --dir"
+            f"{folder}: other users may enter it ({mode}); chmod 700 it if its content is yours, or give another --dir"
         )
     return _find_foreign_file(folder, uid)
 
 
 def _find_foreign_file(folder: Path, uid: int) -> str:
-    """What somebody left there while the folder was open to them."""
+    """A file left by another user while the folder was open to them."""
     for place, folders, files in os.walk(folder, onerror=_raise_unless_missing):
         for name in (*folders, *files):
-            with contextlib.suppress(FileNotFoundError):  # whoever is up in it removes files of its own
+            with contextlib.suppress(FileNotFoundError):  # a running instance removes its files
                 owner = os.lstat(path := os.path.join(place, name)).st_uid  # noqa: PTH118 - as `walk` names it
                 if owner != uid:
                     return f"{path}: belongs to user {owner}, not to you; give another --dir"
@@ -49,7 +49,7 @@ def _raise_unless_missing(error: OSError) -> None:
 
 
 def write_new(path: Path, text: str) -> None:
-    """Put `text` in a new file and that in the place of `path`: nobody holds it open from before."""
+    """Write `text` to a new file and rename it to `path`, so that no other process holds it open."""
     aside = path.with_name(f"{path.name}.new")
     aside.unlink(missing_ok=True)
     with open(os.open(aside, os.O_WRONLY | _NEW, FILE_MODE), "w", encoding="utf-8") as out:  # noqa: PTH123 - for its mode
@@ -58,6 +58,6 @@ def write_new(path: Path, text: str) -> None:
 
 
 def create_if_missing(path: Path) -> None:
-    """An empty file, if there is none."""
+    """Create an empty file if none exists."""
     with contextlib.suppress(FileExistsError):
         os.close(os.open(path, os.O_WRONLY | _NEW, FILE_MODE))

@@ -1,4 +1,4 @@
-"""Brings the two programs of a cluster of one up, and says of each that ends why."""
+"""Starts the two programs of a single-node cluster, and reports the reason whenever one exits."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from healthctl.single_node.home_directory import HomeDirectory
 from remediator.model.views import NodeView
 
 READY_DEADLINE_S = 60.0
-SETTLE_S = 20.0  # a driver may take seconds to start; until then nobody knows what this node is
+SETTLE_S = 20.0  # a driver may take seconds to start; until then the health is unknown
 LOOK_S = 0.2
 RESTARTS_MAX, WITHIN_S = 5, 60.0
 PROGRAMS = ("remediator", "healthd")
 
 
 class SingleNodeCluster:
-    """The programs, under a supervisor that starts each again when it ends. `over` is set when they are to end."""
+    """The programs, under a supervisor that restarts them. `over` is set to end them."""
 
     def __init__(self, home: HomeDirectory, programs: SupervisedPrograms, over: Event) -> None:
         self._home = home
@@ -46,10 +46,10 @@ class SingleNodeCluster:
             self._programs.start(name, argv, env=env, restart=True)
 
     def first_word(self, server: RemediatorClient, node: str, *, with_gpus: bool) -> NodeView | None:
-        """The node as the centre sees it once it has reported, its GPUs too where it has some; None if we are to end before.
+        """The node as the controller sees it after its first report, with its GPUs if it has any; None if stopped before.
 
         Raises:
-            Failure: a program does not stay up, or nothing was reported in time; names the log.
+            Failure: a program keeps exiting, or no report arrived in time; names the log.
         """
         deadline = time.monotonic() + READY_DEADLINE_S
         heard_at: float | None = None
@@ -60,21 +60,21 @@ class SingleNodeCluster:
             try:
                 found: NodeView | None = server.get(f"/v1/nodes/{node}", NodeView)
             except Failure:
-                found = None  # it does not listen yet, or has not heard of the node
+                found = None  # the remediator does not listen yet, or has no report of the node
             if found is not None and found.last_seen is not None:
                 heard_at = heard_at or time.monotonic()
                 whole = bool(found.gpus) and found.health != "unknown"
                 if whole or not with_gpus or time.monotonic() > heard_at + SETTLE_S:
                     return found
             if heard_at is None and time.monotonic() > deadline:
-                raise Failure(f"{node} did not report within {READY_DEADLINE_S:g} s; look into {self._home.log_dir}")
+                raise Failure(f"{node} did not report within {READY_DEADLINE_S:g} s; see {self._home.log_dir}")
         return None
 
     def watch(self) -> Iterator[str]:
-        """A sentence for each program that ended and was started again, until we are to end.
+        """A message for each restart of a program, until stopped.
 
         Raises:
-            Failure: they do not stay up.
+            Failure: a program keeps exiting.
         """
         while not self._over.wait(LOOK_S):
             for name in PROGRAMS:
@@ -86,8 +86,8 @@ class SingleNodeCluster:
                 self._restarts = [at for at in self._restarts if now - at < WITHIN_S] + [now]
                 if len(self._restarts) > RESTARTS_MAX:
                     raise self._ended(name)
-                yield f"{name} ended and was started again; before, it said: {read_last_line(self._programs.log(name))}"
+                yield f"{name} exited and was restarted; its last message: {read_last_line(self._programs.log(name))}"
 
     def _ended(self, name: str) -> Failure:
         log: Path = self._programs.log(name)
-        return Failure(f"{name} does not stay up: {read_last_line(log)} (whole log: {log})")
+        return Failure(f"{name} keeps exiting: {read_last_line(log)} (whole log: {log})")

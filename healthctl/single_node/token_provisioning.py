@@ -1,4 +1,4 @@
-"""Tokens of a cluster of one: made once, and again only where the database does not know them any more."""
+"""Tokens of a single-node cluster, created once and replaced only if the database does not contain them."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from remediator.store.token_store import Tokens
 
 
 def provision_tokens(home: HomeDirectory, node: str) -> None:
-    """Make sure that the node and the person have a token each, in files for us alone.
+    """Make sure that the node and the user each have a token, in private files.
 
     Raises:
-        Failure: the database is in use by another remediator, or cannot be used.
+        Failure: the database is used by another remediator, or is unusable.
     """
     try:
         with contextlib.closing(Journal(home.database)) as journal:

@@ -1,4 +1,4 @@
-"""What is known about one Xid or SXid, gathered for printing. Pure: text and catalogue in, facts out."""
+"""The catalogue's knowledge about one Xid or SXid. Pure: text and catalogue in, facts out."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ GENERATIONS = {"A": "A100", "H": "H100", "B": "B100", "G": "GB200", "?": "not do
 PROCESS = {True: "survives", False: "dies", None: "unknown"}
 ADVICE = {
     Advice.NONE: "nothing",
-    Advice.WATCH: "nothing now; look into it when it comes again",
+    Advice.WATCH: "nothing now; investigate if it recurs",
     Advice.RESTART_JOB: "restart the job",
     Advice.DRAIN_RESET: "let running work finish, take no new work, reset the GPU",
     Advice.RESET_GPU: "drain now, reset the GPU",
@@ -25,19 +25,19 @@ ADVICE = {
     Advice.REBOOT_NODE: "drain now, reboot the node",
     Advice.RESTART_VM: "restart the virtual machine that owns the GPU",
     Advice.ISOLATE_REPLACE: "isolate the node at once, plan its replacement",
-    Advice.HANDS_ON: "drain; somebody must go and check seating and cables",
-    Advice.UPDATE_SOFTWARE: "bring driver and guest versions together",
-    Advice.DECODE: "take no new work; the registers in the line say what it needs",
-    Advice.BY_VALUE: "what the number after 'to' in the line says",
-    Advice.TRIAGE: "take it out of new work and let a person look",
+    Advice.HANDS_ON: "drain; check seating and cables on site",
+    Advice.UPDATE_SOFTWARE: "align the driver and guest versions",
+    Advice.DECODE: "take no new work; the registers in the line determine the action",
+    Advice.BY_VALUE: "as given by the number after 'to' in the line",
+    Advice.TRIAGE: "take no new work; an operator must investigate",
 }
 
 
 class Explanation(msgspec.Struct, frozen=True, kw_only=True):
-    """Flat, as printed. `known` is false for a number that no source describes.
+    """One explanation with flat fields. `known` is false for an undocumented number.
 
-    `event` and `reading` only for a line: `severity`, `action` and `advice` are then the line's. `others` maps who to
-    what they do; `ports` what an error of a switch does on either kind of port.
+    `event` and `reading` are set only for a log line: `severity`, `action` and `advice` are then those of the line.
+    `others` maps other systems to their reaction; `ports` the effect of a switch error on each kind of port.
     """
 
     kind: str
@@ -69,7 +69,7 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def explain_xid(text: str, catalogue: Catalogue) -> Explanation | None:
-    """Explain a number (``79``, ``xid 79``, ``sxid 12028``), a line of a log or a piece of one; None if it is neither."""
+    """Explain a number (``79``, ``xid 79``, ``sxid 12028``), a log line or a part of one; None if it is neither."""
     asked = parse_xid_query(text)
     if asked is None:
         return None

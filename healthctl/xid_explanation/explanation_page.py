@@ -1,4 +1,4 @@
-"""An explanation as a page for people: what to do first, then why, then everything that is known."""
+"""Formats an explanation for people: first the action, then the reason, then all details."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ NAMES = {
 }
 BASIS = {
     Basis.TABLE: "",
-    Basis.LINE: "judged by the driver's own word or number in it",
+    Basis.LINE: "judged by the driver's own severity or number in it",
     Basis.ENTRY: "judged by its number alone",
 }
 
 
 def render_explanation(found: Explanation) -> str:
-    """The whole text, without an end of line."""
+    """The whole text, without a final newline."""
     title = " ".join(part for part in ({"xid": "Xid", "sxid": "SXid"}[found.kind], str(found.code), found.name) if part)
     alias = f" ({found.alias})" if found.alias else ""
     meaning = "\n".join(textwrap.wrap(escape_control_chars(found.meaning), WIDTH + 14))
@@ -83,7 +83,7 @@ def _format_vendor_actions(immediate: str, later: str) -> str:
 
 
 def _explain_missing_bucket(found: Explanation) -> str:
-    return "nothing: it has no bucket for this number" if found.kind == "xid" and found.known else ""
+    return "none: it does not classify this number" if found.kind == "xid" and found.known else ""
 
 
 def _format_pairs(said: Mapping[str, str]) -> list[str]:
@@ -91,7 +91,7 @@ def _format_pairs(said: Mapping[str, str]) -> list[str]:
 
 
 def _wrap_rows(name: str, texts: Iterable[str]) -> Iterator[tuple[str, str]]:
-    """Rows of one heading, which stands only before the first; what is too long goes on in the next."""
+    """Rows of one heading, which is shown only on the first; long rows continue on the next."""
     for text in texts:
         for number, part in enumerate(textwrap.wrap(escape_control_chars(text), WIDTH, break_on_hyphens=False)):
             yield name, f"  {part}" if number else part

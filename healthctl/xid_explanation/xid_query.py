@@ -1,6 +1,6 @@
-"""What somebody asks about, as typed: a number, a whole line of a log in any dress, or a piece of one. Pure.
+"""Parses a query as typed: a number, a log line in any format, or a part of one. Pure.
 
-Nothing here is evidence, so who wrote the line does not matter: a line quoted in a ticket is explained as well.
+The text is not used as evidence, so its author does not matter: a line quoted in a ticket is explained too.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from vocabulary.driver_log.injected_line import parse_injected_line
 from vocabulary.driver_log.xid import KernelEvent, KernelEventKind
 
 DIGITS_MAX = 5
-SWITCH_CODE_MIN = 10_000  # numbers of switches begin here, so that nobody takes them for Xids
+SWITCH_CODE_MIN = 10_000  # switch codes start here, so that they cannot be confused with Xids
 TEXT_CHARS_MAX = 64 << 10
 
 _NUMBER = re.compile(rf"(?P<kind>s?xid)?[\s:=#]{{0,4}}(?P<code>\d{{1,{DIGITS_MAX}}})", re.IGNORECASE | re.ASCII)
@@ -26,14 +26,14 @@ _PIECE = re.compile(
 
 
 class XidQuery(msgspec.Struct, frozen=True):
-    """What is to be explained. `is_line` is false where only a number was given."""
+    """The query. `is_line` is false if only a number was given."""
 
     event: KernelEvent
     is_line: bool
 
 
 def parse_xid_query(text: str) -> XidQuery | None:
-    """What `text` asks about; None if it is neither a number nor a message of the driver.
+    """Parse `text`; None if it is neither a number nor a driver message.
 
     >>> parse_xid_query("SXid 12028").event.kind.value
     'sxid'
@@ -52,7 +52,7 @@ def parse_xid_query(text: str) -> XidQuery | None:
 
 
 def _extract_journal_message(text: str) -> str:
-    """The message of a line of ``journalctl -o json``; any other text as it is."""
+    """The message of a line of ``journalctl -o json``; any other text unchanged."""
     if not text.startswith("{"):
         return text
     try:
@@ -61,12 +61,12 @@ def _extract_journal_message(text: str) -> str:
         return text
     message = found.get("MESSAGE") if isinstance(found, dict) else None
     if isinstance(message, list) and all(isinstance(byte, int) and 0 <= byte <= 255 for byte in message):
-        return bytes(message).decode(errors="backslashreplace")  # how the journal shows what is no clean text
+        return bytes(message).decode(errors="backslashreplace")  # the journal's format for invalid UTF-8
     return message if isinstance(message, str) else text
 
 
 def _find_partial_message(text: str) -> KernelEvent | None:
-    """A message that begins somewhere within the text, also without the driver's name before it."""
+    """A message that begins somewhere within the text, with or without the driver's name before it."""
     match = _PIECE.search(text)
     if match is None:
         return None

@@ -1,8 +1,8 @@
-"""One file per test. Only here torch or the driver's library may be imported, and only in a process of their own.
+"""The tests, one module each. Only they import torch or the driver library, and they run in worker processes.
 
-A test is one function, ``check_NAME(context)``, in the module ``NAME``: it yields one `Result` or more, with every figure it measured and without expectations
-(those are put to them later, by `preflight.expectations`), commits the injected fault if it is given one, and calls
-``context.note(text)`` before each step that could hang. There are three scopes, named in `preflight.plan`: a test of the *node* runs in
-one process, a test of a *device* in every device's process at once, a test of *peers* in all of them with torch's default process group.
-What only the results of several devices say together is judged by a pure function in `preflight.device_comparison`.
+A test is a function ``check_NAME(context)`` in the module ``NAME``. It yields at least one `Result` with every figure it
+measured (`preflight.expectations` judges them later), injects the fault it is given, and calls ``context.note(text)``
+before each step that could hang. `preflight.plan` defines three scopes: a test of the *node* runs in one process, a test
+of a *device* in each device's process at the same time, a test of *peers* in all of them with torch's default process
+group. Conclusions from several devices together are in `preflight.device_comparison`.
 """

@@ -1,7 +1,7 @@
-"""Cache: patterns over a buffer that stays in it (L2 of a GPU, the last level of a processor), read many times and verified.
+"""Cache test: writes patterns to a buffer that stays in the cache (L2 of a GPU, last level of a CPU), and verifies them repeatedly.
 
-On a GPU the buffer is half of the L2's size, because some keep a copy in each of two halves; it lies elsewhere in each
-round, so that in time other cells of the cache hold it.
+On a GPU the buffer is half the size of the L2, because some L2 caches keep a copy in each half; its address changes every
+round, so that over time other cells of the cache are tested.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ from preflight.results import Evidence, Figure, Result
 from vocabulary.text.plurals import format_count
 
 TEST = "cache_pattern"
-PATTERNS = tuple(pattern for pattern in FULL if not pattern.name.startswith("stride"))  # those are for memory's rows
+PATTERNS = tuple(pattern for pattern in FULL if not pattern.name.startswith("stride"))  # the others test rows of memory
 WINDOWS = 4
-GPU_REPEATS = 200  # to launch a kernel takes as long as to go over the cache some ten times
+GPU_REPEATS = 200  # launching a kernel takes as long as some ten passes over the cache
 REPEATS = 20
-INTERPRETED_REPEATS = 2  # a kernel on the processor is a thousand times slower
+INTERPRETED_REPEATS = 2  # a kernel interpreted on the CPU is a thousand times slower
 SMALLEST_BYTES = 64 << 10
 L2_UNKNOWN_BYTES = 32 << 20
 HOST_UNKNOWN_BYTES = 1 << 20
@@ -45,7 +45,7 @@ def check_cache_pattern(context: Context) -> Iterator[Result]:
 
 
 class WindowResult(NamedTuple):
-    """One round over one window: what was wrong, and bytes verified a second for each pattern."""
+    """One round over one window: errors, and bytes verified per second for each pattern."""
 
     patterns: tuple[Pattern, ...]
     found: list[Errors]
@@ -53,9 +53,9 @@ class WindowResult(NamedTuple):
 
 
 class RoundsResult(NamedTuple):
-    """How many rounds were gone over, the last of them, bytes verified a second in all, and the fault committed.
+    """Number of rounds, the last round, overall bytes verified per second, and the injected fault.
 
-    No round, if something was wrong while making ready.
+    No round, if preparation failed.
     """
 
     number: int
@@ -65,10 +65,10 @@ class RoundsResult(NamedTuple):
 
 
 def verify_cache(context: Context, device: Device) -> Result:
-    """Rounds of all patterns, each in another window of the buffer, as many as the test's seconds allow."""
+    """Run rounds of all patterns, each in another window of the buffer, for the test's duration."""
     room, windows = _allocate_windows(context, device)
     context.note(f"{device.name}: making ready {format_count(len(PATTERNS), 'pattern')}")
-    # Compiles what takes no time from then on; what is wrong here is wrong all the same.
+    # Compiles kernels ahead of the timing; errors here count too.
     ready = _hammer_window(room, windows[0], PATTERNS, 1, MemoryFaultInjector("", windows))
     idle = MemoryFaultInjector(context.fault, windows[:1])
     gone = RoundsResult(0, ready, [], idle) if ready.found else _run_rounds(context, room, windows)
@@ -109,7 +109,7 @@ def _run_rounds(context: Context, room: AllocatedMemory, windows: list[Piece]) -
 
 
 def choose_window_bytes(device: Device, devices: int) -> int:
-    """How much is gone over at a time: half of a GPU's L2, a quarter of a device's share of the host's last cache."""
+    """The window size: half of a GPU's L2, a quarter of a device's share of the host's last-level cache."""
     if device.on_host:
         size = (read_host_cache_bytes() or HOST_UNKNOWN_BYTES) // 4 // max(devices, 1)
     else:

@@ -1,4 +1,4 @@
-"""How much the caches of a device hold."""
+"""Cache sizes of a device."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ _UNITS = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 
 
 def read_host_cache_bytes(caches: Path = CACHES) -> int:
-    """The largest cache of the processor, in bytes; 0 where the kernel does not tell."""
+    """The CPU's largest cache, in bytes; 0 if the kernel does not report it."""
     return max((_read_cache_bytes(size) for size in caches.glob("index*/size")), default=0)
 
 

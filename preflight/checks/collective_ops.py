@@ -1,8 +1,8 @@
-"""The collectives a training step is made of, each with data that shows whose part was wrong.
+"""The collectives of a training step, with data that identifies the rank whose part is wrong.
 
-Reductions give every rank bits of its own in each word: the sum is then all their bits side by side, there is one right answer whatever the
-order, and a wrong bit says whose it is. The ranks change places each turn, so that what was wrong with a rank's part moves with it, and what
-is wrong with one bit on the way stays. What is only moved carries words hashed from who sent it to whom.
+In reductions each rank owns some bits of every word: the sum contains all bits side by side, is exact in any order, and a
+wrong bit identifies its rank. Ranks rotate each turn, so that an error in a rank's part moves with the rank and an error of
+one bit in transit stays. Moved data is hashed from sender and receiver.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ _FLOAT_ELEMENTS = 1 << 16
 
 
 class PartFault(NamedTuple):
-    """Wrong words in what one rank got, and whose part of it they are; several if they cannot be told apart.
+    """Wrong words that one rank received, and whose part they are; several ranks if indistinguishable.
 
-    `turn` is how far the ranks had changed places in a reduction; None where a hash or nothing says whose the words are.
+    `turn` is the rotation in a reduction; None if a hash, or nothing, identifies the sender.
     """
 
     senders: tuple[int, ...]
@@ -35,7 +35,7 @@ class PartFault(NamedTuple):
 
 
 class RankGroup(NamedTuple):
-    """Which rank this is, of how many, and where its tensors are."""
+    """This rank's number, the world size, and the device of its tensors."""
 
     rank: int
     ranks: int
@@ -43,23 +43,23 @@ class RankGroup(NamedTuple):
 
 
 def compute_own_bits(rank: int, ranks: int, turn: int = 0) -> int:
-    """The bits of a word that are this rank's in a reduction, in this turn. From 65 ranks on, some have none in each turn."""
+    """The bits of a word that this rank owns in a reduction, in this turn. Above 64 ranks, some own none in a turn."""
     width, place = max(1, 64 // ranks), (rank + turn) % ranks
     return (((1 << width) - 1) << (place * width)) & ALL_BITS
 
 
 def find_bit_senders(bits: int, ranks: int, turn: int = 0) -> tuple[int, ...]:
-    """Whose bits these are."""
+    """The ranks that own these bits."""
     return tuple(rank for rank in range(ranks) if bits & compute_own_bits(rank, ranks, turn))
 
 
 class Operation:
-    """One collective over `words` words: `send` and `receive` are its buffers, `perform` runs it, `faults` judges what came."""
+    """One collective over `words` words: `send` and `receive` are its buffers, `perform` runs it, `faults` checks the result."""
 
     name = ""
     in_place = False
     reduces = False
-    times_over = 1  # each part crosses to all others so often
+    times_over = 1  # how often each part crosses to all others
 
     def __init__(self, group: RankGroup, words: int, seed: int) -> None:
         self.group, self.seed = group, seed
@@ -69,7 +69,7 @@ class Operation:
         self.send, self.receive = self._buffers()
 
     def give(self, turn: int) -> bool:
-        """Write what is sent, as it is in this turn; False if it stands there already."""
+        """Write the input of this turn; False if it is unchanged."""
         turn %= self.group.ranks if self.reduces else 1
         if turn == self.turn:
             return False
@@ -78,7 +78,7 @@ class Operation:
         return True
 
     def ready(self) -> None:
-        """Make everything as before the first time."""
+        """Reset the buffers."""
         if self.in_place:
             self.receive.copy_(self.send)
         else:
@@ -89,11 +89,11 @@ class Operation:
         self._perform()
 
     def faults(self) -> Iterator[PartFault]:
-        """What is wrong with what came."""
+        """The errors in the received data."""
         yield from self._faults()
 
     def share(self) -> float:
-        """Bytes on the busiest link for each byte of the buffer, as nccl-tests count them."""
+        """Bytes on the busiest link per byte of the buffer, as counted by nccl-tests."""
         return self.times_over * (self.group.ranks - 1) / self.group.ranks
 
     def _buffers(self) -> tuple[Any, Any]:
@@ -133,7 +133,7 @@ class Operation:
 
 
 class AllReduce(Operation):
-    """Everybody gets the sum."""
+    """Every rank gets the sum."""
 
     name = "all_reduce"
     in_place = True
@@ -151,7 +151,7 @@ class AllReduce(Operation):
 
 
 class ReduceScatter(Operation):
-    """Everybody gets a part of the sum."""
+    """Every rank gets a part of the sum."""
 
     name = "reduce_scatter"
     reduces = True
@@ -173,7 +173,7 @@ class ReduceScatter(Operation):
 
 
 class AllGather(Operation):
-    """Everybody gets what everybody has."""
+    """Every rank gets the data of all ranks."""
 
     name = "all_gather"
 
@@ -192,7 +192,7 @@ class AllGather(Operation):
 
 
 class AllToAll(Operation):
-    """Everybody sends each a part of its own."""
+    """Every rank sends a different part to each rank."""
 
     name = "all_to_all"
 
@@ -214,7 +214,7 @@ OPERATIONS: tuple[type[Operation], ...] = (AllReduce, AllGather, ReduceScatter, 
 
 
 def find_float_faults(group: RankGroup, seed: int, spoil: Callable[[Any], None]) -> Iterator[PartFault]:
-    """Sums of small whole numbers as floats: each is exact in any order, so there is one right answer. They don't say who."""
+    """Check sums of small integers as floats, which are exact in any order. Errors do not identify a rank."""
     for name, (kind, bits) in FLOATS.items():
         parts = [_small_numbers(group, derive_seed(seed, rank), bits) for rank in range(group.ranks)]
         total = parts[group.rank].to(kind)
@@ -235,7 +235,7 @@ def _small_numbers(group: RankGroup, seed: int, bits: int) -> Any:
 
 
 def _find_single_tensor_form(name: str) -> Callable[[Any, Any], object]:
-    """The form that takes one tensor each; older releases of torch call it otherwise."""
+    """The single-tensor form; older releases of torch use another name."""
     older = {"all_gather": "all_gather_into_tensor", "reduce_scatter": "reduce_scatter_tensor"}[name]
     found: Callable[[Any, Any], object] = getattr(dist, f"{name}_single", None) or getattr(dist, older)
     return found

@@ -1,4 +1,4 @@
-"""Collectives over all devices: bit for bit right, how fast, how quick when small, and whether all come in time."""
+"""Collectives over all devices: exact results, bandwidth, latency of small ones, and whether all ranks arrive on time."""
 
 from __future__ import annotations
 
@@ -30,17 +30,17 @@ from preflight.results import Figure, Location, Outcome, Result
 TEST = "collectives"
 HOST_SIZES = {"gate": (1 << 20,), "standard": (1 << 20, 8 << 20), "burn-in": (1 << 20, 8 << 20)}
 GPU_SIZES = {"gate": (1 << 30,), "standard": (64 << 20, 1 << 30, 8 << 30), "burn-in": (64 << 20, 1 << 30, 8 << 30)}
-BUFFERS = 3  # of the size: sent, received, and what is computed on the way
+BUFFERS = 3  # sent, received, and temporary
 REPEATS = {"gate": 3, "standard": 8, "burn-in": 8}
 SMALL_REPEATS = 21
 ARRIVALS = 3
-LATE_S = 0.4  # by which an injected late rank comes late
-STUCK_BIT = 1 << 3  # of each sum, whoever's part it is
-SLOW_S = 0.7  # which an injected slow one adds within an all_reduce
+LATE_S = 0.4  # delay of an injected late rank
+STUCK_BIT = 1 << 3  # in each sum, whoever owns the bit
+SLOW_S = 0.7  # delay that an injected slow rank adds to an all_reduce
 
 
 def check_collectives(context: Context) -> Iterator[Result]:
-    """One result for each device; 'not applicable' where one is alone."""
+    """One result per device; 'not applicable' for a single device."""
     device = context.device
     if device is None:
         raise ValueError("collectives is a test of peers: it needs a device")
@@ -70,7 +70,7 @@ class _Collectives:
         return self._result(arrived_s)
 
     def _arrivals(self) -> float:
-        """Seconds from a common start until this rank is ready to reduce, its input made; the same work on each. The median."""
+        """Median seconds from a common start until this rank is ready to reduce, after the same work on each rank."""
         words = torch.empty(self._sizes[0] // WORD_BYTES, dtype=torch.int64, device=self._group.device)
         seconds = []
         for number in range(ARRIVALS + 1):
@@ -82,7 +82,7 @@ class _Collectives:
             if self._context.fault == "late_rank":
                 time.sleep(LATE_S)
             seconds.append(time.perf_counter() - began)
-        return statistics.median(seconds[1:])  # the first warms up
+        return statistics.median(seconds[1:])  # the first is a warm-up
 
     def _once(self) -> None:
         for number, kind in enumerate(OPERATIONS):

@@ -1,4 +1,4 @@
-"""What a test of arithmetic tells of the bits it computed, so that they can be compared: with other devices, and with goldens."""
+"""Evidence of an arithmetic test: digests of the computed bits, for comparison with other devices and with golden digests."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from preflight.results import Evidence
 def build_digest_evidence(
     device: Device, digests: Mapping[str, str], objected: Iterable[str] = (), refused: Iterable[str] = ()
 ) -> tuple[Evidence, tuple[str, ...]]:
-    """Evidence of the digests, by work, with the goldens on record for them; and remarks.
+    """Build the evidence: digests by work, and their golden digests on record; and remarks.
 
-    `objected` are the works that repeat and are wrong by the device's own judges, if that is all that is wrong; `refused` the types that
-    its library would not compute.
+    `objected` are works that repeat but fail the device's own verification, if nothing else is wrong; `refused` are types that
+    the library does not support.
     """
     on = describe_platform(device.torch_name)
     known, trouble = golden_digests.load_all_goldens()

@@ -1,4 +1,4 @@
-"""What the driver says of each GPU: reachable, no row remap pending or failed, no recovery action asked for."""
+"""Driver state of each GPU: reachable, no row remap pending or failed, no recovery action requested."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from preflight.results import Location, Outcome, Result
 from vocabulary.hardware.recovery_requests import RECOVERY_REQUESTS
 
 TEST = "gpu_state"
-STATE = "gpus_missing"  # what `software` calls it, which says in a remark that they are not tested
+STATE = "gpus_missing"  # state name in `software`, which remarks that missing GPUs are not tested
 
 
 class GpuState(msgspec.Struct, frozen=True, kw_only=True):
-    """One GPU as read. None where the GPU or the driver doesn't have it; `unread` names what failed to be read."""
+    """The state of one GPU. None if GPU or driver lack the property; `unread` names properties that failed to read."""
 
     index: int
     uuid: str = ""
@@ -30,7 +30,7 @@ class GpuState(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def list_gpu_faults(state: GpuState) -> list[str]:
-    """Everything that makes this GPU unfit, each with what to do. Empty for a good one."""
+    """Everything that makes this GPU unfit, each with a fix. Empty for a healthy one."""
     if state.lost:
         return ["the driver has lost it; reboot the node, replace it if that recurs"]
     faults = []
@@ -46,7 +46,7 @@ def list_gpu_faults(state: GpuState) -> list[str]:
 
 
 def check_gpu_state(context: Context) -> Iterator[Result]:
-    """One result for each GPU; one 'not applicable' where the machine has neither GPU nor driver."""
+    """One result per GPU; one 'not applicable' if the machine has neither GPU nor driver."""
     if context.fault:
         yield judge_state(GpuState(index=0, remap_pending=True, lost=context.fault == "lost"))
         return
@@ -65,7 +65,7 @@ def check_gpu_state(context: Context) -> Iterator[Result]:
 
 
 def judge_count(shown: int, ours: int) -> Result | None:
-    """What it says that the driver shows fewer GPUs than are here; None where it shows all. Where it shows none, that is said already."""
+    """The result if the driver shows fewer GPUs than the machine has; None if it shows all, or none (reported elsewhere)."""
     if not 0 < shown < ours:
         return None
     reason = (
@@ -76,7 +76,7 @@ def judge_count(shown: int, ours: int) -> Result | None:
 
 
 def judge_state(state: GpuState) -> Result:
-    """The result for one GPU. What could not be read leaves it open."""
+    """The result for one GPU. An unreadable property makes it inconclusive."""
     faults = list_gpu_faults(state)
     outcome, reason = Outcome.PASS, ""
     if faults:

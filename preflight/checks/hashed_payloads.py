@@ -1,4 +1,4 @@
-"""Data for links: words that both ends can compute, so that what arrives is compared with what was meant, wherever it was spoilt."""
+"""Test data for links that both ends can compute, so that received words are checked against the intended ones."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ import torch
 from preflight.kernels.memory_patterns import ALL_BITS, GOLDEN, MIX_1, MIX_2, splitmix
 
 WORD_BYTES = 8
-_BLOCK_WORDS = 1 << 22  # at once, so that what is computed on the way takes megabytes beside gigabytes
-_POISON = 0x5AFE_C0DE_DEAD_BEEF  # what a receiver holds before anything came
+_BLOCK_WORDS = 1 << 22  # at a time, so that temporary memory is megabytes even for gigabytes of data
+_POISON = 0x5AFE_C0DE_DEAD_BEEF  # content of a receive buffer before any data arrives
 
 
 class WordMismatch(NamedTuple):
-    """How received words differ: how many, the first one's place, what it ought to be and is, and every bit that was ever wrong."""
+    """How received words differ: count, position, expected and actual value of the first, and every bit that was ever wrong."""
 
     words: int
     first: int
@@ -23,7 +23,7 @@ class WordMismatch(NamedTuple):
     bits: int
 
     def sentence(self) -> str:
-        """For a person, without naming the ends."""
+        """A description without the ends of the link."""
         return (
             f"{self.words} wrong words, first word {self.first}: {self.wanted:#018x} expected, {self.found:#018x} found; "
             f"wrong bits {self.bits:#018x}"
@@ -31,7 +31,7 @@ class WordMismatch(NamedTuple):
 
 
 def derive_seed(*parts: int) -> int:
-    """One seed of several numbers; other numbers, or in another order, give another seed."""
+    """One seed from several numbers; their order matters."""
     seed = 0
     for part in parts:
         seed = splitmix((seed + (part + 1) * GOLDEN) & ALL_BITS)
@@ -49,19 +49,19 @@ def hash_word_sequence(seed: int, first: int, words: int, device: str, keep: int
 
 
 def fill_words(words: Any, seed: int, keep: int = ALL_BITS) -> None:
-    """Write the sequence of `seed` into an int64 tensor of one dimension."""
+    """Write the sequence of `seed` into a one-dimensional int64 tensor."""
     for first in range(0, words.numel(), _BLOCK_WORDS):
         block = words[first : first + _BLOCK_WORDS]
         block.copy_(hash_word_sequence(seed, first, block.numel(), words.device, keep))
 
 
 def poison_words(words: Any) -> None:
-    """Make sure that nothing right is there yet."""
+    """Overwrite the buffer, so that old data cannot pass as received."""
     words.fill_(_to_signed(_POISON))
 
 
 def find_mismatched_words(words: Any, seed: int, keep: int = ALL_BITS) -> WordMismatch | None:
-    """How `words` differ from the sequence of `seed`; None if they don't."""
+    """How `words` differ from the sequence of `seed`; None if they match."""
     count, first, bits = 0, -1, 0
     for start in range(0, words.numel(), _BLOCK_WORDS):
         block = words[start : start + _BLOCK_WORDS]
@@ -79,7 +79,7 @@ def find_mismatched_words(words: Any, seed: int, keep: int = ALL_BITS) -> WordMi
 
 
 def _or_all_words(differing: Any) -> int:
-    """Which bits are set in any word. Halves, because torch has no 'or' over a dimension."""
+    """Bits that are set in any word. In halves, because torch has no 'or' over a dimension."""
     while differing.numel() > 1:
         if differing.numel() % 2:
             differing = torch.cat([differing, differing[-1:]])
@@ -88,7 +88,7 @@ def _or_all_words(differing: Any) -> int:
 
 
 def _shift_right_logical(state: Any, shift: int) -> Any:
-    """A right shift that brings in zeros, which torch's own of signed words doesn't."""
+    """Logical right shift, which torch lacks for signed words."""
     return state.bitwise_right_shift(shift).bitwise_and_((1 << (64 - shift)) - 1)
 
 

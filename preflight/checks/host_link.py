@@ -1,7 +1,7 @@
-"""The way between host and device: every byte compared, how fast it is each way and both ways at once, how wide the link is.
+"""Link between host and device: every byte compared, bandwidth in each direction and in both at once, link width.
 
-The devices of a node share memory, root ports and switches. So each first measures alone, in turn; then, for the rest of the time,
-all copy at once, and only the data is judged. Host buffers lie next to the device. Without a GPU it is a copy within host memory.
+The devices of a node share memory, root ports and switches. So each first measures alone, in turn; then all copy at the
+same time, and only the data is verified. Host buffers are allocated near the device. Without a GPU, host memory is copied.
 """
 
 from __future__ import annotations
@@ -30,10 +30,8 @@ from preflight.results import Evidence, Figure, Location, Outcome, Result
 TEST = "host_link"
 GPU_BYTES, HOST_BYTES = 256 << 20, 32 << 20
 ALONE_SHARE = 0.6  # of the test's time, divided among the devices
-ALONE_S_MAX = 0.5  # each way: more makes no rate surer
-PATIENCE_S = (
-    18.0  # beside the test's time, for all waiting for others: who waits for one that hangs must not be taken for hung
-)
+ALONE_S_MAX = 0.5  # per direction: more does not improve the rate
+PATIENCE_S = 18.0  # beyond the test's time, for waiting: a process that waits for a hung one must not count as hung
 DRIVER_PATIENCE_S = 3.0
 SLOW_FACTOR = 10
 LISTED_MAX = 8
@@ -53,7 +51,7 @@ def check_host_link(context: Context, machine: Machine | None = None) -> Iterato
 
 
 class DevicePlace:
-    """A device's place in the machine: how its link is read, and what is to be said about it."""
+    """A device's location: how to read its link, and remarks."""
 
     def __init__(self, machine: Machine, device: Device, fault: str) -> None:
         self._machine, self._fault = machine, fault
@@ -72,7 +70,7 @@ class DevicePlace:
             self._address = self._driver.address(self._gpu)
 
     def link(self) -> PcieLink:
-        """The link now, as the injected fault has it."""
+        """The current link, with the injected fault."""
         link = (
             gpu_pcie_link.read_pcie_link(self._machine, self._driver, self._gpu, self._address)
             if self._address
@@ -86,7 +84,7 @@ class DevicePlace:
 
 @contextmanager
 def run_near_device(machine: Machine, device: Device, context: Context) -> Iterator[DevicePlace]:
-    """Run next to the device, so that the buffers come to lie there; as before afterwards."""
+    """Run on a CPU near the device, so that buffers are allocated there; restore the affinity afterwards."""
     context.note("finding the link")
     place = DevicePlace(machine, device, context.fault)
     before = os.sched_getaffinity(0)
@@ -102,7 +100,7 @@ def run_near_device(machine: Machine, device: Device, context: Context) -> Itera
 
 
 class CorruptTransfer(msgspec.Struct, frozen=True):
-    """Data that arrived otherwise than it was sent: which way, how many bytes, where the first are."""
+    """Data that arrived modified: direction, number of bytes, first positions."""
 
     way: str
     count: int
@@ -120,7 +118,7 @@ class _CopyRun:
         self._busy = PcieLink()
 
     def result(self) -> Result:
-        """Measure alone, then copy with the others, and conclude."""
+        """Measure alone, then copy with the others, and build the result."""
         before = self._place.link()
         self._context.note(f"taking two buffers of {self._size >> 20} MiB on either side")
         self._buffers()
@@ -156,7 +154,7 @@ class _CopyRun:
         self._sides = [] if self._device.on_host else [torch.cuda.Stream(on), torch.cuda.Stream(on)]
 
     def _round_trip(self) -> CorruptTransfer | None:
-        """There, over to a second buffer, and back; compared at home. The buffers are poisoned: a copy that does nothing is seen."""
+        """Copy to the device, to a second buffer, and back; compare on the host. Poisoned buffers expose copies that do nothing."""
         self._context.note("there and back, every byte compared")
         self._there.fill_(_POISON)
         self._back.fill_(_POISON)
@@ -169,7 +167,7 @@ class _CopyRun:
         return self._arrived("there and back")
 
     def _arrived(self, way: str) -> CorruptTransfer | None:
-        """Both targets against what they must hold; each lies on the same side as its own, so no copy has a part in it."""
+        """Compare both targets with their expected content on their own side, without a copy."""
         for target, right in ((self._back, self._sent), (self._there, self._returning)):
             if not torch.equal(target.view(torch.int64), right.view(torch.int64)):  # much faster than bytes
                 places = (target != right).nonzero().flatten()
@@ -177,7 +175,7 @@ class _CopyRun:
         return None
 
     def _measure(self) -> CorruptTransfer | None:
-        """Each way, then both at once, each for its share of the turn. What it copies onto is wrong in every bit before."""
+        """Measure each direction, then both at once, each for its share of the turn. Targets are inverted before."""
         each_s = min(ALONE_S_MAX, ALONE_SHARE * self._context.seconds / max(1, len(self._context.devices)) / 3)
         there: Callable[[], object] = lambda: self._there.copy_(self._sent, non_blocking=True)  # noqa: E731 - two of a kind
         back: Callable[[], object] = lambda: self._back.copy_(self._returning, non_blocking=True)  # noqa: E731 - same
@@ -223,7 +221,7 @@ class _CopyRun:
         return sum(counts) * self._size / (_clock() - began) / 1e9
 
     def _on_side(self, number: int, way: Callable[[], object]) -> None:
-        """One copy; on a GPU in a stream of its own, whose end is waited for, so that no queue grows."""
+        """One copy; on a GPU in its own stream and synchronized, so that no queue grows."""
         if not self._sides:
             way()
             return
@@ -233,7 +231,7 @@ class _CopyRun:
 
     @contextmanager
     def _looking(self) -> Iterator[None]:
-        """Read the link again and again meanwhile. A driver that does not answer holds up only the looking thread."""
+        """Read the link repeatedly during the test. A driver that does not respond blocks only this thread."""
         over = threading.Event()
 
         def look() -> None:
@@ -279,7 +277,7 @@ def _build_locations(device: Device, wrong: CorruptTransfer | None) -> tuple[Loc
 
 
 def build_link_evidence(busy: PcieLink, after: PcieLink) -> Evidence:
-    """What is known of the link, as others put expectations to its rates. Pure."""
+    """The link's properties as evidence, for expectations of its rates. Pure."""
     found = {
         "pcie_address": after.address,
         "pcie_generation": busy.generation,

@@ -1,7 +1,7 @@
-"""The host's memory: random patterns written over a share of what is free, all of it before any of it is verified; and how fast.
+"""Host memory: random patterns over a share of the free memory, written completely before verification; and its bandwidth.
 
-Every memory node of the host is worked on by threads that run next to it. The kernel's counters of memory errors are read before
-and after: modules with ECC correct most of what goes wrong, and only the counters tell.
+Threads on each NUMA node test the memory of that node. The kernel's memory error counters are read before and after: ECC
+modules correct most errors, which only the counters show.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ from preflight.results import Evidence, Figure, Location, Outcome, Result
 TEST = "host_memory"
 ROOM_BYTES_MIN = 4 * PIECE_BYTES
 LISTED_MAX = 8
-TAKING_SHARE = 0.35  # of the test's time: what cannot be had by then is left alone
+TAKING_SHARE = 0.35  # of the test's time; memory that cannot be allocated by then is not tested
 COPIES_MIN = 2
 SLOW_FACTOR = 10
 _SEED = 20_260_801
@@ -50,7 +50,7 @@ _clock = time.perf_counter
 
 
 class PlacedWrongWord(msgspec.Struct, frozen=True):
-    """One wrong word, placed from the start of all that was taken; `page` is its physical address, `again` if it stays wrong."""
+    """One wrong word at an offset from the start of all test memory; `page` is its physical address, `again` if it persists."""
 
     word: WrongWord
     page: str
@@ -58,7 +58,7 @@ class PlacedWrongWord(msgspec.Struct, frozen=True):
 
 
 class VerifiedShare(msgspec.Struct, frozen=True):
-    """What one thread found."""
+    """The findings of one thread."""
 
     done: StepTiming
     count: int
@@ -89,7 +89,7 @@ def check_host_memory(context: Context, machine: Machine | None = None) -> Itera
 
 
 class MemoryFindings(msgspec.Struct, frozen=True):
-    """What the run found: figures, how much was tested, and what was wrong in which pattern."""
+    """The findings of the run: figures, amount tested, and errors by pattern."""
 
     figures: tuple[Figure, ...]
     bytes_: int
@@ -100,7 +100,7 @@ class MemoryFindings(msgspec.Struct, frozen=True):
 
 
 def judge_host_memory(found: MemoryFindings, errors: tuple[Sequence[str], Sequence[str]], modules: int) -> Result:
-    """Wrong words fail; so do the counters of the memory's modules. Pure."""
+    """Wrong words fail; so do errors counted by the memory modules. Pure."""
     faults, remarks = errors
     reasons = list(faults)
     evidence: Evidence = {"bytes": found.bytes_, "patterns": found.patterns, "modules_watched": modules}
@@ -125,7 +125,7 @@ def judge_host_memory(found: MemoryFindings, errors: tuple[Sequence[str], Sequen
 
 
 class _MemoryRun:
-    """One test under way."""
+    """One running test."""
 
     def __init__(self, context: Context, pool: ThreadPoolExecutor, all_shares: list[MemoryShare]) -> None:
         self._context, self._pool, self._shares = context, pool, all_shares
@@ -135,7 +135,7 @@ class _MemoryRun:
         self._rates: dict[str, dict[int, float]] = {}
 
     def all_patterns(self) -> MemoryFindings:
-        """Patterns in pairs until the time is up, one pair at least; then copies."""
+        """Run pairs of patterns until the time is up, at least one pair; then copies."""
         self._context.note("taking host memory")
         run_on_all_shares(self._pool, self._take, self._shares)
         size = sum(len(share.pieces) for share in self._shares) * PIECE_BYTES
@@ -174,7 +174,7 @@ class _MemoryRun:
     def _take(self, share: MemoryShare) -> None:
         share.scratch = np.empty(TILE_WORDS, dtype=np.uint64)
         while (len(share.pieces) < COPIES_MIN or _clock() < self._taking_ends) and (piece := share.take()) is not None:
-            write_block(piece, self._tile, 0)  # touched for the first time, it becomes real, on this thread's node
+            write_block(piece, self._tile, 0)  # the first write allocates the page, on this thread's node
 
     def _write(self, share: MemoryShare, pattern: int) -> StepTiming:
         began = _clock()
@@ -197,7 +197,7 @@ class _MemoryRun:
         return VerifiedShare(done, count, tuple(listed))
 
     def _copy(self, share: MemoryShare) -> StepTiming:
-        """Every second piece to its neighbour. The neighbour holds other words: they are poison if the copy does nothing."""
+        """Copy every second piece to its neighbour, whose other content exposes a copy that does nothing."""
         began, moved = _clock(), 0
         for source, target in zip(share.pieces[0::2], share.pieces[1::2], strict=False):
             for _ in range(SLOW_FACTOR if self._context.fault == "slow" else 1):

@@ -1,8 +1,8 @@
-"""Arithmetic: seeded products in every type the device has, again and again, must give the same bits, and the right ones.
+"""Arithmetic: seeded matrix products in every supported type must repeatedly give the same, correct bits.
 
-Every output is digested on the device and compared with the first of its kind; every operand is verified; of each work an output
-that has that digest is judged by itself (`preflight.kernels.product_verification`). Whether other devices compute the same bits is asked in
-`preflight.device_comparison.majority_vote`, once all have answered.
+Every output is digested on the device and compared with the first of its kind; every operand is verified; per work, one
+output with that digest is verified (`preflight.kernels.product_verification`). The comparison with other devices
+follows in `preflight.device_comparison.majority_vote`, after all devices have finished.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ _UNAVAILABLE = (RuntimeError, NotImplementedError, ValueError)
 
 
 class WorkFinding(NamedTuple):
-    """What is wrong with one work. `sms` are the multiprocessors known to have computed wrong.
+    """Errors in one work. `sms` are the multiprocessors known to have computed wrong results.
 
-    `refused`: its bits repeat, and the judges refuse them.
+    `refused`: its bits repeat, but fail verification.
     """
 
     item: ProductItem
@@ -43,7 +43,7 @@ class WorkFinding(NamedTuple):
 
 
 class WorkHistory:
-    """All that was seen of one device so far."""
+    """All observations of one device so far."""
 
     def __init__(self, context: Context, device: Device) -> None:
         self._context, self._device = context, device
@@ -54,7 +54,7 @@ class WorkHistory:
         self.findings: list[WorkFinding] = []
 
     def visit(self, item: ProductItem) -> None:
-        """Do one product a few times, and judge it."""
+        """Compute one product several times and verify it."""
         if item.kind.name in self.lacks:
             return
         device = self._device.torch_name
@@ -65,7 +65,7 @@ class WorkHistory:
             if type(error) is RuntimeError and not is_refusal(error):
                 raise RuntimeError(f"{item}: {error}") from error
             if not is_refusal(error):
-                raise  # its class says what it was: no memory, or a broken device
+                raise  # the exception's class tells: out of memory, or a faulty device
             self.lacks[item.kind.name] = " ".join(str(error).split())[:200]
             return
         fault = build_output_fault(self._context.fault, work.run)
@@ -96,7 +96,7 @@ class WorkHistory:
 
 
 def check_matmul_repeat(context: Context) -> Iterator[Result]:
-    """One result. Each type is tried at least once; then further seeds until the time is over, or something is wrong."""
+    """One result. Each type runs at least once; further seeds follow until the time is up, or an error occurs."""
     device = context.device
     if device is None:
         return
@@ -135,7 +135,7 @@ def _build_result(device: Device, seen: WorkHistory) -> Result:
 
 
 def _build_failed_result(result: Result, device: Device, findings: list[WorkFinding]) -> Result:
-    """The result with the first finding told in full, and the others by name."""
+    """The result with full details of the first error, and names of the others."""
     first = findings[0]
     also = dict.fromkeys(found.item.kind.name for found in findings if found.item.kind != first.item.kind)
     reason = f"{first.item}: {first.what}" + (f"; also {', '.join(also)}" if also else "")
@@ -162,7 +162,7 @@ def _build_failed_result(result: Result, device: Device, findings: list[WorkFind
 
 
 def _compute_median_rate(rates: list[float]) -> float:
-    """The usual rate, TFLOP/s; the first run warms up, where there are more."""
+    """The median rate in TFLOP/s, without the warm-up if there are more runs."""
     return round_to_four_digits(statistics.median(rates[1:] or rates))
 
 
@@ -200,7 +200,7 @@ def _find_differing_repeats(item: ProductItem, seen: RepeatResult, known: str) -
 
 
 def _find_changed_output(item: ProductItem, seen: RepeatResult) -> WorkFinding | None:
-    """What is judged has to be what was digested: memory may have changed meanwhile."""
+    """Check that the verified output is the digested one: memory may have changed in between."""
     now = compute_digest(seen.output)
     if now == seen.digest:
         return None
@@ -211,9 +211,7 @@ def _find_changed_output(item: ProductItem, seen: RepeatResult) -> WorkFinding |
 def _find_objection(item: ProductItem, output: Any, said: list[Objection]) -> WorkFinding | None:
     if not said:
         return None
-    first = (
-        said[-1] if said[0].by == "checksums" else said[0]
-    )  # checksums place by row and column, the others by element
+    first = said[-1] if said[0].by == "checksums" else said[0]  # checksums report rows and columns, the others elements
     evidence: Evidence = {
         "judges": ", ".join(each.by for each in said),
         "wrong_elements": first.elements,

@@ -1,4 +1,4 @@
-"""Which products a device is asked for, in which order: every device does the same ones, so that their bits can be compared."""
+"""The sequence of matrix products: the same on every device, so that their bits can be compared."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from preflight.kernels.matmul_products import KINDS, ProductKind, explain_missin
 from preflight.kernels.product_verification import has_fast_double
 
 SEEDS = tuple(20_241 + 7_919 * number for number in range(16))
-# Faults depend on data and on what ran before: many short runs of many seeds beat a long one of one.
+# Faults depend on data and history: many short runs with many seeds find more than one long run with one seed.
 SEEDS_OF_LEVEL = {"gate": 2, "standard": 8, "burn-in": 16}
 HOST_SIZE = 256
 GPU_SIZE, GPU_SIZE_OF_UNITS, GPU_SIZE_OF_SLOW = 8192, 4096, 2048
 GPU_SIZE_MIN = 1024
-BYTES_PER_ELEMENT = 96  # of a judged product: operands, outputs, and all in double precision
-UNITS = ("fp32", "fp64")  # not, or not much, faster by tensor cores
+BYTES_PER_ELEMENT = 96  # per element of a verified product: operands, outputs, and all in double precision
+UNITS = ("fp32", "fp64")  # not, or not much, faster with tensor cores
 
 
 class ProductItem(NamedTuple):
-    """One product: its type, its size (rows, columns and depth) and the seed of its operands."""
+    """One product: type, size (rows, columns and depth) and seed of the operands."""
 
     kind: ProductKind
     size: int
@@ -29,7 +29,7 @@ class ProductItem(NamedTuple):
 
     @property
     def setting(self) -> str:
-        """What its rate depends on."""
+        """The parameters that determine its rate."""
         return f"{self.kind.name} {self.size}"
 
     def __str__(self) -> str:
@@ -37,13 +37,13 @@ class ProductItem(NamedTuple):
 
 
 def list_available_kinds(device: Device) -> tuple[list[ProductKind], dict[str, str]]:
-    """The types this device should have, and of the others why it has them not."""
+    """The types that this device should support, and why it lacks the others."""
     lacks = {kind.name: why for kind in KINDS if (why := explain_missing_kind(kind, device.torch_name))}
     return [kind for kind in KINDS if kind.name not in lacks], lacks
 
 
 def choose_product_size(kind: ProductKind, device: Device) -> int:
-    """The size of the products of one type: as large as is quick, and as there is memory for."""
+    """The size of products of one type: as large as speed and memory allow."""
     if device.on_host:
         return HOST_SIZE
     size = GPU_SIZE_OF_UNITS if kind.name in UNITS else GPU_SIZE
@@ -55,7 +55,7 @@ def choose_product_size(kind: ProductKind, device: Device) -> int:
 
 
 def schedule_products(kinds: Sequence[ProductKind], device: Device, level: str) -> Iterator[ProductItem]:
-    """Products without end: all types with the first seed, with the next, and after the last seed the first again."""
+    """An endless sequence of products: all types with the first seed, with the next, and after the last seed again."""
     sizes = {kind.name: choose_product_size(kind, device) for kind in kinds}
     seeds = SEEDS[: SEEDS_OF_LEVEL.get(level, 1)] if kinds else ()
     return (ProductItem(kind, sizes[kind.name], seed) for seed in itertools.cycle(seeds) for kind in kinds)

@@ -1,4 +1,4 @@
-"""The memory a test takes, the way it is written and verified there, and how long that takes."""
+"""The memory that a test allocates, how it is written and verified, and how long that takes."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ from preflight.kernels.memory_sweeps import Way, sweep_patterns, verify_pieces
 from preflight.kernels.torch_memory import TorchWay
 from preflight.results import Evidence, Figure, Outcome, Result
 
-COVERAGE_MIN = 0.98  # of the memory that was free
-OF_ALL_MIN = 0.95  # of the memory there is: what a CUDA context takes is less than the rest
-POISON = 0x5AFE_C0DE_5AFE_C0DE  # what memory holds before anything is written
+COVERAGE_MIN = 0.98  # of the free memory
+OF_ALL_MIN = 0.95  # of the total memory: a CUDA context takes less than the rest
+POISON = 0x5AFE_C0DE_5AFE_C0DE  # content before the first write
 _WARM_WORDS = 1 << 14
 Answer = TypeVar("Answer")
 
 
 class AllocatedMemory(NamedTuple):
-    """What was taken, and how it is gone over. `remarks` say what a person should know about that."""
+    """The allocated memory and its access method. `remarks` are for people."""
 
     device: Device
     way: Way
@@ -40,12 +40,12 @@ class AllocatedMemory(NamedTuple):
 
     @property
     def words(self) -> int:
-        """How many words of 64 bits they hold."""
+        """The number of 64-bit words."""
         return self.taken.taken_bytes // WORD_BYTES
 
     @property
     def doing(self) -> str:
-        """By what the work is done, as figures depend on it."""
+        """The access method, since figures depend on it."""
         if not self.device.on_host:
             return self.way.name
         threads = torch.get_num_threads()
@@ -53,7 +53,7 @@ class AllocatedMemory(NamedTuple):
 
     @property
     def evidence(self) -> Evidence:
-        """What was tested, and how; of a GPU also what its memory could carry at most."""
+        """What was tested and how; for a GPU also the theoretical memory bandwidth."""
         said: Evidence = {"way": self.way.name, "bytes": self.taken.taken_bytes, "allocations": len(self.pieces)}
         if self.device.on_host:
             return said
@@ -61,18 +61,18 @@ class AllocatedMemory(NamedTuple):
         clock, bits = (
             getattr(facts, "memory_clock_rate", 0),
             getattr(facts, "memory_bus_width", 0),
-        )  # not every torch tells
+        )  # not every torch reports it
         return said | ({"memory_clock_max_mhz": clock / 1000, "memory_bus_bits": bits} if clock and bits else {})
 
     @property
     def figures(self) -> tuple[Figure, ...]:
-        """How much of the free memory was taken; the host's is only ever a sample."""
+        """The share of the free memory that was tested; the host's is only a sample."""
         if self.device.on_host:
             return ()
         return (Figure(name="coverage", value=round(self.taken.coverage, 4), unit="share", setting="of free memory"),)
 
     def passed(self, test: str, figures: tuple[Figure, ...], evidence: Evidence) -> Result:
-        """The result of a test that found nothing."""
+        """The result of a test without errors."""
         return Result(
             test=test,
             outcome=Outcome.PASS,
@@ -83,13 +83,13 @@ class AllocatedMemory(NamedTuple):
         )
 
     def empty(self, test: str) -> Result:
-        """The result where too little memory is free to test any."""
+        """The result if too little memory is free."""
         free = self.taken.free_bytes >> 20
         reason = f"not enough free memory: {free} MiB are free on {self.device.name}; end what uses the rest"
         return Result(test=test, outcome=Outcome.ERROR, device=self.device.name, reason=reason, remarks=self.remarks)
 
     def timed(self, call: Callable[[], Answer]) -> tuple[float, Answer]:
-        """How many seconds the device takes for `call`, and what that returned."""
+        """Time `call` on the device: seconds, and its return value."""
         synchronize_device(self.device)
         began = time.perf_counter()
         answer = call()
@@ -98,7 +98,7 @@ class AllocatedMemory(NamedTuple):
 
 
 def allocate_test_memory(device: Device, note: Note) -> AllocatedMemory:
-    """Take nearly all free memory of a GPU, or `memory_bytes` of the host's."""
+    """Allocate nearly all free memory of a GPU, or `memory_bytes` of the host's."""
     way, said = choose_memory_way(device, note)
     note(f"{device.name}: taking memory")
     if device.on_host:
@@ -114,9 +114,9 @@ def allocate_test_memory(device: Device, note: Note) -> AllocatedMemory:
 
 
 def choose_memory_way(device: Device, note: Note) -> tuple[Way, tuple[str, ...]]:
-    """Triton's kernels on a GPU, torch alone without Triton and on the host; and what is to be said of the choice.
+    """Choose Triton kernels on a GPU, else torch; and remarks on the choice.
 
-    With ``TRITON_INTERPRET=1`` the kernels run on the host, through Triton's interpreter.
+    With ``TRITON_INTERPRET=1`` the kernels run on the host, in Triton's interpreter.
     """
     if device.on_host and os.environ.get("TRITON_INTERPRET") != "1":
         return TorchWay(), ()
@@ -137,7 +137,7 @@ def choose_memory_way(device: Device, note: Note) -> tuple[Way, tuple[str, ...]]
 
 
 def count_disagreements(way: Way, device: Device) -> int:
-    """How many words are not the same by `way` and by torch alone, on this very device."""
+    """Count words that differ between `way` and plain torch, on this device."""
     piece = Piece(torch.empty(_WARM_WORDS, dtype=torch.int64, device=device.torch_name), 1 << 33)
     wrong = 0
     for pattern in GATE[:2]:
@@ -148,13 +148,13 @@ def count_disagreements(way: Way, device: Device) -> int:
 
 
 def warm_up_kernels(way: Way, device: Device, patterns: tuple[Pattern, ...]) -> None:
-    """Have every kernel compiled and loaded that a sweep with `patterns` needs, so that it costs no rate."""
+    """Compile and load every kernel that a sweep with `patterns` needs, so that it does not distort rates."""
     sweep_patterns(way, [Piece(torch.empty(_WARM_WORDS, dtype=torch.int64, device=device.torch_name))], patterns)
 
 
 def _allocate_host_memory(memory_bytes: int) -> TakenMemory:
-    """Two allocations of odd sizes: no whole number of blocks, and addresses that go on from one to the other."""
+    """Two allocations of odd sizes: partial blocks, and addresses that continue across allocations."""
     words = memory_bytes // WORD_BYTES
     sizes = (words * 2 // 3 | 1, words // 3 - 2 | 1)
-    first, second = (torch.full((size,), POISON) for size in sizes)  # also so that no rate pays for mapping pages
+    first, second = (torch.full((size,), POISON) for size in sizes)  # also maps the pages before the timing
     return TakenMemory([Piece(first), Piece(second, sizes[0])], memory_bytes, sum(sizes) * WORD_BYTES)

@@ -1,7 +1,7 @@
-"""Bandwidth of memory: copied, filled and read, at sizes beyond every cache, with all that was moved verified afterwards.
+"""Memory bandwidth: copy, fill and read at sizes beyond every cache, with verification of all moved data.
 
-Each target of a copy is poisoned first with the opposite of what it is about to hold, and every round moves other words. So work
-that was skipped, or done only in part, is seen as wrong words and not as a good rate.
+Each target of a copy first gets the complement of the expected data, and every round moves other words. So skipped or
+incomplete work shows as wrong words, not as a high rate.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from preflight.kernels.memory_patterns import ALL_BITS, GATE
 from preflight.results import Figure, Location, Outcome, Result
 
 TEST = "memory_bandwidth"
-ROUNDS_MIN = 3  # a median of fewer is any one of them
-BEYOND_CACHE = 2  # times the cache: then most of it is gone before it is needed again
+ROUNDS_MIN = 3  # the minimum for a meaningful median
+BEYOND_CACHE = 2  # times the cache size, so that most data is evicted before reuse
 
 
 def check_memory_bandwidth(context: Context) -> Iterator[Result]:
@@ -33,7 +33,7 @@ def check_memory_bandwidth(context: Context) -> Iterator[Result]:
 
 
 def measure_bandwidth(context: Context, device: Device) -> Result:
-    """Rounds of every kind of traffic, at least three; the rate is the median."""
+    """At least three rounds of every kind of traffic; the rate is the median."""
     room = allocate_test_memory(device, context.note)
     if not room.pieces:
         return room.empty(TEST)
@@ -55,7 +55,7 @@ def measure_bandwidth(context: Context, device: Device) -> Result:
 
 
 def _build_passed_result(room: AllocatedMemory, seen: dict[str, list[TransferResult]]) -> Result:
-    where = room.doing if room.device.on_host else ""  # it is torch that moves, whatever verifies
+    where = room.doing if room.device.on_host else ""  # torch moves the data, whatever verifies it
     rates = {name: [each.moved_bytes / each.seconds / 1e9 for each in moved] for name, moved in seen.items()}
     figures = tuple(
         Figure(name=name, value=statistics.median(values), unit="GB/s", setting=where) for name, values in rates.items()
@@ -73,7 +73,7 @@ def _build_passed_result(room: AllocatedMemory, seen: dict[str, list[TransferRes
 
 
 def _build_failed_result(room: AllocatedMemory, name: str, moved: TransferResult) -> Result:
-    """What was moved is wrong: the words that are, or a sum that is while its words are right."""
+    """The moved data is wrong: the wrong words, or a wrong sum of correct words."""
     so_far = room.passed(TEST, (), {"traffic": name})
     if moved.errors.wrong:
         stale = all(word.actual ^ word.expected == ALL_BITS for word in moved.errors.listed)

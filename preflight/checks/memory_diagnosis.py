@@ -1,4 +1,4 @@
-"""What kind of fault wrong words look like, and the result that tells of it. Pure."""
+"""Classifies memory errors, and builds the result. Pure."""
 
 from __future__ import annotations
 
@@ -17,26 +17,26 @@ from vocabulary.text.plurals import format_count
 LISTED = 8
 LOCATIONS = 16
 PATTERNS_NAMED = 3
-LINE_WORDS = 16  # so many words wrong in the same bit are no accident of single cells
+LINE_WORDS = 16  # this many words with the same wrong bit are not single-cell faults
 LINE_SHARE = 0.9
 
 
 class MemoryFaultKind(str, enum.Enum):
-    """What the wrong words look like."""
+    """The pattern of the errors."""
 
-    ALIAS = "alias"  # an address answers with what belongs to another
+    ALIAS = "alias"  # an address returns the data of another
     DATA_LINE = "data_line"  # the same bit of many words
-    STUCK_BIT = "stuck_bit"  # one bit of one word has the same value whatever is written
-    REPEATED = "repeated"  # the same words, written anew, are wrong again
-    CHANGED_ONCE = "changed_once"  # held a wrong value until it was written anew
-    MISREAD = "misread"  # was right when it was read again
-    DECAYED = "decayed"  # wrong after a while, and right when read at once
-    MISMOVED = "mismoved"  # copied or filled wrongly, or not at all
+    STUCK_BIT = "stuck_bit"  # one bit of one word has a constant value
+    REPEATED = "repeated"  # the same words are wrong again after a rewrite
+    CHANGED_ONCE = "changed_once"  # wrong until rewritten
+    MISREAD = "misread"  # correct on the second read
+    DECAYED = "decayed"  # wrong after a while, correct when read at once
+    MISMOVED = "mismoved"  # wrongly copied or filled, or not at all
     INTERMITTENT = "intermittent"  # other words each time
 
 
 class Diagnosis(NamedTuple):
-    """A kind, and the sentence that says what it rests on."""
+    """The class, and the sentence with its evidence."""
 
     kind: MemoryFaultKind
     words: str
@@ -45,9 +45,9 @@ class Diagnosis(NamedTuple):
 def diagnose_errors(
     first: Sequence[Errors], second: Sequence[Errors], patterns: Mapping[str, Pattern], words: int
 ) -> Diagnosis:
-    """What went wrong in a round, given what a `second` one over the same memory found.
+    """Classify the errors of the `first` round, given the errors of a `second` one over the same memory.
 
-    `patterns` are those of `first` by name; `words` is how many words were tested.
+    `patterns` are those of `first` by name; `words` is the number of words tested.
     """
     if aliases := _find_aliases(first, patterns, words):
         return Diagnosis(MemoryFaultKind.ALIAS, _describe_aliases(aliases))
@@ -71,7 +71,7 @@ def diagnose_errors(
 
 
 def diagnose_decay(found: Sequence[Errors]) -> Diagnosis:
-    """Memory that was wrong after it was held, and is not when it is read at once."""
+    """Memory that is wrong after holding data, and correct when read at once."""
     listed = _collect_listed_words(found)
     lost = sum((word.expected & ~word.actual).bit_count() for word in listed)
     gained = sum((word.actual & ~word.expected).bit_count() for word in listed)
@@ -81,7 +81,7 @@ def diagnose_decay(found: Sequence[Errors]) -> Diagnosis:
 
 
 def build_failed_result(so_far: Result, found: Sequence[Errors], diagnosis: Diagnosis, device: Device) -> Result:
-    """The result `so_far`, of memory with errors: where, which bits, what kind."""
+    """Complete the result `so_far` for memory with errors: addresses, bits, class."""
     wrong, listed = sum(errors.wrong for errors in found), _collect_listed_words(found)
     histogram = [sum(errors.bits[bit] for errors in found) for bit in range(64)]
     names = "; ".join(errors.pattern for errors in found[:PATTERNS_NAMED])
@@ -116,7 +116,7 @@ def _collect_listed_words(found: Sequence[Errors]) -> list[WrongWord]:
 
 
 def _find_aliases(found: Sequence[Errors], patterns: Mapping[str, Pattern], words: int) -> list[tuple[int, int]]:
-    """(address, whose word it holds) where random words were found that belong elsewhere; that is never chance."""
+    """(address, owner's address) of random words found at another address, which cannot be chance."""
     return [
         (word.address, other)
         for errors in found
@@ -136,7 +136,7 @@ def _describe_aliases(aliases: Sequence[tuple[int, int]]) -> str:
 
 
 def _diagnose_stuck_bit(listed: Sequence[WrongWord]) -> Diagnosis | None:
-    """One bit of one word, always read as the same value."""
+    """One bit of one word that always reads the same value."""
     flipped = {word.expected ^ word.actual for word in listed}
     if len({word.address for word in listed}) != 1 or len(flipped) != 1:
         return None

@@ -1,4 +1,4 @@
-"""Faults to commit in good memory, as broken memory would show them: called whenever a pattern has been written."""
+"""Injects memory faults into good memory; called after each pattern is written."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ DECAYED_WORDS = 32
 
 
 class MemoryFaultInjector:
-    """Commits one fault in the middle piece; "" commits none."""
+    """Injects one fault in the middle piece; "" injects none."""
 
     def __init__(self, fault: str, pieces: Sequence[Piece]) -> None:
         self._memory = pieces[len(pieces) // 2].memory
@@ -30,7 +30,7 @@ class MemoryFaultInjector:
         self._act = acts.get(fault)
 
     def __call__(self, _: Pattern) -> None:
-        """Do what the fault does to memory in which a pattern has just been written."""
+        """Apply the fault to memory that holds a new pattern."""
         self._standing += 1
         if self._act:
             self._act()

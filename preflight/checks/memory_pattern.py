@@ -1,7 +1,7 @@
-"""Memory: write patterns over nearly all of it, and verify each by computing it again on the device.
+"""Memory: writes patterns over nearly all of it, and verifies each by recomputing it on the device.
 
-All of a pattern is written before any of it is read; each is verified while the next is written. What fails is looked at a
-second time, with other random words, to tell a cell that is broken from one that was hit once.
+A pattern is written completely before it is read; it is verified while the next is written. Failing memory is tested a
+second time with other random words, to distinguish a broken cell from a one-time error.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ TEST = "memory_pattern"
 
 
 class SweepResult(NamedTuple):
-    """What the rounds found, and when each pattern of the last stood in memory (seconds)."""
+    """The errors of all rounds, and when each pattern of the last round was complete (seconds)."""
 
     rounds: int
     patterns: tuple[Pattern, ...]
@@ -41,13 +41,13 @@ def check_memory_pattern(context: Context) -> Iterator[Result]:
 
 
 def verify_memory(context: Context, device: Device) -> Result:
-    """Take the memory and go over it."""
+    """Allocate the memory and test it."""
     room = allocate_test_memory(device, context.note)
     return verify_test_memory(context, room) if room.pieces else room.empty(TEST)
 
 
 def verify_test_memory(context: Context, room: AllocatedMemory) -> Result:
-    """Rounds of all patterns of the level, as many as its seconds allow and at least one."""
+    """Rounds of all patterns of the level for the test's duration, at least one."""
     device = room.device
     patterns = GATE if context.level == "gate" else FULL
     if not device.on_host:
@@ -90,7 +90,7 @@ def _run_rounds(
 def _measure_pattern_rates(
     room: AllocatedMemory, pattern: Pattern, context: Context
 ) -> tuple[tuple[Figure, ...], Errors]:
-    """How fast one pattern alone is written and verified, and what was wrong."""
+    """The write and verify rate of a single pattern, and its errors."""
     context.note(f"{room.device.name}: rates of writing and verifying")
     size, setting = room.taken.taken_bytes, f"{pattern.name}, {room.doing}"
 
@@ -107,9 +107,9 @@ def _measure_pattern_rates(
 
 
 def _compute_rewrite_rate(room: AllocatedMemory, swept: SweepResult) -> tuple[Figure, ...]:
-    """Bytes read and written a second while a pattern is verified and the next takes its place: the usual pass.
+    """Bytes read and written per second while one pattern is verified and the next replaces it, the usual pass.
 
-    The first pass is left out, because the device may still be writing when it is asked for.
+    The first pass is excluded, because the device may still be writing.
     """
     passes = [after - before for before, after in itertools.pairwise(swept.stood)][1:]
     rate = 2 * room.taken.taken_bytes / statistics.median(passes) / 1e9

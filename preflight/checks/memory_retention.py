@@ -1,7 +1,7 @@
-"""Retention: do cells keep their charge while the card is hot? Written, held under work that heats, verified.
+"""Retention: do memory cells keep their charge while the card is hot? Writes, holds under load, and verifies.
 
-Random words and their complement, so that every cell is held once in each state. While they are held nothing touches them: the work
-is products, and copies between two buffers of its own, which heat chip and memory.
+Random words and their complement, so that every cell is held once in each state. In the meantime nothing accesses them: the
+load is products and copies in separate buffers, which heat chip and memory.
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ def check_memory_retention(context: Context) -> Iterator[Result]:
 
 
 def measure_retention(context: Context, device: Device) -> Result:
-    """Each pattern held for half of the test's seconds."""
-    heat = HeatLoad(device)  # before the memory is taken
+    """Hold each pattern for half of the test's duration."""
+    heat = HeatLoad(device)  # before the test memory is allocated
     room = allocate_test_memory(device, context.note)
     if not room.pieces:
         return room.empty(TEST)
@@ -60,7 +60,7 @@ def measure_retention(context: Context, device: Device) -> Result:
 
 
 class HeatLoad:
-    """Products and copies, made ready while there is memory for them."""
+    """Products and copies, prepared while memory is available."""
 
     def __init__(self, device: Device) -> None:
         size, words = (HOST_SIZE, HOST_COPY_BYTES // 8) if device.on_host else (GPU_SIZE, GPU_COPY_BYTES // 8)
@@ -73,10 +73,10 @@ class HeatLoad:
         self._to: Any = torch.empty_like(self._from)
         self._device = device
         self.bursts = 0
-        self._burst()  # what the library loads and takes for itself, before the memory is gone
+        self._burst()  # loads the library and its memory before the test memory is allocated
 
     def hold(self, seconds: float) -> None:
-        """Work for so long, at least one burst."""
+        """Run for this long, at least one burst."""
         until = time.perf_counter() + seconds
         while True:
             self._burst()
@@ -104,7 +104,7 @@ def _hold_pattern(
 
 
 def _diagnose_retention(room: AllocatedMemory, found: list[Errors], context: Context) -> Diagnosis:
-    """The same once more without waiting: what holds then did not keep its charge."""
+    """Repeat without waiting: if the data is correct then, the cells did not keep their charge."""
     context.note(f"{room.device.name}: errors; looking a second time, without waiting")
     second = [hold_and_verify(room.way, room.pieces, pattern, lambda: None) for pattern in reseed_patterns(PATTERNS, 1)]
     if not any(errors.wrong for errors in second):
@@ -113,7 +113,7 @@ def _diagnose_retention(room: AllocatedMemory, found: list[Errors], context: Con
 
 
 def read_temperatures(device: Device, note: Note) -> Evidence:
-    """How hot a GPU and its memory are now, in °C, as far as the driver says; nothing of the host."""
+    """Temperatures of a GPU and its memory in °C, if the driver reports them; none for the host."""
     if device.on_host:
         return {}
     note(f"{device.name}: temperature")

@@ -1,4 +1,4 @@
-"""Moving known words: copies, fills and sums over the memory under test, and whether what they moved is right."""
+"""Copies, fills and sums over the memory under test, with verification of the moved data."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ FLIPPED_BIT = 33
 
 
 class TransferResult(NamedTuple):
-    """One kind of traffic, once: bytes read and written, seconds, and what was wrong with it."""
+    """One kind of traffic, once: bytes read and written, seconds, and errors."""
 
     moved_bytes: int
     seconds: float
@@ -34,23 +34,23 @@ class TransferResult(NamedTuple):
 
     @property
     def wrong(self) -> bool:
-        """Whether anything was."""
+        """Whether there were errors."""
         return bool(self.errors.wrong or self.misread)
 
 
 class MemoryTraffic:
-    """The traffic over one room, each kind over all of it."""
+    """Traffic over one memory area, each kind over all of it."""
 
     def __init__(self, room: AllocatedMemory, fault: str) -> None:
         self._room = room
         self._fault = fault
         halves = [(piece, piece.memory.numel() // 2) for piece in room.pieces]
         self._sources = [Piece(piece.memory[:half], piece.base) for piece, half in halves]
-        # A target has its source's addresses: so it holds the same words when it is a copy.
+        # A target uses its source's addresses, so that a correct copy holds the same words.
         self._targets = [Piece(piece.memory[half : 2 * half], piece.base) for piece, half in halves]
 
     def copy(self, number: int) -> TransferResult:
-        """One half of memory copied to the other; read and written bytes both count."""
+        """Copy one half of memory to the other; read and written bytes both count."""
         (words,) = reseed_patterns(GATE[1:2], number)
         for source, target in zip(self._sources, self._targets, strict=True):
             self._room.way.write(source, words)
@@ -59,7 +59,7 @@ class MemoryTraffic:
         return TransferResult(2 * _count_bytes(self._targets), seconds, self._verified(self._targets, words))
 
     def write(self, number: int) -> TransferResult:
-        """All memory filled with one random word, over the words that were there."""
+        """Fill all memory with one random word, over other data."""
         word = Pattern("fill", CONSTANT, seed=splitmix((number + 1) * GOLDEN & ALL_BITS))
 
         def fill() -> None:
@@ -70,7 +70,7 @@ class MemoryTraffic:
         return TransferResult(_count_bytes(self._room.pieces), seconds, self._verified(self._room.pieces, word))
 
     def read(self, number: int) -> TransferResult:
-        """All memory summed up: addresses, of which some bits are flipped, so that the sum is known beforehand."""
+        """Sum all memory: addresses with some bits flipped, so that the sum is known."""
         words = Pattern("addresses", ADDRESS, flip=splitmix((number + 1) * GOLDEN & ALL_BITS))
         for piece in self._room.pieces:
             self._room.way.write(piece, words)

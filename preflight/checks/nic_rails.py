@@ -1,4 +1,4 @@
-"""The node's network ports: state, rate, PCIe width, errors, and words sent over each as far as there is something to send them to."""
+"""Network ports of the node: state, rate, PCIe width, errors, and data sent over each port to its peers."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from preflight.results import Evidence, Figure, Location, Outcome, Result
 TEST = "nic_rails"
 WANTED_VARIABLE = "HEALTHD_PREFLIGHT_RAILS"
 PEERS_VARIABLE = "HEALTHD_PREFLIGHT_RAIL_PEERS"
-LEAST_GB_S = 0.02  # of any network worth training on; what TCP and Python reach says little more
-LOOP_SHARE = 0.5  # of what other RDMA ports of the node reach with themselves
+LEAST_GB_S = 0.02  # the minimum for training; a rate above it says little, as TCP and Python limit it
+LOOP_SHARE = 0.5  # of the loopback rate of other RDMA ports of the node
 SECONDS_SHARE = 0.2  # of the test's time, for one peer
 SLOW_S = 0.3
 WHOSE = "this end, the other or what is between them: name a second peer to tell"
@@ -29,7 +29,7 @@ _LOOP_PORT = 18515
 
 
 class RailPeer(msgspec.Struct, frozen=True):
-    """Who answers at the other end of a rail."""
+    """A peer at the other end of a rail."""
 
     rail: str
     address: tuple[str, int]
@@ -41,7 +41,7 @@ class RailPeer(msgspec.Struct, frozen=True):
 
 
 class _RailInspection(msgspec.Struct, frozen=True):
-    """One rail, tested; `carried` says what came back from each peer that answered."""
+    """One tested rail; `carried` is the result of each peer that responded."""
 
     rail: NetworkRail
     faults: tuple[str, ...] = ()
@@ -54,7 +54,7 @@ class _RailInspection(msgspec.Struct, frozen=True):
 def check_nic_rails(
     context: Context, machine: Machine | None = None, environ: Mapping[str, str] | None = None
 ) -> Iterator[Result]:
-    """One result for each rail; 'not applicable' where the machine has none."""
+    """One result per rail; 'not applicable' if the machine has none."""
     machine, environ = machine or Machine(), os.environ if environ is None else environ
     try:
         names, peers = (
@@ -82,7 +82,7 @@ def check_nic_rails(
 def _select_rails(
     machine: Machine, names: tuple[WantedRail, ...], peers: tuple[RailPeer, ...]
 ) -> tuple[tuple[NetworkRail, ...], tuple[str, ...]]:
-    """The rails to test, and what is wanted and not there. What a person names need not look like an adapter."""
+    """The rails to test, and requested ones that are missing. A requested one need not look like an adapter."""
     there = list(network_rails.read_network_rails(machine))
     asked = (*names, *(WantedRail(peer.rail) for peer in peers))
     found = (network_rails.read_interface(machine, name) for name in network_rails.find_missing_rails(there, asked))
@@ -95,7 +95,7 @@ def parse_peers(text: str) -> tuple[RailPeer, ...]:
     """``eth1=10.0.0.2:18600,…``.
 
     Raises:
-        ValueError: a word of another form; the text names it.
+        ValueError: malformed; the message names the part.
     """
     found = []
     for word in filter(None, (word.strip() for word in text.split(","))):
@@ -163,7 +163,7 @@ def _test_peer_traffic(
 
 
 def _judge_traffic(seen: _RailInspection) -> _RailInspection:
-    """What the traffic says of this port. Wrong or slow towards one peer alone, it may as well be the peer, or what is between them."""
+    """Judge the port by its traffic. If only one peer shows errors or a low rate, the cause may be the peer or the path."""
     wrong = tuple((peer, _describe_corruption(peer, carried)) for peer, carried in seen.carried if carried.wrong)
     slow = tuple(
         (peer, _describe_slow_rail(peer, carried)) for peer, carried in seen.carried if carried.rate < LEAST_GB_S
@@ -176,7 +176,7 @@ def _judge_traffic(seen: _RailInspection) -> _RailInspection:
         elif words:
             seen = msgspec.structs.replace(seen, unsure=(*seen.unsure, *words, WHOSE))
     if _count_hosts(seen.carried) < 2:
-        return seen  # a rate that is as much the peer's as ours must not be held against this node
+        return seen  # a rate that depends on the peer too must not count against this node
     best = max(carried.rate for _, carried in seen.carried)
     return msgspec.structs.replace(seen, figures=(*seen.figures, _build_rate_figure(best, "TCP, there and back")))
 
@@ -200,7 +200,7 @@ def _build_rate_figure(value: float, setting: str) -> Figure:
 
 
 def _compare_rails(seen: list[_RailInspection]) -> Iterator[Result]:
-    """Each rail, and its loop against the loops of others of its board."""
+    """Each rail, and its loopback rate against those of other rails of its board."""
     loops = {each.rail.name: f.value for each in seen for f in each.figures if f.setting == "loop"}
     for each in seen:
         others = [
@@ -243,7 +243,7 @@ def _build_result(seen: _RailInspection) -> Result:
 
 
 def _simulate_fault(context: Context) -> Iterator[Result]:
-    """An injected fault on a rail that is only pretended: words go to two addresses of this very process and back, which proves the detection alone."""
+    """The injected fault on a simulated rail: data goes to two addresses of this process and back, which verifies the detection only."""
     rail = NetworkRail(name="pretended", kind="pretended", up=context.fault != "down", words="pretended")
     faults, _ = network_rails.judge_rail(rail, (rail,), (WantedRail(rail.name),))
     seen = _RailInspection(rail, tuple(faults))

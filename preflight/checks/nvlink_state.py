@@ -1,4 +1,4 @@
-"""NVLink and the NVSwitch fabric as the driver sees them, before and after traffic. Reading may hang; judging is pure."""
+"""NVLink and NVSwitch fabric as reported by the driver, before and after traffic. Reading may hang; judging is pure."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from preflight.results import Evidence, Location, Outcome, Result
 
 TEST = "peer_links"
 FABRIC_COMPLETED = 3
-# Names of NVML's numbered values, the newer first: NVLink 5 counts elsewhere than its predecessors.
+# Names of NVML's numbered values, newest first: NVLink 5 uses other counters than its predecessors.
 COUNTERS = {
     "crc": ("NVML_FI_DEV_NVLINK_COUNT_SYMBOL_ERRORS", "NVML_FI_DEV_NVLINK_ERROR_DL_CRC"),
     "replays": ("NVML_FI_DEV_NVLINK_ERROR_DL_REPLAY",),
     "recoveries": ("NVML_FI_DEV_NVLINK_COUNT_LINK_RECOVERY_EVENTS", "NVML_FI_DEV_NVLINK_ERROR_DL_RECOVERY"),
 }
-# What traffic may add to a counter in a second, and at least in a test: single transfer errors are corrected in passing, a replay
-# costs microseconds, a recovery stops the link for a moment.
+# Error counts that traffic may add per second, and at least per test: single transfer errors are corrected, a replay
+# costs microseconds, a recovery stops the link briefly.
 PER_SECOND_MAX = {"crc": 100.0, "replays": 1.0, "recoveries": 0.0}
 LEAST_SECONDS = 10.0
 _UP = {0: False, 1: True, 2: True, 3: False}  # NVML_NVLINK_STATE_*: 2 sleeps and wakes up, 3 carries no traffic
@@ -30,7 +30,7 @@ _P2P_NVLINK, _P2P_OK = 2, 0
 
 
 class NvLink(msgspec.Struct, frozen=True, kw_only=True):
-    """One link of a GPU; None where the driver does not say."""
+    """One link of a GPU; None where the driver does not report it."""
 
     number: int
     up: bool | None
@@ -38,7 +38,7 @@ class NvLink(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class NvLinks(msgspec.Struct, frozen=True, kw_only=True):
-    """All links of one GPU, and what one carries each way (0: not said). `fabric_state` and `fabric_status` are NVML's numbers; None where there is no NVSwitch fabric."""
+    """All links of one GPU, and the rate of one per direction (0: unknown). `fabric_state` and `fabric_status` are NVML's numbers; None without an NVSwitch fabric."""
 
     links: tuple[NvLink, ...] = ()
     link_gb_s: float = 0.0
@@ -47,10 +47,10 @@ class NvLinks(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def judge_nvlinks(device: str, before: NvLinks, after: NvLinks, seconds: float) -> Result | None:
-    """What is wrong with the links of one GPU after so many seconds of traffic; None if it has none.
+    """The errors of one GPU's links after this many seconds of traffic; None if it has no links.
 
-    Errors count by what the traffic added. A link that is down is wrong where an NVSwitch fabric needs all of them; elsewhere it may be
-    built so, and the other GPUs tell (`preflight.device_comparison.link_results`).
+    Errors count by their increase. A link that is down is an error in an NVSwitch fabric, which needs all links; elsewhere it
+    may be by design, and the comparison with other GPUs decides (`preflight.device_comparison.link_results`).
     """
     if not after.links and not before.links:
         return None
@@ -99,7 +99,7 @@ def _judge_fabric(seen: NvLinks) -> list[str]:
 
 
 class NvLinkReader:
-    """The links of one device, asked of the driver; a device or a machine without a driver has none."""
+    """The links of one device as reported by the driver; empty without links or driver."""
 
     def __init__(self, device: Device, devices: Sequence[Device], note: Note) -> None:
         self._device, self._note = device, note
@@ -127,14 +127,14 @@ class NvLinkReader:
         return NvLinks(links=links, link_gb_s=speed / 1000, fabric_state=state, fabric_status=status)
 
     def medium(self, peer: Device) -> str:
-        """``nvlink`` if the driver says that the two reach each other over it, else ``pcie``."""
+        """``nvlink`` if the driver reports that the two are connected by it, else ``pcie``."""
         driver, gpu, other = self._driver, self._gpus.get(self._device.name), self._gpus.get(peer.name)
         if driver is None or gpu is None or other is None:
             return "unknown"
         return "nvlink" if driver.number("DeviceGetP2PStatus", gpu, other, _P2P_NVLINK) == _P2P_OK else "pcie"
 
     def judged(self, before: NvLinks, after: NvLinks, seconds: float, fault: str) -> Iterator[Result]:
-        """The result, if there are links; with the fault ``nvlink_down`` one link that is said to be down."""
+        """The result, if there are links; with the fault ``nvlink_down`` one link is reported down."""
         if fault == "nvlink_down":
             links = after.links or tuple(NvLink(number=number, up=True) for number in range(18))
             down = msgspec.structs.replace(links[-1], up=False)
@@ -144,7 +144,7 @@ class NvLinkReader:
 
 
 def _read_link(driver: NvmlDriver, gpu: Any, number: int) -> NvLink | None:
-    """None where there is no such link. One that will not tell its state spares the others."""
+    """None if the link does not exist. An unreadable link does not affect the others."""
     library = driver.library
     try:
         up = _UP.get(library.nvmlDeviceGetNvLinkState(gpu, number))

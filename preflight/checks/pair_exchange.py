@@ -1,4 +1,4 @@
-"""One pair of devices sends each other words: one way, the other way, both ways at once; each timed, each compared."""
+"""Data exchange of one pair of devices: in each direction and in both at once, timed and verified."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ WAYS = ("up", "down", "both")  # from the lower index to the higher, back, both 
 HOST_BYTES = 1 << 20
 GPU_BYTES = 256 << 20
 REPEATS = {"gate": 3, "standard": 8, "burn-in": 8}
-SLOW_S = 0.25  # what an injected slow end adds to one transfer
+SLOW_S = 0.25  # delay that an injected slow end adds to one transfer
 
 
 class PartnerRates(NamedTuple):
-    """What came in from a partner: GB/s while only that way was used, GB/s while both were, and what was wrong with it."""
+    """Results from one partner: GB/s in one direction alone, GB/s with both, and errors."""
 
     alone: float
     both_ways: float
@@ -36,7 +36,7 @@ class PartnerRates(NamedTuple):
 
 
 class PairExchange:
-    """The buffers of this device and how often they are sent."""
+    """The buffers of this device and the number of repetitions."""
 
     def __init__(self, context: Context, device: Device) -> None:
         most = HOST_BYTES if device.on_host else GPU_BYTES
@@ -49,11 +49,11 @@ class PairExchange:
 
     @property
     def nbytes(self) -> int:
-        """How many bytes one transfer moves."""
+        """Bytes per transfer."""
         return int(self.sent.numel()) * WORD_BYTES
 
     def with_peer(self, peer: int, round_number: int) -> PartnerRates:
-        """Go through all ways with the device of index `peer`; it does the same with us."""
+        """Run all directions with the device of index `peer`, which does the same."""
         me, rates, wrong = self._device.index, dict.fromkeys(WAYS, 0.0), None
         fill_words(self.sent, derive_seed(round_number, me, peer))
         for way in WAYS:
@@ -72,17 +72,17 @@ class PairExchange:
         return PartnerRates(alone, rates["both"], wrong)
 
     def _usual(self, seconds: list[float]) -> float:
-        """The median; of processes that share processors with others the least, for those take what they like."""
+        """The median; for processes that share processors the minimum, since others may take the CPU."""
         return min(seconds) if self._device.on_host else statistics.median(seconds)
 
     def _meet(self, peer: int) -> None:
-        """Begin when the partner does. The two alone: if they hang, nobody else waits here, and so they are found."""
+        """Synchronize only with the partner: if the pair hangs, no other device waits here, so the pair is identified."""
         word = torch.zeros(2, dtype=torch.int64, device=self._device.torch_name)
         _start_both_directions(dist.P2POp(dist.isend, word[:1], peer), dist.P2POp(dist.irecv, word[1:], peer))
         synchronize_device(self._device)
 
     def _transfer(self, peer: int, *, sends: bool, receives: bool) -> float:
-        """Seconds until what we send is taken, or what we receive is here."""
+        """Seconds until the sent data is taken, or the expected data has arrived."""
         began = time.perf_counter()
         if self._fault == "slow_device" or (self._fault == "slow_link" and peer == self._neighbour and sends):
             time.sleep(SLOW_S)
@@ -99,26 +99,26 @@ class PairExchange:
 
 
 def _start_both_directions(*wanted: Any) -> None:
-    """Asked for at once: two ends that each sent first and received then could wait for each other."""
+    """Post both operations at once: two ends that each send before they receive could deadlock."""
     for work in dist.batch_isend_irecv(list(wanted)):
         work.wait()
 
 
 def wait_for_all_devices(device: Device) -> None:
-    """Return when every device has come here: so that nobody's time counts another's preparation."""
+    """Barrier over all devices, so that no device's time includes another's preparation."""
     dist.all_reduce(torch.zeros(1, dtype=torch.int32, device=device.torch_name))
     synchronize_device(device)
 
 
 def reduce_longest_seconds(device: Device, seconds: float) -> float:
-    """The largest of what all devices say; the same on each, so that they decide alike."""
+    """The maximum over all devices; the same on each, so that they decide alike."""
     value = torch.tensor([seconds], dtype=torch.float64, device=device.torch_name)
     dist.all_reduce(value, op=dist.ReduceOp.MAX)
     return float(value[0])
 
 
 def gather_device_values(device: Device, values: list[float]) -> list[list[float]]:
-    """The same many values of every device, by index."""
+    """An equal number of values from every device, by index."""
     mine = torch.tensor(values, dtype=torch.float64, device=device.torch_name)
     all_values: list[Any] = [torch.empty_like(mine) for _ in range(dist.get_world_size())]
     dist.all_gather(all_values, mine)

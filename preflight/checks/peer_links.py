@@ -1,7 +1,7 @@
-"""The links between devices: every pair sends each other words, in rounds of disjoint pairs; rates, data, and the NVLinks' own counters.
+"""Links between devices: every pair exchanges data, in rounds of disjoint pairs; rates, data, and the NVLinks' own counters.
 
-Each device reports what came in from each partner. Who is at fault if some of it was slow or wrong is the question of `preflight.device_comparison.link_results`;
-it is asked here too, over what all measured, to know which pairs to measure once more.
+Each device reports the data from each partner. `preflight.device_comparison.link_results` determines the culprit; it is
+also called here, over all measurements, to choose the pairs to measure again.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ from preflight.fault_localisation.pair_rounds import plan_pair_rounds
 from preflight.results import Figure, Location, Outcome, Result
 
 TEST = "peer_links"
-PASSES_MAX = {"gate": 1, "standard": 2}  # through all pairs; a burn-in goes on as long as it may
+PASSES_MAX = {"gate": 1, "standard": 2}  # through all pairs; a burn-in continues as long as time permits
 CONFIRMATIONS_MAX = 4
 SEED = 1
 
 
 def check_peer_links(context: Context) -> Iterator[Result]:
-    """One result for each time a partner's words came in, one for the NVLinks of this device; one 'not applicable' for a single device."""
+    """One result per partner's data, one for the NVLinks of this device; one 'not applicable' for a single device."""
     device = context.device
     if device is None:
         raise ValueError("peer_links is a test of peers: it needs a device")
@@ -47,18 +47,18 @@ def check_peer_links(context: Context) -> Iterator[Result]:
 
 
 class _PairRounds:
-    """Who meets whom, and what came of it; the same sequence on every device."""
+    """The sequence of pairs, the same on every device, and its results."""
 
     def __init__(self, context: Context, device: Device, mediums: dict[str, str]) -> None:
         self._context, self._device, self._mediums = context, device, mediums
         self._names = [each.name for each in context.devices]
         self._exchange = PairExchange(context, device)
         self._met: list[tuple[int, Round]] = []
-        self._incoming: list[float] = []  # one for each of `_met`; NaN: nothing was measured
+        self._incoming: list[float] = []  # one for each of `_met`; NaN: not measured
 
     def run(self) -> Iterator[Result]:
-        """All pairs, once or several times, then those that need another look."""
-        wait_for_all_devices(self._device)  # NCCL wants all of a group in its first call, and pairs are fewer
+        """All pairs, once or several times, then the pairs to confirm."""
+        wait_for_all_devices(self._device)  # NCCL requires all ranks of a group in its first call, and pairs are fewer
         began, passes = time.perf_counter(), 0
         plan = plan_pair_rounds(self._names, {}, len(self._names), SEED)
         while True:
@@ -80,7 +80,7 @@ class _PairRounds:
         number = len(self._met) + 1
         self._met.append((number, pairs))
         if self._context.fault == "silent":
-            signal.pause()  # before it is announced: who announced least is who the others wait for
+            signal.pause()  # before it is announced: the device that announced least is the one the others wait for
         peers = [end for pair in pairs if self._device.name in pair for end in pair if end != self._device.name]
         self._context.note(f"round {number}: words to and from {peers[0]}" if peers else f"round {number}: no partner")
         received = self._exchange.with_peer(self._names.index(peers[0]), number) if peers else None
@@ -107,7 +107,7 @@ class _PairRounds:
         )
 
     def _measured(self) -> list[PairResult]:
-        """What all devices measured, alike on each: for a pair the slower of its two ways."""
+        """The measurements of all devices, equal on each: for a pair the slower of both directions."""
         table = gather_device_values(self._device, self._incoming)
         place = {name: index for index, name in enumerate(self._names)}
         return [

@@ -1,4 +1,4 @@
-"""Driver, libraries and modes of the node: facts to compare nodes by, and states that a person must put right first."""
+"""Driver, libraries and modes of the node: facts for comparing nodes, and settings that an operator must fix first."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def check_software(context: Context, machine: Machine | None = None) -> Iterator
 
 
 def build_software_result(software: InstalledSoftware, found: tuple[NodeState, ...]) -> Result:
-    """A state that is wrong makes the run misconfigured; the others are remarks."""
+    """A wrong setting makes the run misconfigured; the others are remarks."""
     wrong = [f"{state.says} ({state.name})" for state in found if state.wrong]
     return Result(
         test=TEST,
@@ -37,7 +37,7 @@ def build_software_result(software: InstalledSoftware, found: tuple[NodeState, .
 
 
 def _inject_fault(fault: str, software: InstalledSoftware) -> InstalledSoftware:
-    """The injected fault, on the last GPU; on a node without one, on one made up."""
+    """The injected fault, on the last GPU; on a node without one, on a simulated GPU."""
     gpus = software.gpus or (InstalledGpu(index=0, product="injected"),)
     if fault in ("ecc_off", "mig_on"):
         change = {"ecc": False} if fault == "ecc_off" else {"mig": True}

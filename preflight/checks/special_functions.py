@@ -1,7 +1,8 @@
-"""Special functions: exponentials, logarithms, sines and the like of random numbers, bit for bit the same again, and right.
+"""Special functions (exponential, logarithm, sine and others) of random numbers: repeatable to the bit, and correct.
 
-They run on units of their own beside the multipliers. Every output is digested and compared with the first; the last one is compared
-with double precision, and the numbers are verified. There are numbers near 1, and *wide* ones of many sizes. Whether other devices compute the same bits is asked in `preflight.device_comparison.majority_vote`.
+They run on separate units beside the multipliers. Every output is digested and compared with the first; the last one is
+compared with double precision, and the inputs are verified. Inputs are near 1, or *wide*, of many magnitudes. The
+comparison with other devices is in `preflight.device_comparison.majority_vote`.
 """
 
 from __future__ import annotations
@@ -21,12 +22,12 @@ from preflight.results import Evidence, Location, Outcome, Result
 TEST = "special_functions"
 HOST_SIZE, GPU_SIZE, GPU_SIZE_MIN = 256, 4096, 512
 HOST_REPEATS, GPU_REPEATS = 4, 10
-BYTES_PER_NUMBER = 96  # input, outputs, digests in the making, and all in double precision
+BYTES_PER_NUMBER = 96  # input, outputs, temporary digests, and all in double precision
 LISTED = 8
 
 
 def check_special_functions(context: Context) -> Iterator[Result]:
-    """One result. Each function is tried with both forms of numbers; then further seeds until the time is over, or something is wrong."""
+    """One result. Each function runs with both kinds of inputs; further seeds follow until the time is up, or an error occurs."""
     device = context.device
     if device is None:
         return
@@ -53,7 +54,7 @@ def check_special_functions(context: Context) -> Iterator[Result]:
 
 
 def choose_input_size(device: Device) -> int:
-    """Rows and columns of the numbers: as many as there is memory for."""
+    """Rows and columns of the inputs, as large as memory allows."""
     if device.on_host:
         return HOST_SIZE
     size = GPU_SIZE

@@ -1,7 +1,7 @@
-"""Scratch storage: write, flush, read back and compare every word; how fast, how long one small write takes, how much is left.
+"""Scratch storage: write, flush, read back and compare every word; throughput, latency of small writes, free space.
 
-It asks for the folders in HEALTHD_PREFLIGHT_PATHS (with colons; without it the folder for temporary files) and gives a result for
-each. Its file has no name: nothing is left behind, however the test ends.
+The folders are in HEALTHD_PREFLIGHT_PATHS (colon-separated; default: the folder for temporary files), with one result
+each. The test file is unnamed, so that nothing remains however the test ends.
 """
 
 from __future__ import annotations
@@ -37,16 +37,16 @@ TEST = "storage"
 PATHS_VARIABLE = "HEALTHD_PREFLIGHT_PATHS"
 BLOCK_BYTES = 4 << 20
 BYTES_MAX = {"gate": 64 << 20, "standard": 2 << 30, "burn-in": 16 << 30}
-FREE_SHARE_MAX = 0.1  # of what is free: a test must not fill a disk
-FREE_SHARE_MIN = 0.01  # of all: below it the next job fails
-READ_SHARE_MIN = 0.25  # of what was written, however long that takes
+FREE_SHARE_MAX = 0.1  # of the free space: a test must not fill a disk
+FREE_SHARE_MIN = 0.01  # of the total: below it the next job fails
+READ_SHARE_MIN = 0.25  # of the written data, however long that takes
 SMALL_MAX = 1000
 LISTED_MAX = 8
 SLOW_FACTOR = 10
-_WRITING, _READING, _SYNCING = 0.5, 0.8, 0.95  # of the test's time, each to its end
+_WRITING, _READING, _SYNCING = 0.5, 0.8, 0.95  # end of each phase, as a share of the test's time
 _clock = time.perf_counter
 
-# What an error of the file system means: outcome, whether a person set it wrong, and what to do.
+# What a file system error means: outcome, whether it is a configuration error, and what to do.
 _MEANINGS = {
     errno.ENOENT: (Outcome.NOT_RUN, True, f"mount or create it, or take it out of {PATHS_VARIABLE}"),
     errno.ENOTDIR: (Outcome.NOT_RUN, True, f"name a folder in {PATHS_VARIABLE}"),
@@ -64,7 +64,7 @@ _ELSE = (Outcome.FAIL, False, "check the disk or the file server, and the kernel
 
 
 class DiskSpace(msgspec.Struct, frozen=True):
-    """Room on a file system, in bytes and files. A file system without a number of files has `files` 0."""
+    """Free space of a file system, in bytes and files. `files` is 0 if it has no such limit."""
 
     total: int
     free: int
@@ -73,7 +73,7 @@ class DiskSpace(msgspec.Struct, frozen=True):
 
 
 class StorageMeasurement(msgspec.Struct, frozen=True):
-    """What was done in one folder: sums of calls' seconds and bytes, single calls' seconds, and wrong words."""
+    """Measurements in one folder: total seconds and bytes, durations of single calls, and wrong words."""
 
     direct: bool
     written: int
@@ -87,7 +87,7 @@ class StorageMeasurement(msgspec.Struct, frozen=True):
 
 
 def check_storage(context: Context, machine: Machine | None = None) -> Iterator[Result]:
-    """One result for each folder."""
+    """One result per folder."""
     machine = machine or Machine()
     folders = [Path(word) for word in os.environ.get(PATHS_VARIABLE, "").split(":") if word]
     for folder in folders or [Path(tempfile.gettempdir())]:
@@ -121,7 +121,7 @@ def _explain_os_error(error: OSError, folder: Path, machine: Machine) -> tuple[O
 
 
 def explain_lack_of_space(space: DiskSpace) -> str:
-    """Why so little room is a fault; empty if there is enough. Pure."""
+    """Why the free space is insufficient; empty if it suffices. Pure."""
     if space.free < max(2 * BLOCK_BYTES, FREE_SHARE_MIN * space.total):
         return f"{space.free >> 20} MiB of {space.total >> 20} MiB are free; remove what old jobs left"
     if space.files and space.files_free < FREE_SHARE_MIN * space.files:
@@ -130,7 +130,7 @@ def explain_lack_of_space(space: DiskSpace) -> str:
 
 
 def judge_storage(folder: Path, mount: Mount, space: DiskSpace, measured: StorageMeasurement) -> Result:
-    """The result for a folder that could be written. Pure."""
+    """The result for a writable folder. Pure."""
     way = "direct" if measured.direct else "buffered"
     large, small = (f"{mount.point}, {size}, {way}" for size in (f"{BLOCK_BYTES >> 20} MiB", f"{PAGE_BYTES >> 10} KiB"))
     figures = [
@@ -183,7 +183,7 @@ class _StorageRun:
 
     def __init__(self, context: Context, folder: Path, blocks_max: int) -> None:
         self._context, self._folder, self._blocks_max = context, folder, blocks_max
-        self._mark = int.from_bytes(os.urandom(3), "big") << 1  # what an earlier run left on the disk differs
+        self._mark = int.from_bytes(os.urandom(3), "big") << 1  # differs from data that an earlier run left on the disk
         self._tile, self._scratch = build_tile(os.getpid()), np.empty(TILE_WORDS, dtype=np.uint64)
         self._block, self._page = allocate_aligned_buffer(BLOCK_BYTES), allocate_aligned_buffer(PAGE_BYTES)
         self._began = _clock()
@@ -192,7 +192,7 @@ class _StorageRun:
         return _clock() - self._began < share * self._context.seconds
 
     def measure(self) -> StorageMeasurement:
-        """Write, flush, read back; then small writes, each flushed, and small reads."""
+        """Write, flush, read back; then small flushed writes, and small reads."""
         with ScratchFile(self._folder) as file:
             self._context.note(f"{self._folder}: writing")
             blocks, write_s = self._write(file)
@@ -233,7 +233,7 @@ class _StorageRun:
         return blocks, seconds
 
     def _read(self, file: ScratchFile, order: Sequence[int]) -> tuple[int, float, int, list[WrongWord]]:
-        """Until the time is over, so in an order of chance: else the end of what was written would never be looked at."""
+        """Read in random order until the time is up: in sequential order, the end might never be read."""
         seconds, count, read = 0.0, 0, 0
         listed: list[WrongWord] = []
         for block in order:
@@ -273,7 +273,7 @@ class _StorageRun:
         return seconds, count, listed[:LISTED_MAX]
 
     def _spoil(self, file: ScratchFile, block: int) -> None:
-        """The injected fault: one bit of what is on the disk."""
+        """The injected fault: one flipped bit on disk."""
         file.read(self._page, block * BLOCK_BYTES)
         self._page[77] ^= np.uint64(1 << 21)
         file.write(self._page, block * BLOCK_BYTES)

@@ -1,7 +1,7 @@
-"""The device under load for long: first steadily, then in swings between full load and none. Heat, power, clocks, and right results.
+"""Sustained load: first steady, then alternating between full load and idle. Temperature, power, clocks, correct results.
 
-Sensors are read while it works, in a thread: a driver that stops answering under load is a fault and does not hold up the test.
-All devices of a node work at once, as they will; that one is slower, hotter or hungrier than its siblings is judged later.
+A thread reads the sensors during the load: a driver that stops responding under load is a fault and does not block the
+test. All devices of a node run at once; the comparison with siblings follows later.
 """
 
 from __future__ import annotations
@@ -29,19 +29,19 @@ from preflight.results import Evidence, Figure, Location, Outcome, Result
 from vocabulary.text.plurals import format_count
 
 TEST = "sustained_load"
-STEADY_SHARE = 0.6  # of the time; the rest is swings
-SWINGS_S = (0.1, 0.2, 0.5, 1.0, 2.0)  # half a swing: load, and the same without
+STEADY_SHARE = 0.6  # of the time; the rest is alternating load
+SWINGS_S = (0.1, 0.2, 0.5, 1.0, 2.0)  # half a period: load, and equally long idle
 READ_EVERY_S = 0.05
 READINGS_MAX = 200_000
 DRIVER_PATIENCE_S = 10.0
-SAG_PERCENT = 10.0  # from which on a loss of speed is worth reading
+SAG_PERCENT = 10.0  # smallest loss of speed that is reported
 SLOW_FACTOR = 2
 _SEED = 20_260_801
 _clock = time.perf_counter
 
 
 class LoadSize(msgspec.Struct, frozen=True):
-    """What is multiplied: square matrices of `rows`, of torch's type `kind`; `burst` products between two comparisons."""
+    """The product: square matrices of `rows`, of torch's type `kind`; `burst` products between two comparisons."""
 
     kind: str
     rows: int
@@ -49,7 +49,7 @@ class LoadSize(msgspec.Struct, frozen=True):
 
     @property
     def teraflop(self) -> float:
-        """Of one product."""
+        """TFLOP of one product."""
         return 2 * self.rows**3 / 1e12
 
 
@@ -79,7 +79,7 @@ def check_sustained_load(context: Context, machine: Machine | None = None) -> It
 
 
 class SensorWatch:
-    """Reads sensors until told to stop. `busy` is set by who works."""
+    """Reads sensors until stopped. The load sets `busy`."""
 
     def __init__(self, sensors: Sensors, patience_s: float = DRIVER_PATIENCE_S) -> None:
         self._sensors, self._patience_s = sensors, patience_s
@@ -90,12 +90,12 @@ class SensorWatch:
         self.ended = False
 
     def since_s(self) -> float:
-        """Seconds since the watch began."""
+        """Seconds since the start."""
         return _clock() - self._began
 
     @contextmanager
     def looking(self) -> Iterator[None]:
-        """Readings while the context lasts; a driver that hangs is left to itself."""
+        """Read sensors while the context lasts; a hung driver is abandoned."""
         looker = threading.Thread(target=self._look, daemon=True)
         looker.start()
         try:
@@ -115,7 +115,7 @@ class SensorWatch:
 
 
 class LoadResult(msgspec.Struct, frozen=True, kw_only=True):
-    """What was worked: the size, the bursts of either part, and the first product that was not as the first one."""
+    """The load: its size, the bursts of both phases, and the first product that differed from the first one."""
 
     size: LoadSize
     steady: tuple[LoadBurst, ...]
@@ -124,7 +124,7 @@ class LoadResult(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class LoadWork:
-    """The same product again and again, compared bit by bit with the first."""
+    """Repeats the same product and compares each bit with the first."""
 
     def __init__(self, context: Context, device: Device, watch: SensorWatch) -> None:
         self._context, self._device, self._watch = context, device, watch
@@ -142,7 +142,7 @@ class LoadWork:
         self._wrong = ""
 
     def steady(self, seconds: float) -> None:
-        """Without a pause, for that long; at least one burst."""
+        """Without a pause for this long; at least one burst."""
         self._context.note(f"steady load for {seconds:g} s")
         until = _clock() + seconds
         while not self._steady or (_clock() < until and not self._wrong):
@@ -150,7 +150,7 @@ class LoadWork:
         self._watch.busy = False
 
     def swing(self, until_s: float) -> None:
-        """Load and none in turn, in swings of several lengths, until that many seconds since the beginning."""
+        """Alternate load and idle, with several periods, until this many seconds since the start."""
         self._context.note("swings between full load and none")
         for half_s in itertools.cycle(SWINGS_S):
             until = _clock() + half_s
@@ -162,7 +162,7 @@ class LoadWork:
             time.sleep(half_s)
 
     def done(self) -> LoadResult:
-        """All of it."""
+        """The result."""
         return LoadResult(size=self._size, steady=tuple(self._steady), swings=tuple(self._swings), wrong=self._wrong)
 
     def _burst(self) -> LoadBurst:
@@ -188,9 +188,9 @@ def judge_sustained_load(
     limits: ThermalLimits,
     remarks: list[str],
 ) -> Result:
-    """The result of a device whose driver answered to the end: `readings` of the steady part, and all. Pure.
+    """The result of a device whose driver responded to the end: `readings` of the steady phase, and all. Pure.
 
-    `remarks` say why its sensors could not be asked, if so. If they could, and told nothing, that is no pass.
+    `remarks` explain missing sensors. Readable sensors without values do not pass.
     """
     steady, every = readings
     setting = f"{_SHORT[done.size.kind]} {done.size.rows}"
@@ -257,7 +257,7 @@ _HOT_C = 87.0
 
 
 def _inject_sensor_fault(sensors: Sensors, limits: ThermalLimits, fault: str) -> Sensors:
-    """The injected fault, as a sensor would tell it."""
+    """The injected fault, as a sensor would report it."""
     changes: dict[str, Any] = {}
     if fault == "throttle":
         changes = {"reasons": load_sensors.HW_THERMAL | load_sensors.HW_SLOWDOWN}

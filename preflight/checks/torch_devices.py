@@ -1,4 +1,4 @@
-"""A device as torch takes it: which it is, how much of it a test may use, and the process group over all of them."""
+"""Devices for torch: identity, memory for tests, and the process group over all of them."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from preflight.check_context import Device
 from preflight.results import Outcome
 from preflight.worker_messages import DeviceAssignment, DeviceReady, DeviceRefused, ProcessGroupSpec
 
-HOST_BYTES = 64 << 20  # enough to leave most caches of a processor, little enough for a gate of seconds
+HOST_BYTES = 64 << 20  # enough to exceed most CPU caches, little enough for a gate of seconds
 GPU_BLOCK_BYTES = 256 << 20
-GPU_SPARE_BYTES = 6 * GPU_BLOCK_BYTES + (512 << 20)  # patterns being computed, and what torch itself takes
+GPU_SPARE_BYTES = 6 * GPU_BLOCK_BYTES + (512 << 20)  # temporary patterns, and torch's own memory
 
 
 def claim_device(seat: DeviceAssignment) -> DeviceReady | DeviceRefused:
-    """Make this process the one of `seat`. CUDA must not have been used in it before: it sees what the seat may see from now on."""
+    """Assign this process the device of `seat`. CUDA must not have been used before, as it sees only that device afterwards."""
     os.environ["CUDA_DEVICE_ORDER"] = "PCI_BUS_ID"
     os.environ["CUDA_VISIBLE_DEVICES"] = seat.visible
     torch.set_num_threads(seat.threads)
@@ -57,7 +57,7 @@ def _build_device(seat: DeviceAssignment, product: str, memory_bytes: int) -> De
 
 
 def collect_library_versions() -> dict[str, str]:
-    """The versions this process runs, those that results depend on."""
+    """The versions of this process that results depend on."""
     versions = {"python": platform.python_version(), "torch": str(torch.__version__)}
     if torch.version.cuda is not None:
         versions["cuda"] = str(torch.version.cuda)
@@ -72,7 +72,7 @@ def collect_library_versions() -> dict[str, str]:
 
 
 def join_process_group(group: ProcessGroupSpec, device: Device) -> None:
-    """Make torch's default process group over all devices."""
+    """Create torch's default process group over all devices."""
     torch.distributed.init_process_group(
         backend="gloo" if device.on_host else "nccl",
         init_method=f"file://{group.path}",
@@ -84,13 +84,13 @@ def join_process_group(group: ProcessGroupSpec, device: Device) -> None:
 
 
 def synchronize_device(device: Device) -> None:
-    """Wait until everything asked of the device is done, so that its errors appear here."""
+    """Wait for all work on the device, so that its errors appear here."""
     if not device.on_host:
         torch.cuda.synchronize(device.torch_name)
 
 
 def release_device_memory(device: Device) -> None:
-    """Wait for what a test left running, and give its memory back to the next."""
+    """Wait for remaining work of a test, and release its memory for the next."""
     synchronize_device(device)
     if not device.on_host:
         torch.cuda.empty_cache()

@@ -1,1 +1,5 @@
-"""What a person may ask of preflight, one file per command; the same behind ``python -m preflight`` and ``healthctl preflight``."""
+"""The commands of preflight, one module each, behind ``python -m preflight`` and ``healthctl preflight``.
+
+`preflight.main` calls them by name from `command_table`.
+They may import every package of preflight except `checks` and `kernels`.
+"""

@@ -1,4 +1,4 @@
-"""``admit``: let work come to a Kubernetes node that has passed, by taking its startup taint away."""
+"""``admit``: removes the startup taint from a Kubernetes node that has passed preflight."""
 
 from __future__ import annotations
 
@@ -21,12 +21,14 @@ OLD_S = 3600.0
 
 @click.command(epilog="Example: healthctl preflight admit result.json")
 @click.argument("file", metavar="[FILE|-]", type=FILE_OR_DASH, required=False)
-@click.option("--within", default=60.0, show_default=True, type=click.FloatRange(1, 3600), help="Seconds to try for.")
+@click.option(
+    "--within", default=60.0, show_default=True, type=click.FloatRange(1, 3600), help="Retry for this many seconds."
+)
 def admit(file: str | None, within: float) -> None:
-    """Take the taint gpu-healthd.dev/untested from this node if FILE, a document of `run`, proves it.
+    """Remove the taint gpu-healthd.dev/untested from this node if FILE, a document of `run`, qualifies it.
 
-    Proof is a whole pass of this node, of the last hour, with nothing injected. Without FILE it only looks whether the taint is there. Runs in a
-    pod of the node (deploy/kubernetes/startup-taint.yaml). Ends with 0 if the taint is not there any more, and with 3 if it is, or nobody knows.
+    FILE must contain a full pass of this node from the last hour, without injected faults. Without FILE, only checks for the
+    taint. Runs in a pod of the node (deploy/kubernetes/startup-taint.yaml). Exits with 0 if the taint is absent, else with 3.
     """
     node = os.environ.get("HEALTHD_NODE") or socket.gethostname()
     try:
@@ -38,7 +40,7 @@ def admit(file: str | None, within: float) -> None:
 
 
 def _explain_refusal(file: str | None, node: str, within: float) -> str:
-    """Why the taint stays; "" when it is not there any more."""
+    """Why the taint stays; "" if it is absent."""
     if file is None:
         return "not tested yet" if has_taint(read_cluster_api(os.environ), node, within) else ""
     (document,) = read_documents((file,))
@@ -49,7 +51,7 @@ def _explain_refusal(file: str | None, node: str, within: float) -> str:
 
 
 def explain_unqualified(document: Document, node: str, now: float) -> str:
-    """Why a document does not prove that `node` is fit now (UTC s); "" if it does."""
+    """Why a document does not qualify `node` at `now` (UTC s); "" if it does."""
     if document.node != node:
         return f"the document is of {document.node}"
     if document.verdict is not Verdict.PASS:

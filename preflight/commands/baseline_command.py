@@ -1,4 +1,4 @@
-"""``baseline``: what many nodes reach, learned from their documents; shown; and one node held against it."""
+"""``baseline``: learns typical figures of the fleet from documents, shows them, and compares a node with them."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ folder_option = click.option(
     "--baseline",
     "at",
     type=click.Path(file_okay=False, path_type=Path),
-    help="The folder it is kept in.  [default: HEALTHD_PREFLIGHT_BASELINE, or /var/lib/gpu-healthd/preflight]",
+    help="Folder of the baseline.  [default: HEALTHD_PREFLIGHT_BASELINE, or /var/lib/gpu-healthd/preflight]",
 )
 
 
 class LevelRow(msgspec.Struct, frozen=True, kw_only=True):
-    """One measurement as it is listed. `usual` is None while too few nodes have taught it."""
+    """One listed measurement. `usual` is None while too few nodes contributed."""
 
     product: str
     test: str
@@ -50,18 +50,18 @@ class LevelRow(msgspec.Struct, frozen=True, kw_only=True):
     epilog="Examples: healthctl preflight baseline learn nodes/*.json; healthctl preflight baseline check result.json"
 )
 def baseline() -> None:
-    """Learn what the nodes of a cluster reach, see it, and hold a node against it."""
+    """Learn and show the typical figures of a cluster, and compare a node with them."""
 
 
 @baseline.command(epilog="Example: healthctl preflight baseline learn nodes/*.json")
 @click.argument("files", nargs=-1, required=True, metavar="FILE...|-", type=FILE_OR_DASH)
 @folder_option
-@click.option("--accept", is_flag=True, help="Let levels go to where the nodes are now, however far that is.")
+@click.option("--accept", is_flag=True, help="Move levels to the nodes' current values without limit.")
 def learn(files: tuple[str, ...], at: Path | None, accept: bool) -> None:  # noqa: FBT001 - click passes by keyword
-    """Teach the baseline the documents in these files.
+    """Add the documents in these files to the baseline.
 
-    Only a whole pass with nothing injected teaches; what does not is named. A failure takes out what its node taught before.
-    Ends with 3 if nothing was learned.
+    Only full passes without injected faults count; other documents are named. A failure removes earlier data of its node.
+    Exits with 3 if nothing was learned.
     """
     from preflight import baseline_files  # noqa: PLC0415 - only this command
     from preflight.expectations.baseline_learning import (  # noqa: PLC0415 - likewise
@@ -108,9 +108,9 @@ def learn(files: tuple[str, ...], at: Path | None, accept: bool) -> None:  # noq
 @click.argument("nodes", nargs=-1, required=True, metavar="NODE...")
 @folder_option
 def forget(nodes: tuple[str, ...], at: Path | None) -> None:
-    """Take out what these nodes taught, as one that is found bad later. They may teach again.
+    """Remove the data of these nodes, for example when one is found faulty later. They may contribute again.
 
-    Ends with 3 if one is not known; the others are forgotten.
+    Exits with 3 if one is unknown; the others are removed.
     """
     from preflight import baseline_files  # noqa: PLC0415 - only this command
     from preflight.expectations.baseline_learning import forget_node  # noqa: PLC0415 - likewise
@@ -130,7 +130,7 @@ def forget(nodes: tuple[str, ...], at: Path | None) -> None:
 @folder_option
 @output_option
 def show(at: Path | None, output: str) -> None:
-    """List what the baseline says. The usual value of each figure, its scatter, and how many nodes taught it."""
+    """List the baseline: the typical value of each figure, its spread, and the number of nodes."""
     from preflight.expectations.baseline_learning import list_held_levels  # noqa: PLC0415 - likewise
     from preflight.expectations.fleet_baseline import NODES_MIN, compute_level  # noqa: PLC0415 - only this command
 
@@ -168,12 +168,12 @@ def show(at: Path | None, output: str) -> None:
 @baseline.command(epilog="Example: healthctl preflight baseline check result.json")
 @click.argument("file", metavar="FILE|-", type=FILE_OR_DASH)
 @folder_option
-@click.option("--all", "every", is_flag=True, help="Also what differs by no more than good devices do.")
+@click.option("--all", "every", is_flag=True, help="Also show differences within the usual spread.")
 @output_option
 def check(file: str, at: Path | None, every: bool, output: str) -> None:  # noqa: FBT001 - click passes by keyword
-    """Hold a document against the baseline. A is what nodes usually reach, B this document.
+    """Compare a document with the baseline. A is the typical value of other nodes, B this document.
 
-    Ends with 1 if it is worse somewhere, by more than devices scatter; with 3 if the baseline knows nothing of it.
+    Exits with 1 if a figure is worse by more than the usual spread; with 3 if the baseline has no matching data.
     """
     from preflight.expectations.run_comparison import compare_runs  # noqa: PLC0415 - only this command
 
@@ -193,7 +193,7 @@ def _build_not_passed_change(document: Document) -> OutcomeChange:
 
 
 def _read_documents(files: Sequence[str]) -> list[tuple[str, Document]]:
-    """The documents with the files they are in. What is none is named and passed over."""
+    """The documents with their file names. Invalid files are named and skipped."""
     found = []
     for name in files:
         try:

@@ -1,4 +1,4 @@
-"""``compare``: two runs beside each other, or a run beside what many nodes reach."""
+"""``compare``: compares two runs, or a run with the fleet's typical figures."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ WORSE = 1
 @click.command(epilog="Example: healthctl preflight compare before.json after.json")
 @click.argument("a", type=FILE_OR_DASH)
 @click.argument("b", type=FILE_OR_DASH)
-@click.option("--all", "every", is_flag=True, help="Also what differs by no more than measurements do.")
+@click.option("--all", "every", is_flag=True, help="Also show differences within the usual spread.")
 @output_option
 def compare(a: str, b: str, every: bool, output: str) -> None:  # noqa: FBT001 - click passes by keyword
-    """Compare two documents, A the earlier one or another node's, B the one that is looked at.
+    """Compare two documents: A is the earlier one or another node's, B the one under test.
 
-    Ends with 1 if B is worse somewhere: a test that ended worse, a device that is gone, or a figure by more than devices scatter. Else with 0.
+    Exits with 1 if B is worse: a worse outcome, a missing device, or a figure that is worse by more than the usual spread.
     """
     from preflight.expectations.run_comparison import compare_runs as compared  # noqa: PLC0415 - only this command compares
     from preflight.expectations.run_comparison import find_worse_outcomes  # noqa: PLC0415 - the same
@@ -43,14 +43,14 @@ def compare(a: str, b: str, every: bool, output: str) -> None:  # noqa: FBT001 -
 
 
 def describe_run(document: Document) -> str:
-    """Which run this was, and what it said."""
+    """Identity and verdict of the run."""
     marks = f", injected: {', '.join(document.injected)}" if document.injected else ""
     partly = "" if document.complete else " in part"
     return escape_text(f"{document.node}, {document.verdict.value} at {document.level}{partly}{marks}")
 
 
 def list_run_differences(before: Document, now: Document) -> list[str]:
-    """What else differs between two runs, and so may explain a figure."""
+    """Other differences between two runs, which may explain a figure."""
     told = {"node": (before.node, now.node), "level": (before.level, now.level)}
     names = sorted({*before.software, *now.software})
     told |= {name: (before.software.get(name, ""), now.software.get(name, "")) for name in names}
@@ -60,10 +60,10 @@ def list_run_differences(before: Document, now: Document) -> list[str]:
 def print_comparison(
     rows: Sequence[ComparisonRow], turned: Sequence[OutcomeChange], heads: Sequence[str], *, output: str, every: bool
 ) -> None:
-    """Print what changed, and end with 1 if B is worse somewhere.
+    """Print the differences, and exit with 1 if B is worse.
 
     Raises:
-        Trouble: they have nothing in common.
+        CommandError: the documents have nothing in common.
     """
     if not any(turn.test for turn in turned) and not any(row.difference is not None for row in rows):
         raise CommandError("nothing to compare: no device, test and setting is in both")
@@ -83,7 +83,7 @@ def _format_outcome_change(turned: OutcomeChange) -> str:
 
 
 def summarise_rows(rows: Sequence[ComparisonRow], *, every: bool) -> list[str]:
-    """What a person wants to see: how many are worse, and which."""
+    """The rows to show: how many are worse, and which."""
     both = [row for row in rows if row.difference is not None]
     worse = sum(row.worse for row in both)
     differ = sum(row.beyond for row in both)

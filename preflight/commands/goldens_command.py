@@ -1,4 +1,4 @@
-"""``goldens``: bits known to be right, recorded from devices that agree, so that a device alone can be held against them."""
+"""``goldens``: records digests that several devices agree on, as a reference for single devices."""
 
 from __future__ import annotations
 
@@ -19,26 +19,30 @@ file_option = click.option(
     "--goldens",
     "at",
     type=click.Path(dir_okay=False, path_type=Path),
-    help=f"The file they are kept in.  [default: {kept.SITE_VARIABLE}, or {kept.SITE_FILE}]",
+    help=f"File of the golden digests.  [default: {kept.SITE_VARIABLE}, or {kept.SITE_FILE}]",
 )
 
 
 @click.group(epilog="Example: healthctl preflight goldens record nodes/*.json")
 def goldens() -> None:
-    """Record digests of arithmetic that many devices agree on, and see them."""
+    """Record and show golden digests of arithmetic, on which several devices agree."""
 
 
 @goldens.command("record", epilog="Example: healthctl preflight goldens record nodes/*.json")
 @click.argument("files", nargs=-1, required=True, metavar="FILE...|-", type=FILE_OR_DASH)
 @file_option
 @click.option(
-    "--devices", default=DEVICES_MIN, show_default=True, type=click.IntRange(min=2), help="How many have to agree."
+    "--devices",
+    default=DEVICES_MIN,
+    show_default=True,
+    type=click.IntRange(min=2),
+    help="Number of devices that must agree.",
 )
-@click.option("--replace", is_flag=True, help="Put what they agree on in the place of what is on record.")
+@click.option("--replace", is_flag=True, help="Replace recorded digests that contradict.")
 def record_command(files: tuple[str, ...], at: Path | None, devices: int, replace: bool) -> None:  # noqa: FBT001 - click passes by keyword
-    """Record what the devices in these documents computed alike.
+    """Record the digests on which the devices in these documents agree.
 
-    Only passes with nothing injected teach, and only of nodes none of whose documents here says otherwise. Ends with 3 if nothing was
+    Only passes without injected faults count, and only of nodes without a contradicting document. Exits with 3 if nothing was
     recorded or confirmed.
     """
     path = at or kept.resolve_site_file()
@@ -59,7 +63,7 @@ def record_command(files: tuple[str, ...], at: Path | None, devices: int, replac
 @goldens.command(epilog="Example: healthctl preflight goldens show")
 @file_option
 def show(at: Path | None) -> None:
-    """List the platforms that have goldens, and how many."""
+    """List the platforms with golden digests, and their number."""
     path = at or kept.resolve_site_file()
     rows = [[str(len(works)), escape_text(platform)] for platform, works in sorted(_read_goldens(path).items())]
     if not rows:

@@ -1,4 +1,4 @@
-"""``report``: documents kept in files, shown again in any form."""
+"""``report``: converts saved documents to any output format."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ from preflight.results import Document
 @form_option
 @file_option
 def report(files: tuple[str, ...], output: str, file: Path | None) -> None:
-    """Show documents that `run -o json` printed, also those of earlier versions; and those of `group -o json`, as text.
+    """Show documents printed by `run -o json`, also of earlier versions, and by `group -o json`, as text.
 
-    '-' is standard input. Ends with 0 if they could be read, whatever they say, else with 3.
+    '-' is standard input. Exits with 0 if all files could be read, whatever their verdict, else with 3.
     """
     said = [(name, _read_bytes(name)) for name in files]
     groups = [found for _, each in said if (found := parse_group_document(each)) is not None]
@@ -45,7 +45,7 @@ def read_documents(files: Sequence[str]) -> list[Document]:
     """The documents in these files, "-" for standard input.
 
     Raises:
-        Trouble: a file that cannot be read or holds none. The text names it.
+        CommandError: a file cannot be read or contains no document. The message names it.
     """
     return [_parse_document(name, _read_bytes(name)) for name in files]
 

@@ -1,4 +1,4 @@
-"""``schema``: what documents are, for programs that read them."""
+"""``schema``: the JSON Schema of documents."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import importlib
 
 import click
 
-# Document → the module that has its schema, imported when it is asked for.
+# Document → the module with its schema, imported on demand.
 KINDS = {"node": "preflight.document_schema", "group": "preflight.group.group_schema"}
 
 

@@ -1,4 +1,4 @@
-"""``tests``: what there is to run, and what each test proves, read from the tests' own first line."""
+"""``tests``: lists the tests with their purpose, which is the first sentence of the test's module docstring."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from preflight.plan import ANY_FAULT, LEVELS, SPECS, Spec
 
 
 class TestRow(msgspec.Struct, frozen=True):
-    """One test as it is listed. `watchdog_s` is the longest a healthy machine takes for it, `faults` are its own."""
+    """One listed test. `watchdog_s` is its maximum duration on a healthy machine, `faults` its own injectable faults."""
 
     test: str
     proves: str
@@ -27,7 +27,7 @@ class TestRow(msgspec.Struct, frozen=True):
 @click.command(epilog="Example: healthctl preflight tests")
 @output_option
 def tests(output: str) -> None:
-    """List the tests: at which levels they run, what they prove, which faults `--inject` can commit."""
+    """List the tests with their levels, their purpose, and the faults that `--inject` accepts."""
     rows = [_build_test_row(spec) for spec in SPECS.values()]
     if output == "json":
         click.echo(msgspec.json.format(msgspec.json.encode(rows), indent=2))
@@ -45,7 +45,7 @@ def _build_test_row(spec: Spec) -> TestRow:
 
 
 def read_test_summary(test: str) -> str:
-    """The first sentence of a test's file. The file is read and not imported: it may load torch."""
+    """The first sentence of a test's file, which is parsed, not imported: it may load torch."""
     found = importlib.util.find_spec(f"preflight.checks.{test}")
     if found is None or found.origin is None:
         return ""

@@ -1,1 +1,5 @@
-"""What only the results of several devices, or the facts of several nodes, say together. Pure: one file per question."""
+"""Conclusions from the results of several devices or nodes together. Pure: one module per question.
+
+`preflight.execution` and `preflight.group` call it.
+It may import root modules and `expectations`; no torch, no I/O.
+"""

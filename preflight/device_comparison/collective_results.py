@@ -1,4 +1,4 @@
-"""What all ranks say of their collectives together: who gave wrong bits, who came late, whether all were slow. Pure."""
+"""Compares the collective results of all ranks: which rank sent wrong bits or arrived late, or whether all were slow. Pure."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from preflight.device_comparison.pair_culprits import Pair, find_pair_culprits
 from preflight.results import Location, Outcome, Result
 from vocabulary.text.plurals import format_count
 
-LATE_TIMES = 3.0  # as long as the others take for the same work, and
-LATE_S = {True: 0.25, False: 0.02}  # so much longer: on the host, where others take the processor away; on a GPU
+LATE_TIMES = 3.0  # times as long as the others for the same work, and
+LATE_S = {True: 0.25, False: 0.02}  # this much longer: on the host, where other processes take CPU time; on a GPU
 HOST_LEAST_GB_S = 0.002
-UNOWNED = "unowned"  # in the evidence of who got wrong sums of which no part can be told to be wrong
+UNOWNED = "unowned"  # in the evidence of wrong sums that cannot be attributed to a part
 PROOFS_MIN, TURNS_MIN = (
     4,
     2,
-)  # wrong sums, and different places of the parts in them: what falls anywhere hits the same part often enough
+)  # wrong sums at different positions of the parts: the minimum to attribute them
 
 
 def judge_collectives(results: Sequence[Result], devices: Sequence[Device]) -> list[Result]:
-    """The results with the culprit alone failing where the arithmetic tells it, and every receiver failing where it doesn't."""
+    """Only the culprit fails if it can be identified; otherwise every receiver fails."""
     names = [device.name for device in devices]
     judged = _judge_wrong_bits(results, names)
     if all("arrived_s" in result.evidence for result in results):
@@ -32,10 +32,10 @@ def judge_collectives(results: Sequence[Result], devices: Sequence[Device]) -> l
 
 
 def find_wrong_part_owners(wrong_sums: Sequence[tuple[int, Collection[int]]]) -> tuple[int, ...]:
-    """Whose part was wrong in all wrong sums that one rank got, each given as its turn and the parts with wrong bits.
+    """The owner of all wrong sums that one rank received, each given as its turn and the parts with wrong bits.
 
-    Parts change places each turn. What is wrong with a part moves with it; a bit that is wrong on the way is another's each turn.
-    Nobody, if there are too few sums to tell.
+    Parts rotate each turn. An error in a part moves with it; an error in transit hits another part each turn.
+    Empty if there are too few sums.
     """
     if len(wrong_sums) < PROOFS_MIN or len({turn for turn, _ in wrong_sums}) < TURNS_MIN:
         return ()
@@ -43,7 +43,7 @@ def find_wrong_part_owners(wrong_sums: Sequence[tuple[int, Collection[int]]]) ->
 
 
 def _judge_wrong_bits(results: Sequence[Result], names: Sequence[str]) -> list[Result]:
-    """Wrong bits that a rank finds even in its own part came from itself. Else pairs are compared, as those of links are."""
+    """Wrong bits in a rank's own part are its own fault. Otherwise compare pairs, as for links."""
     cells = {
         (location.peer, result.device)
         for result in results
@@ -112,7 +112,7 @@ def _judge_late_ranks(results: Sequence[Result], *, on_host: bool) -> list[Resul
 
 
 def _judge_stalled_transfer(result: Result) -> Result:
-    """The host's processors move more than this, whatever else they do: nobody's expectation is needed to call it wrong."""
+    """A rate so low that it is wrong on any host, without an expectation."""
     slow = [f for f in result.figures if f.name == "bus_rate" and "gloo" in f.setting and f.value < HOST_LEAST_GB_S]
     if result.outcome is not Outcome.PASS or not slow:
         return result

@@ -1,4 +1,4 @@
-"""Which tests have something to say only once all devices have been heard: one row each. Pure."""
+"""The tests whose results must be compared across devices, one row each. Pure."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from preflight.device_comparison.link_results import judge_peer_links
 from preflight.device_comparison.majority_vote import judge_by_majority
 from preflight.results import Result
 
-# The results of one test, of all devices, in; the same with whatever they say together out: a failed device, a remark, one result more.
+# All devices' results of one test in; the same results out, with the joint conclusions: a failed device, a remark, an
+# extra result.
 Across = Callable[[Sequence[Result], Sequence[Device]], Sequence[Result]]
 
 TABLE: Mapping[str, Across] = {
@@ -24,7 +25,7 @@ TABLE: Mapping[str, Across] = {
 def judge_across_devices(
     results: Sequence[Result], devices: Sequence[Device], table: Mapping[str, Across] = TABLE
 ) -> tuple[Result, ...]:
-    """All results of a round, each test's seen as a whole; the order of the tests stays."""
+    """Compare the results of each test across devices; the order of the tests stays."""
     judged: list[Result] = []
     for test in dict.fromkeys(result.test for result in results):
         of_test = [result for result in results if result.test == test]

@@ -1,4 +1,4 @@
-"""Which bits a device computed, as a result's evidence carries them: what was computed where, and what is known to be right. Pure."""
+"""The digests that a device computed, as stored in a result's evidence, with golden digests. Pure."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ REFUSED = "refused_types"
 
 
 class ComputedDigests(msgspec.Struct, frozen=True, kw_only=True):
-    """The digests of one device's works, each by the work's name (`bf16 8192 seed 20241`).
+    """The digests of one device's works, by name of the work (`bf16 8192 seed 20241`).
 
-    `platform` is all that the bits depend on beside the work: only digests of the same one compare. A device that is a part of
-    a card does not vote. `goldens` are the digests on record for this platform, of the same works. `objected` are the works whose
-    bits repeat, and are wrong by the device's own judges: empty if anything else was wrong with it. `refused` are the types, the first word of a work's name,
-    that its library would not compute.
+    `platform` contains everything else that determines the bits: only digests of equal platforms compare. A partial device
+    (MIG) does not vote. `goldens` are the digests on record for the same works on this platform. `objected` are the works whose
+    bits repeat but fail the device's own verification: empty if anything else was wrong. `refused` are the types (first word of a
+    work's name) that its library does not support.
     """
 
     platform: str
@@ -29,7 +29,7 @@ class ComputedDigests(msgspec.Struct, frozen=True, kw_only=True):
     refused: tuple[str, ...] = ()
 
     def evidence(self) -> Evidence:
-        """As a result carries it."""
+        """The form stored in a result's evidence."""
         told: Evidence = {PLATFORM: self.platform, VOTES: self.votes, DIGESTS: _encode_digests(self.digests)}
         told |= {GOLDENS: _encode_digests(self.goldens)} if self.goldens else {}
         told |= {OBJECTED: ", ".join(self.objected)} if self.objected else {}
@@ -41,7 +41,7 @@ class ComputedDigests(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def parse_computed_digests(result: Result) -> ComputedDigests | None:
-    """What a result says was computed; None if it says nothing that could be compared."""
+    """Parse the digests in a result's evidence; None if there is nothing to compare."""
     evidence = result.evidence
     digests = _decode_digests(str(evidence.get(DIGESTS, "")))
     platform = str(evidence.get(PLATFORM, ""))

@@ -1,4 +1,4 @@
-"""Where failures sit, in words that hold outside of this run: a device is its UUID, and none that failed goes unnamed. Pure."""
+"""Converts locations of failures to names valid outside of this run: devices become UUIDs. Pure."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _ACCUSED = (Outcome.FAIL, Outcome.HANG)
 
 
 def resolve_failure_locations(results: Sequence[Result], devices: Sequence[Device]) -> tuple[Result, ...]:
-    """The results with UUIDs for names of `devices`, and at least the device itself as location of one that failed or hung."""
+    """Replace names of `devices` by UUIDs, and add the device itself as location if it failed or hung without one."""
     uuids = {device.name: device.uuid or device.name for device in devices}
     return tuple(msgspec.structs.replace(result, locations=_resolve_locations(result, uuids)) for result in results)
 

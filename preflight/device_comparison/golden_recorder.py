@@ -1,4 +1,4 @@
-"""Golden digests from the documents of nodes that passed: what devices of one platform agree on, and nothing else. Pure."""
+"""Derives golden digests from documents of passed nodes: the digests on which devices of a platform agree. Pure."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Known = Mapping[str, Mapping[str, str]]  # platform to work to digest
 
 
 class RecordedGoldens(msgspec.Struct, frozen=True):
-    """All goldens there are now; how many are new, how many were confirmed; and what was not taken, with the reason."""
+    """All current goldens; the number of new and of confirmed ones; and what was rejected, with the reason."""
 
     goldens: dict[str, dict[str, str]]
     new: int
@@ -27,10 +27,10 @@ class RecordedGoldens(msgspec.Struct, frozen=True):
 def record_goldens(
     documents: Sequence[Document], known: Known, *, devices_min: int = DEVICES_MIN, replace: bool = False
 ) -> RecordedGoldens:
-    """Add what at least `devices_min` different devices computed alike, and none otherwise.
+    """Add digests that at least `devices_min` different devices computed, without a contradiction.
 
-    A node teaches only if every document of it given here is a pass without an injected fault. A golden that is known already stays,
-    unless `replace`: a contradiction is a reason to look for a broken device.
+    A node counts only if every given document of it is a pass without injected fault. A known golden stays, unless `replace`:
+    a contradiction suggests a faulty device.
     """
     goldens = {platform: dict(works) for platform, works in known.items()}
     refused = list(_describe_unfit_nodes(documents))
@@ -54,7 +54,7 @@ def _describe_unfit_nodes(documents: Sequence[Document]) -> Iterator[str]:
 
 
 def _find_unfit_nodes(documents: Sequence[Document]) -> dict[str, str]:
-    """The nodes that may not teach."""
+    """Nodes that must not contribute."""
     reasons: dict[str, str] = {}
     for document in documents:
         if document.verdict is not Verdict.PASS:
@@ -65,7 +65,7 @@ def _find_unfit_nodes(documents: Sequence[Document]) -> dict[str, str]:
 
 
 def _by_work(documents: Sequence[Document]) -> dict[tuple[str, str], dict[str, set[str]]]:
-    """Platform and work to device to the digests it computed; only of nodes that may teach, and of whole devices."""
+    """Platform and work to device to its digests; only of qualified nodes and whole devices."""
     unfit = _find_unfit_nodes(documents)
     found: dict[tuple[str, str], dict[str, set[str]]] = {}
     for document in documents:
@@ -83,7 +83,7 @@ def _by_work(documents: Sequence[Document]) -> dict[tuple[str, str], dict[str, s
 
 
 def _agree_on_digest(digests: Mapping[str, set[str]], devices_min: int) -> tuple[str, str]:
-    """The digest all devices computed, and why there is none."""
+    """The digest on which all devices agree, else the reason why there is none."""
     votes = Counter(digest for of_device in digests.values() for digest in of_device)
     common, _ = votes.most_common(1)[0]
     if len(votes) > 1:

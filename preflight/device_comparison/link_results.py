@@ -1,4 +1,4 @@
-"""What the pairs of devices say together: which device or which link is slow, spoils data, or has fewer NVLinks than the others. Pure."""
+"""Compares the results of all device pairs: which device or link is slow, corrupts data, or has too few NVLinks. Pure."""
 
 from __future__ import annotations
 
@@ -26,18 +26,18 @@ from vocabulary.text.plurals import format_count
 
 TEST = "peer_links"
 HOST = "host"
-# The share lost that is worth a name. One dead NVLink of 18 costs 5.6 %, of which noise may hide a part. PCIe pairs differ by where they
-# sit. Processes of one host share its processors with whatever runs there: what is faster than HOST_LEAST_GB_S counts as alike.
+# The smallest reported loss. One dead NVLink of 18 costs 5.6 %, part of which noise may hide. PCIe pairs differ by
+# location. Processes of one host share its CPUs with other load: rates above HOST_LEAST_GB_S count as equal.
 WORTH = {"nvlink": 0.04, HOST: 0.1}
 WORTH_ELSE = 0.3
-HOST_LEAST_GB_S = 0.005  # no processor that is fit for anything copies so slowly
-ONE_WAY_SHARE = {"nvlink": 0.9, HOST: 0.9}  # of the other way, where there are too few pairs to compare with each other
+HOST_LEAST_GB_S = 0.005  # every working CPU copies faster
+ONE_WAY_SHARE = {"nvlink": 0.9, HOST: 0.9}  # of the other direction, if there are too few pairs to compare
 ONE_WAY_ELSE = 0.7
-_PAIRS_MIN = 3  # fewer have no middle that a slow one would stand out from
+_PAIRS_MIN = 3  # fewer have no meaningful median
 
 
 class PairMeasurement(msgspec.Struct, frozen=True):
-    """What came over one directed pair in one round."""
+    """The data over one directed pair in one round."""
 
     round: int
     sender: str
@@ -48,7 +48,7 @@ class PairMeasurement(msgspec.Struct, frozen=True):
 
 
 class _LinkFault(msgspec.Struct, frozen=True):
-    """One thing that is wrong: with one device, or between two."""
+    """One fault of a device, or between two devices."""
 
     ends: tuple[str, ...]
     sentence: str
@@ -57,9 +57,9 @@ class _LinkFault(msgspec.Struct, frozen=True):
 
 
 def judge_peer_links(results: Sequence[Result], devices: Sequence[Device]) -> list[Result]:
-    """One result for each device of all that were measured for it and with it.
+    """One result per device, from all measurements of it.
 
-    Slowness is judged only if every device came to the end: who is missing makes others look slow.
+    Rates are judged only if every device finished: a missing device makes others look slow.
     """
     names = [device.name for device in devices]
     pairs = [result for result in results if _is_pair(result)]
@@ -87,7 +87,7 @@ def judge_peer_links(results: Sequence[Result], devices: Sequence[Device]) -> li
 
 
 def plan_next_pairs(measured: Sequence[PairResult], names: Sequence[str], medium: str) -> Round:
-    """The next pairs to measure so that a suspect becomes a culprit or is cleared; empty if nobody is suspected."""
+    """The pairs to measure next to confirm or clear the suspects; empty without suspects."""
     from preflight.fault_localisation.confirmation_rounds import plan_confirmation_round  # noqa: PLC0415 - numpy, which only who has pairs need have
 
     topology = Topology(tuple(names))
@@ -108,7 +108,7 @@ def _localise_pairs(
 
 
 def _is_pair(result: Result) -> bool:
-    measured = len(result.figures) == 2  # a rate that was no number is none, and its result no pair
+    measured = len(result.figures) == 2  # a non-numeric rate does not count as a measurement
     return measured and "round" in result.evidence and len(result.locations) == 1 and bool(result.locations[0].peer)
 
 
@@ -159,7 +159,7 @@ def _find_slow_pairs(measured: Sequence[PairMeasurement]) -> list[_LinkFault]:
 
 
 def _drop_duplex_gap(each: PairMeasurement) -> PairMeasurement:
-    """Both ways at once only load the processors more: that is not looked at."""
+    """Ignore the gap with both directions at once, where only the CPU load is higher."""
     alone = min(each.alone, HOST_LEAST_GB_S)
     return msgspec.structs.replace(each, alone=alone, both_ways=alone)
 
@@ -190,7 +190,7 @@ def _describe_accused(accused: Accused, words: str, usual: float) -> _LinkFault:
 
 
 def _describe_undecided(verdict: LocalisationVerdict, words: str, usual: float) -> list[_LinkFault]:
-    """Something is slow and the pairs don't say what: that is no pass, and no fault of a device's either."""
+    """Some pairs are slow, but no device is identified: neither a pass nor a device fault."""
     if verdict.conclusion is not Conclusion.INCONCLUSIVE:
         return []
     if verdict.suspects:
@@ -204,7 +204,7 @@ def _describe_undecided(verdict: LocalisationVerdict, words: str, usual: float) 
 def _find_slow_directions(
     measured: Sequence[PairMeasurement], leveled: Sequence[PairMeasurement], medium: str
 ) -> list[_LinkFault]:
-    """Too few pairs to compare with each other: then the two ways of one pair are compared."""
+    """With too few pairs to compare, compare the two directions of one pair."""
     share = ONE_WAY_SHARE.get(medium, ONE_WAY_ELSE)
     rates, best = _find_best_rates(measured), _find_best_rates(leveled)
     said = []
@@ -239,7 +239,7 @@ def _find_stalled_pairs(measured: Sequence[PairMeasurement]) -> list[_LinkFault]
 
 
 def _merge_device_result(name: str, mine: Sequence[Result], said: Sequence[_LinkFault]) -> Result:
-    """All of one device in one result: its own failures first, then what is said of it, then its figures."""
+    """Merge all results of one device: its own failures first, then conclusions, then figures."""
     own = [r for r in mine if not _is_pair(r)]
     about = [s for s in said if name in s.ends or not s.ends]
     outcomes = [r.outcome for r in own] + [s.outcome for s in about]
@@ -271,7 +271,7 @@ _ORDER = (Outcome.FAIL, Outcome.HANG, Outcome.ERROR, Outcome.NOT_RUN)
 
 
 def _build_pair_figures(name: str, pairs: Sequence[Result]) -> tuple[Figure, ...]:
-    """The best of each pair as ``MEDIUM, SENDER to RECEIVER``, and the median over the pairs of a medium as ``MEDIUM``."""
+    """The best rate of each pair as ``MEDIUM, SENDER to RECEIVER``, and the median over all pairs of a medium as ``MEDIUM``."""
     best: dict[tuple[str, str], float] = {}
     for result in pairs:
         for figure in result.figures:

@@ -1,9 +1,9 @@
-"""Who computes other bits than the rest: devices of one platform must agree to the last bit, and a golden knows which. Pure.
+"""Finds devices that compute different bits: devices of one platform must agree exactly, also with golden digests. Pure.
 
-Only devices that passed by themselves are heard, and only those of the same platform are compared. To name a device takes a
-golden, or three devices of which more than half agree with each other and not with it. Where neither is so, at least one of those
-that differ is wrong and nobody knows which: none of them may pass, and none is named. Where devices agree on bits that the judges of
-each refuse, it is no device that is wrong, but the library or the judges.
+Only devices that passed on their own take part, and only those of equal platforms are compared. Naming a culprit takes a
+golden digest, or three devices of which a majority agrees with each other against it. Otherwise at least one of the
+differing devices is wrong, but unknown: none of them passes, and none is named. If devices agree on bits that fail each
+device's own verification, the library or the verification is wrong, not a device.
 """
 
 from __future__ import annotations
@@ -23,21 +23,21 @@ WORKS_LISTED = 3
 
 
 class VoteResult(enum.Enum):
-    """What the others and the golden say of one device's bits for one work."""
+    """How one device's bits for one work compare with other devices and the golden digest."""
 
     RIGHT = "right"
     WRONG_BY_GOLDEN = "wrong by golden"
     WRONG_BY_MAJORITY = "wrong by majority"
-    OPEN = "open"  # it differs from somebody, and nobody knows who is wrong
-    STALE = "stale"  # all that were heard agree, and not with the golden
-    ALONE = "alone"  # nothing to compare it with
+    OPEN = "open"  # it differs from another device, and the wrong one is unknown
+    STALE = "stale"  # all devices agree, but not with the golden digest
+    ALONE = "alone"  # nothing to compare with
 
 
 def vote_on_digests(digests: Mapping[str, str], golden: str = "") -> dict[str, VoteResult]:
-    """What is said of each device, by its digest of the same work on the same platform; `golden` is empty if none is known.
+    """Vote on each device's digest of the same work on the same platform; `golden` is empty if unknown.
 
-    A golden decides, unless a majority of three or more contradicts it: then one of the two is wrong, and whoever differs from
-    either stays open.
+    A golden digest decides, unless a majority of at least three contradicts it: then one of the two is wrong, and every device
+    that differs from either stays open.
     """
     if not digests:
         return {}
@@ -59,15 +59,15 @@ def vote_on_digests(digests: Mapping[str, str], golden: str = "") -> dict[str, V
 
 
 class VoteSummary(msgspec.Struct, frozen=True):
-    """One device's works by what was said of them, who else was compared in any of them, and who is for what."""
+    """One device's works by result, the devices compared with it, and the parties."""
 
     works: Mapping[VoteResult, tuple[str, ...]]
     others: tuple[str, ...]
-    parties: str  # of the first work that is open: who agrees with whom
+    parties: str  # of the first open work: which devices agree with which
 
 
 def judge_by_majority(results: Sequence[Result], devices: Sequence[Device] = ()) -> tuple[Result, ...]:  # noqa: ARG001 - as all of its kind
-    """The same results; those that the others or a golden speak against no longer pass, those that share what is wrong no longer fail."""
+    """The same results; contradicted devices no longer pass, devices that share a refusal no longer fail."""
     told = {
         number: found
         for number, result in enumerate(results)
@@ -102,7 +102,7 @@ def _collect_votes(number: int, told: Mapping[int, ComputedDigests], names: Mapp
 
 
 def _group_by_digest(digests: Mapping[str, str]) -> str:
-    """Who has the same bits, as `cuda:0, cuda:2 against cuda:1`; the largest party first."""
+    """Groups with equal bits, as `cuda:0, cuda:2 against cuda:1`; the largest first."""
     parties: dict[str, list[str]] = {}
     for who, digest in digests.items():
         parties.setdefault(digest, []).append(who)
@@ -127,7 +127,7 @@ def _apply_votes(result: Result, mine: ComputedDigests, heard: VoteSummary) -> R
 def _fail_refused_types(
     result: Result, mine: ComputedDigests, told: Mapping[int, ComputedDigests], names: Mapping[int, str]
 ) -> Result:
-    """Failed if its library refuses a type that another device of the same platform has: the same library has it."""
+    """Fail a device whose library refuses a type that another device of the same platform supports."""
     having: dict[tuple[str, ...], list[str]] = {}
     for kind in mine.refused:
         if of := tuple(
@@ -147,9 +147,9 @@ def _share_platform(one: ComputedDigests, other: ComputedDigests) -> bool:
 
 
 def _excuse_shared_refusals(results: Sequence[Result], passed: Sequence[ComputedDigests]) -> tuple[Result, ...]:
-    """Open instead of failed: those whose every refused work has the same bits on another device, and is refused there too.
+    """Make failures open if every refused work has the same bits on another device, and is refused there too.
 
-    Not where a golden, or a device that `passed` by itself, has other bits for it: the library can do it, and these devices cannot.
+    Not if a golden digest, or a device that `passed` on its own, has other bits: then the library works, and these devices fail.
     """
     refused = {
         number: found
@@ -178,7 +178,7 @@ def _excuse_shared_refusals(results: Sequence[Result], passed: Sequence[Computed
 
 
 def _is_contradicted(mine: ComputedDigests, passed: Sequence[ComputedDigests]) -> bool:
-    """Whether a golden or another device speaks against any of the refused works."""
+    """Whether a golden digest or another device contradicts any of the refused works."""
     comparable = [found for found in passed if _share_platform(mine, found)]
     known = [mine.goldens, *(found.digests for found in comparable)]
     return any(of.get(work, mine.digests.get(work)) != mine.digests.get(work) for work in mine.objected for of in known)

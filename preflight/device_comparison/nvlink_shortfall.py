@@ -1,4 +1,4 @@
-"""Which GPU has fewer NVLinks than others of its product, or none that words go over. Pure."""
+"""Finds GPUs with fewer NVLinks than others of their product, or without traffic over NVLink. Pure."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from typing import NamedTuple
 from preflight.results import Outcome, Result
 
 NVLINK = "nvlink"
-LEAST_ALIKE = 3  # GPUs of one product: fewer have no "most"
-SLOW_SHARE = 0.5  # of what goes over NVLink; what is built instead of it carries a tenth
+LEAST_ALIKE = 3  # GPUs of one product: fewer have no majority
+SLOW_SHARE = 0.5  # of the rate over NVLink; the alternatives reach a tenth
 
 
 class MeasuredPath(NamedTuple):
-    """What came over one directed pair: what the driver says it goes over, and GB/s."""
+    """The path of one directed pair: the medium reported by the driver, and GB/s."""
 
     sender: str
     receiver: str
@@ -24,7 +24,7 @@ class MeasuredPath(NamedTuple):
 
 
 class NvlinkShortfall(NamedTuple):
-    """What one GPU lacks that most others have."""
+    """What one GPU lacks compared with most others."""
 
     device: str
     sentence: str
@@ -34,7 +34,7 @@ class NvlinkShortfall(NamedTuple):
 def find_missing_nvlinks(
     results: Iterable[Result], silent: Iterable[str], products: Mapping[str, str]
 ) -> list[NvlinkShortfall]:
-    """GPUs with fewer NVLinks up than most others of their product. `silent` came to the end of the test and have none."""
+    """GPUs with fewer active NVLinks than most others of their product. `silent` finished the test and have none."""
     up = {r.device: _count_possible_links(r) for r in results if "nvlinks_up" in r.evidence}
     up = dict.fromkeys(silent, 0) | up if up else {}
     lacks = []
@@ -51,9 +51,9 @@ def find_missing_nvlinks(
 
 
 def find_gpus_off_nvlink(paths: Sequence[MeasuredPath], products: Mapping[str, str]) -> list[NvlinkShortfall]:
-    """GPUs none of whose pairs go over NVLink, where most pairs of the others of their product do.
+    """GPUs without any pair over NVLink, where most pairs of the others of their product use it.
 
-    It fails where words come slowly too. If only the driver says so, and words come as fast, that is not understood: an error.
+    A failure if the rate is low too. If only the driver reports it, and the rate is normal, the result is an error.
     """
     ends = dict.fromkeys(name for path in paths for name in (path.sender, path.receiver))
     lacks = []
@@ -78,14 +78,14 @@ def _find_off_nvlink(name: str, paths: Sequence[MeasuredPath]) -> NvlinkShortfal
 
 
 def _count_possible_links(result: Result) -> int:
-    """Links that are up, and those of which the driver does not say."""
+    """Active links, and those whose state the driver does not report."""
     evidence = result.evidence
     up, down = int(evidence["nvlinks_up"]), str(evidence.get("nvlinks_down", ""))
     return max(up, int(evidence.get("nvlink_links", up)) - len(down.split(", ") if down else []))
 
 
 def _group_by_product(names: Iterable[str], products: Mapping[str, str]) -> list[list[str]]:
-    """The devices of each product that has enough of them."""
+    """The devices of each product with enough of them."""
     groups: dict[str, list[str]] = defaultdict(list)
     for name in names:
         groups[products.get(name, "")].append(name)

@@ -1,4 +1,4 @@
-"""Who is at fault if data came wrong over some pairs of devices. Pure."""
+"""Finds the culprits of wrong data between pairs of devices. Pure."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ Pair = tuple[str, str]
 
 
 class PairCulprits(NamedTuple):
-    """Devices that several wrong pairs have in common, and the pairs that are left: a link, or one of its ends."""
+    """Devices that several wrong pairs share, and the remaining pairs: a link, or one of its ends."""
 
     devices: tuple[str, ...]
     pairs: tuple[Pair, ...]
 
 
 def find_pair_culprits(wrong: Iterable[Pair], all_devices: Collection[str]) -> PairCulprits:
-    """Whoever is an end of most wrong pairs, and of two at least, is named; then of what is left, until nobody is.
+    """Name the device in most wrong pairs (at least two), then repeat with the remaining pairs.
 
-    One pair alone cannot say which end, nor whether it is the link. If nobody is left to be good, nobody is named either:
-    what spoils every pair is no single device.
+    A single pair cannot show which end, or the link, is at fault. If no good device would remain, none is named: an error in
+    every pair is not a single device's.
     """
     left = {(min(a, b), max(a, b)) for a, b in wrong if a != b}
     pairs = tuple(sorted(left))

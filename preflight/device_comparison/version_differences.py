@@ -1,4 +1,4 @@
-"""In what the nodes of a group differ, of the facts the test of their software tells. Pure."""
+"""Compares the software facts of a group's nodes. Pure."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import msgspec
 
 from preflight.results import Evidence
 
-# A difference in one of these makes a job fail, compute differently, or run at the pace of the oldest.
+# A difference in one of these makes a job fail, compute different results, or run at the speed of the oldest.
 MATTERS = frozenset(
     (
         *(
@@ -40,10 +40,10 @@ ABSENT = "absent"
 
 
 class FactDifference(msgspec.Struct, frozen=True, kw_only=True):
-    """One fact that is not the same everywhere.
+    """One fact that differs between nodes.
 
-    `common` is what more than half of the nodes have, and empty if no value has so many: then nobody is the odd one. `others` maps
-    each other value to the nodes that have it. `matters` if a job would notice.
+    `common` is the value of more than half of the nodes, and empty if there is none: then no node is the odd one. `others`
+    maps each other value to its nodes. `matters` if a job is affected.
     """
 
     fact: str
@@ -58,7 +58,7 @@ class FactDifference(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def find_fact_differences(by_node: Mapping[str, Evidence]) -> tuple[FactDifference, ...]:
-    """Every fact that differs, those that matter first, else by name. A node that does not tell a fact has it `ABSENT`."""
+    """Every fact that differs, relevant ones first, then by name. A missing fact counts as `ABSENT`."""
     facts = sorted({fact for told in by_node.values() for fact in told})
     found = [difference for fact in facts for difference in _compare_fact(fact, by_node)]
     return tuple(sorted(found, key=lambda difference: (not difference.matters, difference.fact)))

@@ -1,4 +1,4 @@
-"""Which devices are tested, from what the driver tells: all GPUs this process may use, or two halves of the host. Pure."""
+"""Chooses the devices to test from the driver's data: all GPUs visible to this process, or two halves of the host. Pure."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ import msgspec
 from preflight.results import Outcome
 from preflight.worker_messages import DeviceAssignment, GpuInfo, GpuInventory, GpuProcess, MigInstance
 
-HOST_DEVICES = 2  # so that what needs a peer has one
-FREE_SHARE_MIN = 0.8  # of a GPU's memory; below, somebody must be using it, though a container may not show who
+HOST_DEVICES = 2  # so that pair tests have a peer
+FREE_SHARE_MIN = 0.8  # of a GPU's memory; below it the GPU must be in use, even if a container hides the process
 VISIBLE = "CUDA_VISIBLE_DEVICES"
 
 
 class UnassignedDevice(msgspec.Struct, frozen=True):
-    """A device that cannot be tested, and why; all of them if it has no name. `by_test` if a test took its process down."""
+    """A device that cannot be tested, and the reason; all devices if it has no name. `by_test`: a test killed its process."""
 
     name: str
     outcome: Outcome
@@ -25,7 +25,7 @@ class UnassignedDevice(msgspec.Struct, frozen=True):
 
 
 class DeviceAssignments(msgspec.Struct, frozen=True):
-    """Who is tested and who is not. `left_out` says which GPUs somebody hid from us."""
+    """Devices to test and devices not to test. `left_out` names GPUs hidden from this process."""
 
     seats: tuple[DeviceAssignment, ...] = ()
     unseated: tuple[UnassignedDevice, ...] = ()
@@ -37,13 +37,13 @@ def _assign_none(outcome: Outcome, reason: str, *, misconfigured: bool = False) 
 
 
 def assign_devices(seen: GpuInventory, visible: str | None, threads: int) -> DeviceAssignments:
-    """Give every device a seat.
+    """Assign every device to a process.
 
-    GPUs of a driver that is only pretended, on a machine without one, are read by `gpu_state` but not computed on.
+    GPUs of a simulated driver, on a machine without one, are read by `gpu_state` but not used for computing.
 
     Args:
-        seen: what the driver told.
-        visible: CUDA_VISIBLE_DEVICES as it came to us; None where it isn't set.
+        seen: the driver's data.
+        visible: CUDA_VISIBLE_DEVICES; None if not set.
         threads: how many of the host's processors this process may use.
     """
     if seen.failure and (seen.on_bus or seen.misconfigured):
@@ -64,7 +64,7 @@ def assign_devices(seen: GpuInventory, visible: str | None, threads: int) -> Dev
 
 
 def _describe_hidden_gpus(gpus: Sequence[GpuInfo], chosen: Sequence[GpuInfo], visible: str | None) -> str:
-    """MIG instances of a card may be left out as well as cards."""
+    """Describe hidden GPUs, whole cards or MIG instances."""
     hidden = [f"GPU {gpu.index}" for gpu in gpus if gpu not in chosen]
     return f"{VISIBLE}={visible} leaves out {', '.join(hidden)}: the node is not proved whole" if hidden else ""
 
@@ -84,7 +84,7 @@ def assign_host_devices(threads: int) -> tuple[DeviceAssignment, ...]:
 
 
 def select_visible_gpus(gpus: Sequence[GpuInfo], visible: str | None) -> tuple[GpuInfo, ...]:
-    """The GPUs that CUDA would show, in its order: by index, or by the beginning of a UUID. It stops at the first unknown word."""
+    """The GPUs that CUDA would show, in its order: by index or UUID prefix, up to the first unknown entry."""
     if visible is None:
         return tuple(gpus)
     chosen: list[GpuInfo] = []
@@ -97,7 +97,7 @@ def select_visible_gpus(gpus: Sequence[GpuInfo], visible: str | None) -> tuple[G
 
 
 def _matches_visible_entry(gpu: GpuInfo, word: str) -> GpuInfo | None:
-    """This GPU if `word` means it; with a single instance, if it means that one."""
+    """Whether `word` names this GPU, or its only instance."""
     if word.startswith("MIG-"):
         instances = tuple(instance for instance in gpu.instances if instance.uuid == word)
         return msgspec.structs.replace(gpu, instances=instances) if instances else None
@@ -106,7 +106,7 @@ def _matches_visible_entry(gpu: GpuInfo, word: str) -> GpuInfo | None:
 
 
 def explain_gpus_in_use(gpus: Sequence[GpuInfo]) -> DeviceAssignments | None:
-    """Nobody is seated where somebody computes, or holds most of the memory: a test would disturb a job, and be disturbed."""
+    """Why a GPU is not tested: a process uses it, or most of its memory is taken. A test would disturb a job, and vice versa."""
     busy = [f"GPU {gpu.index} is busy with {_describe_processes(gpu.processes)}" for gpu in gpus if gpu.processes]
     if busy:
         return _assign_none(Outcome.NOT_RUN, f"{'; '.join(busy)}: end them first", misconfigured=True)
@@ -127,7 +127,7 @@ def _describe_processes(processes: Sequence[GpuProcess]) -> str:
 
 
 def _assign_whole_gpus(gpus: Sequence[GpuInfo], threads: int) -> DeviceAssignments:
-    """Whole cards see each other; a MIG instance is alone, as CUDA shows a process one at most."""
+    """Whole cards see each other; a MIG instance is alone, since CUDA shows a process at most one."""
     cards = ",".join(gpu.uuid for gpu in gpus if not gpu.unread and not gpu.mig)
     seats: list[DeviceAssignment] = []
     unseated: list[UnassignedDevice] = []

@@ -1,4 +1,4 @@
-"""JSON has neither NaN nor infinity: what measured one says so in words, so that its result can be sent at all. Pure."""
+"""Replaces NaN and infinity, which JSON lacks, so that results can be serialized. Pure."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from preflight.results import Outcome, Result
 
 
 def replace_non_finite(result: Result) -> Result:
-    """`result` without numbers that are none: such a figure is no measurement, and a pass with one is an error.
+    """`result` without non-finite numbers: such figures are dropped, and a pass with one becomes an error.
 
-    In the evidence they become words.
+    In evidence they become text.
     """
     wrong = [figure for figure in result.figures if not math.isfinite(figure.value)]
     evidence = {name: _spell_out_number(value) for name, value in result.evidence.items()}

@@ -1,4 +1,4 @@
-"""What the driver tells of the GPUs before anything runs on them: who they are, what is free, who computes there."""
+"""The driver's data on GPUs before a run: identity, free memory, running processes."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Note = Callable[[str], None]
 
 
 def read_gpu_inventory(note: Note) -> GpuInventory:
-    """Ask the driver. May hang with it."""
+    """Query the driver. May hang with it."""
     here = count_gpus()
     try:
         library = load_nvml(note)
@@ -56,7 +56,7 @@ def _read_gpu(library: Any, index: int, note: Note) -> GpuInfo:
 
 
 def _read_memory(library: Any, handle: Any) -> tuple[int, int]:
-    """Bytes, all and free; none where the GPU shares the host's."""
+    """Total and free bytes; None if the GPU shares host memory."""
     try:
         memory = library.nvmlDeviceGetMemoryInfo(handle)
     except library.NVMLError_NotSupported:
@@ -65,7 +65,7 @@ def _read_memory(library: Any, handle: Any) -> tuple[int, int]:
 
 
 def _list_processes(library: Any, handle: Any) -> tuple[GpuProcess, ...]:
-    """Who computes there. A driver that can't tell is taken at that: too little free memory shows a user all the same."""
+    """Processes on the GPU. If the driver cannot list them, too little free memory still shows that the GPU is in use."""
     try:
         found = library.nvmlDeviceGetComputeRunningProcesses(handle)
     except library.NVMLError:
@@ -74,7 +74,7 @@ def _list_processes(library: Any, handle: Any) -> tuple[GpuProcess, ...]:
 
 
 def describe_process(pid: int, proc: Path = Path("/proc")) -> GpuProcess:
-    """A process by its number: its user and command, where they can be seen."""
+    """A process by its id, with user and command if visible."""
     try:
         owner = (proc / str(pid)).stat().st_uid
         command = (proc / str(pid) / "comm").read_text().strip()
@@ -91,7 +91,7 @@ def _has_mig(library: Any, handle: Any) -> bool:
     try:
         return bool(library.nvmlDeviceGetMigMode(handle)[0])
     except library.NVMLError:
-        return False  # a product without
+        return False  # a product without MIG
 
 
 def _list_mig_instances(library: Any, handle: Any) -> tuple[MigInstance, ...]:

@@ -1,6 +1,6 @@
-"""So that no two preflights test one GPU at a time: each would slow the other down, and blame the GPU.
+"""Locks GPUs, so that two preflights never test one GPU at the same time, which would slow both and blame the GPU.
 
-A claim is a name that only one socket of this network namespace can have. The kernel lets go of it with its process; no file is left.
+A lock is an abstract socket name, unique in the network namespace. The kernel releases it with the process; no file remains.
 """
 
 from __future__ import annotations
@@ -10,18 +10,18 @@ import socket
 import struct
 from collections.abc import Iterable
 
-_PREFIX = "\0gpu-healthd/preflight/"  # no path: an abstract name
+_PREFIX = "\0gpu-healthd/preflight/"  # an abstract name, not a path
 _CREDENTIALS = struct.Struct("3i")  # pid, uid, gid
 
 
 class GpuLocks:
-    """The GPUs that this preflight has for itself. Whoever makes it closes it."""
+    """The GPUs locked by this preflight. The creator closes it."""
 
     def __init__(self) -> None:
         self._held: list[socket.socket] = []
 
     def hold(self, uuids: Iterable[str]) -> str:
-        """Claim GPUs, by UUID or by that of a MIG instance. Who has one already, in words; empty if nobody, or if this cannot be told."""
+        """Lock GPUs, by UUID or that of a MIG instance. Returns the current holder as text; empty if none or unknown."""
         for uuid in uuids:
             claim = socket.socket(socket.AF_UNIX)
             self._held.append(claim)
@@ -30,12 +30,12 @@ class GpuLocks:
                 claim.listen()
             except OSError as error:
                 if error.errno != errno.EADDRINUSE:
-                    return ""  # a kernel without such names; who computes there shows all the same
+                    return ""  # a kernel without abstract names; running processes are detected anyway
                 return f"another preflight{_describe_lock_holder(uuid)} has {uuid}: wait for its end"
         return ""
 
     def close(self) -> None:
-        """Let go of all."""
+        """Release all locks."""
         for claim in self._held:
             claim.close()
         self._held.clear()

@@ -1,7 +1,7 @@
-"""Runs a plan: one process for each device and one for the node, in lockstep, a watchdog over each test.
+"""Runs a plan: one process per device and one for the node, in lockstep, with a watchdog over each test.
 
-A hang or a crash is a result like any other: it names its device, and the other devices go on. Processes live as long as the
-run, so that torch, CUDA and the process group are set up once.
+A hang or crash is a result that names its device, and the other devices continue. Processes live for the whole run, so that
+torch, CUDA and the process group are initialized once.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ from vocabulary.clock import Clock
 
 
 class PlanRunner:
-    """One run of a plan, of one or more rounds. A context: leaving it ends every process."""
+    """One run of a plan with one or more rounds. A context manager; leaving it ends every process."""
 
     def __init__(self, plan: Plan, clock: Clock, progress: Progress) -> None:
-        """Nothing starts yet. `progress` hears when a test begins and ends."""
+        """Starts nothing yet. `progress` is called when a test begins and ends."""
         self._plan = plan
         self._clock = clock
         self._progress = progress
@@ -45,7 +45,7 @@ class PlanRunner:
         """Find the devices.
 
         Raises:
-            PlanError: a fault is to be committed on a device that isn't there.
+            PlanError: a fault is to be injected on a missing device.
         """
         try:
             if self._plan.needs(Scope.DEVICE, Scope.PEERS):
@@ -63,18 +63,18 @@ class PlanRunner:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The names of all devices, tested or not; none if nothing is known of them."""
+        """The names of all devices, tested or not; empty if unknown."""
         seated = [member.seat.name for member in self._crew.members]
         return (*seated, *(unseated.name for unseated in self._crew.unseated if unseated.name))
 
     @property
     def devices(self) -> tuple[Device, ...]:
-        """The devices that worked, at least at first, in order; known once a test of theirs has run."""
+        """The devices that worked, at least initially, in order; known after the first device test."""
         return tuple(member.device for member in self._crew.members if member.device is not None)
 
     @property
     def left_out(self) -> str:
-        """Which GPUs of this node are not tested because somebody hid them from us, in a sentence; empty if none are."""
+        """Which GPUs of this node are hidden from this process and not tested, as a sentence; empty if none."""
         return self._crew.left_out
 
     @property
@@ -83,7 +83,7 @@ class PlanRunner:
         return self._crew.software
 
     def round(self) -> tuple[Result, ...]:
-        """Run all of the plan once; one or more results for each of its tests and devices, in order."""
+        """Run the plan once; one or more results for each of its tests and devices, in order."""
         results: list[Result] = []
         for spec in self._plan.specs:
             self._progress.begins(spec.test)
@@ -122,9 +122,7 @@ class PlanRunner:
         endings = [conclude_request(turn, self._clock) for turn in turns]
         broken = [(member, end) for member, end in zip(present, endings, strict=True) if end.how is not WorkerExit.DONE]
         for member, end in broken:
-            if (
-                end.how is not WorkerExit.RAISED
-            ):  # after an exception CUDA may refuse everything: a new process starts anew
+            if end.how is not WorkerExit.RAISED:  # after an exception CUDA may refuse everything: use a new process
                 member.lost = _describe_lost_device(member, spec)
         self._crew.dismiss([member for member, _ in broken])
         return tuple(result for end in endings for result in build_worker_results(spec.test, end))
@@ -135,7 +133,7 @@ class PlanRunner:
         turns = self._turns(spec, present)
         await_answers(turns, self._clock, together=True)
         endings = [conclude_request(turn, self._clock) for turn in turns]
-        if at_fault := find_blamed_workers(endings):  # what is left of their process group is good for nothing
+        if at_fault := find_blamed_workers(endings):  # the rest of their process group is unusable
             for member, end_of in zip(present, endings, strict=True):
                 if end_of in at_fault and end_of.how is not WorkerExit.RAISED:
                     member.lost = _describe_lost_device(member, spec)
@@ -163,14 +161,14 @@ class PlanRunner:
         )
 
     def _new_group(self, ranks: int) -> ProcessGroupSpec:
-        """A file that nobody met at before. Our watchdogs come first: they know who did not come."""
+        """A new rendezvous file. Torch's timeouts are longer than our watchdogs, which identify the missing process."""
         self._place = self._place or tempfile.mkdtemp(prefix="preflight-")
         self._groups += 1
         limit_s = max(spec.watchdog_s for spec in self._plan.specs) + START_WATCHDOG_S
         return ProcessGroupSpec(str(Path(self._place) / f"group-{self._groups}"), ranks, limit_s)
 
     def _missing(self, spec: Spec, why: UnassignedDevice) -> Result:
-        """What a device that cannot be tested says: what is wrong with it once, and then that it wasn't tested."""
+        """The results of an untestable device: its fault once, then 'not run'."""
         outcome = Outcome.NOT_RUN if why.name in self._told and why.outcome is not Outcome.ERROR else why.outcome
         self._told.add(why.name)
         reason = f"{why.reason}; run it again with --only {spec.test}" if why.by_test else why.reason

@@ -1,4 +1,4 @@
-"""How far a run is: a line for each test and result, or a bar where somebody looks on. On standard error; what cannot be written there is let go."""
+"""Progress of a run on standard error: a line per test and result, or a bar on a terminal. Write errors are ignored."""
 
 from __future__ import annotations
 
@@ -16,36 +16,36 @@ _NEWS = (Outcome.FAIL, Outcome.HANG, Outcome.ERROR, Outcome.NOT_RUN)
 
 
 class Progress(Protocol):
-    """Who hears of a run's progress."""
+    """Receives the progress of a run."""
 
     def begins(self, test: str) -> None:
         """A test begins."""
         ...
 
     def ended(self, results: tuple[Result, ...]) -> None:
-        """A test is over on all devices."""
+        """A test has ended on all devices."""
         ...
 
 
 class SilentProgress:
-    """Nobody looks on."""
+    """Prints nothing."""
 
     def begins(self, test: str) -> None:
-        """Nothing."""
+        """Does nothing."""
 
     def ended(self, results: tuple[Result, ...]) -> None:
-        """Nothing."""
+        """Does nothing."""
 
 
 class LineProgress:
-    """For logs: every line by itself, each with our name before it."""
+    """For logs: separate lines, each with the program's name."""
 
     def begins(self, test: str) -> None:
         """One line."""
         self._say(f"{test:<18} begins")
 
     def ended(self, results: tuple[Result, ...]) -> None:
-        """One line for each result."""
+        """One line per result."""
         for result in results:
             self._say(format_result_line(result))
 
@@ -54,14 +54,14 @@ class LineProgress:
 
 
 class BarProgress:
-    """For a terminal: how many of the round's tests are done, and lines only for what is no pass."""
+    """For a terminal: a bar of the round's tests, and lines only for results that are not a pass."""
 
     def __init__(self, length: int) -> None:
         self._length = length
         self._bar = self._new()
 
     def begins(self, test: str) -> None:
-        """The bar says so. A further round begins a new one."""
+        """Show the test in the bar. A further round starts a new one."""
         if self._bar.finished:
             self._bar = self._new()
         self._bar.label = f"{test:<18}"
@@ -69,7 +69,7 @@ class BarProgress:
             self._bar.render_progress()
 
     def ended(self, results: tuple[Result, ...]) -> None:
-        """One step; what is no pass stays on the screen."""
+        """Advance the bar; print results that are not a pass."""
         with suppress(*UNWRITABLE):
             for result in results:
                 if result.outcome in _NEWS:
@@ -77,7 +77,7 @@ class BarProgress:
             self._bar.update(1)
 
     def close(self) -> None:
-        """Leave the line to whoever writes next."""
+        """Clear the line for later output."""
         with suppress(*UNWRITABLE):
             self._bar.render_finish()
 
@@ -87,7 +87,7 @@ class BarProgress:
 
 @contextmanager
 def open_progress(tests: int) -> Iterator[Progress]:
-    """What suits standard error."""
+    """The form that suits standard error."""
     if sys.stderr is None or not sys.stderr.isatty():
         yield LineProgress()
         return
@@ -99,6 +99,6 @@ def open_progress(tests: int) -> Iterator[Progress]:
 
 
 def format_result_line(result: Result) -> str:
-    """A result in one line, made safe for a terminal."""
+    """A result in one line, escaped for a terminal."""
     text = f"{result.test:<18} {result.outcome.value:<15} {result.device:<8} {result.reason}".rstrip()
     return "".join(letter if letter.isprintable() else "\N{REPLACEMENT CHARACTER}" for letter in text)

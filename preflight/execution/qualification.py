@@ -1,4 +1,4 @@
-"""Runs a plan, round after round as its level asks, and judges it: the measured, compared, judged whole of one node."""
+"""Runs a plan for as many rounds as its level requires, and judges the node: measure, compare, decide."""
 
 from __future__ import annotations
 
@@ -24,21 +24,21 @@ from vocabulary.clock import Clock
 def qualify_node(
     chosen: Plan, node: str, inject: Sequence[str], baselines: Path, clock: Clock, progress: Progress
 ) -> Document:
-    """Run `chosen` here and say what came of it.
+    """Run `chosen` on this node and build the document.
 
     Args:
         chosen: the plan.
-        node: what this machine is called.
-        inject: the faults asked for, as they were asked for; they mark the document.
-        baselines: the folder of what is known of figures.
+        node: the node's name.
+        inject: the requested faults, which mark the document.
+        baselines: the folder with expectation files.
         clock: the time.
-        progress: who hears how far it is.
+        progress: receives the progress.
 
     Raises:
-        PlanError: a fault is to be committed on a device that isn't there.
+        PlanError: a fault is to be injected on a missing device.
     """
     started_at, began = clock.wall(), clock.monotonic()
-    known = load_knowledge(baselines, node, {})  # before the tests: a file system that hangs costs no result
+    known = load_knowledge(baselines, node, {})  # before the tests: a hanging file system costs no result
     lasts_s = LASTS_S[chosen.level] if chosen.needs(Scope.DEVICE, Scope.PEERS) else 0.0
     rounds, round_s, verdict = 0, 0.0, Verdict.PASS
     with PlanRunner(chosen, clock, progress) as runner:
@@ -73,12 +73,12 @@ def qualify_node(
 
 
 def list_awaited_results(chosen: Plan, names: Sequence[str]) -> dict[str, Sequence[str]]:
-    """For each test of devices those that must have a result."""
+    """For each device test, the devices that must have a result."""
     return {spec.test: names for spec in chosen.specs if spec.scope is Scope.DEVICE}
 
 
 def describe_undetected_faults(faults: Mapping[str, Injection], results: Sequence[Result]) -> tuple[str, ...]:
-    """A sentence for each fault that was committed in a test which found nothing."""
+    """A sentence for each injected fault that its test did not detect."""
     found = {result.test for result in results if result.outcome not in (Outcome.PASS, Outcome.NOT_APPLICABLE)}
     return tuple(
         f"{test}: the fault {injection.fault} was committed and not found"
@@ -88,7 +88,7 @@ def describe_undetected_faults(faults: Mapping[str, Injection], results: Sequenc
 
 
 def add_remark(results: Sequence[Result], devices: Sequence[Device], remark: str) -> tuple[Result, ...]:
-    """`results` with a remark on the first that is about a device; on the first, if none is."""
+    """`results` with a remark on the first one about a device; on the first if there is none."""
     names = {device.name for device in devices}
     places = [place for place, result in enumerate(results) if result.device in names] or [0]
     return tuple(

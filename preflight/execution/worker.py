@@ -1,4 +1,4 @@
-"""The process that runs tests: the only one that may hang or crash.
+"""The process that runs tests; only it may hang or crash.
 
     python -m preflight.execution.worker PARENT
 
@@ -43,10 +43,10 @@ Send = Callable[[Answer], None]
 
 
 def main(parent: int) -> None:
-    """Answer requests until there are no more."""
-    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)  # a hung call would never see that nobody waits
+    """Process requests until the input ends."""
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)  # a hung call would never see that the parent has died
     if os.getppid() != parent:
-        return  # it died before we asked to die with it
+        return  # the parent died before prctl
     channel = os.dup(1)
     os.dup2(2, 1)
 
@@ -61,7 +61,7 @@ def main(parent: int) -> None:
 
 
 class WorkerLoop:
-    """What this process is: whose device it has, and whether it joined the others."""
+    """The state of this process: its device, and whether it joined the process group."""
 
     def __init__(self, send: Send) -> None:
         self._send = send
@@ -70,7 +70,7 @@ class WorkerLoop:
         self._step = 0
 
     def answer(self, request: Request) -> None:
-        """Do as asked, and say so."""
+        """Process one request and send the answer."""
         if isinstance(request, InventoryRequest):
             from preflight.execution.gpu_inventory import read_gpu_inventory  # noqa: PLC0415 - only the node's process looks
 
@@ -81,7 +81,7 @@ class WorkerLoop:
             self.run(request)
 
     def run(self, do: RunRequest) -> None:
-        """Run one test and send each result at once, since a test may hang or crash after it; then the mark that there are no more."""
+        """Run one test and send each result at once, since a test may hang or crash later; then the end mark."""
         self._step, raised = 0, False
         self._send(ProgressUpdate(STARTING))
         try:
@@ -95,7 +95,7 @@ class WorkerLoop:
         self._send(ResultMessage(None, last=True, raised=raised))
 
     def _results(self, do: RunRequest) -> Iterator[Result]:
-        """The test's results as they come, each with its device and how long it took."""
+        """The test's results, each with its device and duration."""
         if do.group is not None and do.group != self._joined:
             self._join(do.group)
         self._commit(do.fault)
@@ -116,12 +116,12 @@ class WorkerLoop:
             try:
                 sound = round_trip_result(replace_non_finite(timed))
             except Exception:
-                yield strip_result_details(timed)  # a test that tells a fault badly has found it all the same
+                yield strip_result_details(timed)  # a test that reports a fault in an invalid form has still found it
                 raise
             yield sound
 
     def _commit(self, fault: str) -> None:
-        """The faults that every test can be given: its process hangs, or crashes."""
+        """Faults available for every test: its process hangs or crashes."""
         if fault == "hang":
             self._send(ProgressUpdate("an injected hang", self._step))
             signal.pause()
@@ -165,17 +165,17 @@ class WorkerLoop:
 
 
 def round_trip_result(result: Result) -> Result:
-    """A result as its reader will have it.
+    """A result as its reader decodes it.
 
     Raises:
-        msgspec.ValidationError: it holds what a result cannot.
-        TypeError: it holds what JSON cannot.
+        msgspec.ValidationError: it contains what a result cannot.
+        TypeError: it contains what JSON cannot.
     """
     return _RESULT.decode(msgspec.json.encode(result))
 
 
 def strip_result_details(result: Result) -> Result:
-    """What is left of a result without anything that could be of a wrong type."""
+    """A result without any field that could have a wrong type."""
     return Result(
         test=result.test,
         outcome=result.outcome,
@@ -186,7 +186,7 @@ def strip_result_details(result: Result) -> Result:
 
 
 def build_exception_result(test: str, error: Exception, device: str) -> Result:
-    """What an exception says of the machine: a device that throws is broken, one that is full is only busy."""
+    """The result for an exception: a device that raises is faulty, one out of memory is only busy."""
     words = " ".join(str(error).split())[:500] or type(error).__name__
     outcome, reason, misconfigured = Outcome.ERROR, f"{type(error).__name__}: {words}", False
     if isinstance(error, ModuleNotFoundError):
@@ -201,4 +201,4 @@ def build_exception_result(test: str, error: Exception, device: str) -> Result:
 
 if __name__ == "__main__":
     main(int(sys.argv[1]))
-    os._exit(0)  # what torch would tidy up may hang, and goes with the process anyway
+    os._exit(0)  # torch's cleanup may hang, and is not needed

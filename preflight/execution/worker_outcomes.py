@@ -1,4 +1,4 @@
-"""What the end of a test's processes says: results as they were given, hangs, crashes, and who kept the others waiting. Pure."""
+"""Results from the end of a test's processes: their own results, hangs, crashes, and the process that blocked the others. Pure."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ import msgspec
 
 from preflight.results import Outcome, Result
 
-MACHINE_SIGNALS = ("SIGSEGV", "SIGBUS", "SIGILL", "SIGFPE")  # the processor itself refused an instruction
+MACHINE_SIGNALS = ("SIGSEGV", "SIGBUS", "SIGILL", "SIGFPE")  # the CPU itself rejected an instruction
 
 
 class WorkerExit(str, enum.Enum):
-    """How one process came out of a test."""
+    """How a process ended a test."""
 
     DONE = "done"
     RAISED = "raised"  # an exception ended the test, the process lives
@@ -24,8 +24,8 @@ class WorkerExit(str, enum.Enum):
 class WorkerOutcome(msgspec.Struct, frozen=True, kw_only=True):
     """One process at the end of one test.
 
-    `device` is empty for the node's. `doing` is what it announced last, `step` how many times it announced something. Of one that is
-    gone `killed_by` names the signal, or else `code` is its exit code; `noise` is the last line it left on standard error.
+    `device` is empty for the node's process. `doing` is the last announced step, `step` the number of announcements. For an
+    ended process `killed_by` names the signal, or else `code` is its exit code; `noise` is its last line on standard error.
     """
 
     device: str
@@ -53,16 +53,16 @@ def build_worker_results(test: str, ending: WorkerOutcome) -> tuple[Result, ...]
 
 
 def describe_exit(ending: WorkerOutcome) -> str:
-    """How a process that is gone ended, in words."""
+    """How an ended process ended, as text."""
     return f"was killed by {ending.killed_by}" if ending.killed_by else f"ended with {ending.code}"
 
 
 def build_peer_results(test: str, endings: Sequence[WorkerOutcome]) -> tuple[Result, ...]:
     """The results of processes that wait for each other.
 
-    Whose process is gone is to blame before one that raised an exception, and that before one that hangs; of those that hang, the ones
-    which announced less than others: they never came to where the others wait. If all came to the same place, each hangs. Who only
-    waited is not run, and not accused. A device may have nothing to say if another spoke for it.
+    Ended processes are blamed first, then those that raised an exception, then those that hang; of these, the ones with the
+    fewest announcements, which never reached the common step. If all reached the same step, each hangs. A process that only
+    waited is 'not run'. A device without a result is possible if another device's result covers it.
     """
     at_fault = find_blamed_workers(endings)
     results: list[Result] = []
@@ -80,7 +80,7 @@ def build_peer_results(test: str, endings: Sequence[WorkerOutcome]) -> tuple[Res
 
 
 def find_blamed_workers(endings: Sequence[WorkerOutcome]) -> list[WorkerOutcome]:
-    """Those of a broken-off test of peers who are to blame; nobody if all are done."""
+    """The processes to blame for an aborted test of peers; empty if all finished."""
     for how in (WorkerExit.GONE, WorkerExit.RAISED):
         if found := [ending for ending in endings if ending.how is how]:
             return found

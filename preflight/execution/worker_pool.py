@@ -1,4 +1,4 @@
-"""The test processes of a run: the node's, and one for each device. Starts them, gives them their device, replaces them."""
+"""The test processes of a run: one for the node and one per device. Starts them, assigns devices, replaces them."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ from preflight.worker_messages import (
 )
 from vocabulary.clock import Clock
 
-LOOK_WATCHDOG_S = 60.0  # to start, and to wake a driver that sleeps: seconds for each GPU without persistence mode
+LOOK_WATCHDOG_S = 60.0  # startup, and waking a sleeping driver: seconds per GPU without persistence mode
 
 
 class DeviceWorker:
-    """One device, and the process that has it. `lost` says why there is none, and that there will be none in this run.
+    """One device and its process. `lost` is the reason why it has none for the rest of the run.
 
     `device` is what the first process found, and stays known.
     """
@@ -42,7 +42,7 @@ class DeviceWorker:
 
 
 class WorkerPool:
-    """All processes of one run. Whoever makes it closes it."""
+    """All processes of one run. The creator closes it."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -56,7 +56,7 @@ class WorkerPool:
         self.software: dict[str, str] = {}
 
     def assemble(self) -> None:
-        """Find the devices and give each to a process, which begins to import torch while the driver is asked."""
+        """Find the devices and assign each to a process, which imports torch while the driver is queried."""
         guess = count_device_files() or HOST_DEVICES
         look = WorkerRequest(self.node(), InventoryRequest(), LOOK_WATCHDOG_S, self._clock)
         self._spare = [self._start(guess) for _ in range(guess)]
@@ -80,19 +80,19 @@ class WorkerPool:
             self._give(member)
 
     def node(self) -> TestProcess:
-        """The process for tests of the node; a new one if there is none."""
+        """The process for tests of the node, created on demand."""
         if self._node is None:
             self._node = TestProcess("", self._threads)
         return self._node
 
     def drop_node(self) -> None:
-        """End the node's process: it hangs, or is gone."""
+        """End the node's process: it hangs, or has ended."""
         if self._node is not None:
             end_processes([self._node], self._clock)
         self._node = None
 
     def present(self) -> list[DeviceWorker]:
-        """The members whose device works, each in a process that has it. Those found lost are marked so."""
+        """The members with a working device, each with a process. Newly lost members are marked."""
         for member in self.members:
             if member.process is None and member.lost is None:
                 self._give(member)
@@ -104,7 +104,7 @@ class WorkerPool:
         return [member for member in self.members if member.lost is None]
 
     def dismiss(self, members: Sequence[DeviceWorker]) -> None:
-        """End the processes of these; those that aren't marked lost get new ones when they are needed again."""
+        """End the processes of these; members not marked lost get new ones on demand."""
         end_processes([member.process for member in members if member.process is not None], self._clock)
         for member in members:
             member.process = member.taking = None
@@ -125,7 +125,7 @@ class WorkerPool:
         member.taking = WorkerRequest(process, AssignRequest(member.seat), START_WATCHDOG_S, self._clock)
 
     def _seat(self, member: DeviceWorker, taking: WorkerRequest) -> None:
-        """The device has answered, or hasn't."""
+        """Record the device's response, or its absence."""
         member.taking = None
         if isinstance(taking.answer, DeviceReady):
             member.device = taking.answer.device

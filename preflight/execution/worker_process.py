@@ -1,4 +1,4 @@
-"""One test process as its parent has it: what it is asked, what it answers, its end."""
+"""One test process as its parent sees it: requests, answers, exit."""
 
 from __future__ import annotations
 
@@ -15,17 +15,18 @@ import msgspec
 from preflight.worker_messages import Answer, Request
 from vocabulary.clock import Clock
 
-EXIT_DEADLINE_S = 2.0  # from the end of its output to the end of a process
-REAP_DEADLINE_S = 5.0  # a process stuck in the driver may outlive SIGKILL; it must not take us along
+EXIT_DEADLINE_S = 2.0  # from the end of its output to the exit of a process
+REAP_DEADLINE_S = 5.0  # a process stuck in the driver may survive SIGKILL; it must not block this one
 NOISE_BYTES_MAX = 4096
 LINE_BYTES_MAX = 16 << 20
 READ_BYTES = 1 << 16
 QUOTED_BYTES_MAX = 200
-# Processes of one node meet over loopback; a library left to choose, or a job's setting, may take an interface that a firewall guards.
+# Processes of one node meet over loopback; automatic choice, or a job's setting, may use an interface behind a
+# firewall.
 LOOPBACK = {"GLOO_SOCKET_IFNAME": "lo", "NCCL_SOCKET_IFNAME": "lo"}
-# What a job may have set for its own ends; the hardware is tested by the ways that NCCL takes by itself.
+# Settings of a job; the hardware is tested with NCCL's own choices.
 NOT_OURS = ("NCCL_ALGO", "NCCL_PROTO", "NCCL_P2P_DISABLE", "NCCL_P2P_LEVEL", "NCCL_SHM_DISABLE")
-# `-m` would look for modules in the folder we stand in first, which may be anybody's. -P is new in Python 3.11.
+# `-m` would import modules from the current folder, which may belong to any user. -P is new in Python 3.11.
 CHILD = """
 import sys
 sys.path[:] = [*filter(None, sys.path), sys.argv.pop()]
@@ -37,12 +38,12 @@ _ANSWER: msgspec.json.Decoder[Answer] = msgspec.json.Decoder(Answer)
 
 
 class TestProcess:
-    """A running `preflight.execution.worker`. Its owner ends it, and everything it started, with `end_processes`."""
+    """A running `preflight.execution.worker`. Its owner ends it, and its children, with `end_processes`."""
 
-    __test__ = False  # for pytest, which takes every Test* for a test
+    __test__ = False  # prevents pytest from collecting this class
 
     def __init__(self, name: str, threads: int) -> None:
-        """Start it. `threads` is how many it may compute with at most."""
+        """Start it. `threads` limits its CPU threads."""
         self.name = name
         limits = {"OMP_NUM_THREADS": str(threads), "MKL_NUM_THREADS": str(threads)}
         environ = {name: value for name, value in os.environ.items() if name not in NOT_OURS}
@@ -66,12 +67,12 @@ class TestProcess:
 
     @property
     def pid(self) -> int:
-        """Its process id, which is its group's as well."""
+        """Its process id, also its process group."""
         return self._process.pid
 
     @property
     def silent(self) -> bool:
-        """No answer can come any more."""
+        """No answer can follow."""
         return self._out not in self._open
 
     @property
@@ -80,17 +81,17 @@ class TestProcess:
         return self._open
 
     def ask(self, request: Request) -> None:
-        """Send a request. That nobody takes it shows in the answers."""
+        """Send a request. A failure shows in the answers."""
         with suppress(BrokenPipeError):
             os.write(self._in, msgspec.json.encode(request) + b"\n")
 
     def read(self, ready: Iterable[int]) -> list[Answer]:
-        """Take in what there is on those of its descriptors that are `ready`; the answers that are whole.
+        """Read from its descriptors that are `ready`; returns complete answers.
 
-        A process that has ended says nothing more, though one that it started may still hold its pipes. Nothing is read behind a line
-        that is no answer: `garbled` quotes it.
+        An ended process says nothing more, even if its child still holds the pipes. Nothing after an invalid line is read:
+        `garbled` quotes that line.
         """
-        ended = self._process.poll() is not None  # asked before reading: what it wrote is there
+        ended = self._process.poll() is not None  # before reading, so that all its output is available
         for descriptor in tuple(self._open) if ended else self._open.intersection(ready):
             self._take(descriptor, to_the_end=ended)
         *lines, self._line = self._line.split(b"\n")
@@ -126,23 +127,23 @@ class TestProcess:
         self._noise = (self._noise + noise)[-NOISE_BYTES_MAX:]
 
     def noise(self) -> str:
-        """The last line it left on standard error."""
+        """Its last line on standard error."""
         lines = self._noise.decode(errors="backslashreplace").split("\n")
         return next((line.strip() for line in reversed(lines) if line.strip()), "")
 
     def code(self) -> int:
-        """How a process ended that says nothing any more: its exit code, or minus the signal."""
+        """The exit code of an ended process, or minus the signal."""
         with suppress(subprocess.TimeoutExpired):
             self._process.wait(EXIT_DEADLINE_S)
         return -signal.SIGKILL if self._process.returncode is None else self._process.returncode
 
     def kill(self) -> None:
-        """End it and what it started, without waiting."""
+        """Kill it and its children, without waiting."""
         with suppress(ProcessLookupError):
             os.killpg(self.pid, signal.SIGKILL)
 
     def reap(self, seconds: float) -> None:
-        """Wait for a killed process; give up on what cannot die."""
+        """Wait for a killed process; give up on one that cannot die."""
         with suppress(subprocess.TimeoutExpired):
             self._process.wait(max(0.0, seconds))
         for pipe in self._pipes:
@@ -150,7 +151,7 @@ class TestProcess:
 
 
 def end_processes(processes: Iterable[TestProcess], clock: Clock) -> None:
-    """End processes and what they started, all at once: those that cannot die cost one deadline together."""
+    """Kill processes and their children together: those that cannot die share one deadline."""
     doomed = list(processes)
     for process in doomed:
         process.kill()

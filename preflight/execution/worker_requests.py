@@ -1,4 +1,4 @@
-"""Asks several processes the same and hears them all out: until each has answered, ended, or is overdue."""
+"""Sends a request to several processes and waits until each has answered, ended, or exceeded its deadline."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ from preflight.worker_messages import (
 )
 from vocabulary.clock import Clock
 
-LISTEN_S = 1.0  # at a time
-PAUSED_S = 3.0  # later than asked: then this machine, or all of us, stood still, and nobody's time ran
-PEER_GRACE_S = 10.0  # what is left to a test's other devices after one of them is gone: they wait for it in vain
+LISTEN_S = 1.0  # per poll
+PAUSED_S = 3.0  # later than planned: then this machine was suspended, and no deadline advanced
+PEER_GRACE_S = 10.0  # time for a test's other devices after one has ended: they wait for it in vain
 
 
 class WorkerRequest:
-    """One process's part: a request, and what came of it."""
+    """One process's request, and its outcome."""
 
     def __init__(self, process: TestProcess, request: Request, watchdog_s: float, clock: Clock) -> None:
-        """Ask. The watchdog runs from the first thing that is announced after starting, which has a limit of its own."""
+        """Send the request. The watchdog starts with the first announcement after startup, which has its own limit."""
         self.process = process
         self.watchdog_s = watchdog_s
         self.doing = STARTING
@@ -48,16 +48,16 @@ class WorkerRequest:
 
     @property
     def open(self) -> bool:
-        """Nothing final is known yet."""
+        """The outcome is not final yet."""
         return self.answer is None and not self.hung and not self.gone
 
     @property
     def broken(self) -> bool:
-        """Its process ended, or its test did by an exception: nobody need wait for it."""
+        """Its process ended, or its test raised an exception: waiting for it is pointless."""
         return self.gone or (isinstance(self.answer, ResultMessage) and self.answer.raised)
 
     def hear(self, ready: Sequence[int]) -> None:
-        """Take in what came."""
+        """Process new answers."""
         for said in self.process.read(ready):
             if isinstance(said, ProgressUpdate):
                 self._now(said)
@@ -76,27 +76,27 @@ class WorkerRequest:
             self.gone = True
 
     def _now(self, now: ProgressUpdate) -> None:
-        if not self._started and now.doing != STARTING:  # imports are over, the test begins
+        if not self._started and now.doing != STARTING:  # imports are done, the test begins
             self._started = True
             self.deadline = self._clock.monotonic() + self.watchdog_s
         self.doing, self.step = now.doing, now.step
 
     def excuse(self, seconds: float) -> None:
-        """Allow this much more."""
+        """Extend the deadline by this much."""
         self.deadline += seconds
 
     def hurry(self, seconds: float) -> None:
-        """Allow this much from now on, at most."""
+        """Limit the remaining time to this much."""
         self.deadline = min(self.deadline, self._clock.monotonic() + seconds)
 
 
 def await_answers(turns: Sequence[WorkerRequest], clock: Clock, *, together: bool = False) -> None:
-    """Return once no turn is open.
+    """Return when no request is open.
 
     Args:
-        turns: what was asked.
-        clock: what deadlines are told by.
-        together: they wait for each other, so that where one breaks off the others get `PEER_GRACE_S` only.
+        turns: the requests.
+        clock: the time for deadlines.
+        together: they wait for each other, so that after a failure the others get only `PEER_GRACE_S`.
     """
     hurried, listened = False, clock.monotonic()
     while pending := [turn for turn in turns if turn.open]:
@@ -110,7 +110,7 @@ def await_answers(turns: Sequence[WorkerRequest], clock: Clock, *, together: boo
         for turn in pending:
             if late_s > PAUSED_S:
                 turn.excuse(late_s)
-            turn.hear(ready)  # first: it may have answered while nobody listened
+            turn.hear(ready)  # first: it may have answered in the meantime
             turn.hung = turn.open and now >= turn.deadline
         if together and not hurried and any(turn.broken for turn in turns):
             hurried = True
@@ -119,7 +119,7 @@ def await_answers(turns: Sequence[WorkerRequest], clock: Clock, *, together: boo
 
 
 def conclude_request(turn: WorkerRequest, clock: Clock) -> WorkerOutcome:
-    """How a turn that isn't open any more ended."""
+    """The outcome of a request that is no longer open."""
     if turn.hung:
         how, code = WorkerExit.HUNG, 0
     elif turn.gone:
@@ -141,7 +141,7 @@ def conclude_request(turn: WorkerRequest, clock: Clock) -> WorkerOutcome:
 
 
 def signal_name(number: int) -> str:
-    """What a signal is called; the real-time ones, but for two, have no name."""
+    """The name of a signal; most real-time signals have none."""
     try:
         return signal.Signals(number).name
     except ValueError:

@@ -1,1 +1,5 @@
-"""What a figure ought to be, by whose word, and what follows if it is not. Pure: readings, tables and baselines in, results out."""
+"""Expected values of figures from several sources, and the judgement of results. Pure: readings, tables and baselines in, results out.
+
+`preflight.execution` and `commands` call it.
+It may import root modules of preflight only; no torch, no I/O.
+"""

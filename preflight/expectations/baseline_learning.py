@@ -1,4 +1,4 @@
-"""From documents to a baseline. Pure. Only what passed whole, with nothing injected, teaches; who failed since has taught nothing."""
+"""Updates a baseline from documents. Pure. Only full passes without injected faults count; a later failure removes a node's data."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from preflight.expectations.measurement_keys import (
 )
 from preflight.results import Document, Outcome, Verdict
 
-NODES_KEPT = 128  # of each entry, the newest; more make no median better
-SOFTWARE_KEPT = 3  # of each measurement, while a cluster is upgraded
+NODES_KEPT = 128  # per entry, the newest; more do not improve a median
+SOFTWARE_KEPT = 3  # per measurement, during an upgrade of a cluster
 MACHINES_KEPT = 16_384
 _Place = tuple[MeasurementKey, str]
 
 
 def explain_refusal(document: Document, now: float = math.inf) -> str:
-    """Why a document teaches nothing; empty if it does. `now` is UTC seconds."""
+    """Why a document does not count; empty if it does. `now` is UTC seconds."""
     if document.verdict is not Verdict.PASS:
         return f"{document.node}: the verdict is {document.verdict.value}; only a pass teaches"
     if not document.complete:
@@ -46,11 +46,10 @@ def _explain_unusable(document: Document, now: float) -> str:
 def learn_baseline(
     documents: Iterable[Document], old: Baseline | None = None, *, now: float = math.inf, accept: bool = False
 ) -> Baseline:
-    """`old` with what `documents` add. Their order doesn't matter; nothing new leaves it as it is.
+    """`old` updated with `documents`, in any order; without new data it is unchanged.
 
-    A failure takes out what the node taught before it. `now` is UTC seconds: what is kept from more than a day ahead gives way to
-    what comes. `accept` lets the levels that the documents speak of go to where the nodes are now, however far that is: for a
-    person who knows why.
+    A failure removes the node's earlier data. `now` is UTC seconds: stored data from more than a day ahead is replaced.
+    `accept` moves the levels of the given documents to the current values without limit, on an operator's request.
     """
     lesson = _LearningPass(old or Baseline(), now)
     for document in sorted((d for d in documents if not _explain_unusable(d, now)), key=_document_sort_key):
@@ -62,7 +61,7 @@ def learn_baseline(
 
 
 def explain_outdated(baseline: Baseline, document: Document) -> str:
-    """Why a document that may teach has taught nothing: its node failed since; else empty."""
+    """Why an acceptable document contributed nothing: its node failed later; else empty."""
     names = {document.node, *MachineRegistry(baseline.machines).names(list_device_uuids(document.devices))}
     failed = max((machine.failed for name, machine in baseline.machines.items() if name in names), default=0.0)
     if failed and document.started_at <= failed:
@@ -71,7 +70,7 @@ def explain_outdated(baseline: Baseline, document: Document) -> str:
 
 
 def forget_node(baseline: Baseline, node: str) -> Baseline:
-    """The baseline without what `node` taught; the same if it is not known."""
+    """The baseline without the data of `node`; unchanged if unknown."""
     entries = tuple(
         msgspec.structs.replace(entry, nodes={name: seen for name, seen in entry.nodes.items() if name != node})
         for entry in baseline.entries
@@ -81,7 +80,7 @@ def forget_node(baseline: Baseline, node: str) -> Baseline:
 
 
 def list_held_levels(baseline: Baseline) -> list[str]:
-    """Levels that are not where their nodes are, each in a sentence for a person to decide on."""
+    """Levels that differ from their nodes' current values, one sentence each, for an operator's decision."""
     found = []
     for entry in baseline.entries:
         at = compute_level(entry)
@@ -99,7 +98,7 @@ def list_held_levels(baseline: Baseline) -> list[str]:
 
 
 def list_moved_levels(old: Baseline, new: Baseline) -> list[str]:
-    """Levels that are elsewhere now, each in a sentence."""
+    """Levels that moved, one sentence each."""
     before = {_build_entry_key(entry): at.usual for entry in old.entries if (at := compute_level(entry))}
     return [
         f"{entry.product}: {entry.key}: from {format_value(was)} to {format_value(at.usual)} {entry.unit}"
@@ -109,12 +108,12 @@ def list_moved_levels(old: Baseline, new: Baseline) -> list[str]:
 
 
 class _LearningPass:
-    """Documents gone through, oldest first."""
+    """Processes documents, oldest first."""
 
     def __init__(self, old: Baseline, now: float) -> None:
         self._entries = {_build_entry_key(entry): entry for entry in old.entries}
         self._nodes = {place: dict(entry.nodes) for place, entry in self._entries.items()}
-        self._units: dict[_Place, str] = {}  # of the places that were taught
+        self._units: dict[_Place, str] = {}  # of the updated places
         self._roll = MachineRegistry(old.machines)
         self._latest = now + AHEAD_S
 
@@ -147,7 +146,7 @@ class _LearningPass:
                 self._see(place, name, NodeObservation(document.started_at, values))
 
     def fail(self, document: Document) -> None:
-        """Take out what the node taught until then, under whichever name."""
+        """Remove the node's earlier data, under all its names."""
         name = self._called(document)
         machine = self._roll.machines[name]
         failed = max(self._when(machine.failed), document.started_at)
@@ -168,7 +167,7 @@ class _LearningPass:
         )
 
     def _called(self, document: Document) -> str:
-        """The name for this document's node: the one it had last. What it taught under others goes by that name too."""
+        """The last name of this document's node. Data under its other names moves to it."""
         at, devices = document.started_at, list_device_uuids(document.devices)
         machines = self._roll.machines
         others = [name for name in self._roll.names(devices) if name != document.node]
@@ -194,7 +193,7 @@ class _LearningPass:
             nodes[name] = seen
 
     def _when(self, at: float) -> float:
-        """A kept time; one from too far ahead is older than any."""
+        """A stored time; one too far ahead counts as the oldest."""
         return at if at <= self._latest else -math.inf
 
     def _entry(self, place: _Place) -> BaselineEntry:
@@ -208,7 +207,7 @@ class _LearningPass:
         return entry if entry.first or now is None else msgspec.structs.replace(entry, first=now.usual)
 
     def _kept(self, entries: Mapping[_Place, BaselineEntry]) -> list[_Place]:
-        """In order; of one measurement only those of the newest software, as an upgrade that nobody has any more says nothing."""
+        """In order; per measurement only the newest software versions, as data of unused ones is irrelevant."""
 
         def newest(place: _Place) -> float:
             return max((self._when(seen.at) for seen in entries[place].nodes.values()), default=-math.inf)
@@ -224,12 +223,12 @@ def _build_entry_key(entry: BaselineEntry) -> _Place:
 
 
 def _is_informative(entry: BaselineEntry) -> bool:
-    """Whether it is worth keeping: by its nodes, or by where its level began, which a fleet that failed must not lose."""
+    """Whether to keep an entry: it has nodes, or an initial level, which must survive a failing fleet."""
     return bool(entry.nodes) or entry.first > 0
 
 
 def _document_sort_key(document: Document) -> tuple[float, str, bytes]:
-    """Oldest first; of two at once always the same one last."""
+    """Oldest first; ties in a fixed order."""
     return document.started_at, document.node, msgspec.json.encode(document)
 
 

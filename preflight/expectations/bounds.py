@@ -1,4 +1,4 @@
-"""A bound and where it comes from, as the sources hand it to the rule that weighs them. Pure."""
+"""A bound and its source, as input for the rule that weighs sources. Pure."""
 
 from __future__ import annotations
 
@@ -9,22 +9,22 @@ import msgspec
 from preflight.expectations.measurement_keys import BetterDirection, find_better_direction, format_value
 from preflight.results import Expectation, Figure, Source
 
-SHARE_MAX = 0.75  # however far good machines scatter, under a quarter of the usual is worth a word
+SHARE_MAX = 0.75  # however large the spread, less than a quarter of the usual value is reported
 
 
 class SourceWeight(enum.Enum):
-    """What a source's word is worth when its bound is missed."""
+    """The weight of a source whose bound is missed."""
 
     DECIDES = "decides"  # alone
-    WITNESS = "witness"  # together with another; alone there is no conclusion
+    WITNESS = "witness"  # together with another; alone it is inconclusive
     HINT = "hint"  # together with a witness; alone it is a remark
 
 
 class SourceBound(msgspec.Struct, frozen=True, kw_only=True):
-    """One source's word on one figure. `usual` is what it says the figure is on a good machine, in the figure's unit.
+    """One source's bound for one figure. `usual` is its value on a healthy machine, in the figure's unit.
 
-    `witnesses` is on how many others the word rests: devices for siblings, nodes for the fleet, runs for the history. `doubt`
-    says why it doesn't decide, where that is worth saying.
+    `witnesses` is the number of others behind it: devices for siblings, nodes for the fleet, runs for the history. `doubt`
+    is the reason why it does not decide, if relevant.
     """
 
     expectation: Expectation
@@ -35,7 +35,7 @@ class SourceBound(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def build_expectation(figure: Figure, source: Source, usual: float, share: float, words: str) -> Expectation | None:
-    """The expectation that `figure` be no more than `share` worse than `usual`; None where no way is better."""
+    """The expectation that `figure` is at most `share` worse than `usual`; None if neither direction is better."""
     way = find_better_direction(figure.unit)
     if way is BetterDirection.NEITHER or not 0 <= share < 1:
         return None
@@ -45,7 +45,7 @@ def build_expectation(figure: Figure, source: Source, usual: float, share: float
 
 
 def compute_shortfall(figure: Figure, usual: float) -> float:
-    """By which share the figure is worse than `usual`; below zero: better, and zero where no way is better."""
+    """The share by which the figure is worse than `usual`; negative: better; zero if neither direction is better."""
     way = find_better_direction(figure.unit)
     if way is BetterDirection.NEITHER or usual <= 0:
         return 0.0
@@ -53,19 +53,19 @@ def compute_shortfall(figure: Figure, usual: float) -> float:
 
 
 def misses_bound(value: float, expectation: Expectation) -> bool:
-    """Whether `value` lies beyond a bound. Nothing that cannot be compared meets one."""
+    """Whether `value` violates a bound. Incomparable values violate it."""
     low = expectation.at_least is not None and not value >= expectation.at_least
     return low or (expectation.at_most is not None and not value <= expectation.at_most)
 
 
 def misses_grossly(value: float, expectation: Expectation, share: float) -> bool:
-    """Whether `value` is under `share` of what it should be at least, or as far beyond what it may be."""
+    """Whether `value` is under `share` of its minimum, or as far above its maximum."""
     low = expectation.at_least is not None and not value >= share * expectation.at_least
     return low or (expectation.at_most is not None and not share * value <= expectation.at_most)
 
 
 def compute_margin(value: float, expectation: Expectation) -> float:
-    """How far inside its tightest bound `value` is, as a share of the bound; below zero exactly if it is missed."""
+    """The distance of `value` to its tightest bound, as a share of the bound; negative if violated."""
     inside = []
     if expectation.at_least is not None:
         inside.append((value - expectation.at_least) / (abs(expectation.at_least) or 1.0))
@@ -75,13 +75,13 @@ def compute_margin(value: float, expectation: Expectation) -> float:
 
 
 def describe_figure(figure: Figure) -> str:
-    """The figure and its value, for a person."""
+    """The figure and its value, for people."""
     setting = f" ({figure.setting})" if figure.setting else ""
     return f"{figure.name}{setting} is {format_value(figure.value)} {figure.unit}".rstrip()
 
 
 def describe_missed_bound(figure: Figure, expectation: Expectation) -> str:
-    """Which bound is missed, and whose it is."""
+    """The violated bound and its source."""
     low = expectation.at_least is not None and not figure.value >= expectation.at_least
     limit = expectation.at_least if low else expectation.at_most
     words = f" ({expectation.words})" if expectation.words else ""

@@ -1,4 +1,4 @@
-"""What this very device reached in earlier passes with the same software. Pure. A hint, never a judge: it knows one device only."""
+"""This device's results in earlier passes with the same software. Pure. Only a hint, since it covers one device."""
 
 from __future__ import annotations
 
@@ -26,18 +26,18 @@ from preflight.results import Document, Figure, Outcome, Source
 from vocabulary.text.plurals import format_count
 
 RUNS_MIN = 3
-FIRST_KEPT = 8  # kept for ever, so that slow decay has something to be measured by
+FIRST_KEPT = 8  # kept permanently, as a reference for slow degradation
 LAST_KEPT = 8
-PASTS_KEPT = 4096  # a node of 8 GPUs has some hundreds; the oldest go when parts are replaced
+PASTS_KEPT = 4096  # a node with 8 GPUs has some hundreds; the oldest are dropped after replacements
 WARN_SHARE = 0.05
 FAIL_SHARE = 0.10
 _Place = tuple[str, str, MeasurementKey]
 
 
 class MeasurementPast(msgspec.Struct, frozen=True, kw_only=True):
-    """One measurement of one device; `device` is its UUID, or its name on `node` where it has none. `at` is the newest run, UTC seconds.
+    """One measurement of one device; `device` is its UUID, or its name on `node` without one. `at` is the newest run, UTC seconds.
 
-    `software` is what it ran then; with another everything begins anew.
+    `software` is the version at that time; the history restarts with another.
     """
 
     device: str
@@ -54,7 +54,7 @@ class MeasurementPast(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class History(msgspec.Struct, frozen=True, kw_only=True):
-    """All of one machine. `node` is what it was called last; the past of a device with a UUID is its own under every name."""
+    """The history of one machine. `node` is its last name; the history of a device with a UUID is valid under every name."""
 
     version: int = 1
     node: str = ""
@@ -62,14 +62,14 @@ class History(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class DeviceHistory:
-    """What the devices of `node` reached before."""
+    """Earlier results of the devices of `node`."""
 
     def __init__(self, history: History, node: str, devices: Sequence[Device], software: str) -> None:
         self._pasts = {_build_past_key(past): past for past in history.pasts if past.software == software}
         self._node, self._ids = node, _map_uuids(devices)
 
     def bound(self, key: MeasurementKey, device: str, figure: Figure) -> SourceBound | None:
-        """What the device itself reached in at least three earlier runs."""
+        """The device's own level in at least three earlier runs."""
         past = self._pasts.get((*_find_owner(device, self._node, self._ids), key))
         if past is None or past.unit != figure.unit or len(past.first) < RUNS_MIN:
             return None
@@ -85,7 +85,7 @@ class DeviceHistory:
 
 
 def describe_drift(figure: Figure, own: SourceBound) -> str:
-    """Drift that fails nothing yet; empty if there is none."""
+    """Drift that does not fail yet; empty if there is none."""
     share = compute_shortfall(figure, own.usual)
     if share < WARN_SHARE:
         return ""
@@ -93,9 +93,9 @@ def describe_drift(figure: Figure, own: SourceBound) -> str:
 
 
 def record_run(history: History, run: Document) -> History:
-    """`history` with a run that passed and has just ended. One that isn't newer changes nothing.
+    """`history` with a passed run that has just ended. A run that is not newer changes nothing.
 
-    What is kept from more than a day after the run's end is from a clock that was wrong, and stays as if it were old.
+    Data from more than a day after the run's end comes from a wrong clock, and stays as if it were old.
     """
     pasts = {_build_past_key(past): past for past in history.pasts}
     ids, latest = _map_uuids(run.devices), run.started_at + run.seconds + AHEAD_S
@@ -135,7 +135,7 @@ def _build_past_key(past: MeasurementPast) -> _Place:
 
 
 def _find_owner(device: str, node: str, ids: Mapping[str, str]) -> tuple[str, str]:
-    """Whose past it is: of the device that has this UUID, else of whatever has this name on the node."""
+    """The owner of the history: the device with this UUID, else the device with this name on the node."""
     return (ids[device], "") if device in ids else (device, node)
 
 

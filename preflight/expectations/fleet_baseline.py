@@ -1,7 +1,7 @@
-"""What many nodes reach: a baseline by measurement and software, and a bound from it. Pure; `preflight.expectations.baseline_learning` makes it.
+"""The fleet's baseline by measurement and software, and bounds from it. Pure; built by `preflight.expectations.baseline_learning`.
 
-Every node counts by its newest passed document. The node that is judged never speaks for itself. A level moves by little at
-each learning, and never far from where it began, unless a person accepts it.
+Every node counts with its newest passed document. A node is never compared with itself. A level moves little per update, and
+never far from its initial value, unless an operator accepts it.
 """
 
 from __future__ import annotations
@@ -27,26 +27,26 @@ from preflight.expectations.measurement_keys import NORMAL_MAD, MeasurementKey, 
 from preflight.results import Figure, Source
 from vocabulary.text.plurals import format_count
 
-NODES_MIN = 3  # besides the node that is judged
-DEVICES_MIN = 4  # in a node, to show how its devices scatter
-NODES_ALONE = 8  # so many need no second witness
+NODES_MIN = 3  # besides the judged node
+DEVICES_MIN = 4  # in a node, to estimate its spread
+NODES_ALONE = 8  # this many nodes decide without a second source
 FAIL_SHARE = 0.08
 SIGMAS = 5.0
-ALIKE_MIN = 3  # so many others that are as slow may be another part, and no fault
-ALIKE_SHARE = 0.6  # of what fails, three sigmas at least: as slow by noise alone is one node of many hundreds
+ALIKE_MIN = 3  # this many other slow nodes suggest another part, not a fault
+ALIKE_SHARE = 0.6  # of the failing share, at least three sigmas: noise makes one node of many hundreds this slow
 DRIFT_PER_LEARN = 0.02
 DRIFT_IN_ALL = 0.10
 
 
 class NodeObservation(msgspec.Struct, frozen=True):
-    """What one node reached: when (UTC seconds), and each device's value, sorted."""
+    """One node's values: time (UTC seconds), and each device's value, sorted."""
 
     at: float
     values: tuple[float, ...]
 
 
 class BaselineEntry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One measurement over the nodes of a product that ran the same `software`. `before` is its level at the last learning, `first` where it began; 0: none yet."""
+    """One measurement over the nodes of a product with the same `software`. `before` is the previous level, `first` the initial one; 0: none yet."""
 
     product: str
     test: str
@@ -60,12 +60,12 @@ class BaselineEntry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
 
     @property
     def key(self) -> MeasurementKey:
-        """What it measures."""
+        """The measurement."""
         return MeasurementKey(self.product, self.test, self.figure, self.setting)
 
 
 class Baseline(msgspec.Struct, frozen=True, kw_only=True):
-    """What is learned so far, ordered by measurement, and from which machines, by name."""
+    """The learned data, ordered by measurement, and the contributing machines by name."""
 
     version: int = 1
     entries: tuple[BaselineEntry, ...] = ()
@@ -73,10 +73,10 @@ class Baseline(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class FleetLevel(msgspec.Struct, frozen=True, kw_only=True):
-    """What an entry says: the usual value, how devices scatter about it as a share, and from how many nodes.
+    """The summary of an entry: the usual value, the devices' spread as a share, and the number of nodes.
 
-    `inside` is how the devices of one node scatter about each other; None if nodes have too few to tell. `held` is what the nodes say now where that is too far from the level; else 0.
-    `middles` is what each of these nodes reaches.
+    `inside` is the spread within one node; None with too few devices. `held` is the nodes' current value if it is too far from
+    the level; else 0. `middles` is each node's median.
     """
 
     usual: float
@@ -88,17 +88,17 @@ class FleetLevel(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def compute_level(entry: BaselineEntry, without: AbstractSet[str] = frozenset()) -> FleetLevel | None:
-    """The level by all nodes but those `without`; None from fewer than three."""
+    """The level from all nodes except `without`; None from fewer than three."""
     others = [seen.values for name, seen in entry.nodes.items() if name not in without and seen.values]
     if len(others) < NODES_MIN:
         return None
-    middles = [statistics.median(values) for values in others]  # a node has one voice, however many devices
+    middles = [statistics.median(values) for values in others]  # a node counts once, however many devices it has
     now = usual = statistics.median(middles)
     if entry.before > 0:
         usual = clamp_to_share(usual, entry.before, DRIFT_PER_LEARN)
     if entry.first > 0:
         usual = clamp_to_share(usual, entry.first, DRIFT_IN_ALL)
-    more = 1 + 1 / len(others)  # for what so few nodes don't show
+    more = 1 + 1 / len(others)  # allowance for the small number of nodes
     inside = _scatter_within_nodes(others, middles) * more
     return FleetLevel(
         usual=usual,
@@ -111,7 +111,7 @@ def compute_level(entry: BaselineEntry, without: AbstractSet[str] = frozenset())
 
 
 def _scatter_within_nodes(nodes: Sequence[Sequence[float]], middles: Sequence[float]) -> float:
-    """How devices scatter about the middle of their node, as a share: all nodes' devices together, as each has only a few."""
+    """The spread of devices around their node's median, as a share, over all nodes, as each has only a few."""
     away = [
         abs(value / middle - 1) for node, middle in zip(nodes, middles, strict=True) for value in node if middle > 0
     ]
@@ -120,17 +120,17 @@ def _scatter_within_nodes(nodes: Sequence[Sequence[float]], middles: Sequence[fl
 
 
 def clamp_to_share(value: float, middle: float, share: float) -> float:
-    """`value`, or as near to it as `share` allows around `middle`."""
+    """`value`, limited to `share` around `middle`."""
     return min(max(value, middle * (1 - share)), middle * (1 + share))
 
 
 def compute_fail_share(found: FleetLevel) -> float:
-    """By which share a figure may be worse than the level."""
+    """The share by which a figure may be worse than the level."""
     return min(SHARE_MAX, max(FAIL_SHARE, SIGMAS * found.spread))
 
 
 def find_similar_values(found: FleetLevel, figure: Figure) -> list[float]:
-    """What those of the nodes reach that are about as slow as `figure`: within the failing share of it, and slow themselves."""
+    """The values of nodes about as slow as `figure`: within the failing share of it, and slow themselves."""
     share = compute_fail_share(found)
     reached = ((middle, msgspec.structs.replace(figure, value=middle)) for middle in found.middles if middle > 0)
     return [
@@ -142,7 +142,7 @@ def find_similar_values(found: FleetLevel, figure: Figure) -> list[float]:
 
 
 def _weigh_fleet_bound(at: FleetLevel, figure: Figure, share: float) -> tuple[SourceWeight, str]:
-    """What the word of nodes with the same software is worth, and why it doesn't decide."""
+    """The weight of nodes with the same software, and why they do not decide."""
     moved = build_expectation(figure, Source.FLEET, at.held, share, "") if at.held > 0 else None
     if moved and not misses_bound(figure.value, moved):
         return (
@@ -163,10 +163,10 @@ def _weigh_fleet_bound(at: FleetLevel, figure: Figure, share: float) -> tuple[So
 
 
 class FleetComparison:
-    """What the others say, asked for one node and what it runs."""
+    """Comparison with the other nodes, for one node and its software."""
 
     def __init__(self, baseline: Baseline, node: str, software: str, devices: Iterable[str] = ()) -> None:
-        """`devices` are the node's UUIDs: it may have taught under another name."""
+        """`devices` are the node's UUIDs: its data may be stored under another name."""
         self._entries: dict[MeasurementKey, list[BaselineEntry]] = defaultdict(list)
         for entry in baseline.entries:
             self._entries[entry.key].append(entry)
@@ -175,16 +175,15 @@ class FleetComparison:
         self._levels: dict[tuple[MeasurementKey, str], tuple[FleetLevel, str] | None] = {}
 
     def scatter(self, key: MeasurementKey, figure: Figure) -> float | None:
-        """How devices of one node differ from each other, as a share; None where it isn't known."""
+        """The spread within a node, as a share; None if unknown."""
         found = self._level(key, figure.unit)
         return found[0].inside if found else None
 
     def bound(self, key: MeasurementKey, figure: Figure) -> SourceBound | None:
-        """What other nodes of this product say of a figure; None for fewer than three, or another unit.
+        """The bound from other nodes of this product; None for fewer than three, or another unit.
 
-        It decides if there are eight nodes at least. Nodes that ran other software hint only. They are witnesses if they have
-        moved from their level, but not so far that the figure is bad beside them; if some of them are as slow; and if they
-        scatter too far.
+        It decides with at least eight nodes. Nodes with other software are only hints. Nodes are witnesses if their level has moved,
+        if some are as slow, or if their spread is too large.
         """
         found = self._level(key, figure.unit)
         if found is None:
@@ -201,7 +200,7 @@ class FleetComparison:
         return SourceBound(expectation=expectation, usual=at.usual, witnesses=at.nodes, word=word, doubt=doubt)
 
     def _level(self, key: MeasurementKey, unit: str) -> tuple[FleetLevel, str] | None:
-        """The level of the nodes with our software, or of those with the software that most have; and which it is."""
+        """The level of nodes with the same software, else of the most common software; and which it is."""
         if not key.product or key not in self._entries:
             return None
         if (key, unit) not in self._levels:

@@ -1,4 +1,4 @@
-"""Which names are one machine: hosts are renamed, and called short here and long there, but their devices have UUIDs. Pure."""
+"""Identifies machines by the UUIDs of their devices, since host names change or appear in short and long form. Pure."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from preflight.check_context import Device
 
 
 class KnownMachine(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A node under its newest name. `at` is its newest document, `failed` the newest that failed; UTC seconds, 0: none.
+    """A node under its newest name. `at` is its newest document, `failed` the newest failed one; UTC seconds, 0: none.
 
-    `devices` are UUIDs, sorted; there are none where nobody gives them.
+    `devices` are sorted UUIDs; empty if unknown.
     """
 
     at: float = 0.0
@@ -22,12 +22,12 @@ class KnownMachine(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
 
 
 def list_device_uuids(devices: Iterable[Device]) -> tuple[str, ...]:
-    """What is known of a machine's devices by the world."""
+    """The UUIDs of a machine's devices."""
     return tuple(sorted({device.uuid for device in devices if device.uuid}))
 
 
 class MachineRegistry:
-    """Machines by name, asked by their devices."""
+    """Machines by name, searchable by their devices."""
 
     def __init__(self, machines: Mapping[str, KnownMachine]) -> None:
         self.machines = dict(machines)
@@ -36,7 +36,7 @@ class MachineRegistry:
             self._own(name)
 
     def names(self, devices: Iterable[str]) -> list[str]:
-        """The names of machines that share more than half of the devices with these: a spare that moved makes no machine of two."""
+        """Names of machines that share more than half of the devices with these: one moved spare does not make two machines one."""
         sought = set(devices)
         shared = Counter(self._owners[device] for device in sought if device in self._owners)
         return sorted(
@@ -44,13 +44,13 @@ class MachineRegistry:
         )
 
     def put(self, name: str, machine: KnownMachine) -> None:
-        """Know a machine by this name, whatever was known by it."""
+        """Register a machine under this name, replacing the old entry."""
         self.drop(name)
         self.machines[name] = machine
         self._own(name)
 
     def drop(self, name: str) -> KnownMachine | None:
-        """Know the name no more; what was known."""
+        """Remove the name; returns the old entry."""
         gone = self.machines.pop(name, None)
         for device in gone.devices if gone else ():
             if self._owners.get(device) == name:

@@ -1,4 +1,4 @@
-"""Figures as comparisons see them: what may be compared with what, which way is better, what no measurement can be. Pure."""
+"""Keys of comparable figures, the better direction of a unit, and implausible values. Pure."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from preflight.results import Figure, Result
 
 NORMAL_MAD = 1.4826  # a normal distribution's standard deviation over its median absolute deviation
 
-AHEAD_S = 86_400.0  # clocks may differ by a time zone; what is dated further ahead would count as the newest until then
+AHEAD_S = 86_400.0  # clocks may differ by a time zone; later times would count as the newest until then
 
 
 class BetterDirection(enum.Enum):
-    """Which way a figure of this unit is better. NEITHER is compared with nothing."""
+    """The better direction of a figure in this unit. NEITHER is not compared."""
 
     MORE = "more"
     LESS = "less"
@@ -42,7 +42,7 @@ _POSITIVE = {*_BETTER, "W"}
 
 
 class MeasurementKey(NamedTuple):
-    """What makes two figures the same measurement. `product` is empty where nobody knows it."""
+    """Two figures with equal keys are the same measurement. `product` is empty if unknown."""
 
     product: str
     test: str
@@ -55,7 +55,7 @@ class MeasurementKey(NamedTuple):
 
 
 class FigureReading(NamedTuple):
-    """One figure that a device of this node reached."""
+    """One figure measured by a device of this node."""
 
     key: MeasurementKey
     device: str
@@ -63,22 +63,22 @@ class FigureReading(NamedTuple):
 
 
 def find_better_direction(unit: str) -> BetterDirection:
-    """Which way is better; NEITHER for units we do not know."""
+    """The better direction; NEITHER for unknown units."""
     return _BETTER.get(unit, BetterDirection.NEITHER)
 
 
 def is_extreme(figure: Figure) -> bool:
-    """Whether it tells of the worst moment only: such a figure scatters with heavy tails, and repeats badly."""
+    """Whether it is an extreme value: such figures have heavy tails and low repeatability."""
     return figure.name.endswith(_EXTREMES)
 
 
 def is_temperature(figure: Figure) -> bool:
-    """Whether it is a temperature, and not the room left up to one."""
+    """Whether it is a temperature, not a margin to a limit."""
     return figure.unit == CELSIUS and "margin" not in figure.name
 
 
 def explain_impossible_value(figure: Figure) -> str:
-    """Why this number measures nothing; empty for one that may."""
+    """Why this number cannot be a measurement; empty if plausible."""
     if not math.isfinite(figure.value):
         return f"{figure.name} is {figure.value}, no number: the test measured nothing"
     if figure.unit in _POSITIVE and figure.value <= 0:
@@ -89,7 +89,7 @@ def explain_impossible_value(figure: Figure) -> str:
 
 
 def map_device_products(devices: Sequence[Device]) -> Mapping[str, str]:
-    """The product of each device by name; under "" that of the whole node, such as ``8 x NVIDIA H200``."""
+    """Device products by name; under "" that of the whole node, such as ``8 x NVIDIA H200``."""
     names = sorted({d.product for d in devices})
     counts = ((sum(d.product == name for d in devices), name) for name in names)
     node = " and ".join(f"{count} x {name}" for count, name in counts)
@@ -107,14 +107,14 @@ def iterate_readings(results: Sequence[Result], devices: Sequence[Device]) -> It
 
 
 def describe_software_stack(software: Mapping[str, str]) -> str:
-    """The software that decides how fast a device is, in one line; figures compare within it."""
+    """The software that determines performance, in one line; figures are compared within it."""
     return ", ".join(f"{name} {software[name]}" for name in _STACK if software.get(name))
 
 
 def compute_spread(values: Sequence[float]) -> float:
-    """How much `values` scatter as a share of their median: a standard deviation that outliers do not move.
+    """The spread of `values` as a share of their median: a standard deviation robust to outliers.
 
-    Few values scatter less about their own median than about the true one; that is made up for.
+    Corrected for small samples, which spread less around their own median than around the true one.
     """
     middle = statistics.median(values)
     if len(values) < 2 or middle <= 0:
@@ -124,5 +124,5 @@ def compute_spread(values: Sequence[float]) -> float:
 
 
 def format_value(value: float) -> str:
-    """Four digits, as a person would write them."""
+    """Four significant digits."""
     return f"{value:.4g}" if abs(value) < 10_000 else f"{value:.0f}"

@@ -1,6 +1,6 @@
-"""What a link or a memory can carry at most, by arithmetic from what the hardware says of itself. Pure.
+"""The maximum rate of a link or memory, calculated from the hardware's properties. Pure.
 
-No measurement can be faster, so one that is lies; and one far under it is slow whatever a table says.
+A faster measurement is wrong, and one far below it is slow whatever a table says.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import NamedTuple
 from preflight.expectations.bounds import SourceBound
 from preflight.results import Expectation, Figure, Result, Source
 
-# Bit rate of a lane in Gb/s, and the share of it that is data: 8b/10b, 128b/130b, then flits of 256 bytes with 236 of data.
+# Bit rate of a lane in Gb/s, and its payload share: 8b/10b, 128b/130b, then flits of 256 bytes with 236 of data.
 _PCIE = {
     1: (2.5, 0.8),
     2: (5.0, 0.8),
@@ -27,7 +27,7 @@ LIE = 1.05  # of the limit: clocks and sizes are rounded by less
 
 
 class PhysicalLimit(NamedTuple):
-    """What a figure can be at most, the share of it that a good machine reaches, and how it was reckoned."""
+    """The maximum of a figure, the share that a healthy machine reaches, and the calculation as text."""
 
     most: float
     floor: float
@@ -35,7 +35,7 @@ class PhysicalLimit(NamedTuple):
 
 
 def compute_pcie_rate(generation: int, width: int) -> float | None:
-    """GB/s one way after line encoding, before packet headers; None for a generation nobody has built."""
+    """GB/s in one direction after line encoding, before packet headers; None for an unknown generation."""
     if generation not in _PCIE or width < 1:
         return None
     gigabits, encoding = _PCIE[generation]
@@ -43,12 +43,12 @@ def compute_pcie_rate(generation: int, width: int) -> float | None:
 
 
 def compute_nvlink_rate(links: int, per_link: float) -> float | None:
-    """GB/s one way over all links of a GPU; `per_link` is what one carries one way, in GB/s."""
+    """GB/s in one direction over all links of a GPU; `per_link` is that of one link, in GB/s."""
     return links * per_link if links > 0 and per_link > 0 else None
 
 
 def compute_memory_rate(clock_mhz: float, bus_bits: int) -> float | None:
-    """GB/s of a memory with two transfers a clock, as the driver gives clock and width of HBM."""
+    """GB/s of a memory with two transfers per clock, as the driver reports clock and width of HBM."""
     return 2 * clock_mhz * bus_bits / 8 / 1000 if clock_mhz > 0 and bus_bits > 0 else None
 
 
@@ -58,9 +58,9 @@ _MEMORY_TESTS = ("memory_bandwidth", "memory_pattern", "memory_retention")
 
 
 def derive_limits(results: Sequence[Result], device: str) -> Mapping[str, PhysicalLimit]:
-    """The limits of one device by `pcie`, `nvlink` and `memory`, as far as any test read them and put them into its evidence.
+    """The limits of one device by `pcie`, `nvlink` and `memory`, from properties that any test added to its evidence.
 
-    Read are `pcie_generation_max`, `pcie_width_max`, `nvlink_links`, `nvlink_link_gb_s`, `memory_clock_max_mhz` and
+    Uses `pcie_generation_max`, `pcie_width_max`, `nvlink_links`, `nvlink_link_gb_s`, `memory_clock_max_mhz` and
     `memory_bus_bits`.
     """
     seen = {name: value for result in results if result.device == device for name, value in result.evidence.items()}
@@ -83,12 +83,12 @@ def derive_limits(results: Sequence[Result], device: str) -> Mapping[str, Physic
 
 
 def select_limit(test: str, figure: Figure, known: Mapping[str, PhysicalLimit]) -> PhysicalLimit | None:
-    """The limit that holds for a figure, or None."""
+    """The limit of a figure, or None."""
     if figure.unit != "GB/s":
         return None
     if test == "host_link" and figure.name in _PCIE_FIGURES and "pcie" in known:
         times = _PCIE_FIGURES[figure.name]
-        # Both ways at once share the packet headers and, on many machines, the memory behind the root port.
+        # Both directions at once share packet headers and, on many machines, the memory behind the root port.
         return known["pcie"]._replace(
             most=times * known["pcie"].most, floor=PCIE_FLOOR if times == 1 else PCIE_FLOOR / 1.5
         )
@@ -100,7 +100,7 @@ def select_limit(test: str, figure: Figure, known: Mapping[str, PhysicalLimit]) 
 
 
 def build_physical_bound(test: str, limit: PhysicalLimit) -> SourceBound | None:
-    """The share of the limit that a good machine reaches; None for tests that do more than move data."""
+    """The share of the limit that a healthy machine reaches; None for tests that do more than move data."""
     if test in ("memory_pattern", "memory_retention"):
         return None
     words = f"{limit.floor:.0%} of {limit.words}"
@@ -109,5 +109,5 @@ def build_physical_bound(test: str, limit: PhysicalLimit) -> SourceBound | None:
 
 
 def exceeds_limit(figure: Figure, most: float) -> bool:
-    """Whether a rate is faster than anything there could carry it."""
+    """Whether a rate exceeds the physical limit."""
     return figure.value > most * LIE

@@ -1,6 +1,6 @@
-"""The static table: what the maker promises of a product, and what others have reached with it. Pure; the rows are data.
+"""The static product table: manufacturer's specifications and results reached by others. Pure; the rows are data.
 
-A product that is in no row has no expectation from here, and fails nothing.
+A product without a row has no expectation from the table.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from preflight.results import Expectation, Figure, Source
 
 
 class ProductRow(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One figure of a product: what it usually is, the worst that is still good, and who says so.
+    """One figure of a product: the usual value, the worst acceptable one, and the source.
 
-    `setting` is a pattern with ``*``. `peak` is the maker's promise, which nothing passes; 0 where there is none.
+    `setting` is a pattern with ``*``. `peak` is the manufacturer's maximum, which no measurement exceeds; 0 if there is none.
     """
 
     test: str
@@ -33,9 +33,9 @@ class ProductRow(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
 
 
 class Product(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One product under the names that the driver gives it. The maker's figures are for people and for `rows`.
+    """One product with the names that the driver uses. The manufacturer's figures are for people and for `rows`.
 
-    Rates are one way, in GB/s; products in TFLOP/s without sparsity; power is the board's, in watts.
+    Rates are per direction, in GB/s; products in TFLOP/s without sparsity; power is the board's, in watts.
     """
 
     product: str
@@ -51,14 +51,14 @@ class Product(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 
 
 class ProductTable(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """All products. Where two rows fit, the first holds, so a site's own come first."""
+    """All products. The first matching row counts, so a site's own rows come first."""
 
     version: int = 1
     products: tuple[Product, ...] = ()
 
 
 def find_product(table: ProductTable, name: str) -> Product | None:
-    """The product that the driver calls `name`, compared without case; never a product that only looks like it."""
+    """The product with the driver's `name`, compared without case; exact matches only."""
     wanted = name.strip().casefold()
     return next((p for p in table.products if wanted in {n.casefold() for n in p.names}), None)
 
@@ -89,7 +89,7 @@ def build_product_bound(product: Product, row: ProductRow) -> SourceBound | None
 
 
 def list_table_faults(table: ProductTable) -> list[str]:
-    """What is wrong with a table, each with its place; empty for one that can be used."""
+    """The errors of a table, each with its place; empty for a valid one."""
     owners: dict[str, str] = {}
     found = [
         f"{product.product}: the name {name!r} is also that of {owners[name.casefold()]}"

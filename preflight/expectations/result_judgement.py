@@ -1,4 +1,4 @@
-"""Measured results in, judged results out: every figure gets what is expected of it, and a pass that misses it is none. Pure."""
+"""Adds expectations to every measured figure; a pass that misses them becomes a failure. Pure."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from preflight.results import Figure, Outcome, Result, Source
 
 
 class Knowledge(msgspec.Struct, frozen=True, kw_only=True):
-    """What is known beside this run. `node` is who is judged, `software` what it runs; `remarks` say what could not be read."""
+    """All expectation data. `node` is the judged node, `software` its versions; `remarks` name unreadable files."""
 
     node: str = ""
     software: str = ""
@@ -41,10 +41,9 @@ class Knowledge(msgspec.Struct, frozen=True, kw_only=True):
 def apply_expectations(
     results: Sequence[Result], devices: Sequence[Device], knowledge: Knowledge
 ) -> tuple[Result, ...]:
-    """`results` with expectations, margins and remarks; a PASS becomes FAIL or ERROR where its figures say so.
+    """`results` with expectations, margins and remarks; a PASS becomes FAIL or ERROR if its figures require it.
 
-    A result that is no PASS keeps its outcome: it is judged already. Of several figures the worst decides, and each that is
-    wrong is in the reason.
+    Other outcomes stay. The worst figure decides, and the reason names each wrong one.
     """
     scene = _JudgementContext(results, devices, knowledge)
     judged = [scene.judged(result) for result in results]
@@ -56,7 +55,7 @@ def apply_expectations(
 
 
 class _JudgementContext:
-    """All that the figures of one run are compared with."""
+    """All data that the figures of one run are compared with."""
 
     def __init__(self, results: Sequence[Result], devices: Sequence[Device], knowledge: Knowledge) -> None:
         self._siblings = SiblingReadings(iterate_readings(results, devices))
@@ -76,7 +75,7 @@ class _JudgementContext:
             result,
             figures=tuple(
                 ruling.figure for ruling in rulings if math.isfinite(ruling.figure.value)
-            ),  # JSON has no other
+            ),  # JSON objects have no other keys
             remarks=result.remarks + tuple(remark for ruling in rulings for remark in ruling.remarks),
         )
         if result.outcome is not Outcome.PASS:
@@ -115,7 +114,7 @@ class _JudgementContext:
         return {source: bound for source, bound in found.items() if bound}
 
     def _beyond_peak(self, result: Result, figure: Figure, bounds: Mapping[Source, SourceBound]) -> str:
-        """Why a rate above what the maker promises measures nothing; empty if it isn't, or the fleet does the same."""
+        """Why a rate above the manufacturer's maximum is not a measurement; empty if it is not, or the fleet reaches it too."""
         product = self._rows.get(result.device)
         row = product_table.find_product_row(product, result.test, figure) if product else None
         if row is None or not row.peak or not physical_limits.exceeds_limit(figure, row.peak):
@@ -127,7 +126,7 @@ class _JudgementContext:
 
 
 def _build_remarks(figure: Figure, bounds: Mapping[Source, SourceBound]) -> tuple[str, ...]:
-    """What fails nothing and is worth saying; a bound of siblings that is missed has been spoken of."""
+    """Non-failing observations; a missed bound of siblings is already reported."""
     found = []
     if near := bounds.get(Source.SIBLINGS):
         spoken = near.expectation.fails and misses_bound(figure.value, near.expectation)

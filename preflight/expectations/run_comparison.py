@@ -1,4 +1,4 @@
-"""Two runs beside each other, or a run beside the fleet: what differs, and what differs by more than measurements do. Pure."""
+"""Compares two runs, or a run with the fleet: which figures differ, and which by more than the usual spread. Pure."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ from preflight.expectations.measurement_keys import (
 )
 from preflight.results import Document, Outcome
 
-CHANGE_MIN = 0.03  # repeats of one measurement on one device differ by less, mostly
-CHANGE_UNKNOWN = 0.10  # the same where nobody knows how devices scatter
-SIGMAS = 5.0  # a node has hundreds of figures, and each is to be held against another that is as uncertain
-DEVICES_MIN = 4  # to show how they scatter
+CHANGE_MIN = 0.03  # repeated measurements on one device mostly differ by less
+CHANGE_UNKNOWN = 0.10  # the same if the spread is unknown
+SIGMAS = 5.0  # a node has hundreds of figures, each compared with another uncertain one
+DEVICES_MIN = 4  # for an estimate of the spread
 _GRAVER = {
     Outcome.PASS: 0,
     Outcome.NOT_APPLICABLE: 0,
@@ -39,11 +39,11 @@ _GRAVER = {
 
 
 class ComparisonRow(msgspec.Struct, frozen=True, kw_only=True):
-    """One measurement on one device, in `a` and in `b`; None where that side has none. `b` is the one that is looked at.
+    """One measurement on one device, in `a` and in `b`; None if that side has none. `b` is the run under test.
 
-    `difference` is b over a, less one. `spread` is the share by which good devices scatter, None where nobody knows.
-    `beyond` says that the difference is more than that explains; `worse`, that b is the worse of the two by so much. A figure of
-    the worst moment, and a fleet of other software, make nothing worse.
+    `difference` is b over a, minus one. `spread` is the spread of healthy devices as a share, None if unknown. `beyond`: the
+    difference exceeds the spread; `worse`: b is worse by that much. Extreme values, and a fleet with other software, are
+    never counted as worse.
     """
 
     device: str
@@ -61,7 +61,7 @@ class ComparisonRow(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class OutcomeChange(msgspec.Struct, frozen=True, kw_only=True):
-    """A test that ended worse than before on a device ("" for the node), or a device that is gone (then `test` is empty)."""
+    """A test with a worse outcome than before on a device ("" for the node), or a missing device (then `test` is empty)."""
 
     test: str
     device: str
@@ -71,7 +71,7 @@ class OutcomeChange(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _Place(NamedTuple):
-    """What is compared: a measurement on a device, in its unit."""
+    """The compared item: a measurement on a device, in its unit."""
 
     device: str
     key: MeasurementKey
@@ -79,10 +79,10 @@ class _Place(NamedTuple):
 
 
 def compare_runs(a: Document | Baseline, b: Document) -> tuple[ComparisonRow, ...]:
-    """What `b` measured, beside an earlier document, another node's, or the fleet's baseline.
+    """Compare `b` with an earlier document, another node's, or the fleet's baseline.
 
-    Two documents are compared device by device, and a measurement that only one has stands alone. Beside a baseline every device
-    of `b` has the level of all other nodes as `a`.
+    Two documents are compared device by device; a measurement in only one of them stands alone. With a baseline, every device
+    of `b` is compared with the level of all other nodes as `a`.
     """
     theirs = list(iterate_readings(b.results, b.devices))
     if isinstance(a, Baseline):
@@ -99,7 +99,7 @@ def compare_runs(a: Document | Baseline, b: Document) -> tuple[ComparisonRow, ..
 
 
 def find_worse_outcomes(a: Document, b: Document) -> tuple[OutcomeChange, ...]:
-    """What ended worse in `b` than in `a`, and the devices that only `a` has."""
+    """Tests with a worse outcome in `b` than in `a`, and devices that only `a` has."""
     before, now = _find_worst_outcomes(a), _find_worst_outcomes(b)
     gone = sorted({device.name for device in a.devices} - {device.name for device in b.devices})
     worse = [
@@ -111,7 +111,7 @@ def find_worse_outcomes(a: Document, b: Document) -> tuple[OutcomeChange, ...]:
 
 
 def _find_worst_outcomes(document: Document) -> dict[tuple[str, str], tuple[Outcome, str]]:
-    """The gravest ending of each test on each device, and why."""
+    """The worst outcome of each test on each device, with its reason."""
     found: dict[tuple[str, str], tuple[Outcome, str]] = {}
     for result in sorted(document.results, key=lambda result: _GRAVER[result.outcome]):
         found[result.test, result.device] = (result.outcome, result.reason)
@@ -160,7 +160,7 @@ def _build_row(
 
 
 def _group_by_place(found: Sequence[FigureReading]) -> dict[_Place, FigureReading]:
-    """One reading for each place: that of the middle value where a device was measured several times."""
+    """One reading per place: the median if a device was measured several times."""
     several: dict[_Place, list[FigureReading]] = defaultdict(list)
     for reading in found:
         several[_Place(reading.device, reading.key, reading.figure.unit)].append(reading)
@@ -173,7 +173,7 @@ def _select_median_reading(several: Sequence[FigureReading]) -> FigureReading:
 
 
 def _estimate_scatter(*sides: Sequence[FigureReading]) -> dict[MeasurementKey, float]:
-    """The larger scatter of both sides, over so many devices of a side that they show it."""
+    """The larger spread of both sides, if a side has enough devices."""
     found: dict[MeasurementKey, float] = {}
     for key, values in (each for side in sides for each in _group_values(side)):
         if len(values) >= DEVICES_MIN:

@@ -1,4 +1,4 @@
-"""A device against the others of its node in the same run: same room, same minute, same software. Pure."""
+"""Compares a device with the others of its node in the same run: same environment, time and software. Pure."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from preflight.results import Expectation, Figure, Source
 from vocabulary.text.plurals import format_count
 
 OTHERS_MIN = 3
-WARN_SHARE = 0.05  # healthy GPUs of one node differ by this in a product's rate
+WARN_SHARE = 0.05  # healthy GPUs of one node differ by this much in a product's rate
 FAIL_SHARE = 0.09
-SIGMAS = 5.0  # where devices scatter more than that, so much of their scatter
+SIGMAS = 5.0  # for larger spreads, this multiple of the spread
 HOTTER_C = 12.0
 
 
 class SiblingReadings:
-    """What the devices of one run reached, by measurement."""
+    """The values of all devices in one run, by measurement."""
 
     def __init__(self, readings: Iterable[FigureReading]) -> None:
         self._values: dict[MeasurementKey, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
@@ -36,9 +36,9 @@ class SiblingReadings:
     def bound(
         self, key: MeasurementKey, device: str, figure: Figure, scatter: float | None = None
     ) -> SourceBound | None:
-        """What the others say; None for fewer than three of them. It never decides where they scatter too far.
+        """The bound from the other devices; None for fewer than three. It never decides if their spread is too large.
 
-        `scatter` is how devices of one node differ, as a share, where the fleet knows it: seven siblings show it badly.
+        `scatter` is the spread within a node, as a share, if the fleet knows it: seven siblings estimate it poorly.
         """
         others = [value for name, values in self._values.get(key, {}).items() if name != device for value in values]
         if len(others) < OTHERS_MIN or not device:
@@ -65,7 +65,7 @@ class SiblingReadings:
 
 
 def describe_sibling_gap(figure: Figure, said_by: SourceBound) -> str:
-    """What is worth saying though nothing fails: a little slow, or so fast that the others must be slow."""
+    """A non-failing gap to report: slightly slow, or so fast that the others must be slow."""
     if said_by.expectation.at_most is None and said_by.expectation.at_least is None:
         return ""
     if is_temperature(figure):

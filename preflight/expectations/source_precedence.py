@@ -33,16 +33,16 @@ from preflight.expectations.bounds import (
 from preflight.expectations.measurement_keys import format_value, is_extreme
 from preflight.results import Expectation, Figure, Outcome, Source
 
-GROSS_SHARE = 0.4  # of a static bound: tables confuse one way with both ways (a half), hardly more
+GROSS_SHARE = 0.4  # of a static bound: tables confuse one direction with both (a half), hardly more
 SIBLINGS_ALONE_SHARE = 0.12
-USUAL_SHARE = 0.05  # so little under the fleet's median is usual there
+USUAL_SHARE = 0.05  # this far below the fleet's median is still usual
 _STATIC = (Source.PHYSICAL, Source.SKU)
 _OVERRULED = (*_STATIC, Source.HISTORY)
 Bounds = Mapping[Source, SourceBound]
 
 
 class FigureRuling(msgspec.Struct, frozen=True, kw_only=True):
-    """One figure judged: with its expectations and margin, what follows for a test that passed, and why."""
+    """The ruling on one figure: expectations and margin, the outcome for a passed test, and the reason."""
 
     figure: Figure
     outcome: Outcome = Outcome.PASS
@@ -51,7 +51,7 @@ class FigureRuling(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def weigh_bounds(figure: Figure, bounds: Bounds) -> FigureRuling:
-    """The ruling over a figure that is a measurement. The expectations it comes with are its test's own demands."""
+    """Rule on a measured figure. Its existing expectations are the test's own requirements."""
     own = [e for e in figure.expected if e.fails and misses_bound(figure.value, e)]
     missed = [s for s, b in bounds.items() if b.expectation.fails and misses_bound(figure.value, b.expectation)]
     overruled = [source for source in missed if _is_overruled(figure, source, bounds)]
@@ -75,7 +75,7 @@ def weigh_bounds(figure: Figure, bounds: Bounds) -> FigureRuling:
 
 
 def _is_overruled(figure: Figure, source: Source, bounds: Bounds) -> bool:
-    """Whether the fleet knows better than `source`."""
+    """Whether the fleet overrules `source`."""
     fleet = bounds.get(Source.FLEET)
     if fleet is None or misses_bound(figure.value, fleet.expectation):
         return False
@@ -92,7 +92,7 @@ def _decide_outcome(figure: Figure, bounds: Bounds, against: list[Source]) -> Ou
 
 
 def _weigh_source(figure: Figure, source: Source, bounds: Bounds) -> SourceWeight:
-    """What a missed bound is worth."""
+    """The weight of a missed bound."""
     bound, fleet = bounds[source], bounds.get(Source.FLEET)
     if source not in _STATIC and is_extreme(figure):
         return SourceWeight.HINT
@@ -106,14 +106,14 @@ def _weigh_source(figure: Figure, source: Source, bounds: Bounds) -> SourceWeigh
 
 
 def _is_doubted(source: Source, bounds: Bounds, against: list[Source]) -> bool:
-    """Whether a static bound is missed by the usual sibling too, so that it adds nothing to what the siblings say."""
+    """Whether the median sibling misses a static bound too, so that it adds nothing to the siblings' evidence."""
     if source not in _STATIC or Source.SIBLINGS not in against:
         return False
     return misses_bound(bounds[Source.SIBLINGS].usual, bounds[source].expectation)
 
 
 def _attach_expectations(figure: Figure, bounds: Bounds, harmless: list[Source]) -> Figure:
-    """The figure with everything that is expected of it. What does not count for this ruling fails nothing."""
+    """Add all expectations to the figure. Those that do not count for this ruling do not fail it."""
     added = tuple(
         msgspec.structs.replace(b.expectation, fails=b.expectation.fails and s not in harmless)
         for s, b in bounds.items()

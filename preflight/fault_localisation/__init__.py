@@ -1,1 +1,5 @@
-"""Which node, link, switch or NIC is slow, from results of pairs. Pure, numpy only; it starts nothing and waits for nothing."""
+"""Locates slow nodes, links, switches and NICs from results of node pairs. Pure, numpy only.
+
+`preflight.group` calls it.
+It may import numpy; no torch, no I/O.
+"""

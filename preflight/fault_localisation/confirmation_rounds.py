@@ -1,4 +1,4 @@
-"""Which pairs to test next: each suspect with nodes that proved good, never two suspects together."""
+"""Plans the next pairs to test: each suspect with cleared nodes, never two suspects together."""
 
 from __future__ import annotations
 
@@ -16,11 +16,12 @@ from preflight.fault_localisation.localisation_records import (
 
 
 def plan_confirmation_round(verdict: LocalisationVerdict, topology: Topology, results: Sequence[PairResult]) -> Round:
-    """One more round of disjoint pairs, to settle the suspects; empty if there is nothing to settle, or nobody cleared to do it with.
+    """One more round of disjoint pairs, to confirm the suspects; empty without suspects or cleared nodes.
 
-    A suspect node or NIC, and a node without a readable result, gets a cleared partner that it was not tested with, of its own leaf if
-    there is one: so no uplink has a part in it. A suspect link is tested again just so, and in the round after it each of its ends with
-    somebody else, with an earlier partner where the group is so small that there is no other. Judge the new results, with a higher round number, *together with* the old ones.
+    A suspect node or NIC, and a node without a readable result, gets a cleared partner that it was not tested with, under its
+    own leaf if possible, so that no uplink is involved. A suspect link is tested again unchanged, and in the next round each
+    of its ends with another node (or an earlier partner in a small group). Judge the new results, with a higher round
+    number, *together with* the old ones.
     """
     tried = {frozenset((r.a, r.b)) for r in results}
     free = dict.fromkeys(verdict.cleared)
@@ -36,7 +37,7 @@ def plan_confirmation_round(verdict: LocalisationVerdict, topology: Topology, re
         elif one in free and other in free:
             pairs.append((one, other))
             del free[one], free[other]
-    # A link's ends are cleared nodes: they may be each other's good partners, but not each their own.
+    # A link's ends are cleared nodes: they may be partners of others, but not of themselves.
     for name in sorted((ends | due) - {name for pair in pairs for name in pair}):
         if name in verdict.cleared and name not in free:
             continue

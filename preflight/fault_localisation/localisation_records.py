@@ -1,4 +1,4 @@
-"""What goes into the localiser and what comes out: plain frozen records."""
+"""Input and output records of the localisation."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Round = tuple[Pair, ...]
 
 
 class Why(str, enum.Enum):
-    """Why a result has no number. A hang or an error accuses; what was not run says nothing."""
+    """Why a result has no number. A hang or an error is evidence; a test that did not run is not."""
 
     MEASURED = ""
     HANG = "hang"
@@ -23,8 +23,8 @@ class Why(str, enum.Enum):
 class PairResult(NamedTuple):
     """One test of two nodes (or of two GPUs of a node) in one round.
 
-    `rail` is the NIC index that both ends used, or None for all together. `value` is a rate, more is better, in any unit
-    that is the same for all; what is no number above zero (NaN, infinity, 0, −1) is no measurement, and says nothing.
+    `rail` is the NIC index that both ends used, or None for all together. `value` is a rate in a common unit, more is better;
+    a value that is not a number above zero (NaN, infinity, 0, −1) is ignored.
     """
 
     round: int
@@ -37,7 +37,7 @@ class PairResult(NamedTuple):
 
 @dataclass(frozen=True)
 class Topology:
-    """All nodes that should have been tested, and the leaf switch that each hangs on; a node not in `leaf_of` hangs on an unknown one."""
+    """All nodes that should be tested, and their leaf switches; a node not in `leaf_of` is under an unknown one."""
 
     nodes: tuple[str, ...]
     leaf_of: Mapping[str, str] = field(default_factory=dict)
@@ -45,10 +45,10 @@ class Topology:
 
 @dataclass(frozen=True)
 class PairExpectations:
-    """What a healthy pair should reach, in the unit of the results; the smallest that is known for a pair counts.
+    """The expected rate of a healthy pair, in the unit of the results; the smallest known value for a pair counts.
 
-    Without any the data alone decide. Under `floor` of the expected value *most* pairs of a class accuse nobody: that is
-    said of the class. `slowdown_min` is the smallest share lost that is worth a name.
+    Without expectations only the data decide. If *most* pairs of a class are under `floor` of the expected value, the class is
+    reported instead of a node. `slowdown_min` is the smallest reported loss.
     """
 
     inside: float | None = None
@@ -72,8 +72,8 @@ class Accused:
     """A culprit, or a suspect to confirm.
 
     `where` is (node,), (node, node), (leaf,) or, for a path between two leaves, (leaf, leaf) with `kind` switch. `rail` is
-    None where no single rail is meant. `score` is the best share of the baseline that it reached (0: never an answer),
-    `margin` how far that lies under the bound of noise, both as shares of 1. `evidence` is one sentence each.
+    None if no single rail is meant. `score` is its best share of the baseline (0: never a result), `margin` the distance
+    below the noise bound, both as shares of 1. `evidence` is one sentence each.
     """
 
     kind: Kind
@@ -85,7 +85,7 @@ class Accused:
 
 
 class Conclusion(str, enum.Enum):
-    """What the results together say. Only NOBODY says that all is well."""
+    """The conclusion from all results. Only NOBODY means that all is well."""
 
     CULPRITS = "culprits"
     NOBODY = "nobody"
@@ -94,10 +94,10 @@ class Conclusion(str, enum.Enum):
 
 @dataclass(frozen=True)
 class LocalisationVerdict:
-    """Who is named, who must be confirmed first, who proved good, and of whom nothing is known.
+    """Culprits, suspects, cleared nodes, and nodes without data.
 
-    `cleared` nodes reached the baseline with at least one partner on every rail that was measured, and nothing speaks against them: these are the
-    partners for a confirmation. `unreadable` counts results that were no measurement. `reasons` say what else was seen.
+    `cleared` nodes reached the baseline with at least one partner on every measured rail, without contrary evidence: these are
+    the partners for confirmation. `unreadable` counts invalid results. `reasons` list other observations.
     """
 
     conclusion: Conclusion

@@ -1,4 +1,4 @@
-"""From all results to one verdict: each rail by itself, then what the rails have in common."""
+"""Derives one verdict from all results: each rail separately, then what the rails have in common."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from preflight.fault_localisation.pair_scores import CLASS_WORDS, Cells, is_read
 from preflight.fault_localisation.rail_culprits import RailCulprits, find_diffuse_classes, find_rail_culprits
 from vocabulary.text.plurals import format_count
 
-_FAST_CELLS_MIN = 3  # this many far above the baseline: the baseline may be that of the slow
+_FAST_CELLS_MIN = 3  # this many far above the baseline suggest that it is the level of slow pairs
 _ENDS = (Kind.NODE, Kind.NIC)
 
 
@@ -30,9 +30,9 @@ def localise_faults(
     expectations: PairExpectations | None = None,
     unfit: Mapping[str, str] | None = None,
 ) -> LocalisationVerdict:
-    """Who is at fault by these results of pairs, in any order.
+    """Find the culprits from results of pairs, in any order.
 
-    `unfit` holds the nodes that failed a test of their own, and why: each is a culprit, and its pairs speak for nobody.
+    `unfit` maps nodes that failed their own test to the reason: each is a culprit, and its pairs are ignored.
 
     Raises:
         ValueError: a result names a node that the topology does not have, or the same node twice.
@@ -97,7 +97,7 @@ def _validate_results(results: Sequence[PairResult], topology: Topology) -> None
 
 
 def _describe_doubts(rail: int | None, seen: Cells, said: RailCulprits) -> Iterator[str]:
-    """Why this rail's silence would not mean that all is well."""
+    """Why this rail's silence does not mean that all is well."""
     if said.too_few:
         yield (
             f"{_format_rail_prefix(rail)}too few healthy partners: {int(said.cleared.sum())} of {int(said.measured.sum())} nodes are cleared, "
@@ -127,7 +127,7 @@ def _build_remarks(
 def _merge_rails(
     by_rail: Mapping[int | None, Sequence[Accused]], layers: Mapping[int | None, RailCulprits], topology: Topology
 ) -> Iterator[Accused]:
-    """What most rails say alike is said once, of the whole; what few say is said of the rail: of a node, that is its NIC."""
+    """Report a fault common to most rails once, for the whole; a fault of few rails by rail: for a node, that is its NIC."""
     place = {name: number for number, name in enumerate(topology.nodes)}
     found: dict[tuple[Kind, tuple[str, ...]], dict[int | None, Accused]] = {}
     for rail, accused_here in by_rail.items():

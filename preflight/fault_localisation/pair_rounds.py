@@ -1,4 +1,4 @@
-"""Who is tested with whom: rounds of disjoint pairs by the circle method, no pair twice."""
+"""Plans rounds of disjoint pairs by the circle method, without repetition."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ import numpy.typing as npt
 
 from preflight.fault_localisation.localisation_records import Round
 
-# So many rounds of the circle are looked at to find those with the most pairs across leaves; every pair of 20 000 nodes
-# would be 200 million.
+# Number of circle rounds searched for those with the most pairs across leaves; all pairs of 20 000 nodes would be 200
+# million.
 _ROUNDS_LOOKED_AT_MAX = 512
 
 _Ints = npt.NDArray[np.int64]
 
 
 def plan_pair_rounds(nodes: Sequence[str], leaf_of: Mapping[str, str], count: int, seed: int) -> list[Round]:
-    """Up to `count` rounds of disjoint pairs; over all rounds no pair comes twice.
+    """Up to `count` rounds of disjoint pairs; no pair occurs twice.
 
-    Round 1 pairs nodes of one leaf only, so it loads no uplink and tells ends from fabric; who has no partner left there
-    pauses. The later rounds pair across leaves as far as one circle allows. Every other round pairs all, but for one node
-    if their count is odd. There are at most as many rounds as the circle has: len(nodes) − 1, or len(nodes) if odd.
+    Round 1 pairs nodes of one leaf only, so it loads no uplink and separates ends from fabric; nodes without a partner pause.
+    Later rounds pair across leaves as far as one circle allows, and include all nodes, except one if their count is odd. The
+    circle has at most len(nodes) − 1 rounds, or len(nodes) if odd.
 
     Raises:
         ValueError: a node comes twice, or `count` is under 1.
@@ -36,7 +36,7 @@ def plan_pair_rounds(nodes: Sequence[str], leaf_of: Mapping[str, str], count: in
     couples = _pair_neighbours(sorted(nodes), leaf_of, chance)
     seats = _arrange_circle(couples)
     leaves = {name: number for number, name in enumerate(sorted(set(leaf_of.values())))}
-    # An empty seat shares its leaf with nobody, an unknown leaf with the other unknown ones.
+    # An empty seat shares its leaf with no node, an unknown leaf with the other unknown ones.
     leaf = np.array([-2 if name is None else leaves.get(leaf_of.get(name, ""), -1) for name in seats])
     last = len(seats) - 2  # the round that `_arrange_circle` filled with the couples
     others = chance.permutation(last)[:_ROUNDS_LOOKED_AT_MAX]
@@ -49,7 +49,7 @@ def plan_pair_rounds(nodes: Sequence[str], leaf_of: Mapping[str, str], count: in
 def _pair_neighbours(
     nodes: Sequence[str], leaf_of: Mapping[str, str], chance: np.random.Generator
 ) -> list[tuple[str | None, str | None]]:
-    """Neighbours of one leaf, leaf after leaf; those left over behind them, together, one perhaps with an empty seat."""
+    """Neighbours of one leaf, leaf by leaf; the rest together at the end, one perhaps with an empty seat."""
     members: dict[str | None, list[str]] = {}
     for name in nodes:
         members.setdefault(leaf_of.get(name), []).append(name)
@@ -66,13 +66,13 @@ def _pair_neighbours(
 
 
 def _arrange_circle(couples: Sequence[tuple[str | None, str | None]]) -> list[str | None]:
-    """The table of the circle, seated so that its last round is just the couples: they never meet again."""
+    """Arrange the circle so that its last round consists of the couples, which then never meet again."""
     firsts, seconds = [a for a, _ in couples], [b for _, b in couples]
     return [*firsts, *reversed(seconds[:-1]), seconds[-1]]
 
 
 def _build_circle_round(seats: int, number: int) -> tuple[_Ints, _Ints]:
-    """Round `number` (0 … seats − 2) of the circle: seats i, j with i + j ≡ number; the last seat gets who is left."""
+    """Round `number` (0 … seats − 2) of the circle: seats i, j with i + j ≡ number; the last seat gets the remaining one."""
     turning = seats - 1
     one = np.arange(turning)
     other = (number - one) % turning

@@ -1,4 +1,4 @@
-"""From rates to slow and clean cells: every pair against its class, with the noise that the data themselves show."""
+"""Classifies pairs as slow or clean: every pair against its class, with the noise estimated from the data."""
 
 from __future__ import annotations
 
@@ -18,24 +18,25 @@ Bools = npt.NDArray[np.bool_]
 
 INSIDE, ACROSS, UNKNOWN = 0, 1, 2
 CLASS_WORDS = ("inside a leaf", "across leaves", "of unknown leaves")
-# A fault only slows, so the baseline is the crowd at the upper end: right with up to 3 bad GPUs of 8, where 18 of 28 cells are slow.
+# Faults only slow pairs, so the baseline is the cluster at the upper end: correct with up to 3 bad GPUs of 8, where 18
+# of 28 cells are slow.
 _CROWD_QUANTILE = 0.8
-_CROWD_WIDTH = 0.1  # log; at first. Then four sigmas of what was found
-_NOISE_MIN = 0.005  # repeats of one pair differ by this on an idle fabric
-_NOISE_FEW = 0.02  # what fewer than eight cells show of their noise is chance
+_CROWD_WIDTH = 0.1  # log; initial. Then four sigmas of the estimate
+_NOISE_MIN = 0.005  # repeated measurements of one pair differ by this much on an idle fabric
+_NOISE_FEW = 0.02  # the noise of fewer than eight cells cannot be estimated
 _CELLS_FEW, _CELLS_MIN = 8, 3
-_LOW_QUANTILE, _LOW_SIGMAS = 0.05, 1.645  # the noise of a class that is no crowd, from its slow side
-_FALSE_CELLS = 0.01  # so many clean cells in all may look slow by noise
+_LOW_QUANTILE, _LOW_SIGMAS = 0.05, 1.645  # the noise of a class without a cluster, from its slow side
+_FALSE_CELLS = 0.01  # expected number of clean cells that look slow by noise
 
 
 @dataclass(frozen=True)
 class Cells:
-    """One rail's pairs. Arrays of C cells; nodes are indices into `Topology.nodes`, leaves −1 where unknown.
+    """One rail's pairs. Arrays of C cells; nodes are indices into `Topology.nodes`, leaves −1 if unknown.
 
-    `best` is the log of the best rate over the baseline, −inf where it never answered; `bound` the log under which a cell is slow, `clears`
-    that from which on it is clean: in a class that scatters much lies a gap between them. `times` is how often it was measured, `times_slow` how
-    often it was slow, `last` the last round in which it was measured. `spread` is the noise of each class, `level` its baseline as a share of what is expected (NaN: no
-    expectation), `fast` how many cells lie as far above the baseline as slow ones under it.
+    `best` is the log of the best rate over the baseline, −inf if it never gave a result; a cell is slow below `bound` and clean
+    from `clears` (logs), with a gap between them in noisy classes. `times` is how often it was measured, `times_slow` how often it
+    was slow, `last` the last round with a measurement. `spread` is the noise of each class, `level` its baseline as a share of
+    the expected rate (NaN: no expectation), `fast` the number of cells as far above the baseline as slow ones are below.
     """
 
     a: Ints
@@ -58,12 +59,12 @@ class Cells:
 
     @property
     def clean(self) -> Bools:
-        """(C,) which cells prove both ends good."""
+        """(C,) which cells clear both ends."""
         return np.asarray(self.best >= self.clears)
 
 
 def is_readable(result: PairResult) -> bool:
-    """Whether a result speaks at all: a rate, or no answer where there should have been one."""
+    """Whether a result counts: a rate, or a missing result where there should be one."""
     if result.why is Why.NOT_RUN:
         return False
     if result.value is None or result.why is not Why.MEASURED:
@@ -79,8 +80,8 @@ def score_cells(
 ) -> Cells:
     """The cells of the readable `results`, all of one rail, between nodes of the topology.
 
-    The classes in `wide` are known not to be one crowd: what they scatter is taken for noise. A class of fewer than three
-    cells has no baseline of its own; its cells are judged by the expectation, and left out where there is none.
+    Classes in `wide` are known not to be one cluster: their spread counts as noise. A class of fewer than three cells has no
+    baseline; its cells are judged by the expectation, and omitted without one.
     """
     place = {name: number for number, name in enumerate(topology.nodes)}
     rates: dict[tuple[int, int], list[float]] = {}
@@ -125,7 +126,7 @@ def score_cells(
 
 @dataclass(frozen=True)
 class _Class:
-    """Where a class of pairs lies (logs), and whether there was anything to judge it by."""
+    """The level of a class of pairs (logs), and whether there was a basis for it."""
 
     middle: float
     noise: float
@@ -149,7 +150,7 @@ def _fit_classes(best: Floats, kind: Ints, expectations: PairExpectations, wide:
         middle, noise = _estimate_crowd(answered)
         reached = answered[answered >= math.log(expectations.floor)]
         if known and middle < math.log(expectations.floor) and len(reached) >= _CELLS_MIN:
-            middle, noise = _estimate_crowd(reached)  # the many are slow, and the few show what is possible
+            middle, noise = _estimate_crowd(reached)  # most are slow, and a few show the possible rate
         noise = max(noise, _NOISE_FEW if len(answered) < _CELLS_FEW else _NOISE_MIN)
         clears = -max(worth, z * noise)
         if number in wide:
@@ -160,7 +161,7 @@ def _fit_classes(best: Floats, kind: Ints, expectations: PairExpectations, wide:
 
 
 def _estimate_crowd(rates: Floats) -> tuple[float, float]:
-    """Middle and sigma of the crowd at the upper end (median, and median distance from it); slow cells lie outside and move neither."""
+    """Center and sigma of the cluster at the upper end (median, and median distance from it); slow cells do not affect them."""
     middle, noise = float(np.quantile(rates, _CROWD_QUANTILE, method="higher")), 0.0
     for _ in range(4):
         crowd = rates[np.abs(rates - middle) <= max(_CROWD_WIDTH, 4 * noise)]

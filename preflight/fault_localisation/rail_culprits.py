@@ -1,4 +1,4 @@
-"""One rail's cells to its culprits and suspects: first switches, then nodes, then links."""
+"""Finds one rail's culprits and suspects from its cells: first switches, then nodes, then links."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from preflight.fault_localisation.pair_scores import ACROSS, CLASS_WORDS, Bools,
 from preflight.fault_localisation.switch_faults import SwitchGroup, find_slow_leaves, find_slow_uplinks
 from vocabulary.text.plurals import format_count
 
-_WITNESSES_MIN = 2  # slow cells with cleared partners that name a node: one alone may be the link
-_FALSE_NAMES = 0.01  # nodes named by accident in one verdict
+_WITNESSES_MIN = 2  # slow cells with cleared partners required to name a node: a single one may be the link
+_FALSE_NAMES = 0.01  # expected number of nodes named by accident in one verdict
 _FALSE_SUSPECTS = 1.0
 _FALSE_LINKS = 0.05
-_CLEARED_SHARE_MIN = 0.5  # fewer, and "slow" and "healthy" may have changed places
-_WIDE_SHARE = 0.15  # slow cells that neither end nor switch explains: then that is how this fabric is
+_CLEARED_SHARE_MIN = 0.5  # with fewer, "slow" and "healthy" may be swapped
+_WIDE_SHARE = 0.15  # slow cells explained by neither end nor switch: above it, the fabric itself is noisy
 _WIDE_CELLS_MIN = 8
 
 
 @dataclass(frozen=True)
 class RailCulprits:
-    """What one rail says. `cleared` and `measured` are (N,) masks over the topology's nodes; `too_few` that most are not cleared."""
+    """One rail's result. `cleared` and `measured` are (N,) masks over the topology's nodes; `too_few`: most are not cleared."""
 
     culprits: tuple[Accused, ...]
     suspects: tuple[Accused, ...]
@@ -35,7 +35,7 @@ class RailCulprits:
 
 @dataclass(frozen=True)
 class _RailScene:
-    """The cells, whose leaf is which, who is measured, who is clear (one clean cell), and the cells that switches explain."""
+    """The cells, their leaves, the measured nodes, the cleared ones (one clean cell), and the cells that switches explain."""
 
     cells: Cells
     topology: Topology
@@ -46,7 +46,7 @@ class _RailScene:
     explained: Bools
 
     def witnesses(self, node: int) -> tuple[int, int]:
-        """How many of the node's cells with cleared partners are slow, and how many there are; what switches explain left out."""
+        """The number of slow cells and of all cells of a node with cleared partners, without those that switches explain."""
         cells = self.cells
         with_clear = ((cells.a == node) & self.clear[cells.b]) | ((cells.b == node) & self.clear[cells.a])
         mine = with_clear & ~self.explained
@@ -56,9 +56,9 @@ class _RailScene:
 def find_rail_culprits(cells: Cells, topology: Topology) -> RailCulprits:
     """Culprits and suspects among the cells of one rail.
 
-    A node is cleared by one clean cell. It is named if it has none, at least two of its slow cells have cleared partners, and
-    that is no accident; or if it is slow so often that chance does not explain it. A link is named if it was slow whenever it
-    was measured, and more than once, and both of its ends were clean since. What is short of that is a suspect.
+    One clean cell clears a node. A node is named if it has none, at least two of its slow cells have cleared partners, and
+    chance is unlikely; or if it is slow more often than chance explains. A link is named if it was slow in every one of several
+    measurements, and both ends were clean since. Weaker evidence makes a suspect.
     """
     scene = _build_scene(cells, topology)
     too_few = int(scene.clear.sum()) < max(2, math.ceil(_CLEARED_SHARE_MIN * int(scene.measured.sum())))
@@ -73,7 +73,7 @@ def find_rail_culprits(cells: Cells, topology: Topology) -> RailCulprits:
 
 
 def find_diffuse_classes(cells: Cells, topology: Topology) -> frozenset[int]:
-    """The classes that are not one crowd: many of their cells are slow between clean nodes, and no switch explains it."""
+    """Classes that are not one cluster: many cells between clean nodes are slow, and no switch explains it."""
     scene = _build_scene(cells, topology)
     between = scene.clear[cells.a] & scene.clear[cells.b] & ~scene.explained
     return frozenset(
@@ -109,7 +109,7 @@ def _accuse_nodes(scene: _RailScene, *, too_few: bool) -> tuple[list[int], list[
     open_slow = cells.slow & ~scene.explained
     touched = [int(n) for n in np.unique(np.concatenate([cells.a[open_slow], cells.b[open_slow]]))]
     seen = {node: scene.witnesses(node) for node in touched}
-    # What is slow elsewhere by chance: not with nodes that are slow again and again, for those are the question.
+    # The background share, without nodes that are repeatedly slow, since those are in question.
     spared = scene.clear.copy()
     spared[[node for node in touched if seen[node][0] >= _WITNESSES_MIN]] = False
     between = spared[cells.a] & spared[cells.b] & ~scene.explained
@@ -129,11 +129,11 @@ def _accuse_nodes(scene: _RailScene, *, too_few: bool) -> tuple[list[int], list[
 
 
 def _accuse_links(scene: _RailScene, nodes: set[int]) -> list[tuple[Accused, bool]]:
-    """Slow cells that nothing else explains, each with whether it was slow too often for chance."""
+    """Slow cells without another explanation, each with whether it was slow too often for chance."""
     cells = scene.cells
     between = ~scene.explained & scene.clear[cells.a] & scene.clear[cells.b]
-    # How often a test is slow by chance. Each test of a cell that was clean in another counts; of one that never was, the first: it may be the
-    # next bad link, or bad luck.
+    # How often a test is slow by chance. Each test of a cell that was clean once counts; of one that never was, only
+    # the first: it may be the next bad link.
     tests = np.where(cells.slow, 1, cells.times)
     slow_tests = np.where(cells.slow, 1, cells.times_slow)
     found = []
@@ -157,7 +157,7 @@ def _accuse_links(scene: _RailScene, nodes: set[int]) -> list[tuple[Accused, boo
 
 
 def _is_clean_since(cells: Cells, end: int, index: int) -> bool:
-    """Whether the node was clean after the link was slow last: a node that is bad now and then looks like a link at first."""
+    """Whether the node was clean after the link was last slow: an intermittently bad node looks like a link at first."""
     touching = (cells.a == end) | (cells.b == end)
     return bool((touching & cells.clean & (cells.last > cells.last[index])).any())
 

@@ -1,4 +1,4 @@
-"""Slow cells that have a switch in common: its nodes are not to blame for them."""
+"""Finds slow cells that share a switch, so that its nodes are not blamed."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from preflight.fault_localisation.pair_scores import ACROSS, INSIDE, Bools, Cell
 from vocabulary.text.plurals import format_count
 
 _SLOW_CELLS_MIN = 3
-_SLOW_SHARE_MIN = 0.5  # of the cells through it; a few slow nodes under it would look like less
-_ONE_NODE_SHARE_MAX = 0.67  # of the slow cells; else it is that node's trouble, not the switch's
+_SLOW_SHARE_MIN = 0.5  # of the cells through it; a few slow nodes under it would cause fewer
+_ONE_NODE_SHARE_MAX = 0.67  # of the slow cells; above it, that node is the cause, not the switch
 _FALSE_NAMES = 1e-3
 _LEAF_SHARE = 0.8  # of a leaf's nodes, all slow at once
 _LEAF_NODES_MIN = 3
-_PLACES_MAX = 64  # switches named in one verdict; more of them is one fabric's trouble
+_PLACES_MAX = 64  # switches named in one verdict; more suggest a fabric-wide problem
 
 
 @dataclass(frozen=True)
 class SwitchGroup:
-    """A leaf (one number) or a path between two leaves, its cells as a mask over (C,), and the sentence that accuses it."""
+    """A leaf (one number) or a path between two leaves, its cells as a mask over (C,), and the evidence sentence."""
 
     leaves: tuple[int, ...]
     explains: Bools
@@ -31,7 +31,7 @@ class SwitchGroup:
 
 
 def find_slow_leaves(cells: Cells, leaf: Ints, measured: Bools, clear: Bools) -> list[SwitchGroup]:
-    """Leaves of which nearly all nodes are slow with everybody, inside and across, their clean partners elsewhere too."""
+    """Leaves with nearly all nodes slow inside and across, although their partners are clean elsewhere."""
     found = []
     for number in np.unique(leaf[(leaf >= 0) & measured & ~clear]):
         members = (leaf == number) & measured
@@ -53,7 +53,7 @@ def find_slow_leaves(cells: Cells, leaf: Ints, measured: Bools, clear: Bools) ->
 
 
 def find_slow_uplinks(cells: Cells, leaf: Ints, clear: Bools, explained: Bools) -> list[SwitchGroup]:
-    """Leaves, and paths between two leaves, that many slow cells of otherwise clean nodes have in common; likeliest first."""
+    """Leaves, and paths between two leaves, shared by many slow cells of otherwise clean nodes; likeliest first."""
     all_cells = (cells.kind == ACROSS) & clear[cells.a] & clear[cells.b] & ~explained
     open_cells = all_cells.copy()
     found: list[SwitchGroup] = []
@@ -79,7 +79,7 @@ def _mask_uplink_cells(cells: Cells, leaf: Ints, leaves: tuple[int, ...]) -> Boo
 
 
 def _iterate_suspect_places(cells: Cells, leaf: Ints, open_cells: Bools) -> Iterator[tuple[tuple[int, ...], Bools]]:
-    """Every leaf and path with enough slow cells, and its open cells."""
+    """Every leaf and path with enough slow cells, and its unexplained cells."""
     slow = open_cells & cells.slow
     low, high = np.minimum(leaf[cells.a], leaf[cells.b])[slow], np.maximum(leaf[cells.a], leaf[cells.b])[slow]
     ends, counts = np.unique(np.concatenate([low, high]), return_counts=True)
@@ -93,14 +93,14 @@ def _iterate_suspect_places(cells: Cells, leaf: Ints, open_cells: Bools) -> Iter
 def _weigh_suspect(
     cells: Cells, leaves: tuple[int, ...], leaf: Ints, all_cells: Bools, mask: Bools
 ) -> tuple[float, str] | None:
-    """The log of the chance that these cells are slow by accident, and the sentence; None if that may well be."""
+    """The log probability that these cells are slow by chance, and the sentence; None if chance is plausible."""
     slow, count = int((mask & cells.slow).sum()), int(mask.sum())
     _, per_node = np.unique(
         np.concatenate([cells.a[mask & cells.slow], cells.b[mask & cells.slow]]), return_counts=True
     )
     if slow < _SLOW_SHARE_MIN * count or per_node.max() > _ONE_NODE_SHARE_MAX * slow:
         return None
-    rest = all_cells & ~mask  # those of other switches too: where many are slow, slow cells are no news
+    rest = all_cells & ~mask  # including other switches' cells: if many are slow, slow cells are no evidence
     by_chance = compute_tail_chance(
         slow, count, estimate_background_share(int((rest & cells.slow).sum()), int(rest.sum()))
     )

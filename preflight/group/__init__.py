@@ -1,4 +1,5 @@
-"""Many nodes at once: one process on each, pairs of them tested in rounds, one verdict that names who is at fault.
+"""`preflight group`: tests many nodes together, one process per node, in rounds of pairs, and names the culprits.
 
-Torch may be loaded by `store`, `transfer` and what uses them; everything that decides is pure.
+`preflight.group.group_command` is the entry; `launchers` finds the ranks. All decisions are pure.
+Only `rendezvous_store`, `pair_transfer` and their callers may load torch.
 """

@@ -1,4 +1,4 @@
-"""``python -m preflight.group``: the same as ``python -m preflight group``."""
+"""Runs `preflight group` as ``python -m preflight.group``."""
 
 import sys
 

@@ -1,4 +1,4 @@
-"""Rank 0's second task: who comes, who is paired with whom, and what it all says."""
+"""Coordinates the group on rank 0: registers nodes, pairs them, and derives the verdict."""
 
 from __future__ import annotations
 
@@ -36,14 +36,14 @@ from vocabulary.text.plurals import format_count
 
 CONFIRMATIONS_MAX = 6
 ANSWER_S = 3.0  # from the end of a pair's time to the arrival of its answer
-NEXT_S = 60.0  # from the last answer to the next call, at the latest
+NEXT_S = 60.0  # from the last answer to the next call, at most
 BYE_S = 10.0
 
 Note = Callable[[str], None]
 
 
 class GroupLimits(msgspec.Struct, frozen=True, kw_only=True):
-    """How long things may take (seconds), how many rounds are planned, and what a healthy pair reaches (GB/s)."""
+    """Time limits (seconds), number of rounds, and the expected rate of a healthy pair (GB/s)."""
 
     arrive_s: float = 120.0
     own_s: float = 120.0
@@ -53,12 +53,12 @@ class GroupLimits(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def first_call_s(self) -> float:
-        """The longest time from a node's first word to the coordinator's first call."""
+        """The longest time from a node's arrival to the coordinator's first call."""
         return self.arrive_s + self.own_s + WORD_S + NEXT_S
 
 
 class Coordinator:
-    """Runs one group to its document."""
+    """Runs one group and builds its document."""
 
     def __init__(
         self,
@@ -84,10 +84,10 @@ class Coordinator:
         self._compared = False
 
     def run(self) -> tuple[EndMessage, GroupDocument]:
-        """Test the group, and tell every node how it ends.
+        """Test the group, and send the result to every node.
 
         Raises:
-            RendezvousLost: the store is gone.
+            RendezvousLost: the store is unreachable.
         """
         started_at, began = self._clock.wall(), self._clock.monotonic()
         self._gather()
@@ -121,7 +121,7 @@ class Coordinator:
         return find_unknown_nodes(self._faults, self._came.names)
 
     def _round(self, planned: Round) -> bool:
-        """One round of those pairs that are still answering; False if there is none left."""
+        """One round of the pairs that still respond; False if there is none."""
         pairs = [pair for pair in planned if all(self._standing[node] is Standing.TESTED for node in pair)]
         if not pairs:
             return False
@@ -166,7 +166,7 @@ class Coordinator:
         self._calls += 1
 
     def _end(self, document: GroupDocument) -> EndMessage:
-        """Tell all, and stay until those who still answer have heard it: the store ends with us."""
+        """Send the end to all, and wait for their acknowledgement: the store ends with this process."""
         end = EndMessage(
             exit_code=document.verdict.exit_code,
             heard={rank: here.nonce for rank, here in self._came.here.items() if rank in self._came.words},

@@ -1,4 +1,4 @@
-"""What is said of the accused. Pure."""
+"""Messages about culprits and suspects. Pure."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from preflight.results import Verdict
 
 
 def describe_culprit(named: Named) -> str:
-    """What is said of one accused."""
+    """The message about one culprit or suspect."""
     through = f" through {named.nic}" if named.nic else f" on rail {named.rail}" if named.rail is not None else ""
     reached = f", at {named.score:.0%} of the others at its best" if named.score else ""
     return f"{named.kind.value} {' - '.join(named.where)}{through}: {'; '.join(named.evidence)}{reached}"
 
 
 def build_accusations(document: GroupDocument) -> dict[int, Accusation]:
-    """By rank, what the group found against it: not what its own test found, where that test told already.
+    """Accusations by rank: what the group found, without what the node's own test already reported.
 
-    Of a bad link nobody knows which end it is: both hear of it, and neither is accused. A switch is nobody's.
+    Both ends of a bad link are informed, and neither is accused. A switch belongs to no node.
     """
     rank_of = {node.node: node.rank for node in document.nodes}
     told = {n.node for n in document.nodes if n.standing is Standing.UNFIT and n.own is not None and n.own.told}
@@ -34,5 +34,5 @@ def build_accusations(document: GroupDocument) -> dict[int, Accusation]:
 
 
 def _name_adapter(named: Named) -> str:
-    """A GPU's rail is known by the GPU, which is no name of an adapter."""
+    """A GPU's rail is named by the GPU, which is not an adapter's name."""
     return "" if named.nic.startswith("cuda:") else named.nic

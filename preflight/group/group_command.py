@@ -1,4 +1,4 @@
-"""The command line of the group: ``python -m preflight group``, one process on each node."""
+"""The command line of ``python -m preflight group``, one process on each node."""
 
 from __future__ import annotations
 
@@ -32,32 +32,32 @@ Seconds = click.FloatRange(0.5, 86_400)
 
 @click.command(epilog="Example: healthctl preflight group --expect 40 --exclude-file slow")
 @click.option(
-    "--rounds", default=4, show_default=True, type=click.IntRange(1, 64), help="Rounds of pairs, before any to confirm."
+    "--rounds", default=4, show_default=True, type=click.IntRange(1, 64), help="Rounds of pairs before confirmation."
 )
 @click.option(
-    "--arrive-seconds", default=120.0, show_default=True, type=Seconds, help="How long to wait for all nodes."
+    "--arrive-seconds", default=120.0, show_default=True, type=Seconds, help="Time to wait for all nodes, in s."
 )
 @click.option(
-    "--pair-seconds", default=30.0, show_default=True, type=Seconds, help="How long one pair may take on one rail."
+    "--pair-seconds", default=30.0, show_default=True, type=Seconds, help="Time limit for one pair on one rail, in s."
 )
-@click.option("--expect", type=click.FloatRange(min=0, min_open=True), metavar="GB/S", help="What a healthy pair reaches per direction.")  # fmt: skip
-@click.option("--backend", type=click.Choice(["auto", "gloo", "nccl"]), default="auto", show_default=True, help="auto: NCCL on GPUs, else TCP.")  # fmt: skip
+@click.option("--expect", type=click.FloatRange(min=0, min_open=True), metavar="GB/S", help="Expected rate of a healthy pair per direction.")  # fmt: skip
+@click.option("--backend", type=click.Choice(["auto", "gloo", "nccl"]), default="auto", show_default=True, help="Transport; auto: NCCL on GPUs, else TCP.")  # fmt: skip
 @click.option(
-    "--interfaces", default="", metavar="NAMES", help="Over TCP: network interfaces, each a rail; with commas."
+    "--interfaces", default="", metavar="NAMES", help="Network interfaces for TCP, each a rail, separated by commas."
 )
-@click.option("--own-test", default="", metavar="COMMAND", help="Prints a preflight's document; left out: the gate of this node.")  # fmt: skip
-@click.option("--no-own-test", is_flag=True, help="Only pairs: every node was tested just now.")
+@click.option("--own-test", default="", metavar="COMMAND", help="Command that prints a preflight document. Default: this node's gate.")  # fmt: skip
+@click.option("--no-own-test", is_flag=True, help="Test pairs only, without the nodes' own tests.")
 @click.option(
-    "--own-seconds", default=120.0, show_default=True, type=Seconds, help="How long a node's own test may take."
+    "--own-seconds", default=120.0, show_default=True, type=Seconds, help="Time limit for a node's own test, in s."
 )
 @click.option(
     "--inject",
     multiple=True,
     metavar="FAULT",
-    help=f"Commit a fault, to see that it is named; may be repeated: {FORMS}.",
+    help=f"Inject a fault, to verify the detection. Can be repeated: {FORMS}.",
 )
-@click.option("--exclude-file", type=click.Path(path_type=Path), metavar="FILE", help="Rank 0 writes the nodes to leave out there, with commas.")  # fmt: skip
-@click.option("--tell", "telling", is_flag=True, help="A culprit tells its own healthd; by root.")
+@click.option("--exclude-file", type=click.Path(path_type=Path), metavar="FILE", help="File to which rank 0 writes the nodes to exclude, separated by commas.")  # fmt: skip
+@click.option("--tell", "telling", is_flag=True, help="Report culprits to their own healthd; requires root.")
 @socket_option
 @output_option
 def group(  # noqa: PLR0913 - one for each option
@@ -77,10 +77,9 @@ def group(  # noqa: PLR0913 - one for each option
     path: str,
     output: str,
 ) -> None:
-    """Test many nodes together: one process on each, by srun, torchrun or an Indexed Job.
+    """Test many nodes together, one process on each, started by srun, torchrun or an Indexed Job.
 
-    Rank 0 prints one document. With HEALTHD_GROUP_KEY set, the same at all, only its holders are believed; --tell needs it. Every node ends alike: 0 pass, 1 fail, 2 misconfigured (also wrong usage), 3 inconclusive, or rank 0 is
-    gone.
+    Rank 0 prints one document. --tell requires HEALTHD_GROUP_KEY, equal on all nodes. Every node exits with 0 pass, 1 fail, 2 misconfigured (also wrong usage), 3 inconclusive, or rank 0 was lost.
     """
     try:
         place, faults = detect_placement(os.environ, socket.gethostname()), parse_injected_faults(inject)
@@ -88,10 +87,8 @@ def group(  # noqa: PLR0913 - one for each option
         raise click.UsageError(str(error)) from None
     key = _read_group_key(needed=telling)
     _check_writable(exclude_file, place)
-    os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")  # each wait that ends in time is a warning there
-    session: Any = importlib.import_module(
-        "preflight.group.group_session"
-    )  # imports torch: only once options are valid
+    os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")  # torch prints a warning for each wait with a timeout
+    session: Any = importlib.import_module("preflight.group.group_session")  # imports torch, so after validation
     own_command = () if no_own_test else tuple(shlex.split(own_test)) or build_gate_command(telling=telling, path=path)
     seconds = {"arrive_s": arrive_seconds, "own_s": own_seconds, "pair_s": pair_seconds}
     wish = session.GroupOptions(
@@ -106,7 +103,7 @@ def group(  # noqa: PLR0913 - one for each option
     )
 
     def note(text: str) -> None:
-        with contextlib.suppress(OSError, ValueError):  # who listens may be gone, and the verdict is the same
+        with contextlib.suppress(OSError, ValueError):  # the reader may be gone, which does not change the verdict
             click.echo(f"preflight group {place.node}: {text}", err=True)
 
     try:
@@ -133,7 +130,7 @@ def _read_group_key(*, needed: bool) -> bytes:
 
 
 def _check_writable(path: Path | None, place: RankPlacement) -> None:
-    """Before anybody is tested: a verdict that cannot be acted on helps nobody. Rank 0 alone writes.
+    """Before the test, check that the verdict can be written. Only rank 0 writes.
 
     Raises:
         UsageError: the file cannot be written.
@@ -149,7 +146,7 @@ def _check_writable(path: Path | None, place: RankPlacement) -> None:
 def _print_document(
     document: GroupDocument, output: str, exclude_file: Path | None, note: Callable[[str], None]
 ) -> None:
-    """Whatever cannot be written changes no verdict."""
+    """Write errors do not change the verdict."""
     try:
         if exclude_file is not None:
             exclude_file.write_text(",".join(document.exclude) + "\n")
@@ -186,7 +183,7 @@ def _report_to_healthd(place: RankPlacement, accusation: Accusation, injected: t
 
 
 def _exit_immediately(code: int) -> None:
-    """At once: a thread may be stuck in a driver, and must not keep us."""
+    """Exit at once: a thread may be stuck in a driver."""
     for stream in (sys.stdout, sys.stderr):
         with contextlib.suppress(OSError, ValueError):
             stream.flush()

@@ -1,4 +1,4 @@
-"""What the processes of a group tell each other, and the document that comes out. Frozen records, JSON."""
+"""Messages between the processes of a group, and the resulting document. Frozen records, JSON."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ UNIT = "GB/s"
 
 
 class Own(msgspec.Struct, frozen=True, kw_only=True):
-    """What a node's own test came to, alone. `told`: it tells healthd itself what it found."""
+    """Result of a node's own test. `told`: the test reports to healthd itself."""
 
     verdict: Verdict
     reason: str = ""
@@ -23,7 +23,7 @@ class Own(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ArrivalMessage(msgspec.Struct, frozen=True, kw_only=True):
-    """A process says at once that it came. `nonce` is chance: the end must name it, so none of an earlier run is believed."""
+    """A process announces its arrival. The end message must contain `nonce`, so that messages of an earlier run are rejected."""
 
     rank: int
     node: str
@@ -31,10 +31,10 @@ class ArrivalMessage(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class NodeReport(msgspec.Struct, frozen=True, kw_only=True):
-    """What a node knows of itself, once it has tested itself. `machine` tells whether two "nodes" are one machine; `own` is None where no own test was asked for.
+    """A node's own data after its self-test. `machine` identifies the host; `own` is None without a self-test.
 
-    `rails` are names of what each rail goes through; empty: the way that the system chooses. `facts` are None where they could not
-    be read. `injected` are the faults that this process was asked to commit.
+    `rails` names the interface of each rail; empty: the system's choice. `facts` are None if unreadable. `injected` are the
+    faults to inject in this process.
     """
 
     rank: int
@@ -49,7 +49,7 @@ class NodeReport(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RoundStep(msgspec.Struct, frozen=True, kw_only=True):
-    """From the coordinator: one round of pairs, as ranks. The next step comes within `next_within_s` at the latest."""
+    """From the coordinator: one round of pairs, as ranks. The next step follows within `next_within_s`."""
 
     number: int
     pairs: tuple[tuple[int, int], ...]
@@ -58,7 +58,7 @@ class RoundStep(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Accusation(msgspec.Struct, frozen=True, kw_only=True):
-    """What a node is to tell its own healthd: that it is at fault, or one of two that may be. `nic` is the adapter, where it is that."""
+    """Tells a node's healthd that the node is at fault, or one of two suspects. `nic` is the adapter, if that is the cause."""
 
     verdict: Verdict
     reason: str
@@ -66,7 +66,7 @@ class Accusation(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class EndMessage(msgspec.Struct, frozen=True, kw_only=True):
-    """From the coordinator: it is over. `heard` are the nonces of those that took part, `accused` what is said of some; both by rank."""
+    """From the coordinator: the end. `heard` are the nonces of the participants, `accused` the accusations; both by rank."""
 
     exit_code: int
     heard: dict[int, str] = {}
@@ -75,16 +75,16 @@ class EndMessage(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CoordinatorMessage(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One word of the coordinator: a step, or the end."""
+    """One message of the coordinator: a step, or the end."""
 
     step: RoundStep | None = None
     end: EndMessage | None = None
 
 
 class RailMeasurement(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What one end of a pair saw on one rail. `rate` is per direction, both directions at once, in GB/s.
+    """What one end of a pair measured on one rail. `rate` is per direction, with both at once, in GB/s.
 
-    `factor` is not 1 where a fault was injected. `wrong_words` counts words of eight bytes that did not arrive as they were sent.
+    `factor` is not 1 if a fault was injected. `wrong_words` counts words of eight bytes that arrived modified.
     """
 
     rail: int | None = None
@@ -96,15 +96,15 @@ class RailMeasurement(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=T
 
 
 class StepAnswer(msgspec.Struct, frozen=True, kw_only=True):
-    """What one end of a pair says of a step."""
+    """One end's result of a step."""
 
     measured: tuple[RailMeasurement, ...]
 
 
 class PairRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One pair on one rail in one round, of both ends' words the worse. `rate` in GB/s per direction, as measured.
+    """One pair on one rail in one round, with the worse of both ends' results. `rate` in GB/s per direction, as measured.
 
-    `share` is the rate that was judged, where nodes that share one machine make measured rates worthless.
+    `share` is the judged rate, if nodes on one machine make measured rates meaningless.
     """
 
     round: int
@@ -122,10 +122,10 @@ class Standing(str, enum.Enum):
     """How a node took part."""
 
     TESTED = "tested"
-    UNFIT = "unfit"  # its own test failed; it met nobody
-    WAITS = "waits"  # its own test came to no pass for another reason; it met nobody
-    ABSENT = "absent"  # it never came
-    SILENT = "silent"  # it came, and then answered no more
+    UNFIT = "unfit"  # its own test failed; it was not paired
+    WAITS = "waits"  # its own test did not pass for another reason; it was not paired
+    ABSENT = "absent"  # it never arrived
+    SILENT = "silent"  # it arrived, and then stopped responding
 
 
 class NodeRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -141,9 +141,9 @@ class NodeRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Named(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A culprit, or a suspect. `where` are one or two nodes, or leaves; `nic` is what the rail goes through there.
+    """A culprit, or a suspect. `where` are one or two nodes, or leaves; `nic` is the rail's interface there.
 
-    `score` is the best share of the baseline that it reached, `margin` how far that lies under the bound of noise.
+    `score` is its best share of the baseline, `margin` the distance below the noise bound.
     """
 
     kind: Kind
@@ -156,10 +156,10 @@ class Named(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class GroupDocument(msgspec.Struct, frozen=True, kw_only=True):
-    """The answer of a group. Times are UTC seconds; `reasons` are empty only for a pass, `remarks` change no verdict.
+    """The result of a group. Times are UTC seconds; `reasons` are empty only for a pass, `remarks` change no verdict.
 
     `exclude` are the nodes to leave out, so that the rest can work: culprits, and one end of a culprit link. `compared` is false
-    where rates say nothing (nodes share a machine, or a group of two): then pairs were tested for answers and for right data only.
+    if rates mean nothing (nodes share a machine, or a group of two): then pairs were tested only for answers and correct data.
     """
 
     version: int

@@ -1,4 +1,4 @@
-"""The published JSON Schema of a group's document. Kept in `preflight/schemas`, and true, by a test."""
+"""The published JSON Schema of a group's document. A test keeps the file in `preflight/schemas` up to date."""
 
 from __future__ import annotations
 
@@ -9,5 +9,5 @@ FILE_NAME = f"preflight-group-{GROUP_VERSION}.json"
 
 
 def schema_text() -> str:
-    """What every document of this version is, as JSON text, as it is published."""
+    """The schema of every document of this version, as published JSON text."""
     return format_schema(build_record_schema(GroupDocument, GROUP_VERSION, "gpu-healthd preflight document of a group"))

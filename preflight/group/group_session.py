@@ -1,4 +1,4 @@
-"""One process of a group from its first look around to its exit code. The only file that sees everything."""
+"""Runs one process of a group from start to exit code; wires all parts together."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ Note = Callable[[str], None]
 
 
 class GroupOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """What was asked for on the command line; all nodes of a group are asked the same. `own_tells`: the own test tells healthd itself."""
+    """The command-line options, equal on all nodes of a group. `own_tells`: the self-test reports to healthd itself."""
 
     limits: GroupLimits
     backend: str = "auto"
@@ -43,11 +43,11 @@ class GroupOptions(msgspec.Struct, frozen=True, kw_only=True):
 def run_group_member(
     place: RankPlacement, wish: GroupOptions, clock: Clock, note: Note
 ) -> tuple[EndMessage, GroupDocument | None]:
-    """Be one node of the group, and its coordinator too as rank 0, which alone has the document.
+    """Run one node of the group, and on rank 0 the coordinator too, which returns the document.
 
     Raises:
-        RendezvousLost: the coordinator never was there, or went away.
-        GroupMismatch: another group meets there, or another process has this rank.
+        RendezvousLost: the coordinator never appeared, or was lost.
+        GroupMismatch: another group uses the address, or another process has this rank.
     """
     message_decoders.build_decoders()
     limits = wish.limits
@@ -77,9 +77,9 @@ def run_group_member(
 
 
 def list_rails(backend: str, interfaces: Sequence[str]) -> tuple[GroupRail, ...]:
-    """The ways out of this node that are tested one by one.
+    """The network paths of this node that are tested separately.
 
-    On GPUs, with several adapters, each GPU is a rail: NCCL takes the adapter nearest to it. Over TCP each named interface is one.
+    On GPUs with several adapters, each GPU is a rail: NCCL uses its nearest adapter. Over TCP, each named interface is one.
     """
     if backend == "nccl" or (backend == "auto" and torch.cuda.is_available()):
         adapters = len(list(ADAPTERS.iterdir())) if ADAPTERS.is_dir() else 0
@@ -94,7 +94,7 @@ def list_rails(backend: str, interfaces: Sequence[str]) -> tuple[GroupRail, ...]
 
 
 def _run_member_thread(member: GroupMember, look: Callable[[], NodeReport], limits: GroupLimits, note: Note) -> None:
-    """Rank 0's own part; what goes wrong in it, the coordinator sees as it would of any node."""
+    """Rank 0's own part; the coordinator sees its errors as those of any node."""
     try:
         member.take_part(look, limits.first_call_s)
     except (RendezvousLost, GroupMismatch) as error:

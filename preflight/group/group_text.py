@@ -1,4 +1,4 @@
-"""A group's document for people. Pure."""
+"""Formats a group's document for people. Pure."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ PAIRS_SHOWN = 12
 
 
 def render_group_text(document: GroupDocument) -> str:
-    """The verdict first, then who is at fault, then what else is worth reading."""
+    """The verdict first, then the culprits, then other observations."""
     marked = f" (injected: {', '.join(document.injected)})" if document.injected else ""
     head = (
         f"group of {len(document.nodes)}: {document.verdict.value.upper()} after {format_count(document.rounds, 'round')} of pairs over "

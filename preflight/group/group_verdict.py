@@ -1,4 +1,4 @@
-"""From everything a group said to one verdict. Pure."""
+"""Derives the verdict from all results of a group. Pure."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ from preflight.group.pair_records import build_pair_results
 from preflight.results import Verdict
 from vocabulary.text.plurals import format_count
 
-LEAVES_NODES_MIN = 6  # fewer nodes make classes of pairs too small to have a baseline of their own
-SILENT_SHARE_MAX = 0.5  # more of them, and the trouble is rather the coordinator's own network
+LEAVES_NODES_MIN = 6  # in smaller groups the classes of pairs are too small for a baseline
+SILENT_SHARE_MAX = 0.5  # above it, the coordinator's own network is the likelier cause
 
 
 @dataclass(frozen=True)
 class GroupEvidence:
-    """What is known of a group. `standing` names every node; `words` those that came; `records` are all pairs so far.
+    """All data of a group. `standing` names every node; `words` those that arrived; `records` are all pairs so far.
 
-    `expected` is a healthy rate in GB/s, None where nobody knows. `silent_since` says of who is missing how that came, `odd` what of
-    a node a person must put right; `doubles` are the ranks that gave one name, and stand here as NAME#RANK.
+    `expected` is a healthy rate in GB/s, None if unknown. `silent_since` explains missing nodes, `odd` what an operator must fix
+    on a node; `doubles` are ranks with a duplicate name, listed as NAME#RANK.
     """
 
     standing: Mapping[str, Standing]
@@ -49,7 +49,7 @@ class GroupEvidence:
 
 
 class GroupJudgement(msgspec.Struct, frozen=True, kw_only=True):
-    """The verdict of a group, with its reasons and who is who."""
+    """The verdict of a group, with its reasons and the role of each node."""
 
     verdict: Verdict
     reasons: tuple[str, ...]
@@ -62,9 +62,9 @@ class GroupJudgement(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def judge_group(scene: GroupEvidence) -> GroupJudgement:
-    """Who is at fault, and whether the group may work.
+    """Find the culprits, and decide whether the group may work.
 
-    In order of weight, as for one node: a culprit fails, then what a person must put right, then what is not known. All reasons are given.
+    In order of weight, as for one node: culprits, then what an operator must fix, then unknowns. All reasons are listed.
     """
     located = _localise_culprits(scene)
     culprits = (*_name_unfit_nodes(scene), *(_build_named(scene, accused) for accused in located.culprits))
@@ -91,7 +91,7 @@ def judge_group(scene: GroupEvidence) -> GroupJudgement:
 
 
 def plan_next_round(scene: GroupEvidence) -> Round:
-    """The pairs that would settle what is open; empty when nothing is, or nobody is left to settle it with."""
+    """The pairs that would settle open questions; empty if there are none, or no node can help."""
     located = _localise_culprits(scene)
     if located.conclusion is Conclusion.NOBODY:
         return ()
@@ -101,7 +101,7 @@ def plan_next_round(scene: GroupEvidence) -> Round:
 
 
 def select_excluded_nodes(culprits: Sequence[Named]) -> tuple[str, ...]:
-    """The nodes to leave out so that the rest can work: each culprit, and of a link the end that frees most links, once."""
+    """The nodes to leave out so that the rest can work: each culprit, and of links the ends that cover most links."""
     out = {name for one in culprits if one.kind in (Kind.NODE, Kind.NIC) for name in one.where[:1]}
     links = [one.where for one in culprits if one.kind is Kind.LINK]
     while open_links := [where for where in links if out.isdisjoint(where)]:
@@ -223,7 +223,7 @@ def _build_named(scene: GroupEvidence, accused: Accused) -> Named:
 
 
 def _describe_wrong_data(scene: GroupEvidence, accused: Accused) -> Iterator[str]:
-    """That data came wrong is more than being slow, and is said."""
+    """Report wrong data, which is worse than a low rate."""
     ends = set(accused.where)
     mine = [r for r in _select_tested_records(scene) if (ends <= {r.a, r.b}) and accused.rail in (None, r.rail)]
     if accused.kind is not Kind.SWITCH and (wrong := [r for r in mine if r.wrong_words]):

@@ -1,4 +1,4 @@
-"""Faults that `--inject` commits in a group, to see that it names the right one. Pure."""
+"""Faults that `--inject` injects into a group, to verify the detection. Pure."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ FORMS = "slow:NODE=SHARE, link:A,B=SHARE, hang:NODE, die:NODE, corrupt:NODE"
 
 
 class FaultError(ValueError):
-    """A word that is no fault. The text says what there is."""
+    """An invalid fault. The message lists the valid ones."""
 
 
 class GroupFault(msgspec.Struct, frozen=True, kw_only=True):
-    """One fault: of a node, or of the way between two. `share` is what is left of the rate."""
+    """One fault: of a node, or of the path between two. `share` is the remaining rate."""
 
     kind: str
     nodes: tuple[str, ...]
@@ -23,24 +23,24 @@ class GroupFault(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def parse_injected_faults(injected: Sequence[str]) -> tuple[GroupFault, ...]:
-    """The faults that these words ask for.
+    """Parse the requested faults.
 
     >>> parse_injected_faults(["link:n1,n2=0.5"])
     (Fault(kind='link', nodes=('n1', 'n2'), share=0.5),)
 
     Raises:
-        FaultError: a word asks for none.
+        FaultError: an invalid fault.
     """
     return tuple(_parse_fault(text) for text in injected)
 
 
 def find_unknown_nodes(faults: Sequence[GroupFault], nodes: Collection[str]) -> list[str]:
-    """The nodes that faults name and that the group does not have."""
+    """The nodes in faults that the group does not have."""
     return sorted({node for fault in faults for node in fault.nodes} - set(nodes))
 
 
 def compute_rate_share(faults: Sequence[GroupFault], node: str, peer: str) -> float:
-    """What is left of the rate between these two.
+    """The remaining rate between these two.
 
     >>> compute_rate_share(parse_injected_faults(["slow:n1=0.5", "link:n1,n2=0.5"]), "n2", "n1")
     0.25
@@ -54,7 +54,7 @@ def compute_rate_share(faults: Sequence[GroupFault], node: str, peer: str) -> fl
 
 
 def commits_fault(faults: Sequence[GroupFault], node: str, kind: str) -> bool:
-    """Whether this node is to commit a fault of that kind."""
+    """Whether this node must inject a fault of that kind."""
     return any(fault.kind == kind and node in fault.nodes for fault in faults)
 
 

@@ -1,4 +1,4 @@
-"""One node of a group: says who it is, does what the coordinator calls for, and ends as it says."""
+"""One node of a group: announces itself, follows the coordinator's steps, and exits with its verdict."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ from preflight.group.pair_transfer import ExchangeRequest, GroupRail, exchange_p
 from preflight.group.rendezvous_store import CALL_S, GroupMismatch, RendezvousLost, RendezvousStore
 from preflight.group.transfer_deadline import DeadlineRunner
 
-DEAD = 70  # how a node that is told to die ends
+DEAD = 70  # exit code of a node with an injected crash
 Note = Callable[[str], None]
 
 
 class GroupMember:
-    """Takes part. `names` are the nodes by rank, as far as the coordinator has told them."""
+    """A participant. `names` are the nodes by rank, as far as the coordinator has sent them."""
 
     def __init__(
         self,
@@ -45,11 +45,11 @@ class GroupMember:
         self._patience = DeadlineRunner()
 
     def take_part(self, look: Callable[[], NodeReport], first_within_s: float) -> EndMessage:
-        """Until the coordinator says that it is over. `look` is this node's own test; that it came it says before.
+        """Take part until the coordinator ends the group. `look` is this node's self-test; the arrival is announced before it.
 
         Raises:
-            RendezvousLost: the coordinator went away, or kept silent for too long.
-            GroupMismatch: another group meets here, or another process has this rank.
+            RendezvousLost: the coordinator was lost, or silent for too long.
+            GroupMismatch: another group uses the address, or another process has this rank.
         """
         here = self._arrive()
         self._meeting.put(f"word/{self._place.rank}", look())
@@ -111,5 +111,5 @@ class GroupMember:
 
 
 def _derive_seed(number: int, pair: tuple[int, int], rail: int) -> int:
-    """The same at both ends, and another for each pair, rail and round."""
+    """Equal at both ends, and different for each pair, rail and round."""
     return (((number * 8191 + pair[0]) * 131071 + pair[1]) * 61 + rail) & 0x3FFFFFFF

@@ -1,4 +1,4 @@
-"""Who comes to a group, and what each says of itself."""
+"""Collects the arriving nodes of a group and their reports."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from preflight.group.node_self_test import FACTS_S
 from preflight.group.participation import find_duplicate_names
 from preflight.group.rendezvous_store import RendezvousStore, UnreadableRecord
 
-WORD_S = FACTS_S + 10.0  # from the end of a node's own test to its word: it reads what is installed meanwhile
+WORD_S = FACTS_S + 10.0  # from the end of a node's self-test to its report, while it reads the installed software
 
 
 @dataclass
 class MemberRegistration:
-    """Who came.
+    """The registered nodes.
 
-    `names` are the nodes by rank, each name once; the rest is by rank, or by name. `odd` says what a person must put right of a
-    node, `missing` why one is not known, `doubles` are the ranks that gave one name.
+    `names` are the nodes by rank, each name once; the rest is by rank, or by name. `odd` says what an operator must fix on a
+    node, `missing` why one is unknown, `doubles` are ranks with a duplicate name.
     """
 
     names: list[str] = field(default_factory=list)
@@ -33,10 +33,10 @@ class MemberRegistration:
 
 
 def gather_members(meeting: RendezvousStore, place: RankPlacement, arrive_s: float, own_s: float) -> MemberRegistration:
-    """Wait `arrive_s` seconds for all to come, and as long as their own tests may take for what they say.
+    """Wait `arrive_s` seconds for all nodes, and for their reports as long as their self-tests may take.
 
     Raises:
-        RendezvousLost: the store is gone.
+        RendezvousLost: the store is unreachable.
     """
     came = MemberRegistration()
     until = time.monotonic() + arrive_s

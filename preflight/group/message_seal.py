@@ -1,6 +1,6 @@
-"""How a group knows its own records: each carries the number of its language and a seal made with the group's key. Pure.
+"""Authenticates a group's records: each carries a protocol version and a seal made with the group's key. Pure.
 
-Without a key the seal only shows that nothing was cut off: whoever reaches the meeting place can make it.
+Without a key the seal only detects truncation: anybody who reaches the store can create it.
 """
 
 from __future__ import annotations
@@ -8,31 +8,31 @@ from __future__ import annotations
 import hashlib
 import hmac
 
-LANGUAGE = 2  # one more whenever records change so that older processes would misread them
+LANGUAGE = 2  # incremented when older processes would misread changed records
 KEY_NAME = "HEALTHD_GROUP_KEY"
 KEY_CHARACTERS_MIN = 16
 
 
 class SealError(ValueError):
-    """A record that this group did not write. The text says what is odd of whoever did."""
+    """A record that this group did not write. The message says how its author differs."""
 
 
 class MessageSeal:
-    """Seals and opens records for one run: `where` is part of the seal, so that none can be moved or used again elsewhere."""
+    """Seals and opens records for one run: `where` is part of the seal, so that records cannot be moved or replayed."""
 
     def __init__(self, key: bytes, run: str) -> None:
         self._key = key
         self._run = run
 
     def close(self, where: str, text: bytes) -> str:
-        """The record as it is left at the meeting place under the name `where`."""
+        """The sealed record for storage under the name `where`."""
         return f"{LANGUAGE} {self._code(where, text)} {text.decode()}"
 
     def open(self, where: str, sealed: bytes) -> bytes:
         """The record that was sealed.
 
         Raises:
-            SealError: it is of another version of preflight, or sealed with another key.
+            SealError: it is from another version of preflight, or has another key.
         """
         language, _, rest = sealed.partition(b" ")
         if language != str(LANGUAGE).encode():
@@ -43,7 +43,7 @@ class MessageSeal:
         return text
 
     def name(self, where: str) -> str:
-        """A name that only holders of the key can guess."""
+        """A name that only holders of the key can derive."""
         return self._code("name", where.encode())
 
     def _code(self, where: str, text: bytes) -> str:

@@ -1,4 +1,4 @@
-"""What a node knows of itself before it meets others: its own test, and the facts of its software. Each in a process with a deadline."""
+"""A node's self-test and software facts before it is paired, each in a process with a deadline."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ WORDS_MAX = 300
 
 
 def build_gate_command(*, telling: bool, path: str) -> tuple[str, ...]:
-    """The command that tests this node alone; `telling` makes it tell healthd at `path` what it found."""
+    """The command that tests this node alone; with `telling` it reports to healthd at `path`."""
     return (*GATE, "--tell", "--socket", path) if telling else GATE
 
 
 class _Document(msgspec.Struct):
-    """The part of a preflight's document that the group needs; of any version."""
+    """The part of a preflight document that the group needs; of any version."""
 
     verdict: Verdict
     reason: str = ""
@@ -35,7 +35,7 @@ class _Document(msgspec.Struct):
 
 
 def run_own_test(command: Sequence[str], seconds: float) -> Own:
-    """Run this node's own test. Whatever prevents an answer is inconclusive, and says why."""
+    """Run this node's own test. Any error makes it inconclusive, with the reason."""
     said, code, complaint = _run_with_deadline(command, seconds)
     try:
         document = msgspec.json.decode(said, type=_Document)
@@ -49,7 +49,7 @@ def run_own_test(command: Sequence[str], seconds: float) -> Own:
 
 
 def collect_software_facts() -> Evidence | None:
-    """What is installed here, to be compared with other nodes; None, were it not to be had in time."""
+    """The installed software, for comparison with other nodes; None if not available in time."""
     try:
         return msgspec.json.decode(_run_with_deadline(FACTS, FACTS_S)[0], type=Evidence)
     except msgspec.MsgspecError:
@@ -57,7 +57,7 @@ def collect_software_facts() -> Evidence | None:
 
 
 def _run_with_deadline(command: Sequence[str], seconds: float) -> tuple[bytes, int | None, str]:
-    """Standard output, exit code (None: it took too long) and the last line of what it complained of."""
+    """Standard output, exit code (None: timeout) and the last line of standard error."""
     try:
         child = subprocess.Popen(
             command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True

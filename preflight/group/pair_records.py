@@ -1,4 +1,4 @@
-"""From what both ends of each pair said to one record a pair and rail. Pure."""
+"""Combines the results of both ends of each pair into one record per pair and rail. Pure."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ _WEIGHT = {Why.MEASURED: 0, Why.NOT_RUN: 1, Why.HANG: 2, Why.ERROR: 3}
 def combine_pair_answers(
     number: int, pairs: Iterable[tuple[str, str]], answers: Mapping[str, StepAnswer], *, compared: bool
 ) -> list[PairRecord]:
-    """One record for each pair and rail: of the two ends' words the worse, of two rates the lower.
+    """One record per pair and rail: the worse of both ends' results, the lower of two rates.
 
     Args:
         number: of the round.
-        pairs: who met whom.
-        answers: by node; who is missing did not answer.
-        compared: whether the measured rates are judged; else their injected part alone is, as a share.
+        pairs: the pairs of the round.
+        answers: by node; missing nodes did not answer.
+        compared: whether measured rates are judged; else only their injected part, as a share.
     """
     records = []
     for a, b in pairs:
@@ -32,7 +32,7 @@ def combine_pair_answers(
 
 
 def build_pair_results(records: Iterable[PairRecord], *, compared: bool) -> list[PairResult]:
-    """The same for the localiser."""
+    """The same in the localisation's format."""
     return [
         PairResult(
             r.round, r.a, r.b, r.rail, (r.rate if compared else r.share) if r.why is Why.MEASURED else None, r.why

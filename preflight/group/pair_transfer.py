@@ -1,4 +1,4 @@
-"""One pair: both ends send at once, and look at every word that came. With gloo over TCP, or NCCL from GPU to GPU.
+"""Data exchange of one pair: both ends send at once and verify every word, with gloo over TCP or NCCL between GPUs.
 
 Not run on a GPU yet: of NCCL nothing but its calls' names was checked.
 """
@@ -20,15 +20,15 @@ from preflight.group.group_records import RailMeasurement
 from vocabulary.text.plurals import format_count
 
 REPEATS = 5
-HOST_WORDS = 1 << 20  # of eight bytes: 8 MiB, above what sockets and caches hold
+HOST_WORDS = 1 << 20  # of eight bytes: 8 MiB, above the size of sockets' buffers and caches
 GPU_WORDS = 1 << 25  # 256 MiB: a transfer of milliseconds
-POISON = -0x2152411021524111  # what stands in the buffer before anything arrives
+POISON = -0x2152411021524111  # content of the buffer before data arrives
 
 
 class GroupRail(msgspec.Struct, frozen=True, kw_only=True):
-    """One way out of this node. `number` is None where there is only one.
+    """One network path of this node. `number` is None if there is only one.
 
-    `device` is torch's, whose nearest adapter NCCL takes; `interface` is the network interface gloo shall use, "" as the system chooses.
+    `device` is torch's, whose nearest adapter NCCL uses; `interface` is gloo's network interface, "" for the system's choice.
     """
 
     number: int | None = None
@@ -38,7 +38,7 @@ class GroupRail(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ExchangeRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """What one end is to do: `side` is 0 or 1. `corrupt` is the injected fault, `factor` the injected slowness."""
+    """One end's task: `side` is 0 or 1. `corrupt` is the injected fault, `factor` the injected slowness."""
 
     seed: int
     side: int
@@ -51,9 +51,9 @@ class ExchangeRequest(msgspec.Struct, frozen=True, kw_only=True):
 def exchange_payloads(
     store: PrefixStore, rail: GroupRail, what: ExchangeRequest, held: Callable[[Any], None]
 ) -> RailMeasurement:
-    """Send and receive on one rail, a few times; the median rate of a direction, and whether every word was right.
+    """Send and receive on one rail several times; the median rate per direction, and whether every word was correct.
 
-    `held` gets the communicator, so that another thread can abort it.
+    `held` receives the communicator, so that another thread can abort it.
     """
     words = what.words or (HOST_WORDS if rail.device == "cpu" else GPU_WORDS)
     group = _build_process_group(store, rail, what)

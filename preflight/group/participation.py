@@ -1,4 +1,4 @@
-"""Who of a group may be paired, by what each node said first. Pure."""
+"""Decides which nodes of a group are paired, from their reports. Pure."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ _OF_OWN = {
 
 
 def decide_participation(word: NodeReport | None) -> Standing:
-    """How a node takes part. One whose own test came to no conclusion is paired; one that a job uses, or that fails, is not."""
+    """How a node takes part. An inconclusive self-test does not exclude it; a running job or a failure does."""
     if word is None:
         return Standing.ABSENT
     return Standing.TESTED if word.own is None else _OF_OWN[word.own.verdict]
 
 
 def find_duplicate_names(names: Sequence[str]) -> list[str]:
-    """Names that two processes gave."""
+    """Names used by two processes."""
     return sorted({name for name in names if names.count(name) > 1})
 
 
 def share_one_machine(words: Mapping[str, NodeReport]) -> bool:
-    """Whether two of the nodes are one machine: they share its processors and never use a cable."""
+    """Whether two nodes are one machine: they share its CPUs and use no cable."""
     return len({word.machine for word in words.values()}) < len(words)

@@ -1,4 +1,4 @@
-"""The meeting place of a group: torch's TCPStore at rank 0, asked with time limits only."""
+"""The group's store: torch's TCPStore on rank 0, with a timeout on every call."""
 
 from __future__ import annotations
 
@@ -16,35 +16,35 @@ from preflight.group.message_seal import MessageSeal, SealError
 T = TypeVar("T")
 R = TypeVar("R")
 S = TypeVar("S", bound=msgspec.Struct)
-CALL_S = 10.0  # one call that waits for nobody
+CALL_S = 10.0  # one call that does not wait for another process
 OPENED = "preflight-group/opened"
 GRACE_S = 3.0  # from the end of a call's time to its return
 
 
 class RendezvousLost(Exception):
-    """Rank 0 cannot be reached, or said nothing in time."""
+    """Rank 0 is unreachable, or did not respond in time."""
 
 
 class UnreadableRecord(RendezvousLost):
-    """What lies there was not written by this group, or by another version. The text says what is odd of who wrote it."""
+    """A record from another group, or another version. The message says how its author differs."""
 
 
 class GroupMismatch(Exception):
-    """This process counts itself to a group that is another, or to a rank that another process has."""
+    """This process belongs to another group, or another process has its rank."""
 
 
 class GroupOpening(msgspec.Struct, frozen=True, kw_only=True):
-    """Rank 0's first word, for whoever comes to its port: which group meets here."""
+    """Rank 0's first record: identifies the group that uses this port."""
 
     run: str
     world: int
 
 
 class RendezvousStore:
-    """One client of the store; not for two threads at once: a call that waits would hold up the other's.
+    """One client of the store; not for two threads at once, since a waiting call would block the other.
 
-    Every call is made in a thread of its own and left behind when its time is up: some of torch's have no time limit, and would wait
-    for ever for a rank 0 that stands still.
+    Every call runs in its own thread and is abandoned after its timeout: some of torch's calls have none, and would wait
+    forever for a stopped rank 0.
 
     Raises:
         RendezvousLost: nobody listens there within `within_s`, or rank 0 cannot listen.
@@ -73,15 +73,15 @@ class RendezvousStore:
             self._timed(CALL_S, lambda: self._store.set(OPENED, text))
 
     def beside(self, within_s: float) -> RendezvousStore:
-        """One more client of the same meeting place."""
+        """Another client of the same store."""
         return RendezvousStore(self._place, within_s, key=self._key)
 
     def check(self, within_s: float) -> None:
-        """See that this process came to its own group; a store that the launcher holds serves many, and is not asked.
+        """Check that this process has reached its own group; skipped for a launcher's store, which serves many.
 
         Raises:
-            GroupMismatch: another one meets here.
-            RendezvousLost: the store is gone.
+            GroupMismatch: another group uses it.
+            RendezvousLost: the store is unreachable.
         """
         if self._place.store_is_there:
             return
@@ -95,30 +95,30 @@ class RendezvousStore:
             )
 
     def put(self, key: str, value: msgspec.Struct) -> None:
-        """Leave a record under a key that nobody else writes.
+        """Store a record under a key that only this process writes.
 
         Raises:
-            RendezvousLost: the store is gone, or somebody did.
+            RendezvousLost: the store is unreachable, or the key exists.
         """
         if not self._first(key, self._seal.close(key, msgspec.json.encode(value))):
             raise RendezvousLost(f"somebody else wrote {key} at {self._where}")
 
     def claim(self, key: str, value: S) -> S | None:
-        """Leave a record under a key that whoever comes first has; the record of the other, where another process was first.
+        """Store a record under a key that the first writer owns; returns the existing record if another process was first.
 
         Raises:
-            RendezvousLost: the store is gone.
+            RendezvousLost: the store is unreachable.
         """
         if self._first(key, self._seal.close(key, msgspec.json.encode(value))):
             return None
         return self.take(key, type(value), CALL_S)
 
     def take(self, key: str, kind: type[T], within_s: float) -> T | None:
-        """The record under a key, waited for; None if it did not come in time.
+        """Wait for the record under a key; None on timeout.
 
         Raises:
-            Unreadable: it is not of this group, or no such record.
-            RendezvousLost: the store is gone.
+            UnreadableRecord: it is from another group, or invalid.
+            RendezvousLost: the store is unreachable.
         """
         sealed = self._wait(self._keys, key, within_s)
         return None if sealed is None else _decode_sealed(self._seal, key, sealed, kind)
@@ -132,14 +132,14 @@ class RendezvousStore:
         def get() -> bytes | None:
             try:
                 store.wait([key], limit)
-            except DistStoreError:  # nothing came, and the store is there to say so
+            except DistStoreError:  # a timeout, reported by a reachable store
                 return None
             return bytes(store.get(key))
 
         return self._timed(within_s, get)
 
     def of_pair(self, name: str) -> PrefixStore:
-        """The corner of the store where two nodes find each other."""
+        """The key prefix under which two nodes meet."""
         return PrefixStore(self._seal.name(name), self._keys)
 
     def _timed(self, within_s: float, call: Callable[[], R]) -> R:

@@ -1,4 +1,4 @@
-"""A transfer with an end: in a thread of its own, left behind if it never returns."""
+"""Runs a transfer with a deadline, in its own thread, which is abandoned if it never returns."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from preflight.fault_localisation.localisation_records import Why
 from preflight.group.group_records import RailMeasurement
 
 WORDS_MAX = 200
-ABORT_S = 3.0  # from the abort of a communicator to the return of who waits in it
+ABORT_S = 3.0  # from the abort of a communicator to the return of its waiting call
 
 _PLACE = re.compile(r"^\[[^\]]*\] ")
 
@@ -21,13 +21,13 @@ Work = Callable[[Callable[[Any], None]], RailMeasurement]
 
 
 class DeadlineRunner:
-    """Runs one transfer after the other. `stuck` once one did not return even when aborted: then no more are begun."""
+    """Runs transfers one after the other. `stuck` is set if an aborted one did not return: then no more are started."""
 
     def __init__(self) -> None:
         self.stuck = False
 
     def run(self, rail: int | None, seconds: float, work: Work) -> RailMeasurement:
-        """What `work` measured; a hang or an error is an answer too. `work` hands its communicator over, to be aborted."""
+        """The result of `work`; a hang or an error is a result too. `work` hands over its communicator, to be aborted."""
         if self.stuck:
             return RailMeasurement(rail=rail, why=Why.NOT_RUN, words="an earlier transfer of this node never returned")
         answers: list[RailMeasurement] = []
@@ -56,13 +56,11 @@ class DeadlineRunner:
             else RailMeasurement(rail=rail, why=Why.ERROR, words="the transfer ended without a word")
         )
         if answer.why is Why.ERROR and not answer.wrong_words and time.monotonic() - began >= 0.9 * seconds:
-            return RailMeasurement(
-                rail=rail, why=Why.HANG, words=answer.words
-            )  # torch's own time limit was the quicker
+            return RailMeasurement(rail=rail, why=Why.HANG, words=answer.words)  # torch's own timeout was first
         return answer
 
 
 def _summarise_error(error: Exception) -> str:
-    """Its first sentence, without the place in torch's source."""
+    """The first sentence of an error, without torch's source location."""
     text = " ".join(str(error).split())
     return _PLACE.sub("", text).partition(". ")[0][:WORDS_MAX] or type(error).__name__

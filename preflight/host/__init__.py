@@ -1,5 +1,5 @@
-"""This machine as tests see it: its files, its driver, how much memory may be taken. No torch.
+"""Reads this machine: files, driver, memory limits, network rails. No torch.
 
-Whatever reads the machine takes a `Machine`, so that tests give it a folder that stands for /; what is concluded from it is a
-pure function beside the reading.
+`preflight.checks`, `execution` and `group` call it.
+Readers take a `Machine`, so that tests can use another root folder; pure functions beside them judge the readings.
 """

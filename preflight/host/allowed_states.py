@@ -1,13 +1,13 @@
-"""The states of a node that its site means to have, by name."""
+"""Node states that the site allows, by name."""
 
 from __future__ import annotations
 
 import os
 
-ALLOW_VARIABLE = "HEALTHD_PREFLIGHT_ALLOW"  # names with commas
+ALLOW_VARIABLE = "HEALTHD_PREFLIGHT_ALLOW"  # comma-separated names
 
 
 def allowed_states() -> frozenset[str]:
-    """As the environment names them."""
+    """The names in the environment variable."""
     words = os.environ.get(ALLOW_VARIABLE, "").split(",")
     return frozenset(word.strip() for word in words if word.strip())

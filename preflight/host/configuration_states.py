@@ -1,4 +1,4 @@
-"""What is wrong with the software and the modes of a node, and what is only worth reading. Pure."""
+"""Errors and remarks about a node's software and modes. Pure."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import msgspec
 from preflight.host.installed_software import InstalledGpu, InstalledSoftware
 from preflight.results import Evidence
 
-_DESKTOP = ("GeForce", "Quadro", "TITAN", "RTX")  # ECC off is how these are sold
+_DESKTOP = ("GeForce", "Quadro", "TITAN", "RTX")  # these are sold with ECC off
 _EXCLUSIVE, _PROHIBITED = 3, 2  # nvmlComputeMode_t
 _COMPLETED = 3  # nvmlGpuFabricState
 _ALIKE = ("product", "vbios", "inforom", "memory_mib", "bar1_mib")
@@ -25,7 +25,7 @@ def _power_lowered(gpu: InstalledGpu) -> bool:
     return limit is not None and usual is not None and limit < usual
 
 
-# Name, of which GPU it holds, what is said of those, and whether it is wrong.
+# Name, the GPUs concerned, the message, and whether it is an error.
 _MODES: tuple[tuple[str, Callable[[InstalledGpu], bool], str, bool], ...] = (
     ("ecc_off", _ecc_off, "ECC is off on {}: memory errors stay unseen; nvidia-smi -e 1, then reset", True),
     (
@@ -63,7 +63,7 @@ _MODES: tuple[tuple[str, Callable[[InstalledGpu], bool], str, bool], ...] = (
 
 
 class NodeState(msgspec.Struct, frozen=True):
-    """One thing about a node. A `wrong` one a person must put right before work may come; `name` is what a site can allow."""
+    """One property of a node. An operator must fix a `wrong` one before work may start; `name` is the name for a site's allow list."""
 
     name: str
     says: str
@@ -71,7 +71,7 @@ class NodeState(msgspec.Struct, frozen=True):
 
 
 def list_states(software: InstalledSoftware, allowed: Collection[str] = ()) -> tuple[NodeState, ...]:
-    """Everything to be said, what is wrong first. A state whose name is `allowed` is said and is not wrong."""
+    """All states, errors first. A state whose name is in `allowed` is listed, but is not an error."""
     found = (
         *_check_driver(software),
         *_check_libraries(software),
@@ -84,7 +84,7 @@ def list_states(software: InstalledSoftware, allowed: Collection[str] = ()) -> t
 
 
 def collect_comparable_facts(software: InstalledSoftware) -> Evidence:
-    """One flat dict: what many nodes can be compared by. No serial number, no address, nothing that is each node's own."""
+    """A flat dict to compare nodes by, without serial numbers and addresses, which always differ."""
     flat: Evidence = dict(software.machine)
     flat["gpus"] = len(software.gpus)
     if software.gpus_on_bus:
@@ -101,7 +101,7 @@ def collect_comparable_facts(software: InstalledSoftware) -> Evidence:
 
 
 def _all_gpus(gpus: Sequence[InstalledGpu], name: str) -> str | int | bool | None:
-    """The value all GPUs have; if they differ, which has which: ``96.00 (GPU 0, 1), 96.01 (GPU 2)``. None if none has one."""
+    """The value that all GPUs share; if they differ, with their GPUs: ``96.00 (GPU 0, 1), 96.01 (GPU 2)``. None if no GPU has one."""
     values: dict[str | int | bool, list[int]] = {}
     for gpu in gpus:
         value = getattr(gpu, name)
@@ -134,7 +134,7 @@ def _check_driver(software: InstalledSoftware) -> Iterator[NodeState]:
 def _check_libraries(software: InstalledSoftware) -> Iterator[NodeState]:
     built, has = str(software.machine.get("torch_cuda", "")), str(software.machine.get("cuda_driver", ""))
     if not software.gpus or not software.gpus_on_bus:
-        return  # a driver that is only played has nothing that torch could use
+        return  # a simulated driver offers nothing that torch could use
     if "torch" in software.machine and not built:
         yield NodeState(
             "torch_without_cuda", "torch is built without CUDA: it can use no GPU; install a build for CUDA"

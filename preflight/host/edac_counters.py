@@ -1,4 +1,4 @@
-"""What the host's memory controllers have counted: corrected and uncorrected errors of each module."""
+"""Error counts of the host's memory controllers: corrected and uncorrected errors per module."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ import msgspec
 from preflight.host.machine_files import Machine
 
 _WHERE = "/sys/devices/system/edac/mc"
-CORRECTED_MAX = 100  # in one test: a module that corrects that often in minutes is about to do worse
+CORRECTED_MAX = 100  # in one test: a module that corrects this often within minutes is about to fail
 
 
 class ModuleErrors(msgspec.Struct, frozen=True):
-    """Counts of one module since boot."""
+    """Error counts of one module since boot."""
 
     corrected: int
     uncorrected: int
@@ -39,7 +39,7 @@ def read_edac_counts(machine: Machine) -> dict[str, ModuleErrors]:
 def judge_edac_growth(
     before: Mapping[str, ModuleErrors], after: Mapping[str, ModuleErrors]
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Faults and remarks that the growth of the counts between two readings gives. Pure."""
+    """Faults and remarks from the increase between two readings. Pure."""
     faults, remarks = [], []
     none = ModuleErrors(0, 0)
     for module, now in after.items():

@@ -1,4 +1,4 @@
-"""The PCIe link of a GPU: how wide and fast it is and could be, what it had to repeat, which processors are near."""
+"""The PCIe link of a GPU: current and maximum width and speed, replays, nearby CPUs."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from preflight.host.nvml_driver import NvmlDriver
 
 _DEVICES = "/sys/bus/pci/devices"
 _GENERATIONS = {2.5: 1, 5.0: 2, 8.0: 3, 16.0: 4, 32.0: 5, 64.0: 6}  # GT/s
-REPLAYS_MAX = 80  # in one test; each costs microseconds, and a sound link has none
+REPLAYS_MAX = 80  # in one test; each costs microseconds, and a healthy link has none
 
 
 class PcieLink(msgspec.Struct, frozen=True, kw_only=True):
-    """One reading. None is unknown: a virtual machine, or a driver that does not say.
+    """One reading. None is unknown: a virtual machine, or a driver without the value.
 
-    `width_max` and `generation_max` are what the device and the slot can do together; `device_width_max` what the device could do
-    in a better slot.
+    `width_max` and `generation_max` are the maximum of device and slot together; `device_width_max` that of the device in a
+    better slot.
     """
 
     address: str = ""
@@ -35,7 +35,7 @@ class PcieLink(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def read_pcie_link(machine: Machine, driver: NvmlDriver | None, gpu: Any, address: str) -> PcieLink:
-    """Ask driver and kernel; where both answer, the driver says how it is and both bound how it could be."""
+    """Read from driver and kernel; with both, the driver gives the current values and both limit the maximum."""
     where = f"{_DEVICES}/{address}"
     ask = driver.number if driver is not None and gpu is not None else lambda *_: None
     above = machine.target(where).rpartition("/")[0]
@@ -68,9 +68,9 @@ def read_pcie_link(machine: Machine, driver: NvmlDriver | None, gpu: Any, addres
 
 
 def judge_pcie_link(before: PcieLink, busy: PcieLink, after: PcieLink) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Faults and remarks of a link before, during and after it was used: `busy` is the best that was seen. Pure.
+    """Faults and remarks of a link before, during and after use: `busy` is the best reading under load. Pure.
 
-    An idle GPU lowers its link's generation to save power; so only the reading under load counts.
+    An idle GPU lowers its link's generation to save power, so only the reading under load counts.
     """
     faults, remarks = [], []
     if busy.width and busy.width_max and busy.width < busy.width_max:
@@ -96,7 +96,7 @@ def judge_pcie_link(before: PcieLink, busy: PcieLink, after: PcieLink) -> tuple[
 
 
 def merge_best_readings(one: PcieLink, other: PcieLink) -> PcieLink:
-    """The better of two readings under load: between two copies the link may already have gone to sleep. Pure."""
+    """The better of two readings under load: between two copies the link may already sleep. Pure."""
     return msgspec.structs.replace(
         other,
         width=max(one.width or 0, other.width or 0) or None,
@@ -105,7 +105,7 @@ def merge_best_readings(one: PcieLink, other: PcieLink) -> PcieLink:
 
 
 def _parse_generation(machine: Machine, path: str) -> int | None:
-    """``32.0 GT/s PCIe`` is generation 5; "Unknown" is unknown."""
+    """``32.0 GT/s PCIe`` is generation 5; "Unknown" is None."""
     try:
         return _GENERATIONS.get(float((machine.text(path) or "").split(" ", 1)[0]))
     except ValueError:

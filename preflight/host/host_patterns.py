@@ -1,7 +1,7 @@
-"""Patterns over host memory and files: written, verified, and what differs listed. Random words, never zeros or ones alone.
+"""Patterns for host memory and files: write, verify, list differences. Random words, never only zeros or ones.
 
-A block's words are one tile of random words, each exclusive-or the block's key. So within a tile every word is unlike its
-neighbours, and no two blocks are alike: a block that answers for another is found.
+A block's words are one tile of random words, XORed with the block's key. So neighbouring words within a tile differ, and all
+blocks differ: a block returned in place of another is detected.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ import numpy.typing as npt
 Words = npt.NDArray[np.uint64]
 
 WORD_BYTES = 8
-TILE_WORDS = 1 << 17  # 1 MiB: stays in the cache of a core, so that memory is the slow part
+TILE_WORDS = 1 << 17  # 1 MiB: stays in a core's cache, so that memory is the bottleneck
 _GOLDEN = 0x9E3779B97F4A7C15
 _ALL = (1 << 64) - 1
 
 
 class WrongWord(msgspec.Struct, frozen=True):
-    """One word that is not what was written. `offset` in bytes, from the start of what was checked."""
+    """One wrong word. `offset` in bytes, from the start of the checked area."""
 
     offset: int
     expected: int
@@ -38,7 +38,7 @@ def build_tile(seed: int) -> Words:
 
 
 def derive_block_key(pattern: int, block: int) -> int:
-    """What distinguishes a block. Patterns come in pairs, of which the second has every bit of the first inverted."""
+    """A block's key. Patterns come in pairs; the second inverts every bit of the first."""
     mixed = ((pattern // 2 << 40) + block + 1) * _GOLDEN & _ALL
     return mixed ^ _ALL if pattern % 2 else mixed
 
@@ -53,7 +53,7 @@ def write_block(block: Words, of: Words, mark: int) -> None:
 def find_wrong_words(
     block: Words, of: Words, mark: int, scratch: Words, limit: int
 ) -> tuple[int, tuple[WrongWord, ...]]:
-    """How many words differ from what `write_block` wrote, and the first `limit` of them. `scratch` has the size of a tile."""
+    """The number of words that differ from `write_block`, and the first `limit` of them. `scratch` has the size of a tile."""
     count = 0
     listed: list[WrongWord] = []
     for start in range(0, block.size, of.size):

@@ -1,4 +1,4 @@
-"""What is installed and set on a node: records."""
+"""Records of a node's installed software and settings."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import msgspec
 
 
 class InstalledGpu(msgspec.Struct, frozen=True, kw_only=True):
-    """Modes and versions of one GPU. None where the GPU or its driver has no such thing."""
+    """Modes and versions of one GPU. None if the GPU or its driver lacks the property."""
 
     index: int
     product: str = ""
@@ -26,7 +26,7 @@ class InstalledGpu(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class InstalledSoftware(msgspec.Struct, frozen=True, kw_only=True):
-    """All of it. `machine` holds plain facts by name; `fabric_manager` is None where its process could not be seen."""
+    """All of it. `machine` holds simple facts by name; `fabric_manager` is None if its process is not visible."""
 
     machine: dict[str, str | int]
     gpus: tuple[InstalledGpu, ...] = ()

@@ -1,4 +1,4 @@
-"""What sensors say while a device works: readings, figures of them, and which of them are faults. Pure but for reading."""
+"""Sensor readings under load, their figures, and their faults. Pure except for reading."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from preflight.host.nvml_driver import NvmlDriver
 from preflight.results import Evidence, Figure
 from vocabulary.text.plurals import format_count
 
-WARM_SHARE = 0.1  # of the load's time, at its beginning, in which clocks and temperatures have not yet settled
-LOW_PERCENT = 5  # what a clock is for all but the shortest dips
-HEAT_PERCENT_MAX = 10.0  # of the readings under load that may be slowed down by the driver for heat
-MARGIN_C = 3  # what is left so little that summer or dust uses it up; well-cooled GPUs keep ten and more
-HARDWARE_READINGS_MIN = 2  # one alone may be the edge of a swing
+WARM_SHARE = 0.1  # of the load's duration, at its start, until clocks and temperatures have settled
+LOW_PERCENT = 5  # the clock except for the shortest dips
+HEAT_PERCENT_MAX = 10.0  # maximum share of readings under load with thermal throttling by the driver
+MARGIN_C = 3  # too little for a hot summer or dust; well-cooled GPUs keep ten and more
+HARDWARE_READINGS_MIN = 2  # a single one may be the edge of a swing
 _MEMORY_TEMPERATURE_FIELD = 82
 _SLOWDOWN, _MEMORY_MAX = 1, 2  # nvmlTemperatureThresholds_t
 
@@ -25,9 +25,9 @@ HW_SLOWDOWN, SW_THERMAL, HW_THERMAL, HW_BRAKE, POWER_CAP = 0x8, 0x20, 0x40, 0x80
 
 
 class SensorReading(msgspec.Struct, frozen=True, kw_only=True):
-    """One look at a device: `at` in seconds since the load began; None where there is no such sensor.
+    """One reading of a device: `at` in seconds since the load began; None without such a sensor.
 
-    `margin_c` is how much hotter it may become before the driver slows it down: newer GPUs tell that instead of a limit.
+    `margin_c` is the remaining margin until the driver throttles: newer GPUs report it instead of a limit.
     """
 
     at: float
@@ -41,7 +41,7 @@ class SensorReading(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ThermalLimits(msgspec.Struct, frozen=True, kw_only=True):
-    """From which temperature on the maker's own protection slows the device down; None if it does not say."""
+    """The temperatures from which the device protects itself; None if unknown."""
 
     slowdown_c: float | None = None
     memory_max_c: float | None = None
@@ -51,7 +51,7 @@ Sensors = Callable[[float, bool], SensorReading]
 
 
 def open_gpu_sensors(driver: NvmlDriver, gpu: Any) -> tuple[Sensors, ThermalLimits]:
-    """A GPU's sensors by its driver."""
+    """A GPU's sensors through its driver."""
     library = driver.library
 
     def read(at: float, busy: bool) -> SensorReading:  # noqa: FBT001 - a reading's own fields, in their order
@@ -76,7 +76,7 @@ def open_gpu_sensors(driver: NvmlDriver, gpu: Any) -> tuple[Sensors, ThermalLimi
 
 
 def open_host_sensors(machine: Machine, cpus: Iterable[int]) -> tuple[Sensors, ThermalLimits]:
-    """The processor's: the hottest core and the slowest clock of `cpus`, as far as the kernel shows them."""
+    """The CPU's sensors: the hottest core and the slowest clock of `cpus`, as far as the kernel shows them."""
     chips = [f"/sys/class/hwmon/{name}" for name in machine.names("/sys/class/hwmon")]
     chips = [chip for chip in chips if machine.text(f"{chip}/name") in ("coretemp", "k10temp", "zenpower")]
     inputs = [f"{chip}/{name}" for chip in chips for name in machine.names(chip) if name.endswith("_input")]
@@ -98,7 +98,7 @@ def open_host_sensors(machine: Machine, cpus: Iterable[int]) -> tuple[Sensors, T
 
 
 def select_warm_readings(readings: Sequence[SensorReading]) -> list[SensorReading]:
-    """The readings under load after the device has warmed up; all under load if that leaves none."""
+    """The readings under load after warm-up; all under load if that leaves none."""
     busy = [reading for reading in readings if reading.busy]
     if not busy:
         return []
@@ -109,7 +109,7 @@ def select_warm_readings(readings: Sequence[SensorReading]) -> list[SensorReadin
 def build_load_figures(
     steady: Sequence[SensorReading], every: Sequence[SensorReading], setting: str
 ) -> tuple[Figure, ...]:
-    """Mean power and low clock of the `steady` load, and the greatest heat and power of `every` reading."""
+    """Mean power and low clock of the `steady` load, and the maximum temperature and power of `every` reading."""
     calm = select_warm_readings(steady)
 
     def values(name: str, of: Sequence[SensorReading]) -> list[float]:
@@ -125,7 +125,7 @@ def build_load_figures(
     if heat := values("temperature_c", every):
         found += [("temperature_max", max(heat), "°C")]
     if margins := values("margin_c", every):
-        # a difference: in °C it would be taken for a temperature, of which less is better
+        # a difference: with the unit °C it would count as a temperature, for which less is better
         found += [("temperature_margin_min", min(margins), "K")]
     if heat := values("memory_temperature_c", every):
         found += [("memory_temperature_max", max(heat), "°C")]
@@ -141,7 +141,7 @@ def compute_low_percentile(values: Sequence[float]) -> float:
 def judge_load_readings(
     readings: Sequence[SensorReading], limits: ThermalLimits
 ) -> tuple[tuple[str, ...], tuple[str, ...], Evidence]:
-    """Faults, remarks and evidence of the readings under load. A power cap is no fault: it is how such GPUs are run."""
+    """Faults, remarks and evidence from readings under load. A power cap is not a fault."""
     busy = [reading for reading in readings if reading.busy]
     faults, remarks = [], []
     for bit, says, todo in (
@@ -179,7 +179,7 @@ def judge_load_readings(
 
 
 def explain_blind_readings(readings: Sequence[SensorReading]) -> str:
-    """Why these readings prove nothing: they hold neither a temperature nor a clock. Empty if one of them does."""
+    """Why these readings are unusable: they contain neither a temperature nor a clock. Empty if one of them does."""
     if any(reading.temperature_c is not None or reading.clock_mhz is not None for reading in readings):
         return ""
     return (
@@ -196,7 +196,7 @@ def _too_hot(what: str, name: str, readings: Sequence[SensorReading], limit: flo
 
 
 class LoadBurst(msgspec.Struct, frozen=True):
-    """Work without a pause: seconds it took, and how many products."""
+    """Work without a pause: its seconds, and number of products."""
 
     at: float
     seconds: float
@@ -210,7 +210,7 @@ def compute_product_rate(bursts: Sequence[LoadBurst]) -> float:
 
 
 def compute_sag_percent(bursts: Sequence[LoadBurst]) -> float | None:
-    """By how much the last tenth was slower than the first; below 0 if it was faster; None for fewer than ten bursts."""
+    """By how much the last tenth was slower than the first; negative if faster; None for fewer than ten bursts."""
     tenth = len(bursts) // 10
     if not tenth or not (first := compute_product_rate(bursts[:tenth])):
         return None

@@ -1,4 +1,4 @@
-"""Small files of this machine, below a root: tests give it a folder that stands for /."""
+"""Small files of this machine, below a root folder, which tests replace."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ class Machine:
     root: Path = Path("/")
 
     def path(self, path: str) -> Path:
-        """Where an absolute path of the machine really is."""
+        """The real location of an absolute path of the machine."""
         return self.root / path.lstrip("/")
 
     def text(self, path: str) -> str | None:
-        """A small file, stripped; None if it is not there or cannot be read."""
+        """The content of a small file, stripped; None if missing or unreadable."""
         try:
             with self.path(path).open("rb") as file:
                 return file.read(FILE_BYTES_MAX).decode(errors="replace").strip()
@@ -27,7 +27,7 @@ class Machine:
             return None
 
     def number(self, path: str) -> int | None:
-        """A file that holds one integer, decimal or 0x…; None if it does not."""
+        """The integer in a file, decimal or 0x…; None if there is none."""
         text = self.text(path)
         try:
             return None if text is None else int(text, 0)
@@ -35,7 +35,7 @@ class Machine:
             return None
 
     def names(self, directory: str) -> list[str]:
-        """What a folder holds, sorted; empty if it is not there."""
+        """The sorted content of a folder; empty if missing."""
         try:
             return sorted(entry.name for entry in self.path(directory).iterdir())
         except OSError:
@@ -51,7 +51,7 @@ class Machine:
 
 
 def parse_number_list(text: str) -> tuple[int, ...]:
-    """``0-3,8`` → 0, 1, 2, 3, 8: the kernel's way to list processors and memory nodes. Empty if it is no such list."""
+    """``0-3,8`` → 0, 1, 2, 3, 8: the kernel's list format for CPUs and memory nodes. Empty if invalid."""
     found: list[int] = []
     try:
         for part in text.split(",") if text.strip() else ():

@@ -1,7 +1,7 @@
-"""How the processes of one run wait for each other, and take turns where only one at a time may measure. Nothing is left on disk.
+"""Synchronizes the processes of one run, and gives turns where only one may measure at a time. Leaves nothing on disk.
 
-A name in the kernel's abstract socket space is held by one process at a time and vanishes with it: whoever binds that of the turn has it,
-and each says by names of its own that it has come, and that it is not done.
+One process at a time can hold a name in the kernel's abstract socket space, and it disappears with the process. The turn is
+such a name, and each process has further names to signal that it has arrived, and that it is not finished.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ _LOOK_AGAIN_S = 0.002
 
 
 class TurnQueue:
-    """One process among `count`, numbered `index`. All give the same `run`; by default what their parent is.
+    """One process among `count`, numbered `index`. All use the same `run`; by default their parent's id.
 
-    In this order: `gather`, a `turn` or none, `scatter`.
+    Call in this order: `gather`, a `turn` or none, `scatter`.
     """
 
     def __init__(self, index: int, count: int, run: str = "") -> None:
@@ -31,19 +31,19 @@ class TurnQueue:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Others no longer find us."""
+        """Remove this process's names."""
         for mark in (self._here, self._busy):
             if mark is not None:
                 mark.close()
 
     def gather(self, patience_s: float) -> bool:
-        """Wait until all have come; False if that takes too long."""
-        self._busy = self._bound(f"busy-{self._index}")  # before the others can see that we have come
+        """Wait until all have arrived; False on timeout."""
+        self._busy = self._bound(f"busy-{self._index}")  # before the others can see this process
         self._here = self._bound(f"here-{self._index}")
         return self._wait(lambda other: self._is_there(f"here-{other}"), patience_s)
 
     def scatter(self, patience_s: float) -> bool:
-        """Our turn is over: wait until all others' are; False if that takes too long. One that has ended needs none."""
+        """This process's turn is over: wait until all others are finished; False on timeout. Ended processes do not count."""
         if self._busy is not None:
             self._busy.close()
         return self._wait(lambda other: not self._is_there(f"busy-{other}"), patience_s)
@@ -58,7 +58,7 @@ class TurnQueue:
 
     @contextlib.contextmanager
     def turn(self, patience_s: float) -> Iterator[bool]:
-        """A time in which no other has its turn; yields False if it could not be had, and goes on without."""
+        """Hold the turn exclusively; yields False if it could not be obtained, and continues without it."""
         until = time.monotonic() + patience_s
         while (mark := self._bound("turn")) is None and time.monotonic() < until:
             time.sleep(_LOOK_AGAIN_S)

@@ -1,4 +1,4 @@
-"""How much of the host's memory a test may take, and where: never what others need. Reading apart from arithmetic."""
+"""How much of the host's memory a test may allocate, and where, without disturbing others. Reading is separate from calculation."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from preflight.host.machine_files import Machine, parse_number_list
 
 SHARES = {"gate": 0.1, "standard": 0.5, "burn-in": 0.8}
 SPARE_BYTES_MIN = 1 << 30
-SPARE_SHARE = 0.1  # of all memory: page cache, daemons, whatever starts while we test
-THREADS_MAX = 16  # of one memory node; more wait for the interpreter's lock
+SPARE_SHARE = 0.1  # of all memory: page cache, daemons, processes that start during the test
+THREADS_MAX = 16  # per memory node; more would wait for the interpreter's lock
 _NODES = "/sys/devices/system/node"
 _NO_LIMIT = 1 << 60  # cgroup v1 writes "no limit" as a number near 2^63
 
 
 class MemoryZone(msgspec.Struct, frozen=True):
-    """A memory node of the host and the processors next to it. `bytes_` is what the test takes of it."""
+    """A memory node of the host and its CPUs. `bytes_` is the test's share of it."""
 
     numa: int
     cpus: tuple[int, ...]
@@ -27,7 +27,7 @@ class MemoryZone(msgspec.Struct, frozen=True):
 
 
 def compute_memory_budget(machine: Machine, level: str) -> int:
-    """Bytes that may be taken: a share of what is available, and of what the control groups leave, less a reserve."""
+    """The bytes to allocate: a share of the available memory, limited by the control groups, minus a reserve."""
     memory = machine.text("/proc/meminfo") or ""
     total, available = _parse_kilobytes("MemTotal", memory), _parse_kilobytes("MemAvailable", memory)
     free = min([available, *_iterate_cgroup_headroom(machine)])
@@ -35,9 +35,9 @@ def compute_memory_budget(machine: Machine, level: str) -> int:
 
 
 def distribute_over_zones(machine: Machine, bytes_total: int, affinity: Sequence[int]) -> tuple[MemoryZone, ...]:
-    """`bytes_total` over the memory nodes that have processors we may run on, in proportion to what is free there.
+    """Distribute `bytes_total` over the memory nodes with CPUs that this process may use, in proportion to their free memory.
 
-    A node without processors is left alone: on some machines it is a GPU's memory.
+    A node without CPUs is not used: on some machines it is a GPU's memory.
     """
     found = []
     for numa in parse_number_list(machine.text(f"{_NODES}/online") or ""):
@@ -57,7 +57,7 @@ def distribute_over_zones(machine: Machine, bytes_total: int, affinity: Sequence
 
 
 def _iterate_cgroup_headroom(machine: Machine) -> Iterator[int]:
-    """What each control group above us still lets us have, of either version. Page cache it can drop counts as free."""
+    """The remaining memory of each control group above this process, v1 or v2. Droppable page cache counts as free."""
     for line in (machine.text("/proc/self/cgroup") or "").splitlines():
         _, _, rest = line.partition(":")
         controllers, _, path = rest.partition(":")

@@ -1,4 +1,4 @@
-"""Host memory a test has taken: in pieces, by threads that run next to it, given back when the context is left."""
+"""Host memory of a test, allocated in pieces by threads near it, released when the context ends."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ Clock = Callable[[], float]
 
 
 class MemoryShare:
-    """What one thread takes of its zone. `first` numbers its first piece among all."""
+    """One thread's share of its zone. `first` numbers its first piece among all."""
 
     def __init__(self, zone: MemoryZone, first: int, pieces_max: int) -> None:
         self.zone, self.first, self.pieces_max = zone, first, pieces_max
@@ -36,7 +36,7 @@ class MemoryShare:
         self.scratch: Words = np.empty(0, dtype=np.uint64)
 
     def take(self) -> Words | None:
-        """One more piece, from the node of the calling thread; None when the share is taken or nothing is left."""
+        """One more piece, from the calling thread's node; None when the share is complete or no memory is left."""
         if len(self.pieces) >= self.pieces_max:
             return None
         try:
@@ -50,7 +50,7 @@ class MemoryShare:
         return self.pieces[-1]
 
     def give_back(self) -> None:
-        """All of it."""
+        """Release everything."""
         self.pieces.clear()
         for memory in self.memory:
             with contextlib.suppress(BufferError):  # the traceback of a failed step still holds a piece
@@ -59,7 +59,7 @@ class MemoryShare:
 
 
 class StepTiming(msgspec.Struct, frozen=True):
-    """What one thread did of one step."""
+    """One thread's work in one step."""
 
     zone: int
     began: float
@@ -68,7 +68,7 @@ class StepTiming(msgspec.Struct, frozen=True):
 
 
 def split_zones(zones: Iterable[MemoryZone]) -> list[MemoryShare]:
-    """An equal share of its zone for each thread; at least a pair of pieces, so that one can be copied to the other."""
+    """An equal share of its zone for each thread; at least two pieces, so that one can be copied to the other."""
     found: list[MemoryShare] = []
     first = 0
     for zone in zones:
@@ -82,7 +82,7 @@ def split_zones(zones: Iterable[MemoryZone]) -> list[MemoryShare]:
 def run_on_all_shares(
     pool: ThreadPoolExecutor, step: Callable[[MemoryShare], T], all_shares: Sequence[MemoryShare]
 ) -> list[T]:
-    """Run `step` on every share at once, each in a thread that runs next to its memory."""
+    """Run `step` on every share at once, each in a thread near its memory."""
 
     def beside(share: MemoryShare) -> T:
         os.sched_setaffinity(0, share.zone.cpus)  # 0 is the calling thread, not the process
@@ -92,7 +92,7 @@ def run_on_all_shares(
 
 
 def compute_zone_rates(done: Sequence[StepTiming]) -> dict[int, float]:
-    """GB/s of each zone: all its bytes over the time from its first thread's beginning to its last thread's end. Pure."""
+    """GB/s of each zone: its bytes over the time from its first thread's start to its last thread's end. Pure."""
     found = {}
     for zone in sorted({part.zone for part in done}):
         parts = [part for part in done if part.zone == zone]
@@ -103,7 +103,7 @@ def compute_zone_rates(done: Sequence[StepTiming]) -> dict[int, float]:
 
 
 def find_physical_page(words: Words, offset: int) -> str:
-    """The physical address of the page that holds byte `offset`, hexadecimal; empty where the kernel does not tell us."""
+    """The physical address of the page that holds byte `offset`, hexadecimal; empty if the kernel hides it."""
     address = words.ctypes.data + offset
     try:
         with Path("/proc/self/pagemap").open("rb", buffering=0) as file:
@@ -115,15 +115,15 @@ def find_physical_page(words: Words, offset: int) -> str:
 
 
 class OomVictimPreference:
-    """While memory is short, the kernel ends this process before any other: a test must never cost a node its daemons."""
+    """Makes the kernel kill this process first when memory is short: a test must never cost a node its daemons."""
 
     def __enter__(self) -> None:
-        """Volunteer."""
+        """Raise the OOM score."""
         self._before = _OOM.read_text().strip() if _OOM.exists() else ""
         self._write(_FIRST_TO_GO)
 
     def __exit__(self, *_: object) -> None:
-        """As it was."""
+        """Restore it."""
         self._write(self._before)
 
     def _write(self, value: str) -> None:

@@ -1,4 +1,4 @@
-"""Which file system a path is on, and who made it read-only. Pure but for files of `/proc/self`, which the caller reads."""
+"""The file system of a path, and whether it was mounted read-only. Pure; the caller reads the files of `/proc/self`."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class Mount(msgspec.Struct, frozen=True):
 
 
 def find_mount(path: str, mounts: str) -> Mount | None:
-    """The file system that holds the absolute `path`, by the text of ``/proc/self/mounts``; of several on one point the last."""
+    """The file system that holds the absolute `path`, from the text of ``/proc/self/mounts``; the last mount on a point counts."""
     best: Mount | None = None
     for line in mounts.splitlines():
         words = [_unescape_path(word) for word in line.split(" ")]
@@ -31,9 +31,9 @@ def find_mount(path: str, mounts: str) -> Mount | None:
 
 
 def is_mounted_read_only(path: str, mountinfo: str) -> bool:
-    """Whether a person mounted the file system of `path` read-only, by the text of ``/proc/self/mountinfo``.
+    """Whether the file system of `path` was mounted read-only on purpose, from the text of ``/proc/self/mountinfo``.
 
-    The kernel, when it gives up after errors, makes the file system read-only and leaves the mount's own options as they were.
+    The kernel, on errors, makes the file system read-only and does not change the mount's own options.
     """
     lines = (line.split(" ") for line in mountinfo.splitlines())
     mounts = "\n".join(f"- {words[4]} - {words[5]}" for words in lines if len(words) > 5)

@@ -1,4 +1,4 @@
-"""The network ports that carry training traffic: how each is now, and what is wrong with that. Reading and judging are two functions."""
+"""The network ports for training traffic: their state, and its judgement. Reading and judging are separate functions."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from preflight.host.machine_files import Machine
 _RDMA = "/sys/class/infiniband"
 _NET = "/sys/class/net"
 _ADMINISTRATIVELY_UP = 1
-COUNTERS = {  # of an RDMA port; what may be added while a few seconds of traffic pass
+COUNTERS = {  # of an RDMA port; allowed increase during a few seconds of traffic
     "link_downed": 0,
     "link_error_recovery": 0,
     "symbol_error": 100,
@@ -24,9 +24,10 @@ SIBLINGS_MIN = 3
 
 
 class NetworkRail(msgspec.Struct, frozen=True, kw_only=True):
-    """One port. `name` is ``DEVICE/PORT`` of an RDMA device, or the interface; None is not known. Rates in Gb/s.
+    """One port. `name` is ``DEVICE/PORT`` of an RDMA device, or the interface; None is unknown. Rates in Gb/s.
 
-    `read_interface` is the network interface, if it has one; `board` groups ports of one product; `width` and `width_max` are PCIe lanes.
+    `read_interface` is the network interface, if it has one; `board` groups ports of one product; `width` and `width_max` are
+    PCIe lanes.
     """
 
     name: str
@@ -43,14 +44,14 @@ class NetworkRail(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class WantedRail(msgspec.Struct, frozen=True):
-    """A rail that a person expects; `rate` in Gb/s, None: any."""
+    """A rail that the operator expects; `rate` in Gb/s, None: any."""
 
     name: str
     rate: float | None = None
 
 
 def parse_wanted_rails(text: str) -> tuple[WantedRail, ...]:
-    """``mlx5_0:400,eth1``: names and rates in Gb/s. A name without a port means port 1.
+    """Parse ``mlx5_0:400,eth1``: names and rates in Gb/s. A name without a port means port 1.
 
     Raises:
         ValueError: a word of another form; the text names it.
@@ -65,7 +66,7 @@ def parse_wanted_rails(text: str) -> tuple[WantedRail, ...]:
 
 
 def read_network_rails(machine: Machine) -> tuple[NetworkRail, ...]:
-    """Every RDMA port, then every Ethernet interface of a real adapter that has none."""
+    """Every RDMA port, then every Ethernet interface of a real adapter without RDMA."""
     rdma = [
         _read_rdma_port(machine, device, port)
         for device in machine.names(_RDMA)
@@ -81,12 +82,12 @@ def read_network_rails(machine: Machine) -> tuple[NetworkRail, ...]:
 
 
 def read_interface(machine: Machine, name: str) -> NetworkRail | None:
-    """One interface by name, whatever it is; None if there is no such."""
+    """One interface by name; None if there is none."""
     return _read_interface(machine, name) if machine.names(f"{_NET}/{name}") else None
 
 
 def select_rails(rails: Sequence[NetworkRail], names: Sequence[WantedRail]) -> tuple[NetworkRail, ...]:
-    """The rails that are tested: those wanted; else the RDMA ports; else the Ethernet interfaces that are switched on."""
+    """The rails to test: the requested ones; else the RDMA ports; else the Ethernet interfaces that are up."""
     if names:
         return tuple(rail for each in names if (rail := _match_wanted_rail(rails, each)))
     rdma = tuple(rail for rail in rails if rail.kind != "ethernet interface")
@@ -94,17 +95,17 @@ def select_rails(rails: Sequence[NetworkRail], names: Sequence[WantedRail]) -> t
 
 
 def find_missing_rails(rails: Sequence[NetworkRail], names: Sequence[WantedRail]) -> tuple[str, ...]:
-    """Which of the wanted are not there at all."""
+    """Requested rails that do not exist."""
     return tuple(each.name for each in names if _match_wanted_rail(rails, each) is None)
 
 
 def judge_rail(
     rail: NetworkRail, all_rails: Sequence[NetworkRail], names: Sequence[WantedRail]
 ) -> tuple[list[str], list[str]]:
-    """What is wrong with a rail as it stands, and what is only worth saying.
+    """Errors and remarks about a rail's state.
 
-    A port that is down may be one that nobody uses: only one that is wanted fails. A rate or a PCIe width fails against what is
-    wanted, or against most of three or more others of the same board.
+    A port that is down may be unused: only a requested one fails. Rate and PCIe width fail against the request, or against most
+    of at least three others of the same board.
     """
     faults: list[str] = []
     remarks: list[str] = []
@@ -132,14 +133,14 @@ def judge_rail(
 
 
 def describe_error_growth(before: NetworkRail, after: NetworkRail) -> list[str]:
-    """Errors that the traffic added, beyond what may be."""
+    """Errors added by the traffic, beyond the allowed increase."""
     allowed = COUNTERS | NET_COUNTERS
     added = {name: count - before.counters[name] for name, count in after.counters.items() if name in before.counters}
     return [f"{name} grew by {count} during the test" for name, count in added.items() if count > allowed[name]]
 
 
 def _find_common_value(values: Sequence[float]) -> float | None:
-    """What most of at least three have."""
+    """The value of most of at least three ports."""
     if len(values) < SIBLINGS_MIN:
         return None
     middle = statistics.mode(values)
@@ -192,7 +193,7 @@ def _read_interface(machine: Machine, name: str) -> NetworkRail:
 
 
 def _is_real_ethernet(machine: Machine, name: str) -> bool:
-    """Behind it is hardware, and it speaks Ethernet: type 1 of the kernel's ARPHRD numbers."""
+    """Whether hardware is behind it that uses Ethernet: type 1 of the kernel's ARPHRD numbers."""
     return bool(machine.target(f"{_NET}/{name}/device")) and machine.number(f"{_NET}/{name}/type") == 1
 
 

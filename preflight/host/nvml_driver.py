@@ -1,4 +1,4 @@
-"""The driver's library (NVML), opened as this run was told to. What a GPU or a driver does not have is None, never an error."""
+"""The driver's library (NVML), opened with this run's settings. Missing properties are None, never an error."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from preflight.results import Outcome
 
 
 class NvmlDriver:
-    """An opened library. Every call may hang: note what is asked before asking."""
+    """An opened library. Every call may hang: note the query before it."""
 
     def __init__(self, note: Callable[[str], None] = lambda _: None) -> None:
         """Load and initialise it.
 
         Raises:
-            NoDriverError: no library, or it does not start; the text says which.
+            NoDriverError: the library is missing, or does not start; the message says which.
         """
         try:
             self.library: Any = load_nvml(note)
@@ -25,7 +25,7 @@ class NvmlDriver:
             raise NoDriverError(Outcome.NOT_RUN, reason, misconfigured=True) from error
 
     def ask(self, name: str, *arguments: Any) -> Any:
-        """What ``nvml<name>(*arguments)`` answers; None if there is no such thing, or it cannot be said now."""
+        """The result of ``nvml<name>(*arguments)``; None if unsupported or unavailable."""
         call: Callable[..., Any] | None = getattr(self.library, f"nvml{name}", None)
         if call is None:
             return None
@@ -45,20 +45,20 @@ class NvmlDriver:
         return "" if value is None else value.decode(errors="replace") if isinstance(value, bytes) else str(value)
 
     def gpus(self) -> list[Any]:
-        """A handle for each GPU that has one, by index; None for one that gives none."""
+        """A handle for each GPU by index; None where the driver gives none."""
         return [self.ask("DeviceGetHandleByIndex", index) for index in range(self.number("DeviceGetCount") or 0)]
 
     def gpu(self, uuid: str) -> Any | None:
-        """The GPU with that UUID, whatever it is numbered here; None if there is none."""
+        """The GPU with that UUID, whatever its index; None if there is none."""
         return next((gpu for gpu in self.gpus() if gpu is not None and self.text("DeviceGetUUID", gpu) == uuid), None)
 
     def address(self, gpu: Any) -> str:
-        """``dddd:bb:dd.0`` on the PCI bus, as the kernel writes it; empty if the driver does not say."""
+        """``dddd:bb:dd.0`` on the PCI bus, as the kernel writes it; empty if unknown."""
         info = self.ask("DeviceGetPciInfo", gpu)
         return "" if info is None else f"{info.domain:04x}:{info.bus:02x}:{info.device:02x}.0"
 
     def field(self, gpu: Any, number: int) -> int | None:
-        """A numbered field value (NVML_FI_…) as an unsigned integer; None if it is not supported."""
+        """A numbered field value (NVML_FI_…) as an unsigned integer; None if unsupported."""
         values = self.ask("DeviceGetFieldValues", gpu, [number])
         if not values or values[0].nvmlReturn != self.library.NVML_SUCCESS:
             return None

@@ -1,4 +1,4 @@
-"""The NVIDIA driver's library, loaded. Only test processes call this: a call into a broken driver may never return."""
+"""Loads the NVIDIA driver's library. Only test processes call this: a call into a faulty driver may never return."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ PCI_DEVICES = Path("/sys/bus/pci/devices")
 DEVICE_FILES = Path("/dev")
 PROC = Path("/proc")
 INITS = ("systemd", "init", "openrc-init", "runit")
-CONTAINER_MARK = Path("run/systemd/container")  # a container with an init of its own
+CONTAINER_MARK = Path("run/systemd/container")  # a container with its own init
 PASSED_THROUGH = ("vfio-pci", "pci-stub", "xen-pciback")
 NVIDIA_VENDOR = "0x10de"
 _MISMATCH = 18  # NVML_ERROR_LIB_RM_VERSION_MISMATCH
@@ -24,7 +24,7 @@ GPU_CLASSES = ("0x0300", "0x0302")  # display controller, 3D controller
 
 
 class NoDriverError(Exception):
-    """The driver can't be asked; carries what that means for a test."""
+    """The driver does not respond; contains the consequence for a test."""
 
     def __init__(self, outcome: Outcome, reason: str, *, misconfigured: bool = False) -> None:
         super().__init__(reason)
@@ -37,10 +37,10 @@ class NoDriverError(Exception):
 
 
 def load_nvml(note: Callable[[str], None]) -> Any:
-    """The library, loaded and initialised. Where a library is, a GPU is expected, even if the bus shows none.
+    """Load and initialise the library. If a library exists, a GPU is expected, even if the bus shows none.
 
     Raises:
-        NoDriverError: there is none, or it does not start.
+        NoDriverError: the library is missing, or does not start.
     """
     import pynvml  # noqa: PLC0415 - absent packages are a result, not a crash
 
@@ -48,7 +48,7 @@ def load_nvml(note: Callable[[str], None]) -> Any:
     note(f"loading {path or 'the NVML library'}")
     try:
         if path:
-            pynvml.nvmlLib = ctypes.CDLL(path)  # a library that is already there pynvml takes as it is
+            pynvml.nvmlLib = ctypes.CDLL(path)  # pynvml uses a library that is already loaded
         note("nvmlInit")
         pynvml.nvmlInit()
     except OSError as error:
@@ -62,7 +62,7 @@ def load_nvml(note: Callable[[str], None]) -> Any:
 
 
 def build_no_library_error(gpus: int) -> NoDriverError:
-    """What it means that there is no library while the machine has so many GPUs."""
+    """The consequence of a missing library on a machine with this many GPUs."""
     if gpus:
         reason = f"{gpus} GPUs on the PCI bus, but no NVML library to ask; is a driver installed?"
         return NoDriverError(Outcome.ERROR, reason)
@@ -70,15 +70,15 @@ def build_no_library_error(gpus: int) -> NoDriverError:
 
 
 def count_gpus() -> int:
-    """How many GPUs this machine has, whatever the driver thinks: a container may hide the bus, or the device files."""
+    """The number of GPUs of this machine, independent of the driver: a container may hide the bus, or the device files."""
     return max(count_gpus_on_bus(), count_device_files())
 
 
 def count_own_gpus(devices: Path = PCI_DEVICES, directory: Path = DEVICE_FILES, proc: Path = PROC) -> int:
-    """How many GPUs the driver should show us: fewer than there are in a container, or a job, that was given some of them.
+    """How many GPUs the driver should show: in a container or job possibly fewer than the machine has.
 
-    A container sees the bus of the whole machine, so that only its device files count. In a job a device file may be there that cannot
-    be opened. A GPU that is handed through to a virtual machine is not the driver's.
+    A container sees the bus of the whole machine, so only its device files count. In a job a device file may exist that cannot be
+    opened. A GPU passed through to a virtual machine does not belong to the driver.
     """
     files = _list_device_files(directory)
     open_to_us = sum(os.access(path, os.R_OK | os.W_OK) for path in files)
@@ -88,7 +88,7 @@ def count_own_gpus(devices: Path = PCI_DEVICES, directory: Path = DEVICE_FILES, 
 
 
 def runs_outside_container(proc: Path = PROC) -> bool:
-    """Not in a container: process 1 is an init, and has the files that we have."""
+    """Whether process 1 is an init with the same files as this process, so that this is not a container."""
     try:
         if (proc / "1" / "comm").read_text().strip() not in INITS or (proc.parent / CONTAINER_MARK).exists():
             return False
@@ -101,7 +101,7 @@ def runs_outside_container(proc: Path = PROC) -> bool:
 
 
 def count_gpus_on_bus(devices: Path = PCI_DEVICES, *, handed_on: bool = True) -> int:
-    """How many NVIDIA GPUs the PCI bus shows, whatever the driver thinks; with those for virtual machines, or without."""
+    """The number of NVIDIA GPUs on the PCI bus, with or without those for virtual machines."""
     return sum(
         _read_text(device / "vendor") == NVIDIA_VENDOR
         and _read_text(device / "class").startswith(GPU_CLASSES)
@@ -111,7 +111,7 @@ def count_gpus_on_bus(devices: Path = PCI_DEVICES, *, handed_on: bool = True) ->
 
 
 def count_device_files(directory: Path = DEVICE_FILES) -> int:
-    """How many GPUs the driver has given this machine, or container, a device file for."""
+    """The number of GPUs with a device file in this machine, or container."""
     return len(_list_device_files(directory))
 
 

@@ -28,7 +28,7 @@ _RDMA_ROW = re.compile(r"^\s*\d+\s+\d+\s+[\d.]+\s+([\d.]+)", re.MULTILINE)
 
 
 class TrafficResult(msgspec.Struct, frozen=True):
-    """What came back: GB/s one way while both ways were used, and how many bytes of how many were wrong, the first at `first`."""
+    """The result: GB/s per direction with both in use, and how many bytes of how many were wrong, the first at `first`."""
 
     rate: float
     total: int
@@ -45,9 +45,9 @@ def exchange_over_rail(
     slow_s: float = 0.0,
     timeout_s: float = TIMEOUT_S,
 ) -> TrafficResult:
-    """Send blocks over `interface` ("" for any) to `address` for about `seconds`, two at least, and compare all that comes back.
+    """Send blocks over `interface` ("" for any) to `address` for about `seconds`, at least two, and compare all returned data.
 
-    `spoil` and `slow_s` commit faults: a flipped bit in what came, so much waiting for each block.
+    `spoil` and `slow_s` inject faults: a flipped bit in the received data, a delay per block.
 
     Raises:
         OSError: no way there, no answer in time, or no right to choose the interface (that takes CAP_NET_RAW on old kernels).
@@ -63,7 +63,7 @@ def exchange_over_rail(
             started = time.perf_counter()
             time.sleep(slow_s)
             back = _send_and_receive(link, sent)
-            if number:  # the first is not timed: the way is not warm yet, and the peer may not be there at once
+            if number:  # the first is not timed: connections are cold, and the peer may be late
                 spent += time.perf_counter() - started
             if spoil:
                 back[BLOCK_BYTES // 2] ^= 4
@@ -76,12 +76,12 @@ def exchange_over_rail(
 
 
 def _build_block(number: int) -> bytes:
-    """Bytes without a pattern, no two parts of which are alike: so a part that comes back in another's place is seen."""
+    """Bytes without a pattern; all parts differ, so that swapped parts are detected."""
     return hashlib.shake_128(number.to_bytes(8, "little")).digest(BLOCK_BYTES)
 
 
 def _send_and_receive(link: socket.socket, sent: bytes) -> bytearray:
-    """Both ways at once: who sent all first and read then would wait for a peer that waits for it."""
+    """Send and receive at the same time: sending everything first could deadlock with a peer that waits to send."""
     failure: list[OSError] = []
 
     def send() -> None:
@@ -106,7 +106,7 @@ def _send_and_receive(link: socket.socket, sent: bytes) -> bytearray:
 
 @contextmanager
 def run_echo_server(address: tuple[str, int]) -> Iterator[tuple[str, int]]:
-    """Send back whatever comes, to all who connect at once, while inside; gives the address, its port chosen if it was 0."""
+    """Return all received data to any number of clients while inside; yields the address, with a free port if it was 0."""
     with socket.create_server(address) as server:
         threading.Thread(target=_accept_connections, args=(server,), daemon=True).start()
         try:
@@ -131,7 +131,7 @@ def _echo_connection(link: socket.socket) -> None:
 
 
 def measure_rdma_loop(device: str, port: str, tcp_port: int) -> float | None:
-    """GB/s of an RDMA port with itself, by perftest; None where its tool is not installed.
+    """GB/s of an RDMA port to itself, by perftest; None if the tool is not installed.
 
     The words go through the adapter and PCIe both ways, not through the cable. Not run on an RDMA adapter so far.
 
@@ -166,7 +166,7 @@ def measure_rdma_loop(device: str, port: str, tcp_port: int) -> float | None:
 
 
 def _run_perftest_client(command: list[str]) -> subprocess.CompletedProcess[str]:
-    """Ask until the other side listens, but not for ever."""
+    """Retry until the server listens, with a deadline."""
     until = time.monotonic() + TIMEOUT_S
     while True:
         try:
@@ -181,7 +181,7 @@ def _run_perftest_client(command: list[str]) -> subprocess.CompletedProcess[str]
 
 
 def parse_average_gigabits(text: str) -> float | None:
-    """The average of the last row of perftest's table, in Gb/s; None if there is no row."""
+    """The average in the last row of perftest's table, in Gb/s; None without a row."""
     rows = _RDMA_ROW.findall(text)
     return float(rows[-1]) if rows else None
 

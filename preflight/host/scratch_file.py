@@ -1,4 +1,4 @@
-"""A file without a name, on the file system under test: however the process ends, nothing of it is left."""
+"""An unnamed file on the file system under test, which disappears however the process ends."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ _NO_NAMELESS = (errno.EOPNOTSUPP, errno.EISDIR, errno.ENOENT, errno.EINVAL)
 
 
 class ScratchFile:
-    """An open file without a name; `direct` if it goes around the page cache. Times are of the call alone, in seconds."""
+    """An open unnamed file; `direct` if it bypasses the page cache. Times are of the call alone, in seconds."""
 
     def __init__(self, folder: Path) -> None:
-        """Make it.
+        """Create it.
 
         Raises:
-            OSError: the folder is not there, not writable, read-only, or full.
+            OSError: the folder is missing, not writable, read-only, or full.
         """
         self._descriptor, self.direct = _open_unnamed(folder)
 
@@ -33,14 +33,14 @@ class ScratchFile:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Its blocks are free again."""
+        """Release its blocks."""
         os.close(self._descriptor)
 
     def write(self, words: Words, offset: int) -> float:
         """Write all of `words` at `offset`.
 
         Raises:
-            OSError: whatever the file system says.
+            OSError: from the file system.
         """
         began, left = time.perf_counter(), words.data.cast("B")
         while left:
@@ -49,10 +49,10 @@ class ScratchFile:
         return time.perf_counter() - began
 
     def read(self, into: Words, offset: int) -> float:
-        """Fill `into` from `offset` on.
+        """Read into `into` from `offset` on.
 
         Raises:
-            OSError: whatever the file system says; EIO if the file ends before.
+            OSError: from the file system; EIO if the file ends too early.
         """
         began, left = time.perf_counter(), into.data.cast("B")
         while left:
@@ -63,18 +63,18 @@ class ScratchFile:
         return time.perf_counter() - began
 
     def flush(self) -> float:
-        """Wait until all of it is on the device."""
+        """Wait until all data is on the device."""
         began = time.perf_counter()
         os.fdatasync(self._descriptor)
         return time.perf_counter() - began
 
     def forget_cached(self) -> None:
-        """Let the page cache drop it, so that a read goes to the device; a network file system may not listen."""
+        """Drop it from the page cache, so that a read goes to the device; a network file system may ignore this."""
         os.posix_fadvise(self._descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
 
 
 def allocate_aligned_buffer(size: int) -> Words:
-    """A zeroed buffer as direct input and output needs it: from a page's beginning on."""
+    """A zeroed, page-aligned buffer, as direct I/O requires."""
     return view_as_words(mmap.mmap(-1, size))
 
 
@@ -89,7 +89,7 @@ def _open_unnamed(folder: Path) -> tuple[int, bool]:
 
 
 def _create_and_unlink(folder: Path) -> tuple[int, bool]:
-    """For file systems that know no file without a name: NFS, and old overlays. It has a name for an instant."""
+    """For file systems without unnamed files, such as NFS and old overlays: the name exists only briefly."""
     path = folder / f".preflight-{secrets.token_hex(8)}"
     flags = os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_CLOEXEC
     try:
@@ -97,7 +97,7 @@ def _create_and_unlink(folder: Path) -> tuple[int, bool]:
     except OSError as error:
         if error.errno != errno.EINVAL:
             raise
-        path.unlink(missing_ok=True)  # some make the file before they refuse
+        path.unlink(missing_ok=True)  # some create the file before they refuse
         return os.open(path, flags, 0o600), False
     finally:
         path.unlink(missing_ok=True)

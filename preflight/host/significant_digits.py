@@ -1,4 +1,4 @@
-"""Measured numbers as they are told: four digits that count, however small the number is. Pure."""
+"""Rounds measured numbers to four significant digits. Pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is installed and set on this node, as read: kernel, driver, libraries, and the modes of each GPU."""
+"""Installed software and settings of this node: kernel, driver, libraries, and the modes of each GPU."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from vocabulary.hardware.kernel_command_line import select_relevant_options
 _PCI = "/sys/bus/pci/devices"
 _NVIDIA = 0x10DE
 _GPU_CLASSES, _SWITCH_CLASS = (0x0300, 0x0302), 0x0680
-_FABRIC_MANAGER = "nv-fabricmanage"  # the kernel keeps fifteen letters of a program's name
+_FABRIC_MANAGER = "nv-fabricmanage"  # the kernel truncates program names to fifteen characters
 _INITS = ("systemd", "init")
 _NCCL_PACKAGES = ("nvidia-nccl-cu12", "nvidia-nccl-cu13", "nvidia-nccl-cu11")
 _LIBRARY_FOLDERS = ("/usr/lib/x86_64-linux-gnu", "/usr/lib/aarch64-linux-gnu", "/usr/lib64", "/usr/local/lib")
@@ -32,7 +32,7 @@ Note = Callable[[str], None]
 
 
 def read_installed_software(machine: Machine, note: Note) -> InstalledSoftware:
-    """Everything this node tells. Never fails: what cannot be read is not there."""
+    """Read everything. Never fails: unreadable values are missing."""
     facts = (
         _read_kernel_facts(machine) | _read_tuning(machine) | _read_package_versions() | _read_system_libraries(machine)
     )
@@ -59,7 +59,7 @@ def read_installed_software(machine: Machine, note: Note) -> InstalledSoftware:
 
 
 def parse_torch_build(text: str) -> dict[str, str]:
-    """What torch's ``version.py`` says it is, and for which CUDA it was built, without the seconds that importing it takes."""
+    """The version and CUDA version in torch's ``version.py``, without importing torch, which takes seconds."""
     facts = {}
     for fact, name in (("torch", "__version__"), ("torch_cuda", "cuda"), ("torch_commit", "git_version")):
         if found := re.search(rf"^{name}\b[^=\n]*= *['\"]([^'\"]+)", text, re.MULTILINE):
@@ -90,7 +90,7 @@ def _read_kernel_facts(machine: Machine) -> dict[str, str | int]:
 
 
 def _read_tuning(machine: Machine) -> dict[str, str | int]:
-    """What decides how fast the host is, and where its clock comes from."""
+    """CPU frequency settings and clock source."""
     memory = _find_first_match(r"^MemTotal:\s+(\d+) kB", machine.text("/proc/meminfo") or "")
     pages = machine.text("/sys/kernel/mm/transparent_hugepage/enabled") or ""
     facts: dict[str, str | int] = {
@@ -123,7 +123,7 @@ def _read_package_versions() -> dict[str, str | int]:
 
 
 def _read_system_libraries(machine: Machine) -> dict[str, str | int]:
-    """NCCL as the system has it: images of the maker of the GPUs bring it without a Python package."""
+    """System-wide NCCL: images from the GPU manufacturer have it without a Python package."""
     for folder in _LIBRARY_FOLDERS:
         if found := machine.target(f"{folder}/libnccl.so.2"):
             return {"nccl_system": found.rpartition("libnccl.so.")[2]}
@@ -168,14 +168,14 @@ def _read_fabric_state(driver: NvmlDriver, handle: Any) -> tuple[int | None, int
 
 
 def _fabric_manager(machine: Machine) -> bool | None:
-    """Whether its process is here. In a container, whose first process is no init, the node's processes are not seen."""
+    """Whether its process runs. In a container, whose first process is not an init, the node's processes are not visible."""
     if any(machine.text(f"/proc/{pid}/comm") == _FABRIC_MANAGER for pid in machine.names("/proc") if pid.isdecimal()):
         return True
     return False if machine.text("/proc/1/comm") in _INITS else None
 
 
 def _device_files(machine: Machine) -> int:
-    """A container may hide the bus; a GPU that it may use has a file all the same."""
+    """A container may hide the bus; a GPU that it may use still has a device file."""
     return sum(re.fullmatch(r"nvidia\d+", name) is not None for name in machine.names("/dev"))
 
 

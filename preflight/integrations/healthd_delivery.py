@@ -1,4 +1,4 @@
-"""Hands a preflight's document to this node's healthd, which makes findings of it. Only root, or healthd's own user, is heard."""
+"""Sends a preflight document to this node's healthd, which creates findings. Only root, or healthd's own user, may send."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ ANSWER_BYTES_MAX = 1 << 16
 
 
 class DeliveryError(Exception):
-    """healthd did not take it. The text says why, and what to do."""
+    """Healthd rejected the document. The message says why, and what to do."""
 
 
 def deliver_to_healthd(document: bytes, path: str = SOCKET, node: str = "") -> str:
-    """Post a document by healthd's UNIX socket; what healthd made of it, in words. `{node}` in `path` is this node's name.
+    """Post a document to healthd's UNIX socket; returns healthd's reply. `{node}` in `path` is this node's name.
 
     Raises:
-        DeliveryError: it did not take it.
+        DeliveryError: healthd rejected it.
     """
     path = path.replace("{node}", node)
     connection = http.client.HTTPConnection("localhost", timeout=TIMEOUT_S)
@@ -31,7 +31,7 @@ def deliver_to_healthd(document: bytes, path: str = SOCKET, node: str = "") -> s
         connection.sock = socket.socket(socket.AF_UNIX)
         connection.sock.settimeout(TIMEOUT_S)
         connection.sock.connect(path)
-        with contextlib.suppress(BrokenPipeError):  # refused before all of it was heard: the answer says why
+        with contextlib.suppress(BrokenPipeError):  # rejected before all of it was read: the reply says why
             connection.request("POST", PAGE, body=document, headers={"Content-Type": "application/json"})
         response = connection.getresponse()
         said: Any = json.loads(response.read(ANSWER_BYTES_MAX))

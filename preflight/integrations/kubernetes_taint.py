@@ -1,4 +1,4 @@
-"""The taint that keeps work from a Kubernetes node until it has passed: the kubelet registers with it, a pass takes it away.
+"""The startup taint that keeps work from a Kubernetes node until it has passed preflight.
 
 By the node's own pod and its service account, which the shipped admission policy lets change this taint of its own node and nothing else
 (`deploy/kubernetes/startup-taint.yaml`). With requests, which a node has anyhow: the official client is 30 MB for two calls.
@@ -21,16 +21,16 @@ PAUSE_S = 0.5
 _OVERTAKEN = (
     requests.codes.conflict,
     requests.codes.unprocessable_entity,
-)  # somebody changed the node between our two calls
+)  # the node changed between the two calls
 _LATER = (requests.codes.too_many_requests, requests.codes.service_unavailable, requests.codes.gateway_timeout)
 
 
 class TaintError(Exception):
-    """The taint stays; the text says why, and what to do."""
+    """The taint stays; the message says why, and what to do."""
 
 
 class ClusterApi(NamedTuple):
-    """Where the API server is and who we are there; `ca` is a file, "" for plain HTTP."""
+    """Address and credentials of the API server; `ca` is a file, "" for plain HTTP."""
 
     url: str
     token: str
@@ -38,10 +38,10 @@ class ClusterApi(NamedTuple):
 
 
 def read_cluster_api(environ: Mapping[str, str], account: Path = ACCOUNT) -> ClusterApi:
-    """As Kubernetes tells every pod.
+    """Read them as Kubernetes provides them to every pod.
 
     Raises:
-        TaintError: this is no pod, or it has no token.
+        TaintError: this is not a pod, or it has no token.
     """
     host, port = environ.get("KUBERNETES_SERVICE_HOST", ""), environ.get("KUBERNETES_SERVICE_PORT", "443")
     if not host:
@@ -58,7 +58,7 @@ def read_cluster_api(environ: Mapping[str, str], account: Path = ACCOUNT) -> Clu
 
 
 def remove_taint(api: ClusterApi, node: str, deadline_s: float) -> bool:
-    """Take the taint from `node`; others stay as they are. False if there was none.
+    """Remove the taint from `node`; others stay. False if there was none.
 
     Raises:
         TaintError: refused, or not done within `deadline_s`.
@@ -70,7 +70,7 @@ def has_taint(api: ClusterApi, node: str, deadline_s: float) -> bool:
     """Whether `node` has the taint.
 
     Raises:
-        TaintError: refused, or no answer within `deadline_s`.
+        TaintError: refused, or no response within `deadline_s`.
     """
     return _retry_until_deadline(
         api,
@@ -136,7 +136,7 @@ def _list_taints(node: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 class _RetryError(Exception):
-    """Not now: somebody was quicker, or the server is busy."""
+    """A retryable error: a conflicting update, or a busy server."""
 
 
 def _describe_response(answer: requests.Response) -> str:

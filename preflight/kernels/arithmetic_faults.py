@@ -1,4 +1,4 @@
-"""What broken arithmetic would do, for proving that it is found. A fault is committed in the output of a product or a function."""
+"""Injected arithmetic faults, in the output of a product or a function."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ _WORDS = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 
 
 def no_fault(repeat: int, output: Any) -> None:
-    """Nothing is done to the output of any repeat."""
+    """Leaves the output unchanged."""
 
 
 def choose_fault_position(output: Any) -> tuple[int, int]:
-    """Row and column of the element that is spoiled."""
+    """Row and column of the corrupted element."""
     return output.shape[0] // 3, output.shape[1] // 5
 
 
 def build_output_fault(fault: str, again: Callable[[Any], None] | None = None) -> Callable[[int, Any], None]:
-    """What is done to the output of each repeat. `again` does the work once more into an output, for ``slow``.
+    """Build the change to each repeat's output. `again` repeats the work into an output, for ``slow``.
 
     ``one_output`` and ``all_outputs`` flip a high bit of one element, in repeat 1 or in all. ``one_device`` flips the lowest bit
     of a floating-point number in all repeats: well within rounding, so only another device or a golden can tell.
@@ -60,5 +60,5 @@ def flip_bit(output: Any, bit: int) -> None:
 def corrupt_operand(operand: Any) -> None:
     """Flip the lowest bit of one element of an operand, after it was written and before it is used."""
     row, column = choose_fault_position(operand)
-    view_as_int64(operand)  # an operand of other memory would be spoiled in a copy
+    view_as_int64(operand)  # a copy of the operand would be corrupted instead
     operand.view(_WORDS[operand.element_size()])[row, column] ^= 1

@@ -1,9 +1,8 @@
-"""Checksums of a product (ABFT): is it right at all, when nothing is there to compare it with?
+"""Checksums of a product (ABFT): verification without a reference result.
 
-The sums of the columns of A·B are the sums of A's columns times B, and the rows likewise: n² work for n³. A wrong
-element shows in its column *and* its row, so it has a place. A check only as fine as rounding allows: every output
-element was rounded, and an error smaller than the scatter of a sum of n roundings is not seen. What that misses, the
-second opinion of `own_product` sees.
+The column sums of A·B equal the column sums of A times B, and likewise for rows: n² work for n³. A wrong element shows in
+its column *and* its row, which gives its position. The precision is limited by rounding: every output element was
+rounded, and an error below the spread of a sum of n roundings is not detected. `triton_matmul` detects smaller errors.
 """
 
 from __future__ import annotations
@@ -13,12 +12,12 @@ from typing import Any, NamedTuple
 
 import torch
 
-SIGMAS = 10.0  # nobody should ever see a healthy GPU accused: a normal value this far out does not happen
+SIGMAS = 10.0  # a normal value this far out never occurs, so that healthy GPUs do not fail
 FRACTION_BITS = {torch.bfloat16: 7, torch.float16: 10, torch.float32: 23, torch.float64: 52}
 
 
 class SummingRule(NamedTuple):
-    """How a type's products are summed: bits kept at each step, products a step, products until it goes on in fp32."""
+    """How a type's products are summed: bits kept at each step, products per step, products until summing continues in fp32."""
 
     bits: int
     step: int
@@ -33,7 +32,7 @@ TENSOR_FLOAT_BITS = 10
 
 
 class ChecksumResult(NamedTuple):
-    """Rows and columns whose sums are wrong, and the largest excess over what is allowed (1 is the limit)."""
+    """Rows and columns with wrong sums, and the largest deviation over the tolerance (1 is the limit)."""
 
     rows: list[int]
     columns: list[int]
@@ -41,7 +40,7 @@ class ChecksumResult(NamedTuple):
 
     @property
     def wrong(self) -> bool:
-        """Whether any sum is."""
+        """Whether any sum is wrong."""
         return bool(self.rows or self.columns)
 
 
@@ -55,15 +54,15 @@ def verify_checksums(left: Any, right: Any, output: Any, *, tensor_float: bool =
     exact = not output.dtype.is_floating_point
     a, b, c = (matrix.double() for matrix in (left, right, output))
     k = a.shape[1]
-    size = float((a.square().mean() * b.square().mean() * k).sqrt())  # what an element is like
+    size = float((a.square().mean() * b.square().mean() * k).sqrt())  # the typical size of an element
     error = 0.0 if exact else size * summing_error(left.dtype, k, tensor_float=tensor_float)
     rounding = 0.0 if exact else 2.0 ** -FRACTION_BITS[output.dtype] / 12**0.5
-    kept = c.clamp(-8 * size, 8 * size)  # a wrong element must not widen what is allowed
+    kept = c.clamp(-8 * size, 8 * size)  # a wrong element must not increase the tolerance
     found: list[list[int]] = []
     excess = 0.0
     for axis, promised in ((1, a @ b.sum(1)), (0, a.sum(0) @ b)):
         scatter = (kept.square().sum(axis) * rounding**2 + error**2 * c.shape[axis]).sqrt()
-        allowed = SIGMAS * scatter + 2.0**-40 * size * c.shape[axis]  # the last of it for our own sums
+        allowed = SIGMAS * scatter + 2.0**-40 * size * c.shape[axis]  # the last term is for our own sums
         difference = (c.sum(axis) - promised).abs()
         found.append((~(difference <= allowed)).nonzero().flatten().tolist())
         excess = max(excess, float((difference / allowed).nan_to_num(nan=float("inf")).max()))
@@ -71,7 +70,7 @@ def verify_checksums(left: Any, right: Any, output: Any, *, tensor_float: bool =
 
 
 def summing_error(kind: Any, products: int, *, tensor_float: bool = False) -> float:
-    """How far off summing so many products of the torch type `kind` may be, as a share of a sum's usual size."""
+    """The error of summing this many products of the torch type `kind`, as a share of a sum's usual size."""
     bits, step, span = SUMMING.get(kind, _FP32)
     cut = (products / step) * (min(products, span) / products) ** 0.5 * 2.0**-bits
     return math.hypot(cut, 2.0**-TENSOR_FLOAT_BITS if tensor_float else 0.0)

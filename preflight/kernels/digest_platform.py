@@ -1,4 +1,4 @@
-"""What the bits of a product depend on beside its operands: the chip, how much of it, the libraries, and their settings."""
+"""What determines the bits of a product besides its operands: chip, number of SMs, libraries, and their settings."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import torch
 from preflight.kernels import golden_digests
 
 CPU_FACTS = Path("/proc/cpuinfo")
-# Set from outside, each makes the library choose other ways of summing.
+# Environment variables that change the library's order of summing.
 SETTINGS = (
     "CUBLAS_WORKSPACE_CONFIG",
     "CUBLASLT_WORKSPACE_SIZE",
@@ -23,7 +23,7 @@ SETTINGS = (
 
 
 def describe_platform(device: str) -> str:
-    """The words under which digests of this device may be compared with others; equal words promise equal bits."""
+    """A description; digests of devices with equal descriptions can be compared."""
     libraries = {"torch": str(torch.__version__)}
     libraries |= {name: os.environ[name] for name in SETTINGS if os.environ.get(name)}
     if not device.startswith("cuda"):

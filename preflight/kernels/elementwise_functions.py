@@ -1,4 +1,4 @@
-"""Special functions on a fixed grid of numbers: the units beside the multipliers, and the code that uses them."""
+"""Special functions on a fixed set of numbers: separate units beside the multipliers, and their library code."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ FUNCTIONS: dict[str, Callable[[Any], Any]] = {
 }
 EPSILON = 2.0**-24
 ALLOWED = 8 * EPSILON  # documented errors of fp32 are up to 2 units in the last place, which is 4 of these at most
-LEAST = 2.0**-126  # what is smaller may be flushed to zero
+LEAST = 2.0**-126  # smaller values may be flushed to zero
 LARGEST = torch.finfo(torch.float32).max
 
 

@@ -1,4 +1,4 @@
-"""Digests known to be right, for one product, number of SMs and version of the libraries each. What is not known says nothing.
+"""Verified digests, one per product, number of SMs and library version. Unknown platforms have none.
 
 A file, not an average: which bits come out depends on all of them, so a MIG slice or a new library has none to be
 compared with until somebody has recorded some from devices that agree. `goldens.json` begins empty; a site's own are beside it.
@@ -13,7 +13,7 @@ from pathlib import Path
 
 FILE = Path(__file__).with_name("goldens.json")
 SITE_FILE = Path("/var/lib/gpu-healthd/preflight/goldens.json")
-SITE_VARIABLE = "HEALTHD_PREFLIGHT_GOLDENS"  # another place for it
+SITE_VARIABLE = "HEALTHD_PREFLIGHT_GOLDENS"  # overrides the location
 AGREES, DIFFERS, UNKNOWN = "agrees", "differs", "unknown"
 Goldens = dict[str, dict[str, str]]
 
@@ -25,7 +25,7 @@ def format_platform_name(product: str, architecture: str, units: str, libraries:
 
 
 def read_goldens(path: Path = FILE) -> Goldens:
-    """The file: platform to work to digest. ValueError says what is wrong with it."""
+    """Read the file: platform to work to digest. Raises ValueError if it is invalid."""
     try:
         found = json.loads(path.read_text())
     except (OSError, ValueError) as error:
@@ -40,12 +40,12 @@ def read_goldens(path: Path = FILE) -> Goldens:
 
 
 def resolve_site_file() -> Path:
-    """Where this site's own goldens are, or would be."""
+    """The path of this site's own golden digests."""
     return Path(os.environ.get(SITE_VARIABLE) or SITE_FILE)
 
 
 def load_all_goldens() -> tuple[Goldens, str]:
-    """Those that come with this program and the site's own, which count where both have one; and what could not be read, in words."""
+    """The shipped digests and the site's own, which take precedence; and errors as text."""
     known, site = read_goldens(), resolve_site_file()
     if not site.exists():
         return known, ""
@@ -57,7 +57,7 @@ def load_all_goldens() -> tuple[Goldens, str]:
 
 
 def compare_with_goldens(goldens: Goldens, on: str, work: str, digest: str) -> str:
-    """`agrees`, `differs`, or `unknown`: nothing is stored for it."""
+    """`agrees`, `differs`, or `unknown` without a stored digest."""
     known = goldens.get(on, {}).get(work)
     if known is None:
         return UNKNOWN
@@ -65,7 +65,7 @@ def compare_with_goldens(goldens: Goldens, on: str, work: str, digest: str) -> s
 
 
 def write_goldens(path: Path, goldens: Goldens) -> None:
-    """Put the file in place whole, or leave what was there. Raises OSError."""
+    """Replace the file atomically. Raises OSError."""
     path.parent.mkdir(parents=True, exist_ok=True)
     beside = path.with_name(f"{path.name}.new")
     with beside.open("w") as stream:

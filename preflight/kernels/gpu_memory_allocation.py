@@ -1,4 +1,4 @@
-"""Taking nearly all memory that is free, in few pieces, without starving whoever else needs some."""
+"""Allocates nearly all free memory, in few pieces, with a reserve for other processes."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ RESERVE_FRACTION = 0.01
 RESERVE_BYTES_MIN = 256 << 20
 PIECE_BYTES_MIN = 64 << 20
 PIECES_MAX = 64
-_ROUND = 2 << 20  # what the driver gives at least
+_ROUND = 2 << 20  # the driver's allocation granularity
 
 
 class TakenMemory(NamedTuple):
-    """The pieces, and how much of what was free they are."""
+    """The pieces, and the share of the free memory."""
 
     pieces: list[Piece]
     free_bytes: int
@@ -26,7 +26,7 @@ class TakenMemory(NamedTuple):
 
     @property
     def coverage(self) -> float:
-        """Taken over free, 0 to 1."""
+        """Allocated over free, 0 to 1."""
         return self.taken_bytes / self.free_bytes if self.free_bytes else 0.0
 
     def __str__(self) -> str:
@@ -37,7 +37,7 @@ class TakenMemory(NamedTuple):
 
 
 def compute_reserve_bytes(free_bytes: int) -> int:
-    """What is left alone: a hundredth, and at least 256 MiB, for the driver, kernels loaded late, and neighbours."""
+    """The reserve: a hundredth, and at least 256 MiB, for the driver, kernels loaded later, and other processes."""
     return max(int(free_bytes * RESERVE_FRACTION), RESERVE_BYTES_MIN)
 
 

@@ -21,7 +21,7 @@ from preflight.kernels.tensor_digests import OutputDigests
 
 BUFFERS = 2
 PLACES_LISTED = 8
-# Since which compute capability a GPU has it; before, torch computes something else under the same name.
+# The compute capability since which a GPU supports the type; before, torch computes something else under the same name.
 CAPABILITIES = {"bf16": (8, 0), "tf32": (8, 0), "fp8": (8, 9), "int8": (7, 5)}
 
 
@@ -67,7 +67,7 @@ class RepeatResult(NamedTuple):
 
 
 def explain_missing_kind(kind: ProductKind, device: str) -> str:
-    """Why this device has no such product, in words; empty if it should have."""
+    """Why this device lacks this product, as text; empty if it should support it."""
     if not device.startswith("cuda"):
         return "a processor has no tensor float" if kind.name == "tf32" else ""
     wanted, here = CAPABILITIES.get(kind.name, (0, 0)), torch.cuda.get_device_capability(device)
@@ -75,7 +75,7 @@ def explain_missing_kind(kind: ProductKind, device: str) -> str:
 
 
 def is_refusal(error: Exception) -> bool:
-    """Whether the library says that there is no such product. Any other words say that it failed."""
+    """Whether the library says that it lacks this product. Any other message is a failure."""
     words = str(error)
     return isinstance(error, NotImplementedError) or "NOT_SUPPORTED" in words or "not implemented for" in words
 
@@ -115,7 +115,7 @@ class MatmulWork:
                 torch.mm(self.left, self.factor, out=output)
 
     def operand_errors(self) -> dict[str, Errors]:
-        """The operands that are no longer what was written, as `left` and `right`; waits for the device."""
+        """The modified operands, as `left` and `right`; waits for the device."""
         both = {"left": verify_operand(self.left, self.seed), "right": verify_operand(self.right, self.seed + 1)}
         return {name: errors for name, errors in both.items() if errors.wrong}
 

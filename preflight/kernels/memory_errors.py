@@ -1,4 +1,4 @@
-"""Memory under test and the words in it that are not what they ought to be. No torch and no Triton: records, and reading again."""
+"""Memory under test, its wrong words, and reading them again. No torch and no Triton."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Piece(NamedTuple):
 
 
 class WrongWord(NamedTuple):
-    """One word that was not what it ought to be. All numbers as unsigned; `again` was read after the pass."""
+    """One wrong word. All numbers are unsigned; `again` was read after the pass."""
 
     piece: int
     address: int
@@ -31,14 +31,14 @@ class WrongWord(NamedTuple):
 
     @property
     def kind(self) -> str:
-        """`stuck`: it is still what was read; `transient`: it was read wrongly once; `unstable`: neither."""
+        """`stuck`: the same wrong value again; `transient`: correct on the second read; `unstable`: another value."""
         if self.again == self.actual:
             return "stuck"
         return "transient" if self.again == self.expected else "unstable"
 
     @property
     def page(self) -> str:
-        """The virtual pages it lies in, counted from the start of its allocation."""
+        """The virtual pages of the word, counted from the start of its allocation."""
         small, large = self.offset_bytes // SMALL_PAGE, self.offset_bytes // LARGE_PAGE
         return f"virtual page {small} of 64 KiB, {large} of 2 MiB"
 
@@ -53,7 +53,7 @@ class WrongWord(NamedTuple):
 
 
 class Errors(NamedTuple):
-    """What one pass found: all wrong reads counted, how often each of 64 bits was wrong, and the first that were listed."""
+    """The errors of one pass: number of wrong reads, how often each of 64 bits was wrong, and the first listed words."""
 
     pattern: str
     wrong: int
@@ -62,7 +62,7 @@ class Errors(NamedTuple):
 
     @property
     def sentence(self) -> str:
-        """How many, and the first in full; none is listed if all were right when they were looked for."""
+        """The number of errors, and the first in full; none is listed if all were correct when read again."""
         counted = f"{self.wrong} wrong words"
         if not self.listed:
             return f"{counted}, right again when they were looked for"
@@ -71,7 +71,7 @@ class Errors(NamedTuple):
 
 
 def reread_words(pieces: Sequence[Piece], pattern: Pattern, found: Sequence[tuple[int, int]]) -> tuple[WrongWord, ...]:
-    """The words at `found` (address, what was read as a signed number), read once more, by piece and address; each once."""
+    """Read the words at `found` (address, value as a signed number) once more, each once, by piece and address."""
     return tuple(sorted(_reread_word(pieces, pattern, *each) for each in dict(found).items()))
 
 

@@ -1,6 +1,6 @@
-"""What a word of memory ought to be, as a pure function of its address: in plain integers, the judge of the kernels.
+"""The expected word at an address, as a pure function in plain integers: the reference for the kernels.
 
-The kernels in `words` compute the same on the device, so nothing is stored: what is expected is computed again.
+The kernels in `pattern_kernels` compute the same on the device, so that no expected data is stored.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ def _compute_raw_word(pattern: Pattern, address: int) -> int:
 
 
 def find_address(pattern: Pattern, word: int) -> int:
-    """The one address at which a HASH pattern has this word: a word in the wrong place tells where it belongs."""
+    """The address to which a word of a HASH pattern belongs, so that a misplaced word reveals its source."""
     if pattern.kind != HASH or pattern.keep != ALL_BITS:
         raise ValueError(f"the words of {pattern.name} do not tell their address; those of whole random words do")
     state = (_invert_splitmix(word ^ pattern.flip) - pattern.seed) & ALL_BITS
@@ -113,7 +113,7 @@ def choose_program_stride(order: str, blocks: int) -> int:
 
 
 def reseed_patterns(patterns: Sequence[Pattern], number: int) -> tuple[Pattern, ...]:
-    """The same patterns with other random words in each round `number`: what one draw does not provoke another may."""
+    """The same patterns with other random words in each round `number`, to provoke different faults."""
     return tuple(
         one._replace(seed=(one.seed + number * GOLDEN) & ALL_BITS) if one.kind == HASH else one for one in patterns
     )
@@ -127,13 +127,13 @@ _ADDRESS = Pattern("address", ADDRESS)
 _RANDOM = Pattern("random", HASH, seed=0x5EED_0001)
 _MODULO = Pattern("modulo 20", MODULO, seed=7)
 
-# Together each bit is 0 and 1, each word's neighbours are different from it, and each address is told from all others.
+# Together they set each bit to 0 and 1, make neighbouring words differ, and distinguish all addresses.
 GATE = (_ADDRESS, _RANDOM, _RANDOM.inverted(DOWN), _WALKING)
 
-# Every one is followed by its complement in the other order: that is a moving inversion.
+# Each is followed by its complement in the other order: a moving inversion.
 FULL = (
     *(each for one in (_ADDRESS, _ONES, _BYTES, _WALKING, _CHECKER, _MODULO) for each in (one, one.inverted(DOWN))),
-    # How addresses map to rows, banks and stacks is not published; these are strides of virtual addresses.
+    # The mapping of addresses to rows, banks and stacks is not published; these are strides of virtual addresses.
     *(Pattern(f"stride {8 << shift} B", STRIDE, shift=shift) for shift in (2, 7, 9, 13, 18)),
     *(each for one in (_RANDOM, _RANDOM._replace(name="random 2", seed=0x5EED_0002)) for each in (one, one.inverted())),
     Pattern("random, scattered rows", HASH, seed=0x5EED_0003, order=SCATTERED),

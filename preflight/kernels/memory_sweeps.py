@@ -1,4 +1,4 @@
-"""Which passes go over memory, in whichever way it is written and verified: by Triton's kernels, or by torch alone."""
+"""The passes of a memory test, for any method of writing and verifying: Triton kernels or torch."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class Pass(Protocol):
         """Verify one piece, `repeats` times."""
 
     def errors(self, pieces: Sequence[Piece]) -> Errors:
-        """What was found. Listed words are read again here, when the whole pass has gone through the caches."""
+        """The errors found. Listed words are read again here, after the whole pass has gone through the caches."""
 
 
 class Way(Protocol):
@@ -30,7 +30,7 @@ class Way(Protocol):
         """Write `pattern` into one piece; may return before the device has done it."""
 
     def begin(self, pattern: Pattern, device: str, following: Pattern | None = None) -> Pass:
-        """A pass that verifies `pattern`, and writes `following` where it held."""
+        """A pass that verifies `pattern`, and writes `following` to correct blocks."""
 
 
 def _ignore_pattern(_: Pattern) -> None:

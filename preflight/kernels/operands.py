@@ -55,7 +55,7 @@ def build_operand(shape: tuple[int, int], kind: Any, seed: int, device: str, *, 
 
 
 def verify_operand(made: Any, seed: int, *, wide: bool = False) -> Errors:
-    """Whether an operand still is what `build_operand` made; waits for the device."""
+    """Whether an operand is unchanged; waits for the device."""
     piece = Piece(view_as_int64(made))
     going = TorchWay().begin(build_operand_pattern(made.dtype, seed, wide=wide), str(made.device))
     going.launch(piece)

@@ -39,7 +39,7 @@ class WrongElement(NamedTuple):
 
 
 def find_wrong_elements(digests: OutputDigests, fresh: Any) -> list[WrongElement]:
-    """Element by element what differs from `fresh`, an output made now, in the blocks that were set aside."""
+    """Compare the saved blocks element by element with `fresh`, an output made now."""
     words, size_bytes, width = view_as_int64(fresh), fresh.element_size(), fresh.shape[1]
     found = []
     for repeat, block, kept in digests.differing():

@@ -1,4 +1,4 @@
-"""The words of `patterns`, computed on the device. Everything is 64 bits wide: a card has more than 2^32 words."""
+"""Computes the words of `memory_patterns` on the device. Everything is 64 bits wide: a card has more than 2^32 words."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def compute_program_offsets(blocks, step, BLOCK: tl.constexpr):
 
 @triton.jit
 def compute_pattern_word(address, seed, shift, keep, flip, KIND: tl.constexpr):
-    """What `patterns.expected` says, for a block of int64 addresses; as int64 again, because that is what torch has."""
+    """The same as `memory_patterns.compute_expected_word`, for a block of int64 addresses; int64, since torch has no uint64."""
     at = address.to(tl.uint64)
     one = tl.full(address.shape, 1, tl.uint64)
     none = tl.full(address.shape, 0, tl.uint64)

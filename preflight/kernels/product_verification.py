@@ -1,4 +1,4 @@
-"""Is one product right at all? Three answers that need no second device: numbers, checksums, and the product done another way."""
+"""Verifies a product without a second device, in three ways: plausibility, checksums, and another way of computing it."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from preflight.kernels.matmul_products import MatmulWork, ProductKind
 from preflight.kernels.tensor_digests import explain_missing_triton
 
 FRACTION_BITS = checksums.FRACTION_BITS
-SLACK = 8.0  # times what summing and cut operands explain; elements are many, so the odd one lies far out
+SLACK = 8.0  # times the expected error of summing and reduced operands, since with many elements some are outliers
 LISTED = 8
 TILE = 128
 HUNTING_REPEATS = 16
-ROWS_OF_SLOW = 256  # of a product in double precision, where that is slow
-# Compute capabilities whose double precision is half as fast as single: others have a few units for compatibility only.
+ROWS_OF_SLOW = 256  # of a product in double precision, if that is slow
+# Compute capabilities with fast double precision (half of single); others have only a few units.
 FAST_DOUBLE = ((6, 0), (7, 0), (8, 0), (9, 0), (10, 0))
 
 
@@ -84,7 +84,7 @@ def judge_by_own_product(work: MatmulWork, output: Any) -> Objection | None:
 
 
 def judge_by_reordered_sum(work: MatmulWork, output: Any) -> Objection | None:
-    """Double precision, summed backwards, element by element: all of them, or some rows where double precision is slow."""
+    """Compare with double precision, summed backwards, element by element: all, or some rows if double precision is slow."""
     rows = slice(0, work.size if has_fast_double(work.device) else min(ROWS_OF_SLOW, work.size))
     theirs = output[rows].double()
     true = work.left[rows].double().flip(1) @ work.factor.double().flip(0)
@@ -98,7 +98,7 @@ def judge_by_reordered_sum(work: MatmulWork, output: Any) -> Objection | None:
 
 
 def compute_tolerance(kind: ProductKind, true: Any, left: Any, right: Any) -> Any:
-    """How far from `true` each element of a product may be: two units in its last place, and what summing cuts off; int8 exactly."""
+    """The tolerance of each element around `true`: two units in its last place, and truncation while summing; int8 is exact."""
     if not kind.output.is_floating_point:
         return 0.5
     products = left.shape[1]

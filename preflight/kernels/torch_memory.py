@@ -1,4 +1,4 @@
-"""Memory by torch alone, for a machine without Triton and for the host: slower, and the same words, orders and answers.
+"""Memory passes with plain torch, for machines without Triton and for the host: slower, with the same words and results.
 
 The expected words are computed beside the memory, a block at a time; a block that fits a cache costs little beside the memory.
 """
@@ -70,7 +70,7 @@ class TorchWay:
             fill_pattern(block, pattern, first, scratch)
 
     def begin(self, pattern: Pattern, device: str, following: Pattern | None = None) -> TorchPass:
-        """A pass that verifies `pattern`, and writes `following` where it held."""
+        """A pass that verifies `pattern`, and writes `following` to correct blocks."""
         return TorchPass(pattern, following, device, self._block_words)
 
 
@@ -103,12 +103,12 @@ class TorchPass:
                 fill_pattern(block, self.following, first, self._scratch)
 
     def errors(self, pieces: Sequence[Piece]) -> Errors:
-        """What was found; listed words are read again."""
+        """The errors found; listed words are read again."""
         again = reread_words(pieces, self.pattern, self._listed)
         return Errors(self.pattern.name, self._wrong, tuple(self._bits), again)
 
     def _note(self, block: Any, wanted: Any, first: int) -> None:
-        """Count and list what differs. What is gone when it is looked for counts as one word, and nobody knows which."""
+        """Count and list differences. An error that disappears on the second read counts as one word at an unknown address."""
         read = block.clone()  # counted and listed are the same read
         places = (read != wanted).nonzero().flatten()
         actual = read[places]

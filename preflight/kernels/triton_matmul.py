@@ -1,4 +1,4 @@
-"""A matrix product of our own, of one fixed configuration: a second opinion that no library's heuristics change.
+"""A matrix product of our own with one fixed configuration, independent of a library's heuristics.
 
 Each tile of the output is one program, and a program can say which multiprocessor (SM) it ran on: so what is wrong
 in a tile has a name on the chip. Sizes are multiples of the tile; operands are row-major bf16 or fp16.
@@ -22,7 +22,7 @@ FRACTION_BITS = {torch.bfloat16: 7, torch.float16: 10}
 
 
 class Disagreement(NamedTuple):
-    """One element on which library and own product disagree, and what it is in fp64.
+    """One element on which the library and our product disagree, with the fp64 value.
 
     `sm` is the multiprocessor that computed our own tile, -1 where it is not known.
     """
@@ -37,7 +37,7 @@ class Disagreement(NamedTuple):
 
     @property
     def ours_is_wrong(self) -> bool:
-        """Whether the library is nearer to the truth: then `sm` is where it went wrong. NaN is near to nothing."""
+        """Whether the library is nearer to the true value: then our product is wrong, on `sm`. NaN is never near."""
         ours, theirs = abs(self.own - self.right), abs(self.library - self.right)
         return not math.isnan(theirs) and not ours <= theirs
 
@@ -121,7 +121,7 @@ def find_disagreements(
 
 
 def count_tiles_by_multiprocessor(left: Any, right: Any, repeats: int, tile: int = TILE) -> dict[int, TileCounts]:
-    """Repeat our own product with the tiles given out anew each time; what each multiprocessor made of its tiles.
+    """Repeat our product with a new assignment of tiles each time; returns each multiprocessor's tiles.
 
     A tile is wrong where its bits are not those that it had most often. Empty where multiprocessors are not known.
     """
@@ -136,7 +136,7 @@ def count_tiles_by_multiprocessor(left: Any, right: Any, repeats: int, tile: int
 
 
 def count_wrong_tiles(wrong: list[list[bool]], sms: list[list[int]]) -> dict[int, TileCounts]:
-    """Tiles by multiprocessor, from which tile was wrong and where it was computed in each repeat."""
+    """Wrong tiles by multiprocessor, from where each tile was computed in each repeat."""
     counted: dict[int, TileCounts] = {}
     for bad_row, sm_row in zip(wrong, sms, strict=True):
         for bad, sm in zip(bad_row, sm_row, strict=True):

@@ -1,4 +1,4 @@
-"""Memory by Triton's kernels: launching the passes, at the memory's own speed."""
+"""Memory passes with Triton kernels, at the memory's full speed."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ class Pass:
         )
 
     def errors(self, pieces: Sequence[Piece]) -> Errors:
-        """What was found. Listed words are read again here, when the whole pass has gone through the caches."""
+        """The errors found. Listed words are read again here, after the whole pass has gone through the caches."""
         wrong, *bits = self._counters.tolist()
         addresses, actual = (row[: min(wrong, LISTED)].tolist() for row in self._listed)
         listed = reread_words(pieces, self.pattern, list(zip(addresses, actual, strict=True)))
@@ -107,7 +107,7 @@ class TritonWay:
         write(piece, pattern)
 
     def begin(self, pattern: Pattern, device: str, following: Pattern | None = None) -> Pass:
-        """A pass that verifies `pattern`, and writes `following` where it held."""
+        """A pass that verifies `pattern`, and writes `following` to correct blocks."""
         return Pass(pattern, device, following)
 
 

@@ -1,4 +1,5 @@
-"""A preflight's document as people and programs read it: text, HTML, JUnit.
+"""Renders a preflight document as text, HTML or JUnit.
 
-Here is what only shows. Nothing measures, judges or asks the machine, and nothing of torch is imported.
+`preflight.main` and `preflight.commands` call it.
+It measures and judges nothing; it may import root modules, `expectations` and no torch.
 """

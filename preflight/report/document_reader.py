@@ -1,4 +1,4 @@
-"""From a file to a document. Documents of earlier versions are read as if they had been written today."""
+"""Reads documents from files, including those of earlier versions."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ BYTES_MAX = 64 << 20  # eight GPUs after a burn-in make a few hundred kilobytes
 
 
 class DocumentError(ValueError):
-    """No document can be made of it. The text says why and what to do."""
+    """An unreadable document. The message says why and what to do."""
 
 
 def parse_document(said: bytes) -> Document:
@@ -40,7 +40,7 @@ def parse_document(said: bytes) -> Document:
 
 
 def parse_group_document(said: bytes) -> GroupDocument | None:
-    """The document of a group in these bytes; None if it is none."""
+    """The group document in these bytes; None if it is another kind of document."""
     try:
         return msgspec.json.decode(said, type=GroupDocument)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
@@ -62,7 +62,7 @@ def _upgrade_document(plain: dict[str, Any]) -> dict[str, Any]:
 
 
 def _from_1(plain: dict[str, Any]) -> dict[str, Any]:
-    """What is now `evidence` was called `data`; devices and software were not named."""
+    """`evidence` was called `data`; devices and software were not named."""
     results = plain.get("results")
     if not isinstance(results, list):
         return plain

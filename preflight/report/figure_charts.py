@@ -1,4 +1,4 @@
-"""Pictures of figures, as markup that scales without its words: a track for each device, a matrix of pairs, a course of tests.
+"""Charts as scalable markup: a track per device, a matrix of pairs, a timeline of tests.
 
 No script and no style of their own. Colours are classes of the page's stylesheet; each picture says in words what it shows.
 """
@@ -17,7 +17,7 @@ from preflight.report.value_format import SOURCES, escape_text, format_limits, f
 
 LONG = 1000.0  # units of a track, whatever its width on the paper
 HIGH = 20.0
-SPAN_MIN = 0.2  # of the largest value: what differs by less is to look as even as it is
+SPAN_MIN = 0.2  # of the largest value, so that small differences look small
 ROOM = 0.06  # of the span, at both ends
 SHADES = 8  # of the stylesheet
 SHADE_SPAN_MIN = 0.2  # of the best pair: the same for the matrix
@@ -38,7 +38,7 @@ class Axis(msgspec.Struct, frozen=True):
 
 
 def build_axis(group: FigureGroup) -> Axis:
-    """So that every value and bound of a group is on it, and small differences look small."""
+    """Choose an axis with every value and bound of a group, on which small differences look small."""
     values = [reading.figure.value for reading in group.readings]
     bounds = [at for each in group.readings for e in each.figure.expected for at in (e.at_least, e.at_most)]
     seen = [value for value in (*values, *bounds) if value is not None and math.isfinite(value)]
@@ -50,7 +50,7 @@ def build_axis(group: FigureGroup) -> Axis:
 
 
 def draw_track(reading: DeviceReading, on: Axis, unit: str) -> Markup:
-    """One device's value on the axis of its group: what is out of bounds is shaded, each bound is a thin line."""
+    """One device's value on the axis of its group: out-of-bounds areas are shaded, each bound is a thin line."""
     parts = [
         Markup("<title>{}</title>").format(describe_track(reading, unit)),
         *_draw_failing_ranges(reading, on),

@@ -1,6 +1,6 @@
-"""Documents as one HTML page that needs nothing else: no script, nothing loaded, light and dark, wide and narrow.
+"""Renders documents as one self-contained HTML page: no scripts, no external files, light and dark, wide and narrow.
 
-The templates are ours and what stands in them is data: every value is escaped unless it was made here as markup.
+The templates are ours and the values are data: every value is escaped unless it was created here as markup.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _STYLE = "preflight.css"
 
 
 def render_html(documents: Sequence[Document]) -> str:
-    """All documents as one page, the worst first if there are several."""
+    """All documents as one page, the worst first."""
     weight = {3: 1, 2: 2, 1: 3}  # of exit codes: a failure weighs most
     shown = sorted(documents, key=lambda document: -weight.get(document.verdict.exit_code, 0))
     style = _build_environment().get_template(_STYLE).render()
@@ -36,13 +36,13 @@ def render_html(documents: Sequence[Document]) -> str:
 
 
 def build_content_policy(style: str) -> str:
-    """What the page may load: nothing but the one stylesheet it holds."""
+    """The content security policy: only the page's own stylesheet."""
     digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
     return f"default-src 'none'; style-src 'sha256-{digest}'; base-uri 'none'; form-action 'none'"
 
 
 def _build_view(document: Document, mark: str) -> dict[str, Any]:
-    """What the template says of one document; `mark` tells its ids from those of others."""
+    """The template's data for one document; `mark` makes its ids unique."""
     results = document.results
     matrices = build_pair_matrices(results)
     figures = exclude_pair_figures(result_tables.group_figures(results), matrices)
@@ -72,7 +72,7 @@ def _build_view(document: Document, mark: str) -> dict[str, Any]:
 
 
 def _collect_remarks(document: Document) -> list[tuple[str, str, str]]:
-    """Test, devices and words of each remark, once."""
+    """Test, devices and text of each remark, once."""
     made: dict[tuple[str, str], list[str]] = {}
     for result in document.results:
         for remark in result.remarks:
@@ -81,7 +81,7 @@ def _collect_remarks(document: Document) -> list[tuple[str, str, str]]:
 
 
 def _summarise_bounds(group: result_tables.FigureGroup) -> list[tuple[str, str]]:
-    """Each source of a group's bounds once: its limits, or their range over the devices, and its words for the first."""
+    """Each source of a group's bounds once: its limits, or their range over the devices, and its text for the first."""
     said: dict[tuple[str, bool], list[tuple[str, Expectation]]] = {}
     for reading in group.readings:
         for each in reading.figure.expected:

@@ -1,7 +1,7 @@
-"""Documents as JUnit XML, for what collects the results of tests.
+"""Documents as JUnit XML, for test result collectors.
 
-A failure or a hang is a failure, what came to no conclusion an error, what did not run or does not apply is skipped. Readers
-count what is skipped as good, so each suite has a case more, the verdict, which succeeds only if the node passed.
+Failures and hangs are failures, inconclusive results are errors, tests that did not run or do not apply are skipped. Readers
+count skipped tests as good, so each suite has one more case, the verdict, which succeeds only if the node passed.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ def _build_case(level: str, result: Result) -> ET.Element:
 
 
 def _build_verdict_case(document: Document) -> ET.Element:
-    """The node's fitness as a case of its own."""
+    """The node's verdict as a separate case."""
     case = ET.Element("testcase", classname="preflight", name=VERDICT_CASE, time=_format_seconds(0.0))
     if document.verdict in _VERDICT:
         kind = _VERDICT[document.verdict]
@@ -116,7 +116,7 @@ def _format_figure_name(figure: Figure) -> str:
 
 
 def _describe_bounds(figure: Figure) -> str:
-    """A figure with what was expected of it; "" if nothing was."""
+    """A figure with its expectations; "" without any."""
     if not figure.expected:
         return ""
     bounds = "; ".join(

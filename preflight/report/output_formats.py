@@ -1,4 +1,4 @@
-"""The forms a document can be shown in, and where it goes: standard output or a file."""
+"""The output formats of documents, and writing them to standard output or a file."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ class OutputFormat(str, enum.Enum):
 
 
 class CommandError(click.ClickException):
-    """An error for people, in one line. It ends with 3: nothing is known."""
+    """An error for people, in one line. Exits with 3: unknown."""
 
     exit_code = NO_ANSWER
 
     def show(self, file: IO[Any] | None = None) -> None:
-        """Print it on standard error, made safe for a terminal."""
+        """Print it on standard error, escaped for a terminal."""
         click.echo(f"preflight: {escape_text(self.message)}", file=file, err=True)
 
 
@@ -47,20 +47,20 @@ form_option = click.option(
     type=click.Choice([form.value for form in OutputFormat]),
     default=OutputFormat.TEXT.value,
     show_default=True,
-    help="For people, programs, collectors of test results, or browsers.",
+    help="Output format: text, JSON, JUnit XML or HTML.",
 )
 FILE_OR_DASH = click.Path(
     allow_dash=True, readable=False
-)  # a shell completes it; who reads it says what is wrong with it
+)  # completion does not validate; the reader of the file reports errors
 file_option = click.option(
-    "-f", "--file", type=click.Path(dir_okay=False, path_type=Path), help="Write it there, whole or not at all."
+    "-f", "--file", type=click.Path(dir_okay=False, path_type=Path), help="Write to this file, atomically."
 )
 
 
 def render_documents(
     documents: Sequence[Document], form: OutputFormat, *, colour: bool = False, width: int = WIDTH
 ) -> str:
-    """The documents in a form, ending with a line break. Several as JSON: one to a line."""
+    """The documents in a format, with a final newline. Several as JSON: one per line."""
     if form is OutputFormat.TEXT:
         return "\n\n\n".join(render_text(document, colour=colour, width=width) for document in documents) + "\n"
     if form is OutputFormat.JSON:
@@ -102,7 +102,7 @@ def _print_documents(documents: Sequence[Document], form: OutputFormat) -> None:
     width = min(shutil.get_terminal_size().columns, WIDTH) if terminal else WIDTH
     colour = terminal and not os.environ.get("NO_COLOR")
     text = render_documents(documents, form, colour=colour, width=width)
-    said = text if form is OutputFormat.TEXT else text.encode()  # programs read UTF-8, whatever this terminal speaks
+    said = text if form is OutputFormat.TEXT else text.encode()  # programs read UTF-8, whatever this terminal uses
     try:
         click.echo(said, nl=False, color=colour)
     except UnicodeEncodeError:
@@ -112,7 +112,7 @@ def _print_documents(documents: Sequence[Document], form: OutputFormat) -> None:
 
 
 def check_writable(path: Path) -> None:
-    """Before hours of tests: whether a report could be written there.
+    """Check before hours of tests whether a report can be written.
 
     Raises:
         Trouble: it could not.
@@ -133,7 +133,7 @@ def check_writable(path: Path) -> None:
 
 
 def _is_stream_path(path: Path) -> bool:
-    """Whether it leads elsewhere, as /dev/stdout does: to be written to, and never to be replaced by a file."""
+    """Whether it leads to a stream such as /dev/stdout, which must be written to, not replaced by a file."""
     return (
         (path.exists() and not path.is_file())
         or path.absolute().is_relative_to("/dev")
@@ -142,11 +142,11 @@ def _is_stream_path(path: Path) -> bool:
 
 
 def _write_report(path: Path, text: str) -> None:
-    """So that a reader finds the old file or the new one, and never half of it. What is no plain file is written to."""
+    """Replace the file atomically. Anything but a regular file is written to."""
     if _is_stream_path(path):
         path.write_text(text, encoding="utf-8")
         return
-    path = path.resolve()  # what a link leads to is replaced, and the link stays
+    path = path.resolve()  # replace the target of a link and keep the link
     descriptor, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
     try:
         with open(descriptor, "w", encoding="utf-8") as stream:  # noqa: PTH123 - a descriptor, no path

@@ -1,4 +1,4 @@
-"""Rates between two devices as a matrix: who sends down, who receives across. Pure."""
+"""Rates between pairs of devices as a matrix: sender down, receiver across. Pure."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from preflight.report.value_format import list_missed_bounds
 from preflight.results import Figure, Result
 
 PAIR_FIGURE = "pair_rate"
-NAMES_MAX = 64  # a matrix of more is no picture any more, and takes minutes to draw
+NAMES_MAX = 64  # a larger matrix is unreadable, and takes minutes to draw
 
 
 class PairMatrix(msgspec.Struct, frozen=True):

@@ -1,4 +1,4 @@
-"""What a person does next about a result. Pure."""
+"""The next step for an operator after a result. Pure."""
 
 from __future__ import annotations
 
@@ -13,36 +13,36 @@ _CORRUPT = (
     "Test again at level burn-in; if it fails again, replace the GPU."
 )
 _HOST = (
-    "Keep the node out of work. Look for memory and machine-check errors in the kernel log, and test again at level burn-in; "
+    "Keep the node out of work. Check for memory and machine-check errors in the kernel log, and test again at level burn-in; "
     "if it fails again, replace the module or the processor."
 )
 _FAILED = {
     "gpu_state": "Do what the driver asks: reset the GPU, or replace it, as the reason says. Then test again.",
     "memory_pattern": _REPLACE_GPU,
     "memory_retention": _REPLACE_GPU,
-    "memory_bandwidth": "See that nobody else uses the GPU and that its memory clock is not held down, then test again.",
+    "memory_bandwidth": "Check that no other process uses the GPU and that its memory clock is not limited, then test again.",
     "cache_pattern": _CORRUPT,
     "matmul_repeat": _CORRUPT,
     "special_functions": _CORRUPT,
-    "host_memory": "Keep the node out of work. Look for memory errors in the kernel log, then test or replace the module.",
-    "storage": "Look for errors of the device in the kernel log and how full it is, then replace it.",
-    "host_link": "Look at the link's width and generation (lspci -vv), reseat the card or its riser, then test again.",
-    "sustained_load": "Look at airflow, fans, cold plates and power supplies, and who set clocks or power limits.",
-    "peer_links": "Look at the links' state and counters (nvidia-smi nvlink --status), reset the GPUs, then test again.",
-    "collectives": "Look at what peer_links says of the same devices; if it is clean, at the versions of NCCL and its plugins.",
-    "nic_rails": "Look at the port's state and counters, then change transceiver, cable and switch port, one at a time.",
+    "host_memory": "Keep the node out of work. Check for memory errors in the kernel log, then test or replace the module.",
+    "storage": "Check the kernel log for errors of the device, and its free space, then replace it.",
+    "host_link": "Check the link's width and generation (lspci -vv), reseat the card or its riser, then test again.",
+    "sustained_load": "Check airflow, fans, cold plates and power supplies, and clock and power limits.",
+    "peer_links": "Check the links' state and counters (nvidia-smi nvlink --status), reset the GPUs, then test again.",
+    "collectives": "Check the peer_links result of the same devices; if it is clean, the versions of NCCL and its plugins.",
+    "nic_rails": "Check the port's state and counters, then change transceiver, cable and switch port, one at a time.",
 }
 _DEFAULT = {
     Outcome.FAIL: "Keep the node out of work, and test again at level burn-in.",
-    Outcome.HANG: "Reboot the node, since what hangs in the driver cannot be ended; then test again.",
-    Outcome.ERROR: "Nothing is proven. Read the reason, then run it again with {only}.",
-    Outcome.NOT_RUN: "Nothing is proven. Run it again with {only}.",
+    Outcome.HANG: "Reboot the node, since a process stuck in the driver cannot be killed; then test again.",
+    Outcome.ERROR: "Inconclusive. Read the reason, then run it again with {only}.",
+    Outcome.NOT_RUN: "Inconclusive. Run it again with {only}.",
 }
-RETEST = "The node is not condemned by this, and not proven fit: test it again before it gets work."
+RETEST = "The node is neither condemned nor qualified: test it again before it gets work."
 
 
 def advise_repair(wrong: ReportedFailure) -> str:
-    """What to do about it; "" if nothing is to be done."""
+    """The recommended repair; "" if none."""
     result = wrong.first
     only = " ".join((f"--level {wrong.level}", *(f"--only {test}" for test in wrong.tests)))
     if result.misconfigured:
@@ -53,7 +53,7 @@ def advise_repair(wrong: ReportedFailure) -> str:
 
 
 def list_next_steps(document: Document) -> tuple[str, ...]:
-    """What to do about the whole document, the most pressing first, each once; empty for a pass."""
+    """The next steps for the whole document, most urgent first, without duplicates; empty for a pass."""
     if document.verdict is Verdict.PASS:
         return ()
     steps = []
@@ -67,7 +67,7 @@ def list_next_steps(document: Document) -> tuple[str, ...]:
 
 
 def split_failures(document: Document) -> tuple[tuple[ReportedFailure, ...], tuple[ReportedFailure, ...]]:
-    """What decided the verdict, to be told in full, and what else is not proven: where a test failed, what did not run is aside."""
+    """The failures that decided the verdict, in full, and what else is unverified."""
     found = list_failures(document)
     if document.verdict is not Verdict.FAIL:
         return found, ()

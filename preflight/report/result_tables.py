@@ -1,4 +1,4 @@
-"""A document turned: tests against devices, one figure of all devices side by side, pairs as a matrix. Pure."""
+"""Transposes a document: tests by device, one figure over all devices, pairs as a matrix. Pure."""
 
 from __future__ import annotations
 
@@ -102,12 +102,12 @@ class OutcomeRow(msgspec.Struct, frozen=True):
 
 
 def order_device_names(names: Iterable[str]) -> tuple[str, ...]:
-    """Each name once, in the order of their numbers, the node last, without those that are none."""
+    """Unique names in numeric order, the node last."""
     return tuple(sorted({name for name in names if name}, key=_by_number))
 
 
 def group_devices(devices: Iterable[Device]) -> tuple[tuple[str, tuple[Device, ...]], ...]:
-    """The devices by what they are: product, or what stands in for one."""
+    """Devices grouped by product, or by name pattern without one."""
     found: dict[str, list[Device]] = {}
     for device in devices:
         kind = f"{device.label} ({device.product}), no GPU" if device.on_host else device.product or device.label

@@ -1,4 +1,4 @@
-"""A document for a terminal: the verdict first, then what is wrong, where, and what to do; then everything measured."""
+"""A document for a terminal: the verdict, then the failures with location and repair, then all measurements."""
 
 from __future__ import annotations
 
@@ -151,7 +151,7 @@ def _format_cell(result: Result | None, size: int, *, colour: bool) -> str:
 
 
 def _render_matrix(found: PairMatrix) -> Iterator[str]:
-    """Who sends at the left, who receives above; `!` at what misses a bound."""
+    """Sender at the left, receiver above; `!` marks a missed bound."""
     yield f"{escape_text(found.test)} {escape_text(found.setting)} in {escape_text(found.unit)}, from the device at the left to the one above"
     lines = [("", *map(escape_text, found.names))]
     for one in found.names:
@@ -204,7 +204,7 @@ def _ink_of(group: FigureGroup) -> str:
 
 
 def _render_remarks(document: Document, width: int) -> Iterator[str]:
-    """Each once, with everywhere it was made."""
+    """Each remark once, with all its locations."""
     made: dict[tuple[str, str], list[str]] = {}
     for result in document.results:
         for remark in result.remarks:

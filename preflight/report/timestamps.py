@@ -1,4 +1,4 @@
-"""How a moment is written: for people, and as XML wants it."""
+"""Formats times for people, and for XML."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from datetime import datetime, timezone
 
 
 def format_moment(at: float) -> str:
-    """UTC seconds as a date and time; the number itself if it is no time at all.
+    """UTC seconds as a date and time; the number itself if out of range.
 
     >>> format_moment(1700000000.25)
     '2023-11-14 22:13:20Z'
@@ -18,7 +18,7 @@ def format_moment(at: float) -> str:
 
 
 def format_iso_timestamp(at: float) -> str:
-    """UTC seconds as ISO 8601 without a zone, which is what JUnit's schema takes; its beginning for what is no time."""
+    """UTC seconds as ISO 8601 without a zone, as JUnit's schema requires; the epoch if out of range."""
     try:
         return datetime.fromtimestamp(at, tz=timezone.utc).strftime("%Y-%m-%dT%H:%M:%S")
     except (ValueError, OverflowError, OSError):

@@ -1,4 +1,4 @@
-"""How names, numbers, durations and places are written, the same in text, HTML and JUnit. Pure."""
+"""Formats names, numbers, durations and locations, the same in text, HTML and JUnit. Pure."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ SIGNS = {  # where there is no room for words
     Outcome.NOT_RUN: "○",
     Outcome.NOT_APPLICABLE: "–",
 }
-THE_NODE = "node"  # what a result without a device is about
+THE_NODE = "node"  # for results without a device
 
 
 def escape_text(text: str) -> str:
-    r"""`text` with everything written out that a terminal, a parser or an eye could be led astray by.
+    r"""Escape everything in `text` that could mislead a terminal, a parser or a reader.
 
     >>> escape_text("cuda:0\x1b[2J\n")
     'cuda:0\\x1b[2J\\n'
@@ -43,7 +43,7 @@ def escape_text(text: str) -> str:
 
 
 def format_number(value: float) -> str:
-    """Four digits that mean something, three below a tenth, and no exponent where none is needed.
+    """Four significant digits, three below a tenth, and an exponent only if needed.
 
     >>> [format_number(v) for v in (4533.62, 789.04, 55.3, 0.012345, -3.0, 1.25e-7, 3e15)]
     ['4534', '789', '55.3', '0.0123', '-3', '1.25e-07', '3e+15']
@@ -97,7 +97,7 @@ def list_missed_bounds(figure: Figure) -> tuple[Expectation, ...]:
 
 
 def format_location(location: Location) -> str:
-    """Where a fault sits, from the large to the small.
+    """The location of a fault, from the large to the small.
 
     >>> format_location(Location(gpu="GPU-1", sm=7, address="0x3000268"))
     'GPU-1, SM 7, address 0x3000268'

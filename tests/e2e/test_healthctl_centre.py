@@ -80,7 +80,7 @@ def test_a_silence_is_made_listed_and_ended(run: Run) -> None:
     (listed,) = json.loads(run("alerts", "silences", "-o", "json").stdout)["silences"]
     assert listed == silence
     assert run("alerts", "end", silence["id"]).returncode == 0
-    assert "nothing is silenced" in run("alerts", "silences").stdout
+    assert "no active silence" in run("alerts", "silences").stdout
 
 
 def test_what_is_quiet_says_so(run: Run) -> None:

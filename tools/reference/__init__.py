@@ -1,1 +1,1 @@
-"""Generated pages of docs/reference: one file per page, each with `page() -> str`."""
+"""Generators of the pages in docs/reference: one module per page, each with a `render_…_page() -> str`."""

@@ -41,7 +41,7 @@ _ROW = re.compile(r"^\| (?P<kinds>`[a-z].*?) \| (?P<says>.*?) \| (?P<cleared>.*)
 _SEVERITY = re.compile(
     r"(?:^|(?<=\()|(?<=else )|(?<=: ))(fatal|error|warning|info|unclassified)\b(?=:|$| if|,|\)|;)(?:: )?"
 )
-_NAMES_A_NODE = (Severity.WARNING, Severity.ERROR)  # an error once a second witness agrees
+_NAMES_A_NODE = (Severity.WARNING, Severity.ERROR)  # an error once a second evidence source agrees
 
 
 class Kind(NamedTuple):

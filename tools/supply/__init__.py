@@ -1,1 +1,1 @@
-"""What others' work is in ours: read from the lock files, told as a bill of materials, and asked about."""
+"""Third-party packages: reads the lock files, writes bills of materials, audits vulnerabilities."""

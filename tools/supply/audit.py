@@ -1,7 +1,7 @@
-"""Asks whether a package that we ship has a known hole: ``python -m tools.supply.audit PIP-AUDIT`` (make audit).
+"""Checks shipped packages for known vulnerabilities: ``python -m tools.supply.audit PIP-AUDIT`` (make audit).
 
-pip-audit says "no known vulnerabilities" also of packages that the database was not asked about, or does not know. So its report
-is read, and what was skipped counts as not asked. Ends with 0: all were asked about, none has a hole; 1: some have; 2: could not ask.
+pip-audit says "no known vulnerabilities" also for packages that it skipped or does not know. So this program reads its report
+and counts them as unknown. Exits with 0: all checked, none vulnerable; 1: some vulnerable; 2: incomplete.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ ASK_S = 300
 
 
 class Answer(NamedTuple):
-    """What the report says: known holes, packages of which nothing is known, and in pip-audit's words why so."""
+    """The report: known vulnerabilities, packages without data, and pip-audit's reasons."""
 
     holes: tuple[str, ...]
     unasked: tuple[str, ...]
@@ -29,7 +29,7 @@ class Answer(NamedTuple):
 
 
 def read_report(report: Mapping[str, Any], wanted: set[str]) -> Answer:
-    """pip-audit's JSON, against the names that it had to ask about."""
+    """Compare pip-audit's JSON with the names that it had to check."""
     told: list[Mapping[str, Any]] = report.get("dependencies", [])
     asked = {each["name"] for each in told if "skip_reason" not in each and "vulns" in each}
     holes = [
@@ -54,11 +54,11 @@ def _asked(program: str, lock: str) -> Answer:
             why = done.stderr.strip().rpartition("\n")[2]
         except (OSError, ValueError, subprocess.TimeoutExpired) as error:
             why = str(error)
-        return Answer((), tuple(sorted(wanted)), why)  # nothing was written: there was no answer
+        return Answer((), tuple(sorted(wanted)), why)  # no output means no result
 
 
 def main() -> int:
-    """Say what was found in each lock file."""
+    """Print the result for each lock file."""
     code = OK
     for lock in SHIPPED:
         answer = _asked(sys.argv[1], lock)

@@ -1,6 +1,6 @@
-"""A CycloneDX bill of materials for node, centre and preflight: ``python -m tools.supply.bill_of_materials [FOLDER]`` (make sbom).
+"""A CycloneDX bill of materials for node, controller and preflight: ``python -m tools.supply.bill_of_materials [FOLDER]`` (make sbom).
 
-Made from the lock files alone, so the same locks give the same bytes. SOURCE_DATE_EPOCH is its date, else 1970.
+Generated from the lock files alone, so equal locks give equal bytes. SOURCE_DATE_EPOCH is its date, else 1970.
 """
 
 from __future__ import annotations

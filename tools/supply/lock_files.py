@@ -1,4 +1,4 @@
-"""Reads our lock files, and the table of licences beside them."""
+"""Reads the lock files, and the table of licences beside them."""
 
 from __future__ import annotations
 
@@ -7,18 +7,18 @@ from pathlib import Path
 from typing import NamedTuple
 
 FOLDER = Path(__file__).parents[2] / "requirements"
-SHIPPED = ("node", "centre", "preflight")  # what runs at a site; the other locks only build and test it
+SHIPPED = ("node", "centre", "preflight")  # installed at a site; the other locks only build and test
 _ENTRY = re.compile(r"^([A-Za-z0-9._-]+)==([^ ;\\]+)(?: ; ([^\\\n]+?))? ?\\?$")
 _DIGEST = re.compile(r"--hash=sha256:([0-9a-f]{64})")
 _LICENCE = re.compile(r"^(\S+): +([^#]+?)(?: +# (.+))?$")
 
 
 class LockError(ValueError):
-    """A lock file or the table of licences that does not say what it must."""
+    """An invalid lock file or table of licences."""
 
 
 class Package(NamedTuple):
-    """One version of one package, the machines it is for (empty: all), and the digests of the files it may come in."""
+    """One version of one package, its platforms (empty: all), and the digests of its files."""
 
     name: str
     version: str
@@ -27,7 +27,7 @@ class Package(NamedTuple):
 
 
 class Licence(NamedTuple):
-    """An SPDX expression; `why` we take it, where it is none of the permissive ones."""
+    """An SPDX expression; `why` we accept it, if it is not permissive."""
 
     expression: str
     why: str

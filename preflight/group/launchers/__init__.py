@@ -1,1 +1,4 @@
-"""Who started this process: one file for each launcher, each reads its own environment. Pure but for the mapping it is given."""
+"""Determines rank and address of this process: one module per launcher, each reads its own environment variables.
+
+`preflight.group.group_session` calls `launcher_detection`. Pure, except for the given environment.
+"""

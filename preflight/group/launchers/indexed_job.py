@@ -1,4 +1,4 @@
-"""A pod of an Indexed Job: its number is Kubernetes' to say, how many there are and where the first is, the manifest's."""
+"""A pod of an Indexed Job: Kubernetes provides the index; the manifest must provide the size and the address of rank 0."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ NAME = "kubernetes"
 
 
 def read_indexed_job_placement(environ: Mapping[str, str], host: str) -> RankPlacement | None:
-    """Where this pod stands; None if this is none of an Indexed Job.
+    """The placement of this pod; None outside of an Indexed Job.
 
     Raises:
-        LauncherError: the manifest does not say enough.
+        LauncherError: the manifest lacks a variable.
     """
     if "JOB_COMPLETION_INDEX" not in environ:
         return None

@@ -1,4 +1,4 @@
-"""The list of launchers, and which of them started this process."""
+"""The list of launchers, and detection of the one that started this process."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ LAUNCHERS: dict[str, Callable[[Mapping[str, str], str], RankPlacement | None]] =
 
 
 def detect_placement(environ: Mapping[str, str], host: str) -> RankPlacement:
-    """Where this process stands in its group.
+    """The placement of this process in its group.
 
     Raises:
-        LauncherError: nobody started a group here, or not as one process on each node.
+        LauncherError: no launcher is detected, or there is not exactly one process per node.
     """
     for read in LAUNCHERS.values():
         if (place := read(environ, host)) is not None:

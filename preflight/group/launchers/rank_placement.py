@@ -1,4 +1,4 @@
-"""Where one process stands in its group, and how a launcher's variables are read."""
+"""The placement of a process in its group, and helpers to read a launcher's variables."""
 
 from __future__ import annotations
 
@@ -11,14 +11,15 @@ RANKS_MAX = 100_000
 
 
 class LauncherError(ValueError):
-    """The environment is no group that can be tested. The text names the variable and what to do."""
+    """The environment is not a testable group. The message names the variable and what to do."""
 
 
 class RankPlacement(msgspec.Struct, frozen=True, kw_only=True):
-    """One node's process. Rank 0 coordinates, and is found at `address` and `port`.
+    """One node's process. Rank 0 coordinates, at `address` and `port`.
 
-    `listed` are the names of all nodes by rank, where the launcher tells them; `leaf` is the switch this node hangs on, "" where
-    nobody says. `run` tells this start of this job from others that may come to the same port. `store_is_there` where the launcher itself already holds a store at that address.
+    `listed` are the names of all nodes by rank, if the launcher provides them; `leaf` is this node's switch, "" if unknown.
+    `run` distinguishes this start of the job from others on the same port. `store_is_there`: the launcher already runs a
+    store at that address.
     """
 
     launcher: str
@@ -37,15 +38,15 @@ class RankPlacement(msgspec.Struct, frozen=True, kw_only=True):
             raise LauncherError(f"rank {self.rank} does not fit a group of {self.world}; ranks count from 0")
 
     def name_of(self, rank: int) -> str:
-        """What rank's node is called, before it has said so itself."""
+        """The name of a rank's node before it has reported."""
         return self.listed[rank] if rank < len(self.listed) else f"rank{rank}"
 
 
 def place_at_master(environ: Mapping[str, str], host: str, launcher: str, rank: int, world: int) -> RankPlacement:
-    """The place of a process whose meeting point stands in MASTER_ADDR and MASTER_PORT, and its leaf in HEALTHD_LEAF.
+    """A placement by MASTER_ADDR and MASTER_PORT, with the leaf in HEALTHD_LEAF.
 
     Raises:
-        LauncherError: nobody says where to meet, or the numbers do not fit.
+        LauncherError: the address is missing, or the numbers are invalid.
     """
     return RankPlacement(
         launcher=launcher,
@@ -59,10 +60,10 @@ def place_at_master(environ: Mapping[str, str], host: str, launcher: str, rank: 
 
 
 def require_number(environ: Mapping[str, str], name: str, most: int = RANKS_MAX) -> int:
-    """A whole number that must be there.
+    """A required whole number.
 
     Raises:
-        LauncherError: it is missing, or no number from 0 to `most`.
+        LauncherError: it is missing, or not a number from 0 to `most`.
     """
     text = require_text(environ, name)
     if not text.isascii() or not text.isdigit() or len(text) > 9 or int(text) > most:
@@ -71,7 +72,7 @@ def require_number(environ: Mapping[str, str], name: str, most: int = RANKS_MAX)
 
 
 def require_text(environ: Mapping[str, str], name: str) -> str:
-    """A text that must be there.
+    """A required text.
 
     Raises:
         LauncherError: it is missing or empty.
@@ -83,5 +84,5 @@ def require_text(environ: Mapping[str, str], name: str) -> str:
 
 
 def resolve_own_name(environ: Mapping[str, str], host: str) -> str:
-    """This node's name: as healthd knows it, else the host's."""
+    """This node's name: as in healthd's configuration, else the host's."""
     return environ.get("HEALTHD_NODE") or environ.get("SLURMD_NODENAME") or host

@@ -22,9 +22,9 @@ _PART = re.compile(r"(?P<head>[^\[\],]*)(?:\[(?P<ranges>[0-9,-]+)\](?P<tail>[^,]
 
 
 def read_slurm_placement(environ: Mapping[str, str], host: str) -> RankPlacement | None:
-    """Where this task stands; None outside a step.
+    """The placement of this task; None outside of a step.
 
-    MASTER_ADDR and MASTER_PORT, where set, say where rank 0 is found; else it is the step's first node, and a port that follows from
+    MASTER_ADDR and MASTER_PORT, if set, give rank 0's address; else it is the step's first node, and a port derived from
     job and step.
 
     Raises:
@@ -54,7 +54,7 @@ def read_slurm_placement(environ: Mapping[str, str], host: str) -> RankPlacement
 
 
 def derive_port(job: int, step: int) -> int:
-    """A port all tasks of a step agree on without asking, and that the next step does not share.
+    """A port that all tasks of a step derive alike, and that the next step does not share.
 
     >>> derive_port(12, 0)
     20372
@@ -63,7 +63,7 @@ def derive_port(job: int, step: int) -> int:
 
 
 def parse_leaf_switch(environ: Mapping[str, str]) -> str:
-    """The last switch before the node, by Slurm's topology plug-in; "" where it knows of none.
+    """The last switch before the node, from Slurm's topology plug-in; "" if unknown.
 
     >>> parse_leaf_switch({"SLURM_TOPOLOGY_ADDR": "spine.leaf3.n7", "SLURM_TOPOLOGY_ADDR_PATTERN": "switch.switch.node"})
     'leaf3'
@@ -77,7 +77,7 @@ def parse_leaf_switch(environ: Mapping[str, str]) -> str:
 
 
 def expand_hostlist(hostlist: str) -> Iterator[str]:
-    """The names in a hostlist of Slurm, in its order.
+    """Expand a Slurm host list, in its order.
 
     >>> list(expand_hostlist("n[1-3,07],login"))
     ['n1', 'n2', 'n3', 'n07', 'login']

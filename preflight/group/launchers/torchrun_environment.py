@@ -1,4 +1,4 @@
-"""Started by torchrun with one process a node, by healthctl launch, or by hand with the same variables."""
+"""Processes started by torchrun with one process per node, by healthctl launch, or manually with the same variables."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ RUN = ("HEALTHD_RUN", "TORCHELASTIC_RUN_ID", "TORCHELASTIC_RESTART_COUNT")
 
 
 def read_torchrun_placement(environ: Mapping[str, str], host: str) -> RankPlacement | None:
-    """Where this process stands; None if torchrun did not start it.
+    """The placement of this process; None if torchrun did not start it.
 
     Raises:
-        LauncherError: it did, but not one process on each node.
+        LauncherError: there is not exactly one process per node.
     """
     if "RANK" not in environ or "WORLD_SIZE" not in environ:
         return None

@@ -44,12 +44,12 @@ def test_no_save_begins_while_another_is_being_written(healthctl: Run) -> None:
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (("--cost", "soon"), "'soon' is no duration; write 90s, 5m, 2h, 3d"),
-        (("--cost", "0"), "longer than nothing"),
-        (("--cost", "-5s"), "is no duration"),
+        (("--cost", "soon"), "'soon' is not a duration; use 90s, 5m, 2h, 3d"),
+        (("--cost", "0"), "longer than 0"),
+        (("--cost", "-5s"), "is not a duration"),
         (("--cost", "5s", "--nodes", "0"), "--nodes"),
         (("--cost", "5s", "--mtbf", "1s"), "no checkpoint helps"),
-        (("--cost", "5s", "--restart", "nan"), "is no duration"),
+        (("--cost", "5s", "--restart", "nan"), "is not a duration"),
         ((), "--cost"),
     ],
 )

@@ -86,17 +86,17 @@ def test_a_node_name_that_is_none_is_wrong_usage(asking: Run) -> None:
     [
         (
             ("hold", "node1", "a fan is changed"),
-            "node1: nothing is done with it; 'healthctl nodes release node1' ends that",
+            "node1: held, automation does not act on it; 'healthctl nodes release node1' ends that",
         ),
         (
             ("hold", "node1", "a fan is changed", "--for", "2h"),
-            "node1: nothing is done with it; 'healthctl nodes release node1' ends that",
+            "node1: held, automation does not act on it; 'healthctl nodes release node1' ends that",
         ),
-        (("release", "node1"), "node1: not held by word any more; now quarantined; held by gpu-healthd"),
+        (("release", "node1"), "node1: operator hold released; now quarantined; held by gpu-healthd"),
         (("retire", "node1", "sold", "--yes"), "node1: retired; 'healthctl nodes unretire node1' takes it back"),
         (
             ("unretire", "node1", "bought back"),
-            "node1: part of the cluster again; now quarantined; held by gpu-healthd",
+            "node1: returned to the cluster; now quarantined; held by gpu-healthd",
         ),
     ],
 )
@@ -138,7 +138,7 @@ def test_a_token_file_that_holds_none_is_named(asking: Run, token_file: Path, te
     [
         ([], "no server given; use --server URL or set HEALTHCTL_SERVER"),
         (["--server", "http://localhost:1"], "no token given"),
-        (["--server", "http://localhost:1", "--token-file", "/nowhere/token"], "/nowhere/token: the token cannot be"),
+        (["--server", "http://localhost:1", "--token-file", "/nowhere/token"], "/nowhere/token: cannot read the token"),
     ],
 )
 def test_what_is_missing_is_no_answer(healthctl: Run, arguments: list[str], says: str) -> None:

@@ -51,7 +51,7 @@ def test_each_shell_gets_its_script(healthctl: Run, shell: str) -> None:
 def test_the_shell_is_known_by_its_variable_or_asked_for(healthctl: Run) -> None:
     assert healthctl("completion", SHELL="/usr/bin/fish").stdout == healthctl("completion", "fish").stdout
     done = healthctl("completion", SHELL="/bin/dash")
-    assert (done.exit_code, "say which" in done.output) == (2, True)
+    assert (done.exit_code, "name the shell" in done.output) == (2, True)
 
 
 def test_commands_are_completed_without_loading_them() -> None:

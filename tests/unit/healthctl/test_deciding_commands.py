@@ -126,10 +126,10 @@ def test_where_there_is_nothing_it_says_so(run: Run, centre: SmallCentre) -> Non
         "/v1/alerts/silences": SilenceList(()),
     }
     for arguments, words in {
-        ("lemons",): "nobody",
-        ("stragglers",): "nothing holds",
-        ("alerts",): "nothing was sent",
-        ("alerts", "silences"): "nothing is silenced",
+        ("lemons",): "no lemon",
+        ("stragglers",): "no straggler",
+        ("alerts",): "no notification sent",
+        ("alerts", "silences"): "no active silence",
     }.items():
         done = run(*arguments)
         assert (done.exit_code, words in done.stdout) == (0, True), done.output
@@ -139,7 +139,7 @@ def test_alerts_are_chosen_by_state_and_node(run: Run) -> None:
     assert "al-2" not in run("alerts", "list", "-o", "wide", "--state", "sent").stdout
     chosen = run("alerts", "--node", "gpu-7", "-o", "json")
     assert ([a["id"] for a in json.loads(chosen.stdout)["alerts"]], chosen.exit_code) == (["al-1"], 0)
-    assert "no alert fits" in run("alerts", "--node", "cpu-*").stdout
+    assert "no matching alert" in run("alerts", "--node", "cpu-*").stdout
 
 
 def test_a_silence_says_whom_how_long_and_why(run: Run, centre: SmallCentre) -> None:

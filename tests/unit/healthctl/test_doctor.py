@@ -41,7 +41,7 @@ def test_findings_in_memory_and_beacons_on_a_disk_are_bad(tmp_path: Path, mounts
     config = Config(state_dir=tmp_path / "memory" / "state", run_dir=tmp_path, beacon_dir=tmp_path / "pages")
     found = by_part(check_directories(config, mounts))
     assert found["state_dir"].state is DiagnosisState.BAD
-    assert "gone after a reboot" in found["state_dir"].found
+    assert "lost after a reboot" in found["state_dir"].found
     assert found["beacon_dir"].state is DiagnosisState.BAD
     assert "/dev/shm" in found["beacon_dir"].todo
 
@@ -73,7 +73,7 @@ def test_a_plain_file_that_users_may_reach_is_named(tmp_path: Path) -> None:
     (tmp_path / "log").write_text("")
     found = by_part(check_kernel_log(Config(kernel_log=KernelLogConfig(path=tmp_path / "log"))))["kernel log"]
     assert found.state is DiagnosisState.ABSENT
-    assert "second witness" in found.why
+    assert "second evidence source" in found.why
 
 
 def test_a_kernel_log_that_can_be_read_is_good(tmp_path: Path) -> None:
@@ -81,7 +81,7 @@ def test_a_kernel_log_that_can_be_read_is_good(tmp_path: Path) -> None:
     config = Config(accept_injected=True, kernel_log=KernelLogConfig(path=tmp_path / "log", trust_file=True))
     found = by_part(check_kernel_log(config))["kernel log"]
     assert found.state is DiagnosisState.GOOD
-    assert "takes marked test faults" in found.found
+    assert "accepts marked test faults" in found.found
 
 
 def test_gpus_are_looked_for_on_the_bus(tmp_path: Path) -> None:
@@ -109,7 +109,7 @@ def test_a_program_of_an_order_that_is_not_allowed_is_not_missed() -> None:
 
 @pytest.mark.parametrize(
     ("text", "mode", "words"),
-    [(None, 0, "No such file"), ("", 0o400, "is empty"), ("t", 0o644, "read by others"), ("t", 0o400, None)],
+    [(None, 0, "No such file"), ("", 0o400, "is empty"), ("t", 0o644, "read by other users"), ("t", 0o400, None)],
 )
 def test_the_token_is_looked_at(tmp_path: Path, text: str | None, mode: int, words: str | None) -> None:
     path = tmp_path / "token"

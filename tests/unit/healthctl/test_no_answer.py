@@ -49,19 +49,21 @@ def test_tls_with_and_without_its_authority(healthctl: Run, secured: tuple[str, 
     assert "node1" in known.stdout
     stranger = says(healthctl, url, token_file)
     assert "certificate verify failed" in stranger
-    assert "name the file of whoever signed its certificate with --ca-file or HEALTHCTL_CA_FILE" in stranger
-    assert f"{token_file}: holds no certificates" in says(healthctl, url, token_file, "--ca-file", str(token_file))
-    assert "no such file of certificates" in says(healthctl, url, token_file, "--ca-file", "/nowhere")
+    assert "give the CA certificate with --ca-file or HEALTHCTL_CA_FILE" in stranger
+    assert f"{token_file}: holds no readable certificates" in says(
+        healthctl, url, token_file, "--ca-file", str(token_file)
+    )
+    assert "no such file of CA certificates" in says(healthctl, url, token_file, "--ca-file", "/nowhere")
     assert "does it want https://" in says(healthctl, url.replace("https", "http"), token_file)
 
 
 def test_tls_asked_of_who_speaks_none(healthctl: Run, serve: Callable[..., str], token_file: Path) -> None:
     words = says(healthctl, serve(Remediator).replace("http", "https"), token_file)
-    assert "without it the address begins with http://" in words
+    assert "start the address with http://" in words
 
 
 def test_a_name_that_nobody_has(healthctl: Run, token_file: Path) -> None:
-    assert "is the host's name right?" in says(healthctl, "http://no-such-host.invalid", token_file)
+    assert "is the host name correct?" in says(healthctl, "http://no-such-host.invalid", token_file)
 
 
 def test_who_takes_the_connection_and_says_nothing_of_http(healthctl: Run, token_file: Path) -> None:

@@ -22,7 +22,7 @@ def test_a_terminal_sees_nothing_it_could_act_upon(text: str) -> None:
 
 
 def test_what_is_no_json_is_named_as_such() -> None:
-    with pytest.raises(Failure, match="no JSON"):
+    with pytest.raises(Failure, match="is not JSON"):
         escape_evidence_json(b"<html>")
 
 

@@ -97,7 +97,7 @@ def test_a_record_whose_beginning_was_forgotten_says_so(healthctl: Run, config: 
     with journal_of(config) as journal, journal.engine.begin() as db:
         db.execute(table_schema.inputs.delete().where(table_schema.inputs.c.seq == 1))
     done = healthctl("replay", "--config", str(config))
-    assert "does not begin at the beginning" in done.stdout
+    assert "lacks its earliest inputs" in done.stdout
 
 
 def test_where_there_is_nothing_to_replay_it_says_so(healthctl: Run, tmp_path: Path) -> None:
@@ -112,9 +112,9 @@ def test_where_there_is_nothing_to_replay_it_says_so(healthctl: Run, tmp_path: P
     with journal_of(config) as journal:
         journal.prepare()
     done = healthctl("replay", "--config", str(config))
-    assert (done.exit_code, "nothing to replay" in done.output) == (3, True)
+    assert (done.exit_code, "no input to replay" in done.output) == (3, True)
     nonsense = tmp_path / "x.jsonl"
     nonsense.write_text("hello\n")
     done = healthctl("replay", str(nonsense))
-    assert (done.exit_code, f"{nonsense}:1: no line of 'remediator export'" in done.output) == (2, True)
+    assert (done.exit_code, f"{nonsense}:1: not a line of 'remediator export'" in done.output) == (2, True)
     assert healthctl("replay", str(tmp_path / "none.jsonl")).exit_code == 2

@@ -76,14 +76,14 @@ def test_the_lemon_stands_first_in_every_format(tmp_path: Path, suffix: str) -> 
 def test_nobody_is_an_answer(tmp_path: Path) -> None:
     done = ask(save(tmp_path / "e.csv", fleet(())))
     assert done.exit_code == 0
-    assert "nobody" in done.stdout
+    assert "no lemon" in done.stdout
 
 
 @pytest.mark.parametrize("name", ["nothing.csv", "nothing.jsonl"])
 def test_a_file_without_a_line_is_nothing_to_judge_and_no_good_news(tmp_path: Path, name: str) -> None:
     (tmp_path / name).write_text("")
     done = ask(tmp_path / name)
-    assert (done.exit_code, "nothing to judge" in done.stdout) == (3, True)
+    assert (done.exit_code, "no data" in done.stdout) == (3, True)
     assert json.loads(ask(tmp_path / name, "-o", "json").stdout)["nodes"] == []
 
 

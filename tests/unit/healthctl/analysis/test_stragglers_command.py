@@ -110,9 +110,7 @@ def test_blank_and_odd_cells_are_holes(tmp_path: Path) -> None:
     assert [culprit["rank"] for culprit in answer(path)["jobs"][0]["culprits"]] == [3]
 
 
-@pytest.mark.parametrize(
-    ("rows", "words"), [("", "nothing to judge"), ("j,1,0,0.1\nj,1,1,0.1\n", "not judged: steps 1")]
-)
+@pytest.mark.parametrize(("rows", "words"), [("", "no data"), ("j,1,0,0.1\nj,1,1,0.1\n", "not analyzed: steps 1")])
 def test_where_nothing_can_be_judged_that_is_no_good_news(tmp_path: Path, rows: str, words: str) -> None:
     path = tmp_path / "a.csv"
     path.write_text(f"job,step,rank,compute_s\n{rows}")

@@ -257,7 +257,7 @@ def test_members_that_no_job_has_are_members_that_are_not_told(tmp_path: Path, r
         (tmp_path / f"rank_{each}").write_bytes(pickle.dumps(content))
     (tmp_path / "rank_20261121143000").write_bytes(b"")
     found = read_directory(tmp_path)
-    assert found.unreadable[20261121143000].endswith("no job has a rank 20261121143000")
+    assert found.unreadable[20261121143000].endswith("implausible rank 20261121143000")
     assert judge_hang(build_snapshot(found.dumps)).culprits == (2,)
 
 

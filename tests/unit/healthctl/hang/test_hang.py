@@ -62,7 +62,7 @@ def test_the_rank_that_did_not_arrive_is_named_with_where_it_was_last(healthctl:
     done = healthctl("analyze", "hang", str(tmp_path))
     assert done.exit_code == 1
     assert done.stdout.splitlines() == [
-        "look at rank 1: the others wait for it, and it waits for nobody",
+        "check rank 1: the others wait for it, and it waits for no other rank",
         "    group 0 (default_pg), all_reduce number 2: rank 1 not there, 2 waiting",
         "    rank 1 was last seen in nccl:all_reduce number 1, called from /job/train.py:31 in train",
         "waiting themselves: ranks 0, 2",
@@ -105,7 +105,7 @@ def test_a_dump_that_cannot_be_read_does_not_spare_the_others(healthctl: Run, tm
     (tmp_path / "nccl_trace_rank_2").write_bytes(pickle.dumps(dump(entry(1)))[:-20])
     found = json.loads(healthctl("analyze", "hang", str(tmp_path), "-o", "json").stdout)
     assert (found["kind"], found["culprits"]) == ("dead_rank", [2])
-    assert "nccl_trace_rank_2: no flight recorder dump" in found["reasons"][-1]
+    assert "nccl_trace_rank_2: not a flight recorder dump" in found["reasons"][-1]
 
 
 def test_json_is_read_too_and_a_pickle_goes_before_it(tmp_path: Path) -> None:
@@ -129,7 +129,7 @@ def test_a_pickle_that_would_run_something_runs_nothing(tmp_path: Path, protocol
     marker = tmp_path / "it-ran"
     path = tmp_path / "trace_0"
     path.write_bytes(pickle.dumps({"entries": [], "x": Trap(str(marker))}, protocol=protocol))
-    with pytest.raises(DumpError, match=r"trace_0: no flight recorder dump: it wants to import"):
+    with pytest.raises(DumpError, match=r"trace_0: not a flight recorder dump: it imports"):
         read_dump(path)
     assert not marker.exists()
 
@@ -159,7 +159,7 @@ def test_what_is_wrong_is_said_in_a_line(healthctl: Run, tmp_path: Path) -> None
     write(tmp_path, {0: dump()})
     (tmp_path / "other_0").write_bytes(pickle.dumps(dump()))
     twice = healthctl("analyze", "hang", str(tmp_path))
-    assert (twice.exit_code, "both of rank 0" in twice.stderr) == (3, True)
+    assert (twice.exit_code, "both belong to rank 0" in twice.stderr) == (3, True)
     assert healthctl("analyze", "hang", str(tmp_path / "none")).exit_code == 2
 
 

@@ -90,7 +90,7 @@ def test_what_is_misconfigured_is_put_right_and_not_condemned(passing: Document)
     assert (
         steps[0] == "gpu_state: Put right what the reason names, then run it again with --level gate --only gpu_state."
     )
-    assert "not condemned" in steps[-1]
+    assert "neither condemned" in steps[-1]
     assert not list_next_steps(passing)
 
 
