@@ -108,7 +108,7 @@ def learn(files: tuple[str, ...], at: Path | None, accept: bool) -> None:  # noq
 @click.argument("nodes", nargs=-1, required=True, metavar="NODE...")
 @folder_option
 def forget(nodes: tuple[str, ...], at: Path | None) -> None:
-    """Remove the data of these nodes, for example when one is found faulty later. They may contribute again.
+    """Remove the data of these nodes. They may contribute again.
 
     Exits with 3 if one is unknown; the others are removed.
     """
@@ -130,7 +130,7 @@ def forget(nodes: tuple[str, ...], at: Path | None) -> None:
 @folder_option
 @output_option
 def show(at: Path | None, output: str) -> None:
-    """List the baseline: the typical value of each figure, its spread, and the number of nodes."""
+    """List each figure with its typical value, spread and number of nodes."""
     from preflight.expectations.baseline_learning import list_held_levels  # noqa: PLC0415 - likewise
     from preflight.expectations.fleet_baseline import NODES_MIN, compute_level  # noqa: PLC0415 - only this command
 

@@ -26,8 +26,12 @@ def is_same_origin(fetch_site: str | None, origin: str | None, hosts: frozenset[
 
 
 def csrf_token(secret: str) -> str:
-    """The token that a form must carry, derived from the session's secret."""
-    return hmac.new(secret.encode(), b"form", hashlib.sha256).hexdigest()[:32]
+    """The token that a form must carry, derived from the session's secret.
+
+    The secret is hashed first: HMAC pads short keys with zero bytes, so that two of them could give one token.
+    """
+    key = hashlib.sha256(secret.encode()).digest()
+    return hmac.new(key, b"form", hashlib.sha256).hexdigest()[:32]
 
 
 def is_csrf_token_valid(token: str, secret: str) -> bool:

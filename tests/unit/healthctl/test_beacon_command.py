@@ -116,13 +116,13 @@ def test_who_is_not_there_is_an_error_that_says_who_is(healthctl: Run, directory
     done = healthctl("beacon", "show", "--dir", str(directory), *wanted)
 
     assert done.exit_code == 3
-    assert f"no page of {' '.join(wanted).replace('--', '')} in {directory}; there are: llm" in done.stderr
+    assert f"no beacon of {' '.join(wanted).replace('--', '')} in {directory}; available: llm" in done.stderr
     assert "other rank 0" in done.stderr
 
 
 def test_no_directory_and_no_pages_are_told_apart(healthctl: Run, tmp_path: Path) -> None:
     empty = healthctl("beacon", "--dir", str(tmp_path))
-    assert (empty.exit_code, empty.stdout) == (0, f"no trainer page in {tmp_path}\n")
+    assert (empty.exit_code, empty.stdout) == (0, f"no beacon in {tmp_path}\n")
 
     absent = healthctl("beacon", "show", "--dir", str(tmp_path / "absent"))
     assert absent.exit_code == 3

@@ -54,7 +54,7 @@ def test_tls_with_and_without_its_authority(healthctl: Run, secured: tuple[str, 
         healthctl, url, token_file, "--ca-file", str(token_file)
     )
     assert "no such file of CA certificates" in says(healthctl, url, token_file, "--ca-file", "/nowhere")
-    assert "does it want https://" in says(healthctl, url.replace("https", "http"), token_file)
+    assert "does it require https://" in says(healthctl, url.replace("https", "http"), token_file)
 
 
 def test_tls_asked_of_who_speaks_none(healthctl: Run, serve: Callable[..., str], token_file: Path) -> None:

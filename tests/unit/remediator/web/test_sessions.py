@@ -69,7 +69,7 @@ def test_who_leads_no_more_begins_and_ends_nothing(tmp_path: Path) -> None:
     journal = Journal(f"sqlite:///{tmp_path}/r.db")
     journal.lead()
     for late in (lambda: before.begin(ann, 1001.0, 60.0, "ann"), lambda: before.end(secret, "ann", "ann", 1001.0)):
-        with pytest.raises(StoreError, match="is over"):
+        with pytest.raises(StoreError, match="has ended"):
             late()
     assert LoginSessions(journal.engine).find(secret, 1001.0) is not None
     journal.close()
