@@ -39,6 +39,8 @@ class NoSpareError(Exception):
 class Membership:
     """The members of one attempt: the first `world` of them hold the ranks of generation 0, the others are spares."""
 
+    elastic = False  # whether the number of ranks may change
+
     def __init__(self, members: Sequence[Member], world: int) -> None:
         self._holders = list(members[:world])
         self._spares = list(members[world:])
@@ -56,6 +58,28 @@ class Membership:
     def condemned(self) -> frozenset[str]:
         """Nodes on which nothing is used any more."""
         return frozenset(self._condemned)
+
+    @property
+    def holders(self) -> tuple[Member, ...]:
+        """Who holds the ranks of the newest generation, or is to hold those of the first."""
+        return tuple(self._holders)
+
+    @property
+    def shrinks(self) -> bool:
+        """Whether the job would go on without a node that is lost, and without a spare."""
+        return False
+
+    @property
+    def can_grow(self) -> bool:
+        """Whether a generation with more ranks is possible."""
+        return False
+
+    def note_fixed(self, why: str) -> None:
+        """Why the number of ranks cannot change; here it never does."""
+
+    def admit(self, members: Sequence[Member]) -> None:
+        """Processes that were started later; they are spares."""
+        self._spares += members
 
     def arrive(self, number: int) -> None:
         """A member has come to the rendezvous."""
@@ -79,20 +103,22 @@ class Membership:
         everyone = (*self._holders, *self._spares)
         return [each for each in everyone if each.node in self._condemned and each.number not in self._gone]
 
-    def next_generation(self) -> tuple[Generation, list[Replaced]] | None:
+    def next_generation(self, *, resume: bool = False) -> tuple[Generation, list[Replaced]] | None:
         """The next generation, if one is needed and everybody in it has come; None: nothing to do, or somebody is awaited.
+
+        Args:
+            resume: one is needed in any case, as all ranks have left the newest.
 
         Raises:
             NoSpareError: a rank has no member, and there are too few spares.
         """
         vacant = [rank for rank, holder in enumerate(self._holders) if not self._usable(holder)]
-        spares = self.spares
+        spares, ready = self.spares, self._ready()
         if len(vacant) > len(spares):
             ranks = ", ".join(map(str, vacant))
             raise NoSpareError(f"{len(spares)} spare processes are left for rank {ranks}")
-        ready = [each for each in spares if each.number in self._present]
         settled = [holder for holder in self._holders if self._usable(holder)]
-        if (self._number >= 0 and not vacant) or len(ready) < len(vacant):
+        if (self._number >= 0 and not vacant and not resume) or len(ready) < len(vacant):
             return None
         if any(holder.number not in self._present for holder in settled):
             return None
@@ -106,6 +132,10 @@ class Membership:
     def rank_of(self, number: int) -> int | None:
         """The rank that a member holds in the newest generation; None: none."""
         return next((rank for rank, holder in enumerate(self._holders) if holder.number == number), None)
+
+    def _ready(self) -> list[Member]:
+        """Spares that have come."""
+        return [each for each in self.spares if each.number in self._present]
 
     def _usable(self, member: Member) -> bool:
         return member.number not in self._gone and member.node not in self._condemned
