@@ -25,7 +25,7 @@ from typing import Any
 
 from bench.one_node import at
 from healthctl.demo.training import COMMAND
-from healthd.launcher.rendezvous import PHASES
+from healthd.launcher.transition import PHASES
 from healthd.trainer.beacon import MailboxOrder, post_order, read_all
 from healthd.trainer.pages import BeaconView, prepare_directory
 

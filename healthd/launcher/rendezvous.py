@@ -17,14 +17,16 @@ from collections.abc import Collection, Sequence
 from typing import Any
 
 from healthd.launcher.backend import Event
+from healthd.launcher.elastic_growth import Growth
+from healthd.launcher.elastic_membership import ElasticMembership, Sizes
 from healthd.launcher.membership import Generation, Member, Membership, NoSpareError, Replaced
+from healthd.launcher.transition import Transition
 from healthd.trainer.exits import Exit
 from healthd.trainer.rendezvous import ADDRESS, TOKEN, line_of, lines_of
 
 ENTER_SECONDS = 45.0  # for every member to enter a generation after the first; who does not is replaced, too
 LOOPBACK = "127.0.0.1"
-PHASES = ("decided", "met", "state", "first step")  # of a swap, after the loss was seen
-_OF_A_GENERATION = frozenset({"entering", "entered", "loaded", "advanced", "done"})  # messages that name it
+_OF_A_GENERATION = frozenset({"entering", "entered", "loaded", "advanced", "paused", "done"})  # messages that name it
 _TICK_SECONDS = 0.5
 _SEND_SECONDS = 2.0  # messages are small: whoever takes none for so long is gone
 _STRANGERS_MOST = 32  # connections that have not shown the token; of more the oldest is ended
@@ -44,23 +46,23 @@ class _Guest:
 class Rendezvous:
     """The server of one attempt. Started at once; `close` ends it."""
 
-    def __init__(self, members: Sequence[Member], world: int, host: str = LOOPBACK) -> None:
+    def __init__(self, members: Sequence[Member], world: int, host: str = LOOPBACK, sizes: Sizes | None = None) -> None:
         """Raises OSError.
 
         Args:
             members: those that hold the ranks first, then the spares.
             world: how many ranks there are.
             host: the address at which the members reach this machine.
+            sizes: within which the number of ranks may change; None: it may not.
         """
         self._nodes = {each.number: each.node for each in members}
-        self._membership = Membership(members, world)
+        self._membership = Membership(members, world) if sizes is None else ElasticMembership(members, world, sizes)
         self._token = secrets.token_urlsafe(24)
         self._guests: dict[int, _Guest] = {}
         self._generation: Generation | None = None
         self._awaited: set[int] = set()  # members that have not entered the newest generation
         self._entering: set[int] = set()  # those that are about to
-        self._lost_steps = 0  # that some rank had finished, and that the newest generation trains once more
-        self._lost_at = self._formed_at = self._met_at = self._loaded_at = 0.0
+        self._transition, self._growth = Transition(), Growth()
         self._advanced = False  # a step was finished in the newest generation
         self._done: set[int] = set()
         self._released = False  # all were done
@@ -99,6 +101,18 @@ class Rendezvous:
         """The rank that a member holds now, or held last if nobody has followed it."""
         with self._lock:
             return self._membership.rank_of(member)
+
+    @property
+    def rank_nodes(self) -> list[str]:
+        """The node of each rank."""
+        with self._lock:
+            return [each.node for each in self._membership.holders]
+
+    def admit(self, members: Sequence[Member]) -> None:
+        """Processes that are about to be started: they may come, and wait for a rank."""
+        with self._lock:
+            self._nodes |= {each.number: each.node for each in members}
+            self._membership.admit(members)
 
     def note_end(self, member: int) -> None:
         """The process of a member has ended. What it has sent is still heard.
@@ -157,7 +171,8 @@ class Rendezvous:
             elif key.fileobj is not self._wake:
                 self._hear(key.data)
         with self._lock:
-            if self._number > 0 and self._awaited and time.monotonic() - self._formed_at > ENTER_SECONDS:
+            self._grow()
+            if self._number > 0 and self._awaited and time.monotonic() - self._transition.formed_at > ENTER_SECONDS:
                 # a rank that is about to enter may wait for another one that is not
                 for member in sorted(self._awaited - self._entering or self._awaited):
                     self._condemned.append(member)
@@ -226,12 +241,14 @@ class Rendezvous:
             self._entering.add(member)
         elif kind == "entered":
             self._awaited.discard(member)
-            self._met_at = time.monotonic()
+            self._transition.meet()
         elif kind == "loaded":
-            self._loaded_at = time.monotonic()
-            self._lost_steps = max(self._lost_steps, int(message["finished"]) + 1 - int(message["begin"]))
+            self._transition.load(int(message["finished"]), int(message["begin"]))
         elif kind == "advanced":
             self._advance(member, message)
+        elif kind == "paused":
+            self._growth.note_paused(member, time.monotonic())
+            self._grow()
         elif kind == "done":
             self._done.add(member)
             if self._generation and all(each.number in self._done for each in self._generation.members):
@@ -254,26 +271,17 @@ class Rendezvous:
         self._membership.arrive(member)
         self._tell_spares()
         self._form()
+        self._grow()
 
     def _advance(self, member: int, message: dict[str, Any]) -> None:
         if self._advanced or self._membership.rank_of(member) != 0:
             return
         self._advanced = True
+        self._membership.note_fixed(str(message.get("fixed", "")))
         if self._number:
-            step, source = int(message["step"]), str(message["source"])
-            marks = (self._lost_at, self._formed_at, self._met_at, self._loaded_at, time.monotonic())
-            seconds = {name: round(marks[at + 1] - marks[at], 3) for at, name in enumerate(PHASES)}
-            told = ", ".join(f"{name} {each:.2f}" for name, each in seconds.items())
-            total = marks[-1] - marks[0]
-            text = f"generation {self._number}: step {step} is done {total:.2f} s after the loss ({told}); {self._lost_steps} finished steps lost, the state came from {source}"
-            facts = {
-                "generation": self._number,
-                "step": step,
-                "lost": self._lost_steps,
-                "source": source,
-                "seconds": round(total, 3),
-            }
-            self._events.append(Event("swapped", text, facts | {"phases": seconds}))
+            self._events.append(self._transition.event(int(message["step"]), str(message["source"])))
+        self._tell_spares()
+        self._grow()
 
     def _take_leave(self, member: int, code: int, why: str, *, replace: bool) -> None:
         """A member is about to end with `code`. One that failed before any step is not replaced: its successor would fail, too."""
@@ -296,25 +304,39 @@ class Rendezvous:
         self._awaited.discard(member)
         rank = self._membership.rank_of(member)
         if rank is not None:
-            self._lost_at = time.monotonic()
+            self._transition.begin()
             facts: dict[str, object] = {"rank": rank, "node": self._nodes[member], "generation": self._number}
             self._events.append(Event("rank_lost", f"rank {rank} on {self._nodes[member]} is gone: {why}", facts))
         self._tell_spares()
         self._form()
 
-    def _form(self) -> None:
+    def _grow(self) -> None:
+        """Ask the ranks to pause, if the job can have more of them; the next generation, once all have."""
+        if self.stopped or not self._generation:
+            return
+        now, members = time.monotonic(), [each.number for each in self._generation.members]
+        if self._growth.resumes(now, members):
+            self._form(resume=True)
+        possible = self._advanced and self._membership.can_grow
+        if request := self._growth.request(now, self._number, possible=possible):
+            self._transition.begin()
+            self._send_all(line_of("pause", request=request))
+
+    def _form(self, *, resume: bool = False) -> None:
         """The next generation, if one is needed and all have come."""
         if self.stopped:
             return
         try:
-            formed = self._membership.next_generation()
+            formed = self._membership.next_generation(resume=resume)
         except NoSpareError as error:
             self._stop(str(error), broken=True)
             return
         if formed is None:
             return
         self._generation, replaced = formed
-        self._formed_at, self._advanced, self._lost_steps = time.monotonic(), False, 0
+        self._advanced = False
+        self._transition.form(self._generation)
+        self._growth.clear()
         self._done.clear()
         self._entering.clear()
         self._awaited = {each.number for each in self._generation.members}
@@ -323,9 +345,11 @@ class Rendezvous:
             (each.number, each.node, reached[each.number].host, reached[each.number].port)
             for each in self._generation.members
         ]
-        spares = len(self._membership.spares)
-        self._send_all(line_of("generation", number=self._number, peers=peers, spares=spares))
+        waiting = [each.number for each in self._membership.spares]
+        self._send_all(line_of("generation", number=self._number, peers=peers, waiting=waiting, **self._outlook()))
         self._events += [_replacement(self._number, each) for each in replaced]
+        if announcement := self._transition.announcement():
+            self._events.append(announcement)
 
     def _stop(self, why: str, *, broken: bool = False) -> None:
         """Args: `broken`: the newest generation lacks a rank, so that no collective of it can complete."""
@@ -339,7 +363,12 @@ class Rendezvous:
         self._send_all(line)
 
     def _tell_spares(self) -> None:
-        self._send_all(line_of("spares", spares=len(self._membership.spares)))
+        self._send_all(line_of("spares", **self._outlook()))
+
+    def _outlook(self) -> dict[str, Any]:
+        """What would follow a loss."""
+        known = self._membership
+        return {"spares": len(known.spares), "elastic": known.elastic, "shrinks": known.shrinks}
 
     def _send_all(self, line: bytes) -> None:
         for guest in list(self._guests.values()):

@@ -33,7 +33,7 @@ from healthd.trainer.measures import Measures
 from healthd.trainer.page import Acknowledgement, MailboxOrder, Outcome, Phase
 from healthd.trainer.place import Groups, Place
 from healthd.trainer.step import Step
-from healthd.trainer.swap import Evictions, NextGeneration, NoSwap, Swap, carried_out_by_swap
+from healthd.trainer.swap import Evictions, NextGeneration, NoSwap, Swap, carried_out_by_swap, is_growth
 from healthd.trainer.termination import ORDER_ID, Termination
 from vocabulary.clock import Clock, SystemClock
 
@@ -168,7 +168,7 @@ class Guard:
         """
         self._boundaries += 1
         order = self._poll()
-        if order is not None or self._voting or self._termination.noticed:
+        if order is not None or self._voting or self._termination.noticed or self._swap.noticed:
             self._boundary(step, order)
         self._begin(step)
         return self._step
@@ -224,7 +224,7 @@ class Guard:
         if self._agreement is None:
             return
         self._beacon.phase(Phase.AGREEING)
-        orders = [new for new in (order, self._termination.take()) if new is not None]
+        orders = [new for new in (order, self._termination.take(), self._swap.take()) if new is not None]
         for new in orders:
             if new.id not in self._answers:
                 self._answer(new, Outcome.SEEN)
@@ -297,7 +297,7 @@ class Guard:
         self._in_order = True
         if any(order.kind == STOP for order in self._due):
             raise Leave(Exit.NEVER_AGAIN, condemned=self._condemned())
-        if self._step.swap and self._swap.can_swap:
+        if self._step.swap and (self._swap.can_swap or all(map(is_growth, self._due))):
             self._go_on_or_leave()
         raise Leave(Exit.CONDEMNED if self._condemned() else Exit.RELAUNCH)
 

@@ -1,6 +1,7 @@
 """Copies of ranks' states in a memory file system: which there are, and from which of them a whole step can be put together.
 
     DIRECTORY/step-000000042-of-8-rank-3-save-1f09ac3e-SHA256.copy
+    DIRECTORY/step-000000042-of-8-rank-3-replica-save-1f09ac3e-SHA256.copy
 
 The name carries the checksum of the content, so a copy needs nothing beside it to be trusted. The directory is one node's
 and one job's; the ranks of a node may share it. No framework in here.
@@ -20,14 +21,15 @@ from typing import NamedTuple
 from healthd.trainer.checkpoint_files import CheckpointError, FileEntry, measure
 
 _log = logging.getLogger("healthd.trainer")
-_NAME = re.compile(r"step-(\d{9,})-of-(\d+)-rank-(\d+)-save-([0-9a-f]{8})-([0-9a-f]{64})\.copy")
+_NAME = re.compile(r"step-(\d{9,})-of-(\d+)-rank-(\d+)(-replica)?-save-([0-9a-f]{8})-([0-9a-f]{64})\.copy")
 
 
 class HeldCopy(NamedTuple):
     """The state of one rank after one step, of a job of `world` ranks.
 
     `save` is the same for all ranks, and another each time a step is saved: copies of one step that was trained twice, by
-    different generations of a process group, are never mixed.
+    different generations of a process group, are never mixed. `replica`: every rank held the same state then, so that this
+    copy alone is enough for a job of any number of ranks.
     """
 
     step: int
@@ -35,11 +37,13 @@ class HeldCopy(NamedTuple):
     rank: int
     save: str
     sha256: str
+    replica: bool = False
 
     @property
     def name(self) -> str:
         """Of its file."""
-        return f"step-{self.step:09d}-of-{self.world}-rank-{self.rank}-save-{self.save}-{self.sha256}.copy"
+        rank = f"{self.rank}-replica" if self.replica else str(self.rank)
+        return f"step-{self.step:09d}-of-{self.world}-rank-{rank}-save-{self.save}-{self.sha256}.copy"
 
 
 def prepare_private(directory: Path) -> None:
@@ -76,7 +80,11 @@ class HeldCopies:
         except FileNotFoundError:
             return []
         found = [_NAME.fullmatch(name) for name in names]
-        return [HeldCopy(int(each[1]), int(each[2]), int(each[3]), each[4], each[5]) for each in found if each]
+        return [
+            HeldCopy(int(each[1]), int(each[2]), int(each[3]), each[5], each[6], bool(each[4]))
+            for each in found
+            if each
+        ]
 
     def path(self, copy: HeldCopy) -> Path:
         """Where its file is."""
@@ -152,3 +160,23 @@ def whole_step(held: Sequence[Iterable[HeldCopy]], world: int) -> list[Source]:
         if all(rank in holders[save] for rank in range(world)):
             return [min(holders[save][rank], key=lambda s: (s.holder != s.copy.rank, s)) for rank in range(world)]
     return []
+
+
+def newest_step(held: Sequence[Iterable[HeldCopy]], world: int) -> list[Source]:
+    """The newest step that all ranks can go on from: one that is whole, or of which a single replica is held somewhere.
+
+    Args:
+        held: what each rank's node holds, by rank.
+        world: the number of ranks.
+
+    Returns:
+        A source for each rank, by rank, its own node where that holds one; empty where there is no such step.
+    """
+    whole = whole_step(held, world)
+    replicas = [Source(holder, copy) for holder, copies in enumerate(held) for copy in copies if copy.replica]
+    newest = max(((each.copy.step, each.copy.save) for each in replicas), default=(-1, ""))
+    if whole and whole[0].copy.step >= newest[0]:
+        return whole
+    sources = sorted(each for each in replicas if (each.copy.step, each.copy.save) == newest)
+    at_home = {each.holder: each for each in reversed(sources)}
+    return [at_home.get(rank) or sources[rank % len(sources)] for rank in range(world)] if sources else []

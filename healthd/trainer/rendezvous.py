@@ -75,6 +75,10 @@ class Rendezvous:
         self._arrival = line_of("arrive", token=token, member=member, port=store_port)
         self.generation: Generation | None = None
         self.spares = 0
+        self.elastic = False  # whether the number of ranks may change from one generation to the next
+        self.pause_request = ""  # names the launcher's newest request to pause, so that the job can grow
+        self._shrinks = False  # whether the job would go on without a node that is lost
+        self._newest = -1  # number of the newest generation, also one in which this process has no rank
         self.finished = -1  # the last step that this rank knows to be held by all, in whichever generation
         self._connection: socket.socket | None = None
         self._released = False
@@ -127,8 +131,12 @@ class Rendezvous:
 
     @property
     def can_swap(self) -> bool:
-        """Whether a rank that leaves would be replaced."""
-        return not self._stopped and self.spares > 0
+        """Whether the others would go on in place if a rank left: it would be replaced, or they would be fewer."""
+        return not self._stopped and (self.spares > 0 or self._shrinks)
+
+    def is_over(self, number: int) -> bool:
+        """Whether there is a newer generation than number `number`, with or without this process."""
+        return self._newest > number
 
     @property
     def stopped(self) -> bool:
@@ -167,6 +175,17 @@ class Rendezvous:
                 return self.generation
             raise RendezvousError(self._stopped if came else f"no new generation within {seconds:g} s")
 
+    def wait_over(self, number: int, seconds: float) -> None:
+        """Until there is a newer generation than number `number`, or all ranks are done; this process may have no rank in it.
+
+        Raises:
+            RendezvousError: there will be none, or none came within `seconds`.
+        """
+        with self._changed:
+            came = self._changed.wait_for(lambda: self._released or self._stopped or self.is_over(number), seconds)
+            if not came or (self._stopped and not self._released):
+                raise RendezvousError(self._stopped or f"no new generation within {seconds:g} s")
+
     def close(self) -> None:
         """End the connection: for the launcher this process is gone."""
         if self._connection is not None:
@@ -189,22 +208,31 @@ class Rendezvous:
         with self._changed:
             kind = message["type"]
             if kind == "generation":
-                self._take_generation(Generation(message["number"], tuple(Peer(*each) for each in message["peers"])))
-                self.spares = message["spares"]
+                generation = Generation(message["number"], tuple(Peer(*each) for each in message["peers"]))
+                self._take_generation(generation, message["waiting"])
+                self._take_outlook(message)
             elif kind == "release":
                 self._released = True
             elif kind == "stop" and not self._stopped:
                 self._stopped, self.broken = message["why"], bool(message["broken"])
             elif kind == "spares":
-                self.spares = message["spares"]
+                self._take_outlook(message)
+            elif kind == "pause":
+                self.pause_request = message["request"]
             self._changed.notify_all()
-        if kind != "spares":
+        if kind not in ("spares", "pause"):
             self._on_change()
 
-    def _take_generation(self, generation: Generation) -> None:
-        """A spare is not in it yet; a rank that is not in it any more was taken for lost."""
+    def _take_outlook(self, message: dict[str, Any]) -> None:
+        self.spares, self.elastic, self._shrinks = message["spares"], message["elastic"], message["shrinks"]
+
+    def _take_generation(self, generation: Generation, waiting: Collection[int]) -> None:
+        """A process that waits may be in a later one; a rank that neither is in it nor waits was taken for lost."""
+        self.pause_request = ""
         if any(peer.member == self.member for peer in generation.peers):
-            self.generation = generation
+            self.generation, self._newest = generation, generation.number
+        elif self.member in waiting:
+            self._newest = generation.number
         elif self.generation is not None:
             self._stopped = self._stopped or "another process has taken this rank"
             self.broken = True

@@ -7,6 +7,8 @@ from typing import Protocol
 
 from healthd.trainer.page import MailboxOrder
 
+GROWTH = "grow-"  # how the id of an order begins that the launcher gives itself: pause, so that the job can grow
+
 
 class NextGeneration(BaseException):  # no error: the step ended well
     """Unwinds the training function of a rank that goes on in the next generation of the process group."""
@@ -16,6 +18,15 @@ class Swap(Protocol):
     """The launcher, as far as the guard needs it. No call waits."""
 
     enabled: bool  # whether the launcher replaces ranks; the same on every rank, as long as the job runs
+
+    @property
+    def noticed(self) -> bool:
+        """Whether there is an order to take."""
+        ...
+
+    def take(self) -> MailboxOrder | None:
+        """The launcher's order to pause, so that the job can grow; each once."""
+        ...
 
     @property
     def can_swap(self) -> bool:
@@ -43,7 +54,10 @@ class Swap(Protocol):
 class NoSwap:
     """A launcher that starts all ranks anew."""
 
-    enabled = can_swap = over = False
+    enabled = can_swap = over = noticed = False
+
+    def take(self) -> MailboxOrder | None:
+        """Never grows."""
 
     def has_rank_on(self, nodes: Collection[str]) -> bool:  # noqa: ARG002 - as `Swap` has it
         """Every order concerns this job."""
@@ -81,5 +95,10 @@ class Evictions:
 
 
 def carried_out_by_swap(orders: Collection[MailboxOrder], graceful: str) -> bool:
-    """Whether these orders only want single nodes to go, all of the kind `graceful`, so that the job need not stop."""
-    return any(order.condemned for order in orders) and all(order.kind == graceful for order in orders)
+    """Whether these orders only want single nodes to go or the job to grow, all of the kind `graceful`, so that it need not stop."""
+    return bool(orders) and all(order.kind == graceful and (order.condemned or is_growth(order)) for order in orders)
+
+
+def is_growth(order: MailboxOrder) -> bool:
+    """Whether the launcher wants the ranks to pause, so that the job can grow: no rank leaves then."""
+    return order.id.startswith(GROWTH)

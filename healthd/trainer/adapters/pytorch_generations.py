@@ -39,10 +39,12 @@ from healthd.trainer.adapters.group_sockets import open_sockets, shut_down
 from healthd.trainer.adapters.process_group import shared_by_group
 from healthd.trainer.adapters.pytorch import PyTorch
 from healthd.trainer.adapters.pytorch_job import GuardedJob, device_of_this_rank, guarded_job
+from healthd.trainer.agreement import GRACEFUL
 from healthd.trainer.checkpoint_files import CheckpointError
 from healthd.trainer.exits import Exit, Leave
 from healthd.trainer.guard import Guard
 from healthd.trainer.leaving import within
+from healthd.trainer.page import MailboxOrder
 from healthd.trainer.rendezvous import SPARE, Generation, Rendezvous, RendezvousError
 from healthd.trainer.swap import NextGeneration
 
@@ -52,6 +54,7 @@ JOIN_SECONDS = 6.0
 _CONNECT_SECONDS = 2.0  # between two looks whether a newer one is there: torch tries for as long as it may
 NOTICE_SECONDS = 30.0  # after a collective has failed, for the launcher to see why
 TEARDOWN_SECONDS = 5.0
+GROW_SECONDS = 600.0  # for the ranks to agree on a step at which to pause
 _FREE_EVERY_SECONDS = 0.02
 _COMMUNICATION = ("gloo", "nccl", "connection", "socket", "broken pipe", "timed out")
 
@@ -111,13 +114,24 @@ class _GenerationSwap:
         self._rendezvous, self._generation = rendezvous, generation
         self.evict = rendezvous.evict
         self.leave = functools.partial(rendezvous.leave, replace=True)
+        self._taken = ""  # the request to pause that was taken last
 
     def has_rank_on(self, nodes: Collection[str]) -> bool:
         return any(peer.node in nodes for peer in self._generation.peers)
 
     @property
+    def noticed(self) -> bool:
+        return self._rendezvous.pause_request != self._taken
+
+    def take(self) -> MailboxOrder | None:
+        request, self._taken = self._rendezvous.pause_request, self._rendezvous.pause_request
+        if not request or self.over:
+            return None
+        return MailboxOrder(request, GRACEFUL, "the job grows", (), time.time() + GROW_SECONDS)
+
+    @property
     def over(self) -> bool:
-        return self._rendezvous.number > self._generation.number
+        return self._rendezvous.is_over(self._generation.number)
 
     @property
     def can_swap(self) -> bool:
@@ -132,6 +146,7 @@ class _Generations:
         self._served_port = served_port
         self._entered: tuple[Generation, frozenset[int]] | None = None  # and the sockets that were there before
         self._copies_used: set[Path] = set()
+        self._first = -1  # number of the first generation that this process was in
         self._lock = threading.Lock()
         rendezvous.on_change(self._free)
 
@@ -145,6 +160,7 @@ class _Generations:
                 self._rendezvous.send("done", generation=number)
                 done = True
             except NextGeneration:
+                self._rendezvous.send("paused", generation=number)
                 self._must_go_on(number, Leave(Exit.RELAUNCH))  # its state is in the nodes' memory
             except SystemExit as leave:  # all ranks do, or the program has its own reasons
                 self._rendezvous.leave(_exit_code(leave), "it ends by itself")
@@ -173,6 +189,7 @@ class _Generations:
     def _enter(self, generation: Generation, train: Callable[[GuardedJob], T]) -> T:
         rank = next(at for at, peer in enumerate(generation.peers) if peer.member == self._rendezvous.member)
         world = len(generation.peers)
+        self._first = self._first if self._first >= 0 else generation.number
         with self._lock:
             self._entered = (generation, frozenset(open_sockets()))
         self._rendezvous.send("entering", generation=generation.number)
@@ -193,7 +210,8 @@ class _Generations:
         guard = Guard.from_env(store=shared.store, environ=shared.environ)
         guard.enable_swap(_GenerationSwap(self._rendezvous, generation))
         with guard:
-            swap = (self._rendezvous, generation.number, self._copies_used)
+            newcomer = 0 < generation.number == self._first
+            swap = (self._rendezvous, generation.number, self._copies_used, newcomer)
             return train(GuardedJob(guard, rank, world, device, shared, *swap))
 
     def _connect_store(self, generation: Generation) -> dist.TCPStore:
@@ -204,7 +222,7 @@ class _Generations:
             try:
                 store = dist.TCPStore(first.host, first.port, is_master=False, timeout=brief)
             except dist.DistError:
-                over = self._rendezvous.number > generation.number or self._rendezvous.stopped
+                over = self._rendezvous.is_over(generation.number) or self._rendezvous.stopped
                 if over or time.monotonic() > give_up_at:
                     raise
             else:
@@ -214,11 +232,11 @@ class _Generations:
     def _must_go_on(self, number: int, error: Exception | Leave) -> None:
         """Return once there is a newer generation; raise `error` where there will be none."""
         ours = not isinstance(error, Leave) and not _is_communication(error)
-        if ours and self._rendezvous.number <= number:
+        if ours and not self._rendezvous.is_over(number):
             self._rendezvous.leave(1, _first_line(error))
             raise error
         try:
-            self._rendezvous.wait_newer(number, NOTICE_SECONDS)
+            self._rendezvous.wait_over(number, NOTICE_SECONDS)
         except RendezvousError as why:
             code = _exit_code(error) if isinstance(error, Leave) else 1
             self._rendezvous.leave(code, f"{_first_line(error)} ({why})")
@@ -231,7 +249,7 @@ class _Generations:
                 if self._entered is None:
                     return
                 generation, before = self._entered
-                if generation.number >= self._rendezvous.number and not self._rendezvous.broken:
+                if not self._rendezvous.is_over(generation.number) and not self._rendezvous.broken:
                     return
                 hosts = {peer.host for peer in generation.peers}
                 shut_down(but=before, served_port=self._served_port, hosts=hosts)

@@ -50,6 +50,7 @@ class GuardedJob(NamedTuple):
     rendezvous: Rendezvous | None = None  # with a launcher that replaces ranks
     generation: int = 0  # of the process group
     copies_used: set[Path] | None = None  # folders of copies in memory that this process has used
+    newcomer: bool = False  # this process was in no earlier generation, but others were
 
     def checkpoints(
         self,
@@ -73,10 +74,10 @@ class GuardedJob(NamedTuple):
         return PacedCheckpoints(self.guard, interval, root, state, keep=keep, copies=copies)
 
     def _copies(self, root: Path, state: TrainingState) -> StepCopies | None:
-        """Copies in memory after every step; None where no rank is on another node."""
+        """Copies in memory after every step; None where no rank is on another node, and none will come."""
         environ = self.shared.environ
         per_node = int(environ.get("LOCAL_WORLD_SIZE", "1"))
-        if self.rendezvous is None or self.world <= per_node:
+        if self.rendezvous is None or (self.world <= per_node and not self.rendezvous.elastic):
             return None
 
         def prepare() -> str:
@@ -86,7 +87,9 @@ class GuardedJob(NamedTuple):
         folder = job_folder(environ) / on_every_rank(prepare)[0] / read_environment(environ).place.node
         if self.copies_used is not None:
             self.copies_used.add(folder)
-        copies = PeerCopies(folder, state, distance=per_node)
+        distance = per_node if self.world > per_node else 0
+        elastic = self.rendezvous.elastic
+        copies = PeerCopies(folder, state, distance=distance, elastic=elastic, newcomer=self.newcomer)
         return StepCopies(copies, self.rendezvous, self.generation)
 
 

@@ -50,7 +50,8 @@ class StepCopies:
         self._rendezvous.finished = step
         if not self._advanced:
             self._advanced = True
-            self._rendezvous.send("advanced", generation=self._generation, step=step, source=self._source)
+            facts = {"step": step, "source": self._source, "fixed": self.copies.why_fixed}
+            self._rendezvous.send("advanced", generation=self._generation, **facts)
         return held
 
 

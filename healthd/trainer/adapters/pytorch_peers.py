@@ -19,11 +19,12 @@ from typing import Any, TypeVar
 
 from healthd.trainer.adapters.pytorch_host import HostCopy
 from healthd.trainer.adapters.pytorch_ranks import TIMEOUT_SECONDS, Ranks
+from healthd.trainer.adapters.pytorch_replicas import Trained, trained, why_not_replicated
 from healthd.trainer.adapters.pytorch_state import TrainingState, with_optimizer_state
 from healthd.trainer.adapters.pytorch_transfer import exchange, fill_state, read_state, receive, send, write_state
 from healthd.trainer.checkpoint import Saved
 from healthd.trainer.checkpoint_files import CheckpointError, FileEntry
-from healthd.trainer.held_copies import HeldCopies, HeldCopy, Source, whole_step
+from healthd.trainer.held_copies import HeldCopies, HeldCopy, Source, newest_step
 from healthd.trainer.in_flight import InFlight
 from healthd.trainer.rounds import OutcomeUnknownError
 
@@ -41,14 +42,18 @@ class PeerCopies:
         *,
         distance: int | None = None,
         timeout_seconds: float = TIMEOUT_SECONDS,
+        elastic: bool = False,
+        newcomer: bool = False,
     ) -> None:
         """Call after the process group exists.
 
         Args:
             directory: on tmpfs, of this job alone; needs room for four times a rank's state for each rank of the node.
             state: all that is to come back.
-            distance: how many ranks further on a copy goes; None: LOCAL_WORLD_SIZE, which makes it the next node.
+            distance: how many ranks further on a copy goes; None: LOCAL_WORLD_SIZE, which makes it the next node; 0: nowhere.
             timeout_seconds: how long one exchange between the ranks may take.
+            elastic: find out whether one copy alone is enough for a job of another number of ranks, and mark those that are.
+            newcomer: what this node holds is older than what the others do.
 
         Raises:
             ValueError: a copy would stay where it is: all ranks on one node, or a `distance` once around.
@@ -57,12 +62,15 @@ class PeerCopies:
         self._state = state
         self._distance = int(os.environ.get("LOCAL_WORLD_SIZE", "1")) if distance is None else distance
         self._ranks = Ranks(timeout_seconds)
-        if self._ranks.world > 1 and self._distance % self._ranks.world == 0:
+        if self._distance and self._ranks.world > 1 and self._distance % self._ranks.world == 0:
             raise ValueError(f"distance={self._distance}: of {self._ranks.world} ranks that is each one itself")
         self._host = HostCopy()
         self._flight: InFlight[Saved] = InFlight("healthd-peer-copy")
         self.last: Saved | None = None
         self.loaded = False  # whether the last load found a step here
+        self.why_fixed = ""  # why no copy alone is enough for a job of another number of ranks; known after a save
+        self._trained = None if elastic else Trained("the job is not elastic", "")
+        self._newcomer = newcomer
 
     def save(self, step: int) -> None:
         """Copy the state after step `step` to host memory; it goes to the neighbour while training goes on.
@@ -131,11 +139,11 @@ class PeerCopies:
         if not sources or sources[0].copy.step <= newer_than:
             return 0
         try:
-            for source in sources:
-                self._bring_home(source)
+            for target, source in enumerate(sources):
+                self._bring_home(target, source)
         except Exception as error:  # torch raises many kinds here
             raise CheckpointError(f"{self._copies.directory}: a copy did not come through: {error}") from error
-        self._all(functools.partial(self._restore, self._copies.path(sources[self._ranks.rank].copy)))
+        self._all(functools.partial(self._restore, sources[self._ranks.rank].copy))
         self.loaded = True
         return sources[0].copy.step + 1
 
@@ -158,11 +166,16 @@ class PeerCopies:
         rank, world = self._ranks.rank, self._ranks.world
         aside, peer = self._copies.aside("own", rank), self._copies.aside("peer", rank)
         name = secrets.token_hex(4)
-        steps, names, entries = zip(*self._all(lambda: (step, name, write_state(staged, aside))), strict=True)
+        if self._trained is None:
+            self._trained = trained(staged)
+        said = self._all(lambda: (step, name, write_state(staged, aside), self._trained))
+        steps, names, entries, alike = zip(*said, strict=True)
         if len(set(steps)) > 1:
             raise CheckpointError(f"the ranks copy different steps: {sorted(set(steps))}")
-        copies = [HeldCopy(step, world, each, names[0], entry.sha256) for each, entry in enumerate(entries)]
-        if world > 1:
+        self.why_fixed = why_not_replicated(alike)
+        marks = (names[0], not self.why_fixed)
+        copies = [HeldCopy(step, world, each, marks[0], entry.sha256, marks[1]) for each, entry in enumerate(entries)]
+        if world > 1 and self._distance:
             came = exchange(self._ranks, self._distance, (aside, peer), [entry.bytes for entry in entries])
             before = copies[(rank - self._distance) % world]
             self._all(lambda: self._take_in(peer, came, before))
@@ -185,8 +198,8 @@ class PeerCopies:
 
     def _trusted(self) -> list[Source]:
         """Sources that were read through; a copy that is not what it should be is passed over and said."""
-        held = [set(copies) for copies in self._all(self._copies.held)]
-        while sources := whole_step(held, self._ranks.world):
+        held = [set(copies) for copies in self._all(lambda: [] if self._newcomer else self._copies.held())]
+        while sources := newest_step(held, self._ranks.world):
             mine = [source.copy for source in sources if source.holder == self._ranks.rank]
             bad = self._all(functools.partial(self._bad, mine))
             if not any(bad):
@@ -205,9 +218,9 @@ class PeerCopies:
                 found.add(copy)
         return found
 
-    def _bring_home(self, source: Source) -> None:
+    def _bring_home(self, target: int, source: Source) -> None:
         """Every rank takes part; only the holder and the rank it is for have something to do."""
-        rank, target = self._ranks.rank, source.copy.rank
+        rank = self._ranks.rank
         if source.holder == target:
             return
         path = self._copies.path(source.copy)
@@ -220,10 +233,11 @@ class PeerCopies:
             aside = self._copies.aside("own", rank)
             self._take_in(aside, receive(self._ranks, aside, size, source.holder), source.copy)
 
-    def _restore(self, path: Path) -> None:
+    def _restore(self, copy: HeldCopy) -> None:
+        path, own = self._copies.path(copy), (copy.rank, copy.world) == (self._ranks.rank, self._ranks.world)
         try:
-            saved = read_state(path)
-            tree = self._state.collect_targets(with_optimizer_state(saved.keys()))
+            saved = {keys: value for keys, value in read_state(path).items() if own or keys[0] != "ranks"}
+            tree = self._state.collect_targets(with_optimizer_state(saved.keys()), with_rank=own)
             fill_state(tree, saved)
             self._state.restore(tree)
         except (KeyError, TypeError, RuntimeError, ValueError) as error:

@@ -1,0 +1,90 @@
+"""From one generation of a job's process group to the next: what it was about, and the seconds of each phase."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from healthd.launcher.backend import Event
+from healthd.launcher.membership import Generation
+from vocabulary.counts import counted
+
+PHASES = ("decided", "met", "state", "first step")  # after the loss was seen, or the waiting members of a larger job
+
+
+class Transition:
+    """The newest one. Times are taken as its methods are called."""
+
+    def __init__(self) -> None:
+        self._generation: Generation | None = None
+        self._ranks_before, self._same = 0, False
+        self._began_at = self._formed_at = self._met_at = self._loaded_at = 0.0
+        self._lost_steps = 0  # that some rank had finished, and that the newest generation trains once more
+
+    @property
+    def formed_at(self) -> float:
+        """When the newest generation was formed, by the monotonic clock."""
+        return self._formed_at
+
+    def begin(self) -> None:
+        """A rank is lost, or the job is to grow."""
+        self._began_at = time.monotonic()
+
+    def form(self, generation: Generation) -> None:
+        """This generation is the newest from now on."""
+        before = self._generation or generation
+        self._ranks_before, self._same = len(before.members), before.members == generation.members
+        self._generation, self._formed_at, self._lost_steps = generation, time.monotonic(), 0
+
+    def meet(self) -> None:
+        """A member is in the new process group."""
+        self._met_at = time.monotonic()
+
+    def load(self, finished: int, begin: int) -> None:
+        """A member has its state, and begins with step `begin`; `finished` was the last that it knew to be done."""
+        self._loaded_at = time.monotonic()
+        self._lost_steps = max(self._lost_steps, finished + 1 - begin)
+
+    def announcement(self) -> Event | None:
+        """What a new generation of another size is about, before it has trained."""
+        assert self._generation is not None  # noqa: S101 - it was formed
+        kind = {"shrunk": "shrinking", "grown": "growing"}.get(self._kind)
+        if kind is None:
+            return None
+        nodes = list(dict.fromkeys(each.node for each in self._generation.members))
+        facts: dict[str, Any] = {"generation": self._generation.number, "nodes": nodes} | self._sizes
+        text = f"generation {self._generation.number} goes on with {counted(facts['ranks'], 'rank')} instead of {self._ranks_before}, on {', '.join(nodes)}"
+        return Event(kind, text, facts)
+
+    def event(self, step: int, source: str) -> Event:
+        """The first step of the newest generation is done; its state came from `source`."""
+        assert self._generation is not None  # noqa: S101 - it was formed
+        marks = (self._began_at, self._formed_at, self._met_at, self._loaded_at, time.monotonic())
+        seconds = {name: round(marks[at + 1] - marks[at], 3) for at, name in enumerate(PHASES)}
+        told = ", ".join(f"{name} {each:.2f}" for name, each in seconds.items())
+        total, kind = marks[-1] - marks[0], self._kind
+        since = "the loss" if kind in ("swapped", "shrunk") else "the ranks were asked to pause"
+        size = f" with {counted(len(self._generation.members), 'rank')}" if kind in ("shrunk", "grown") else ""
+        text = f"generation {self._generation.number}: step {step} is done{size} {total:.2f} s after {since} ({told}); {counted(self._lost_steps, 'finished step')} lost, the state came from {source}"
+        facts: dict[str, Any] = {
+            "generation": self._generation.number,
+            "step": step,
+            "lost": self._lost_steps,
+            "source": source,
+            "seconds": round(total, 3),
+            "phases": seconds,
+        }
+        return Event(kind, text, facts | self._sizes if size else facts)
+
+    @property
+    def _kind(self) -> str:
+        assert self._generation is not None  # noqa: S101 - it was formed
+        ranks = len(self._generation.members)
+        if ranks == self._ranks_before:
+            return "resumed" if self._same else "swapped"
+        return "shrunk" if ranks < self._ranks_before else "grown"
+
+    @property
+    def _sizes(self) -> dict[str, int]:
+        assert self._generation is not None  # noqa: S101 - it was formed
+        return {"ranks": len(self._generation.members), "ranks_before": self._ranks_before}
