@@ -40,7 +40,17 @@ from vocabulary.daemon_socket import SOCKET
     help="Let a process wait on each spare node, and replace lost ranks by it while the others go on. COMMAND must use run_guarded_job.",
 )
 @click.option(
-    "--min-nodes", type=click.IntRange(min=1), help="Go on with as few as these when --nodes are not there (elastic)."
+    "--min-nodes",
+    type=click.IntRange(min=1),
+    help="Go on with as few as these when --nodes are not there (elastic); with --swap also in place: the job shrinks"
+    " when a node is lost and no spare is left, and grows when the node is back.",
+)
+@click.option(
+    "--return-seconds",
+    type=click.FloatRange(min=0),
+    default=15.0,
+    show_default=True,
+    help="With --swap and --min-nodes: how long after its loss a node that is fit takes ranks again; twice as long after each further loss. 0: never.",
 )
 @click.option("--ranks-per-node", type=click.IntRange(min=1), default=1, show_default=True, help="Usually one per GPU.")
 @click.option(
@@ -173,9 +183,9 @@ def _job(  # the rest of the options, by name
     swap: bool,
     **rest: Any,
 ) -> Job:
-    if swap and (rest["per_node"] or spares == 0):
+    if swap and (rest["per_node"] or (spares == 0 and min_nodes is None)):
         raise click.UsageError(
-            "--swap needs --spares of at least 1, and no --per-node: the launcher itself starts each rank"
+            "--swap needs --spares of at least 1 or --min-nodes, and no --per-node: the launcher itself starts each rank"
         )
     wanted = nodes if nodes is not None else max(len(at_hand) - spares, min_nodes or 0)
     if min_nodes is not None and min_nodes > wanted:
@@ -204,6 +214,8 @@ def _job(  # the rest of the options, by name
         preflight_seconds=rest["preflight_seconds"],
         notice_file=rest["notice_file"],
         warm_spares=spares if swap else 0,
+        swap=swap,
+        return_seconds=rest["return_seconds"],
     )
 
 

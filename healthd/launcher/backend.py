@@ -29,6 +29,7 @@ class Attempt(NamedTuple):
     patience_seconds: float = 0.0
     swap: bool = False  # whether lost ranks are replaced while the others go on
     spares: tuple[str, ...] = ()  # nodes on which as many processes wait, to take the ranks of a node that is lost
+    elastic: tuple[int, int] | None = None  # between which numbers of nodes it goes on in place; None: with these
 
     @property
     def tasks_per_node(self) -> int:
@@ -48,6 +49,11 @@ class Attempt(NamedTuple):
     def node_of(self, task: int) -> str:
         """Where a process runs."""
         return (*self.nodes, *self.spares)[task // self.tasks_per_node]
+
+    @property
+    def rank_nodes(self) -> tuple[str, ...]:
+        """The node of each rank."""
+        return tuple(self.node_of(rank) for rank in range(self.world))
 
     def shared_environment(self, address: str, port: int) -> dict[str, str]:
         """What all processes are told: who they are together, and where to meet.
@@ -94,6 +100,11 @@ class Run(Protocol):
     @property
     def condemned(self) -> Collection[str]:
         """Nodes that it has lost for good, beside those that the ranks' ends tell of: their ranks were replaced."""
+        ...
+
+    @property
+    def rank_nodes(self) -> Sequence[str]:
+        """The node of each rank; of a run whose ranks may move or become fewer, as it is now."""
         ...
 
     def ended(self) -> Sequence[RankEnd]:

@@ -32,12 +32,15 @@ class Job(NamedTuple):
     preflight_seconds: float = 600.0
     notice_file: Path | None = None  # when it appears or changes, this machine is about to go away
     warm_spares: int = 0  # nodes on which processes wait, to take the ranks of a node that is lost
+    swap: bool = False  # lost ranks are replaced in place; with `least`, the job also goes on with fewer in place
+    return_seconds: float = 15.0  # after the loss of a node, until ranks are started there again; 0: never
 
     def attempt(self, number: int, name: str, nodes: tuple[str, ...], spares: tuple[str, ...] = ()) -> Attempt:
         """One start of this job."""
         patience = max(self.done_seconds, self.leave_seconds, self.stop_seconds) if self.done_seconds else 0.0
         shape = (self.ranks_per_node, self.command, self.per_node, patience)
-        return Attempt(number, name, nodes, *shape, self.warm_spares > 0, spares)
+        elastic = (self.least, self.nodes) if self.swap and self.least is not None else None
+        return Attempt(number, name, nodes, *shape, self.swap, spares, elastic)
 
     @property
     def choosing(self) -> Gate:

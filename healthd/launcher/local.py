@@ -37,25 +37,33 @@ class LocalRun:
         self._children: list[tuple[int, str, subprocess.Popen[bytes]]] = []
         self._killed: set[int] = set()
         self._offspring = Offspring()
-        argv = [sys.executable, "-m", "healthd.launcher.rank", *attempt.command]
+        self.rank_nodes = attempt.rank_nodes
+        self._argv = [sys.executable, "-m", "healthd.launcher.rank", *attempt.command]
+        self._environ, self._first_rank, self._rendezvous = environ, first_rank, rendezvous
         for rank in range(attempt.tasks):
-            node = attempt.node_of(rank)
-            own = {
-                "RANK": str(first_rank + rank),
-                "LOCAL_RANK": str(rank % attempt.tasks_per_node),
-                "HEALTHD_NODE": node,
-                PARENT_VARIABLE: str(os.getpid()),
-                **({MEMBER: str(rank), **rendezvous.environ} if rendezvous else {}),
-            }
             try:
-                child = subprocess.Popen(
-                    argv, env={**environ, **own, **self._offspring.environ}, start_new_session=True
-                )
+                self._start(rank, attempt.node_of(rank), rank % attempt.tasks_per_node)
             except OSError:
                 self.kill()
                 raise
-            self._offspring.add(child.pid)
-            self._children.append((rank, node, child))
+
+    def start_more(self, node: str, first: int, local_ranks: Sequence[int]) -> None:
+        """Processes beside those of the beginning. Raises OSError."""
+        for at, local_rank in enumerate(local_ranks):
+            self._start(first + at, node, local_rank)
+
+    def _start(self, rank: int, node: str, local_rank: int) -> None:
+        own = {
+            "RANK": str(self._first_rank + rank),
+            "LOCAL_RANK": str(local_rank),
+            "HEALTHD_NODE": node,
+            PARENT_VARIABLE: str(os.getpid()),
+            **({MEMBER: str(rank), **self._rendezvous.environ} if self._rendezvous else {}),
+        }
+        environ = {**self._environ, **own, **self._offspring.environ}
+        child = subprocess.Popen(self._argv, env=environ, start_new_session=True)
+        self._offspring.add(child.pid)
+        self._children.append((rank, node, child))
 
     def ended(self) -> Sequence[RankEnd]:
         """The ranks that have ended so far."""

@@ -32,6 +32,7 @@ from healthd.launcher.plan import (
     next_move,
 )
 from healthd.launcher.proof import proven
+from healthd.launcher.returning_nodes import ReturningNodes
 from healthd.launcher.second_look import SecondLook
 from healthd.launcher.stop import Stop
 from healthd.launcher.watch import Watch
@@ -112,14 +113,29 @@ class Launcher:
                 return choice.nodes
         return ()
 
+    def _returning(self, attempt: Attempt, history: History) -> ReturningNodes:
+        def fit(nodes: Sequence[str]) -> Sequence[str]:
+            at_hand = set(self._backend.nodes())
+            _, verdicts = self._verdicts([node for node in nodes if node in at_hand])
+            found = [choose([node], 1, history.excluded, verdicts, self._job.choosing).nodes for node in nodes]
+            return [node for each in found for node in each or () if node in at_hand]
+
+        used = {*attempt.nodes, *attempt.spares, *history.excluded}
+        unused = [node for node in self._backend.nodes() if node not in used] if attempt.elastic else []
+        return ReturningNodes(attempt, self._journal, fit, self._job.return_seconds, unused)
+
     def _proven(self, history: History) -> tuple[History, list[NodeVerdict]]:
         """What is known of the nodes; who failed the preflight is not asked again, who is unfit not before it is fit."""
-        nodes = [node for node in self._backend.nodes() if node not in history.excluded]
+        failed, verdicts = self._verdicts([node for node in self._backend.nodes() if node not in history.excluded])
+        return history.without(failed), verdicts
+
+    def _verdicts(self, nodes: Sequence[str]) -> tuple[set[str], list[NodeVerdict]]:
+        """Who failed the preflight, and what is known of each."""
         gate = self._inquiry.gate(nodes)
         unfit = {verdict.node for verdict in gate if verdict.fitness is Fitness.UNFIT}
         preflight = self._inquiry.preflight([node for node in nodes if node not in unfit])
         failed = {verdict.node for verdict in preflight if verdict.fitness is Fitness.UNFIT}
-        return history.without(failed), combine(gate, preflight, self._job.gate)
+        return failed, combine(gate, preflight, self._job.gate)
 
     def _attempt(
         self, attempt: Attempt, why: str, verdicts: Sequence[NodeVerdict], history: History
@@ -136,7 +152,7 @@ class Launcher:
         progress, run = NO_PROGRESS, None
         try:
             run = self._backend.start(attempt)
-            ends = self._watch.ends(run, attempt, look)
+            ends = self._watch.ends(run, attempt, look, self._returning(attempt, history))
             result = judge(ends)
         except BackendError as error:
             result = Result(Outcome.CRASHED, frozenset(), 1, str(error))

@@ -16,6 +16,7 @@ from healthd.trainer.rendezvous import ADDRESS, MEMBER, SPARE
 
 PER_NODE_VARIABLE = "HEALTHD_PER_NODE"
 PARENT_VARIABLE = "HEALTHD_LAUNCHER_PID"
+FIRST_MEMBER, LOCAL_RANKS = "HEALTHD_FIRST_MEMBER", "HEALTHD_LOCAL_RANKS"  # of a step that was started later
 _FROM_SLURM = {
     "RANK": "SLURM_PROCID",
     "WORLD_SIZE": "SLURM_NTASKS",
@@ -36,6 +37,9 @@ def placed(environ: Mapping[str, str]) -> dict[str, str]:
     found = {ours: environ[theirs] for ours, theirs in _FROM_SLURM.items() if theirs in environ}
     if ADDRESS in environ:
         member = found.get("RANK") or environ[MEMBER]
+        if FIRST_MEMBER in environ:
+            member = str(int(member) + int(environ[FIRST_MEMBER]))
+            found["LOCAL_RANK"] = environ[LOCAL_RANKS].split(",")[int(found["LOCAL_RANK"])]
         given = {**environ, **found, "WORLD_SIZE": environ["WORLD_SIZE"], MEMBER: member}
         if int(member) >= int(environ["WORLD_SIZE"]):
             return {key: value for key, value in given.items() if key != "RANK"} | {SPARE: "1"}

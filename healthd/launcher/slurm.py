@@ -26,7 +26,9 @@ from healthd.launcher import voice
 from healthd.launcher.backend import Announce, Answers, Attempt, BackendError, Event, Question, Run
 from healthd.launcher.coming_back import Return
 from healthd.launcher.plan import RankEnd
+from healthd.launcher.rank import FIRST_MEMBER, LOCAL_RANKS
 from healthd.launcher.slurm_queue import queue_again
+from healthd.launcher.slurm_steps import SlurmSteps
 from healthd.launcher.swapping import SwappingRun
 
 COMMAND_SECONDS = 30.0
@@ -105,6 +107,7 @@ class SlurmRun:
         self._srun = srun
         self._step_name = step_name
         self._kill_one = kill_one
+        self.rank_nodes = attempt.rank_nodes
         self._reported: dict[int, RankEnd] = {}
         self._stayed: set[int] = set()  # ranks that ran when we killed the step
         assert srun.stderr is not None  # noqa: S101 - it was asked for
@@ -211,12 +214,21 @@ class SlurmBackend:
             if attempt.swap:
                 here = self._environ.get("SLURMD_NODENAME", "")
                 host = self._address(here) if here else socket.gethostname()
-                return SwappingRun(attempt, lambda meeting: self._start(attempt, meeting.environ), host)
+                return SwappingRun(attempt, lambda meeting: self._start_steps(attempt, meeting.environ), host)
             return self._start(attempt, {})
         except OSError as error:
             raise BackendError(f"srun cannot be started: {error}") from error
 
-    def _start(self, attempt: Attempt, more: Mapping[str, str]) -> SlurmRun:
+    def _start_steps(self, attempt: Attempt, more: Mapping[str, str]) -> SlurmSteps:
+        def start_more(node: str, first: int, local_ranks: Sequence[int]) -> SlurmRun:
+            step = attempt._replace(nodes=(node,), spares=(), ranks_per_node=len(local_ranks))
+            placed = {FIRST_MEMBER: str(first), LOCAL_RANKS: ",".join(map(str, local_ranks))}
+            whole = attempt.shared_environment(self._address(node), PORT_FIRST)
+            return self._start(step, {**whole, **more, **placed}, first)
+
+        return SlurmSteps(self._start(attempt, more), start_more)
+
+    def _start(self, attempt: Attempt, more: Mapping[str, str], first: int = 0) -> SlurmRun:
         step_name = f"healthd-{attempt.number}-{secrets.token_hex(3)}"
         argv = [*self._srun((*attempt.nodes, *attempt.spares), attempt.tasks_per_node), f"--job-name={step_name}"]
         # Of a task that ends well srun tells us nothing. Where ranks are replaced, the end of one is no reason to end others.
@@ -225,11 +237,11 @@ class SlurmBackend:
         address, port = self._address(attempt.nodes[0]), PORT_FIRST + secrets.randbelow(PORT_COUNT)
         environ = {**self._clean(), **attempt.shared_environment(address, port), **more}
         srun = subprocess.Popen(argv, env=environ, stderr=subprocess.PIPE, start_new_session=True)
-        return SlurmRun(attempt, self._job_id, srun, step_name, partial(self._kill_task, attempt, environ))
+        return SlurmRun(attempt, self._job_id, srun, step_name, partial(self._kill_task, attempt, environ, first))
 
-    def _kill_task(self, attempt: Attempt, environ: Mapping[str, str], task: int) -> None:
+    def _kill_task(self, attempt: Attempt, environ: Mapping[str, str], first: int, task: int) -> None:
         """By a step on the task's node, which nobody waits for: the node may be gone."""
-        program = [sys.executable, "-m", "healthd.launcher.kill_member", str(task)]
+        program = [sys.executable, "-m", "healthd.launcher.kill_member", str(first + task)]
         with suppress(OSError):
             subprocess.Popen(
                 [*self._srun((attempt.node_of(task),), 1), *program],

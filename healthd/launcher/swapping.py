@@ -7,6 +7,7 @@ from collections.abc import Callable, Collection, Sequence
 from typing import Protocol
 
 from healthd.launcher.backend import Attempt, Event
+from healthd.launcher.elastic_membership import Sizes
 from healthd.launcher.membership import Member
 from healthd.launcher.plan import RankEnd
 from healthd.launcher.rendezvous import LOOPBACK, Rendezvous
@@ -38,6 +39,10 @@ class Processes(Protocol):
         """SIGKILL to one, and to all that came from it."""
         ...
 
+    def start_more(self, node: str, first: int, local_ranks: Sequence[int]) -> None:
+        """Start one process for each of these places on a node; their numbers go on from `first`. Raises OSError."""
+        ...
+
     def clear(self) -> None:
         """End what they left behind."""
         ...
@@ -56,7 +61,9 @@ class SwappingRun:
         """
         self._attempt = attempt
         members = [Member(task, attempt.node_of(task)) for task in range(attempt.tasks)]
-        self._rendezvous = Rendezvous(members, attempt.world, host)
+        self._places = {task: (attempt.node_of(task), task % attempt.tasks_per_node) for task in range(attempt.tasks)}
+        sizes = attempt.elastic and Sizes(*attempt.elastic, attempt.tasks_per_node)
+        self._rendezvous = Rendezvous(members, attempt.world, host, sizes)
         self._kill_at: dict[int, float] = {}
         try:
             self._processes = start(self._rendezvous)
@@ -80,6 +87,38 @@ class SwappingRun:
             if rank is not None and (end.code == Exit.DONE or over or self._rendezvous.stopped):
                 found.append(RankEnd(rank, end.node, end.code, end.killed))
         return found
+
+    @property
+    def rank_nodes(self) -> Sequence[str]:
+        """The node of each rank."""
+        return self._rendezvous.rank_nodes
+
+    @property
+    def stopped(self) -> bool:
+        """Whether there will be no further generation."""
+        return self._rendezvous.stopped
+
+    def vacant(self) -> dict[str, list[int]]:
+        """Places by node in which a process has ended, and no other was started; none on condemned nodes."""
+        ended = {end.rank for end in self._processes.ended()}
+        taken = {place for task, place in self._places.items() if task not in ended}
+        found: dict[str, list[int]] = {}
+        for node, local_rank in sorted(set(self._places.values()) - taken):
+            if node not in self.condemned:
+                found.setdefault(node, []).append(local_rank)
+        return found
+
+    def start_on(self, node: str, local_ranks: Sequence[int]) -> None:
+        """Start processes in these places of a node; they wait for a rank as spares.
+
+        Raises:
+            OSError: they cannot be started.
+        """
+        first = max(self._places) + 1
+        added = {first + at: (node, local_rank) for at, local_rank in enumerate(local_ranks)}
+        self._rendezvous.admit([Member(task, node) for task in added])
+        self._places |= added
+        self._processes.start_more(node, first, local_ranks)
 
     @property
     def condemned(self) -> Collection[str]:

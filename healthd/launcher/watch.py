@@ -9,8 +9,10 @@ from healthd.launcher.backend import Attempt, Run
 from healthd.launcher.job import Job
 from healthd.launcher.journal import Journal
 from healthd.launcher.plan import RankEnd
+from healthd.launcher.returning_nodes import ReturningNodes
 from healthd.launcher.second_look import SecondLook
 from healthd.launcher.stop import Stop
+from healthd.launcher.swapping import SwappingRun
 from healthd.trainer.exits import Exit
 from vocabulary.clock import Clock
 from vocabulary.counts import counted
@@ -29,7 +31,7 @@ class Watch:
         self._clock = clock
         self._stop = stop
 
-    def ends(self, run: Run, attempt: Attempt, look: SecondLook) -> Sequence[RankEnd]:
+    def ends(self, run: Run, attempt: Attempt, look: SecondLook, returning: ReturningNodes) -> Sequence[RankEnd]:
         """How each rank ended; one that stays too long after its first peer has left, or is done, is killed; all, on an unfit node."""
         told, kill_at, give_up_at = False, _NEVER, _NEVER
         try:
@@ -42,6 +44,8 @@ class Watch:
                     self._journal.write("stopping", text, attempt=attempt.number)
                 ends = run.ended()
                 self._record(run, attempt)
+                if isinstance(run, SwappingRun):
+                    returning.poll(run, now)
                 if kill_at == _NEVER and any(end.code != Exit.DONE for end in ends):
                     kill_at = now + self._job.leave_seconds
                 if give_up_at == _NEVER and ends and self._job.done_seconds:
@@ -73,7 +77,7 @@ class Watch:
             time.sleep(POLL_SECONDS)
 
     def _kill(self, run: Run, attempt: Attempt, when: str) -> Sequence[RankEnd]:
-        left = attempt.world - len(run.ended())
+        left = len(run.rank_nodes) - len(run.ended())
         run.kill()
         text = f"killing {counted(left, 'rank')} {when}"
         self._journal.write("killing", text, attempt=attempt.number)
@@ -81,5 +85,5 @@ class Watch:
         while not run.over() and self._clock.monotonic() < give_up_at:
             time.sleep(POLL_SECONDS)
         known = {end.rank: end for end in run.ended()}
-        gone = [RankEnd(rank, attempt.node_of(rank), None, killed=True) for rank in range(attempt.world)]
+        gone = [RankEnd(rank, node, None, killed=True) for rank, node in enumerate(run.rank_nodes)]
         return [known.get(end.rank, end) for end in gone]

@@ -101,6 +101,7 @@ class CrashesThenTooFew:
         return self
 
     condemned = ()
+    rank_nodes = ("n0",)
 
     def ended(self) -> list[RankEnd]:
         return [RankEnd(0, "n0", -11)]
