@@ -19,7 +19,8 @@ if TYPE_CHECKING:
     import torch
 
 COMMAND = (sys.executable, "-m", "healthctl.demo.training")
-EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "train_gpt.py"
+EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
+EXAMPLE = EXAMPLES / "train_gpt.py"
 
 
 class Record:
@@ -41,11 +42,12 @@ class Record:
         self._began = time.monotonic()
 
 
-def example() -> ModuleType:
-    """The example, loaded from its file: it is no package of ours."""
-    spec = importlib.util.spec_from_file_location("train_gpt", EXAMPLE)
+def example(name: str = "train_gpt") -> ModuleType:
+    """An example, loaded from its file: it is no package of ours."""
+    file = EXAMPLES / f"{name}.py"
+    spec = importlib.util.spec_from_file_location(name, file)
     if spec is None or spec.loader is None:
-        raise ImportError(f"{EXAMPLE} cannot be loaded")
+        raise ImportError(f"{file} cannot be loaded")
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
@@ -59,12 +61,13 @@ def main() -> None:
     parser.add_argument("--checkpoints", default="checkpoints")
     parser.add_argument("--every", default="50", help="steps between checkpoints")
     parser.add_argument("--losses", type=Path, help="append each step's loss here")
+    parser.add_argument("--example", default="train_gpt", help="which of the examples")
     options = parser.parse_args()
     os.environ["HEALTHD_CHECKPOINT_STEPS"] = options.every
-    train_gpt = example()
-    train_gpt.torch.set_num_threads(1)
+    program = example(options.example)
+    program.torch.set_num_threads(1)
     record = Record(options.losses, options.step_seconds)
-    train_gpt.run_guarded_job(lambda job: train_gpt.train(job, options.steps, options.checkpoints, record))
+    program.run_guarded_job(lambda job: program.train(job, options.steps, options.checkpoints, record))
 
 
 if __name__ == "__main__":

@@ -32,9 +32,11 @@ class TrainingJob:
         if beacons:
             prepare_directory(str(self.beacons))
 
-    def start(self, *options: str, steps: int = STEPS, every: int = 8, pace: float = 0.0) -> TrainingJob:
+    def start(
+        self, *options: str, steps: int = STEPS, every: int = 8, pace: float = 0.0, more: Sequence[str] = ()
+    ) -> TrainingJob:
         """Launch it (again)."""
-        training = [*COMMAND, f"--steps={steps}", f"--every={every}", f"--step-seconds={pace}"]
+        training = [*COMMAND, *more, f"--steps={steps}", f"--every={every}", f"--step-seconds={pace}"]
         training += [f"--checkpoints={self.checkpoints}", f"--losses={self._losses}"]
         argv = [
             sys.executable,
