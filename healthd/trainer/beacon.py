@@ -8,6 +8,7 @@ warning; after that no call raises for reasons outside the caller's own code.
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import mmap
 import os
@@ -53,6 +54,7 @@ __all__ = [
     "post_order",
     "read",
     "read_all",
+    "withdraw",
 ]
 
 DEFAULT_DIRECTORY = "/dev/shm/gpu-healthd"  # noqa: S108 - tmpfs is the point; directory_problem() checks who owns it
@@ -292,6 +294,14 @@ def open_beacon(directory: str, place: Place, clock: Clock | None = None) -> Bea
     except BeaconError as error:
         say(logging.WARNING, "%s; training goes on without the node daemon's protection", error)
         return NullBeacon()
+
+
+def withdraw(directory: str, place: Place) -> None:
+    """Delete the page of a rank that this process held and holds no more, so that nobody takes it for a rank that stands still."""
+    path = os.path.join(directory, page_name(place.job, place.attempt, place.rank))
+    with contextlib.suppress(OSError, BeaconError):
+        if read(path).identity.pid == os.getpid():
+            os.unlink(path)
 
 
 def _identity(place: Place, now: float) -> Identity:

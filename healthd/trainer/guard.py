@@ -287,7 +287,8 @@ class Guard:
             self._answer(order, Outcome.SAVED, saved_at=now, checkpoint=path)
 
     def _end_agreed_step(self, error: BaseException | None) -> None:
-        if error is not None and (not isinstance(error, Exception) or self._swap.over):
+        grows = all(map(is_growth, self._due))
+        if error is not None and (not isinstance(error, Exception) or self._swap.over or grows):
             return  # where it is over, the ranks that go have left already, and all copies were whole by then
         if error is not None:
             say(logging.ERROR, "saving at the agreed step failed", error=error)
@@ -297,7 +298,7 @@ class Guard:
         self._in_order = True
         if any(order.kind == STOP for order in self._due):
             raise Leave(Exit.NEVER_AGAIN, condemned=self._condemned())
-        if self._step.swap and (self._swap.can_swap or all(map(is_growth, self._due))):
+        if self._step.swap and (self._swap.can_swap or grows):
             self._go_on_or_leave()
         raise Leave(Exit.CONDEMNED if self._condemned() else Exit.RELAUNCH)
 

@@ -40,7 +40,9 @@ from healthd.trainer.adapters.process_group import shared_by_group
 from healthd.trainer.adapters.pytorch import PyTorch
 from healthd.trainer.adapters.pytorch_job import GuardedJob, device_of_this_rank, guarded_job
 from healthd.trainer.agreement import GRACEFUL
+from healthd.trainer.beacon import withdraw
 from healthd.trainer.checkpoint_files import CheckpointError
+from healthd.trainer.environment import Environment, read_environment
 from healthd.trainer.exits import Exit, Leave
 from healthd.trainer.guard import Guard
 from healthd.trainer.leaving import within
@@ -146,6 +148,7 @@ class _Generations:
         self._served_port = served_port
         self._entered: tuple[Generation, frozenset[int]] | None = None  # and the sockets that were there before
         self._copies_used: set[Path] = set()
+        self._place: Environment | None = None  # where the page of the newest rank of this process is
         self._first = -1  # number of the first generation that this process was in
         self._lock = threading.Lock()
         rendezvous.on_change(self._free)
@@ -171,6 +174,8 @@ class _Generations:
                 traceback.clear_frames(error.__traceback__)  # they hold the model of the old process group
             finally:
                 self._end_group()
+            if not done and self._rendezvous.number == number:
+                self._leave_rank(-1)  # it waits for another one
         if done and not self._rendezvous.stopped:  # all ranks are done: nobody needs the copies now
             for mine in self._copies_used:
                 shutil.rmtree(mine, ignore_errors=True)
@@ -192,6 +197,7 @@ class _Generations:
         self._first = self._first if self._first >= 0 else generation.number
         with self._lock:
             self._entered = (generation, frozenset(open_sockets()))
+        self._leave_rank(rank)  # before the ranks connect: whoever has it next makes its page after that
         self._rendezvous.send("entering", generation=generation.number)
         os.environ.update({"RANK": str(rank), "WORLD_SIZE": str(world)})
         device = device_of_this_rank()
@@ -208,11 +214,18 @@ class _Generations:
         dist.distributed_c10d._set_pg_timeout(usual or default_pg_timeout)  # noqa: SLF001 - torch has no public name for it
         self._rendezvous.send("entered", generation=generation.number)
         guard = Guard.from_env(store=shared.store, environ=shared.environ)
+        self._place = read_environment(shared.environ)
         guard.enable_swap(_GenerationSwap(self._rendezvous, generation))
         with guard:
             newcomer = 0 < generation.number == self._first
             swap = (self._rendezvous, generation.number, self._copies_used, newcomer)
             return train(GuardedJob(guard, rank, world, device, shared, *swap))
+
+    def _leave_rank(self, rank: int) -> None:
+        """Withdraw the page of the rank before, unless that was `rank`, too."""
+        place, self._place = self._place, None
+        if place is not None and place.place.rank != rank:
+            withdraw(place.beacon_directory, place.place)
 
     def _connect_store(self, generation: Generation) -> dist.TCPStore:
         """The store of rank 0, which may be gone already, or lost next."""
