@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from healthd.trainer.checkpoint_files import CheckpointError, measure
-from healthd.trainer.held_copies import HeldCopies, HeldCopy, prepare_private, whole_step
+from healthd.trainer.held_copies import HeldCopies, HeldCopy, Source, newest_step, prepare_private, whole_step
 
 
 def copy(step: int, rank: int, world: int = 3, save: str = "00000001") -> HeldCopy:
@@ -118,3 +118,37 @@ def test_a_directory_that_others_may_write_to_is_not_trusted(tmp_path: Path, cap
     (tmp_path / "m").chmod(0o700)
     (tmp_path / "l").symlink_to(tmp_path / "m")
     assert HeldCopies(tmp_path / "l").held() == []
+
+
+def replica(step: int, rank: int, world: int = 3, save: str = "00000001") -> HeldCopy:
+    return copy(step, rank, world, save)._replace(replica=True)
+
+
+def test_one_replica_is_enough_for_a_job_of_any_size_and_is_taken_from_home_where_it_can() -> None:
+    held = [[replica(8, 1), replica(8, 0)], [replica(7, 2)], [replica(8, 2)], []]
+    assert newest_step(held, 4) == [
+        Source(0, replica(8, 0)),
+        Source(0, replica(8, 1)),
+        Source(2, replica(8, 2)),
+        Source(0, replica(8, 0)),
+    ]
+    assert newest_step([[copy(8, 1)], []], 2) == []
+
+
+def test_a_newer_replica_goes_before_a_whole_step_and_an_older_one_does_not() -> None:
+    whole = [[replica(8, rank, world=2)] for rank in range(2)]
+    assert [source.copy.world for source in newest_step([[*whole[0], replica(8, 0)], whole[1]], 2)] == [2, 2]
+    assert [source.copy.step for source in newest_step([[*whole[0], replica(9, 0)], whole[1]], 2)] == [9, 9]
+
+
+def test_replicas_of_a_step_that_was_trained_twice_are_never_mixed() -> None:
+    held = [[replica(8, 0, save="0000000a")], [replica(8, 1, save="0000000b")]]
+    assert {source.copy.save for source in newest_step(held, 2)} == {"0000000b"}
+
+
+def test_a_replica_is_known_by_its_name(tmp_path: Path) -> None:
+    copies = HeldCopies(tmp_path)
+    aside = copies.aside("own", 1)
+    aside.write_bytes(b"state")
+    copies.finish(aside, replica(8, 1))
+    assert copies.held() == [replica(8, 1)]
