@@ -30,7 +30,8 @@ from healthd.launcher.transition import PHASES
 from healthd.trainer.beacon import read_all
 from healthd.trainer.pages import BeaconView, prepare_directory
 
-NODES = ("n0", "n1", "n2")  # each is lost once in a job: after a further loss it would return later
+NODES = ("n0", "n1", "n2")
+LOST = ("n2", "n1", "n0")  # one after the other; each once in a job, as after a further loss it would return later
 PACE_S = 0.05
 STEPS_BETWEEN = 20
 DEADLINE_S = 120.0
@@ -58,12 +59,12 @@ class ElasticRun:
             self.launcher = subprocess.Popen(argv, env=environ, stdout=log, stderr=log)
 
     def lose(self, number: int) -> tuple[bool, Seconds, Seconds]:
-        """Lose the `number`-th node, and have it back.
+        """Lose the `number`-th of them, and have it back.
 
         Returns:
             Whether rank 0 was there, which serves the ranks' store; seconds by phase of the shrink, and of the growth.
         """
-        victim = next(view for view in self._training() if view.identity.node == NODES[number])
+        victim = next(view for view in self._training() if view.identity.node == LOST[number])
         began = time.time()
         os.kill(victim.identity.pid, signal.SIGKILL)
         shrunk = self._wait_for("shrunk", number)
@@ -130,7 +131,7 @@ def main() -> None:
     found: list[tuple[bool, Seconds, Seconds]] = []
     while len(found) < options.runs:
         with job() as run:
-            found += [run.lose(number) for number in range(min(len(NODES), options.runs - len(found)))]
+            found += [run.lose(number) for number in range(min(len(LOST), options.runs - len(found)))]
     names = ("before", *PHASES, "in all")
     print(f"{'seconds, median':<28} " + " ".join(f"{name:>10}" for name in names) + f" {'p95':>7} {'worst':>7}")
     for words, first in (("shrink by rank 0's node", True), ("shrink by another node", False)):

@@ -277,6 +277,7 @@ class Rendezvous:
         if self._advanced or self._membership.rank_of(member) != 0:
             return
         self._advanced = True
+        self._growth.note_advanced()
         self._membership.note_fixed(str(message.get("fixed", "")))
         if self._number:
             self._events.append(self._transition.event(int(message["step"]), str(message["source"])))

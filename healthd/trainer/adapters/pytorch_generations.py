@@ -163,7 +163,6 @@ class _Generations:
                 self._rendezvous.send("done", generation=number)
                 done = True
             except NextGeneration:
-                self._rendezvous.send("paused", generation=number)
                 self._must_go_on(number, Leave(Exit.RELAUNCH))  # its state is in the nodes' memory
             except SystemExit as leave:  # all ranks do, or the program has its own reasons
                 self._rendezvous.leave(_exit_code(leave), "it ends by itself")
@@ -248,6 +247,7 @@ class _Generations:
         if ours and not self._rendezvous.is_over(number):
             self._rendezvous.leave(1, _first_line(error))
             raise error
+        self._rendezvous.send("paused", generation=number)  # once all have, there is a new one, though no rank was lost
         try:
             self._rendezvous.wait_over(number, NOTICE_SECONDS)
         except RendezvousError as why:

@@ -19,6 +19,7 @@ from healthd.trainer.rounds import Outcome, Rounds
 
 T = TypeVar("T")
 KNOCK_SECONDS = 5.0
+DOUBT_SECONDS = 0.5
 TIMEOUT_SECONDS = 300.0  # a slow disk of one rank is within it; a dead process is noticed at once
 _log = logging.getLogger("healthd.trainer")
 
@@ -39,6 +40,7 @@ class Ranks:
         self._broken = False
         self._name = f"healthd-{self.from_first(lambda: secrets.token_hex(8))}"
         self._jobs = dist.group.WORLD.get_group_store()
+        self._connected = False  # to the store, at some time
         self._rounds = Rounds(self._store, self.rank, self.world, timeout_seconds)
 
     @contextlib.contextmanager
@@ -163,7 +165,8 @@ class Ranks:
 
     def _store(self) -> dist.Store:
         """A connection of its own, where this torch can: waiting on it must not keep the guard from the store."""
-        _must_answer(self._jobs)
+        _must_answer(self._jobs, doubted=self._connected)
+        self._connected = True
         return dist.PrefixStore(self._name, self._jobs.clone() if hasattr(self._jobs, "clone") else self._jobs)
 
     def _hang_up(self) -> None:
@@ -173,12 +176,22 @@ class Ranks:
                 dist.destroy_process_group(group)
 
 
-def _must_answer(store: dist.Store) -> None:
-    """An OSError if there is no server any more: torch itself would go on knocking for the store's own time-out, minutes."""
+def _must_answer(store: dist.Store, *, doubted: bool) -> None:
+    """An OSError if there is no server any more: torch itself would go on knocking for the store's own time-out, minutes.
+
+    Args:
+        store: whose server.
+        doubted: a connection with it has failed. The kernel still takes connections for a process that is being killed, and
+            ends them some milliseconds later; a server that lives waits for the first word.
+    """
     while isinstance(store, dist.PrefixStore):
         store = store.underlying_store
     if isinstance(store, dist.TCPStore):
-        socket.create_connection((store.host, store.port), KNOCK_SECONDS).close()
+        with socket.create_connection((store.host, store.port), KNOCK_SECONDS) as knock:
+            knock.settimeout(DOUBT_SECONDS)
+            with contextlib.suppress(TimeoutError):
+                if doubted and not knock.recv(1):
+                    raise ConnectionError(f"{store.host}:{store.port}: the store has ended the connection")
 
 
 def _outcome(deed: Callable[[], T]) -> list[Any]:

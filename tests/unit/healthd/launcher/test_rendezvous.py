@@ -314,3 +314,12 @@ def test_descriptors_are_given_back(make_server: MakeServer) -> None:
         client.die()
     server.close()
     assert count_descriptors() <= before
+
+
+def test_ranks_that_could_not_connect_though_all_live_try_again_in_a_new_generation(make_server: MakeServer) -> None:
+    server = make_server(spares=0)
+    first, second = all_come(server, 2)
+    first.send("paused", generation=0)
+    second.send("paused", generation=0)
+    assert first.members(1) == second.members(1) == [0, 1]
+    assert not server.stopped
