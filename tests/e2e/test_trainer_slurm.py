@@ -138,8 +138,12 @@ def test_a_frozen_rank_is_killed_with_its_step_and_its_node_left_out(submit: Sub
 
 
 def _task(job: Batch, number: int) -> int:
-    """The process of a task of the newest step, wherever it runs: here all nodes are this machine."""
-    wanted = {f"SLURM_JOB_ID={job.id}".encode(), f"{MEMBER}={number}".encode()}
+    """The process of a task of the newest step, wherever it runs: here all nodes are this machine.
+
+    Another Slurm of this machine, of another test run, numbers its jobs alike: the folder tells them apart.
+    """
+    folder = f"HEALTHD_BEACON_DIR={job.place}/beacons"
+    wanted = {f"SLURM_JOB_ID={job.id}".encode(), f"{MEMBER}={number}".encode(), folder.encode()}
     found = []
     for entry in Path("/proc").glob("[0-9]*/environ"):
         with suppress(OSError):
@@ -153,7 +157,7 @@ def _task(job: Batch, number: int) -> int:
 def test_a_killed_and_a_frozen_rank_are_replaced_within_one_step(submit: Submit, tmp_path: Path) -> None:
     prepare_directory(str(tmp_path / "beacons"))
     losses = tmp_path / "losses"
-    training = f"--steps 60 --every 1000 --step-seconds 0.1 --checkpoints {tmp_path}/checkpoints --losses {losses}"
+    training = f"--steps 90 --every 1000 --step-seconds 0.1 --checkpoints {tmp_path}/checkpoints --losses {losses}"
     job = submit(4, "--swap --spares 2 --gate off", f"exec {' '.join(COMMAND)} {training}")
 
     def trained(step: int) -> bool:
@@ -175,8 +179,35 @@ def test_a_killed_and_a_frozen_rank_are_replaced_within_one_step(submit: Submit,
 
     assert len(job.all("attempt_started")) == 1
     steps = [json.loads(line)["step"] for line in losses.read_text().splitlines()]
-    assert sorted(set(steps)) == list(range(60))
+    assert sorted(set(steps)) == list(range(90))
     assert [event["lost"] for event in job.all("swapped")] == [0, 0], "a finished step was trained twice"
+
+
+@pytest.mark.torch
+def test_a_job_shrinks_and_the_node_that_returns_has_a_step_of_its_own(submit: Submit, tmp_path: Path) -> None:
+    prepare_directory(str(tmp_path / "beacons"))
+    training = (
+        f"--example train_elastic --steps 9999 --every 9999 --step-seconds 0.1 --checkpoints {tmp_path}/checkpoints"
+    )
+    options = "--swap --min-nodes 1 --return-seconds 0.5 --gate off"
+    job = submit(2, options, f"exec {' '.join(COMMAND)} {training}")
+    job.until(
+        lambda: len([view for view in read_all(str(tmp_path / "beacons"))[0] if view.state.step > 3]) == 2, "step 3"
+    )
+    first, node = _task(job, 0), job.all("attempt_started")[0]["nodes"][1]
+    os.kill(_task(job, 1), signal.SIGKILL)
+    job.until(lambda: job.all("shrunk"), "a step without the node")
+    job.until(lambda: job.all("grown"), "a step with the node that returned")
+    assert [event["node"] for event in job.all("node_returned")] == [node]
+
+    frozen = _task(job, 2)
+    os.kill(frozen, signal.SIGSTOP)
+    [page] = [view for view in read_all(str(tmp_path / "beacons"))[0] if view.identity.pid == first]
+    post_order(page.path, MailboxOrder("o1", "abort", "a test", (node,), time.time() + 600))
+    job.until(lambda: len(job.all("shrunk")) == 2, "a step without the condemned node")
+    job.until(lambda: not Path(f"/proc/{frozen}").exists(), "the frozen task to be ended")
+    assert _task(job, 0) == first
+    assert len(job.all("attempt_started")) == 1
 
 
 def test_without_a_spare_the_job_is_queued_again(submit: Submit) -> None:
