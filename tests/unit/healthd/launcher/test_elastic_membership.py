@@ -112,6 +112,17 @@ def test_a_sharded_job_waits_for_a_spare_that_starts_and_does_not_grow() -> None
     assert formed(membership, resume=True) == [0, 2]
 
 
+def test_a_job_that_has_become_sharded_keeps_its_size() -> None:
+    membership = of(2)
+    membership.leave(1)
+    formed(membership)
+    membership.note_fixed("its state is sharded")
+    membership.admit([Member(2, "n1")])
+    membership.arrive(2)
+    assert not membership.can_grow
+    assert formed(membership, resume=True) == [0]
+
+
 def test_the_living_ranks_of_a_node_that_lost_one_wait_for_its_return() -> None:
     membership = of(3, per_node=2)
     membership.leave(2)

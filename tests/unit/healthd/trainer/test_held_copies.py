@@ -139,6 +139,8 @@ def test_a_newer_replica_goes_before_a_whole_step_and_an_older_one_does_not() ->
     whole = [[replica(8, rank, world=2)] for rank in range(2)]
     assert [source.copy.world for source in newest_step([[*whole[0], replica(8, 0)], whole[1]], 2)] == [2, 2]
     assert [source.copy.step for source in newest_step([[*whole[0], replica(9, 0)], whole[1]], 2)] == [9, 9]
+    moved = [[replica(8, rank, world=2) for rank in range(2)], [replica(8, 0, world=2)]]
+    assert [source.copy.rank for source in newest_step(moved, 2)] == [0, 1], "each rank has its own generators back"
 
 
 def test_replicas_of_a_step_that_was_trained_twice_are_never_mixed() -> None:
