@@ -167,6 +167,11 @@ class Rendezvous:
                 return self.generation
             raise RendezvousError(self._stopped if came else f"no new generation within {seconds:g} s")
 
+    def is_replaced(self, number: int, seconds: float) -> bool:
+        """Whether generation `number` lacks a rank; waits so long for the launcher to say so."""
+        with self._changed:
+            return self._changed.wait_for(lambda: self.number > number or self.broken, seconds)
+
     def close(self) -> None:
         """End the connection: for the launcher this process is gone."""
         if self._connection is not None:

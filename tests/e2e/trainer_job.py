@@ -45,7 +45,12 @@ class TrainingJob:
             f"--node-names={','.join(self.nodes)}",
         ]
         argv += [f"--events={self._events}", "--gate=off", *options, "--", *training]
-        environ = {**os.environ, "HEALTHD_BEACON_DIR": str(self.beacons), "HEALTHD_JOB": "job"}
+        environ = {
+            **os.environ,
+            "HEALTHD_BEACON_DIR": str(self.beacons),
+            "HEALTHD_JOB": "job",
+            "HEALTHD_COPY_STEPS": "1",
+        }
         with (self.place / "log").open("ab") as log:
             self._launcher = subprocess.Popen(argv, env=environ, stdout=log, stderr=log)
         return self

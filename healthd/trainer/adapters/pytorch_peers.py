@@ -8,6 +8,7 @@ them: this stands beside checkpoints on a disk, and never instead of them.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import logging
 import os
@@ -17,18 +18,34 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
 
+import torch
+
 from healthd.trainer.adapters.pytorch_host import HostCopy
-from healthd.trainer.adapters.pytorch_ranks import TIMEOUT_SECONDS, Ranks
+from healthd.trainer.adapters.pytorch_ranks import ExchangeError, Ranks
 from healthd.trainer.adapters.pytorch_state import TrainingState, with_optimizer_state
 from healthd.trainer.adapters.pytorch_transfer import exchange, fill_state, read_state, receive, send, write_state
 from healthd.trainer.checkpoint import Saved
 from healthd.trainer.checkpoint_files import CheckpointError, FileEntry
+from healthd.trainer.exchange import ExchangeLimits, GenerationOverError
 from healthd.trainer.held_copies import HeldCopies, HeldCopy, Source, whole_step
 from healthd.trainer.in_flight import InFlight
 from healthd.trainer.rounds import OutcomeUnknownError
 
 T = TypeVar("T")
 _log = logging.getLogger("healthd.trainer")
+
+
+_RANK_LOST = (ExchangeError, GenerationOverError, OutcomeUnknownError)
+ABANDON_SECONDS = 10.0  # for a copy under way to fail, once its connections are shut down
+
+
+class CopyRefusedError(CheckpointError):
+    """A copy of the state in memory cannot be had. Training may go on without it; `rank_lost`: because a rank does not answer."""
+
+    def __init__(self, why: CheckpointError, directory: Path) -> None:
+        self.rank_lost = isinstance(why.__cause__, _RANK_LOST)
+        advice = f"make room in {directory} (df {directory}), or copy less often with HEALTHD_COPY_STEPS"
+        super().__init__(f"{why}; until a copy succeeds, a lost rank costs the steps since the last one: {advice}")
 
 
 class PeerCopies:
@@ -40,7 +57,7 @@ class PeerCopies:
         state: TrainingState,
         *,
         distance: int | None = None,
-        timeout_seconds: float = TIMEOUT_SECONDS,
+        limits: ExchangeLimits = ExchangeLimits(),  # noqa: B008 - immutable
     ) -> None:
         """Call after the process group exists.
 
@@ -48,7 +65,7 @@ class PeerCopies:
             directory: on tmpfs, of this job alone; needs room for four times a rank's state for each rank of the node.
             state: all that is to come back.
             distance: how many ranks further on a copy goes; None: LOCAL_WORLD_SIZE, which makes it the next node.
-            timeout_seconds: how long one exchange between the ranks may take.
+            limits: how long one exchange between the ranks may take, and what ends it early.
 
         Raises:
             ValueError: a copy would stay where it is: all ranks on one node, or a `distance` once around.
@@ -56,7 +73,7 @@ class PeerCopies:
         self._copies = HeldCopies(Path(directory).absolute())
         self._state = state
         self._distance = int(os.environ.get("LOCAL_WORLD_SIZE", "1")) if distance is None else distance
-        self._ranks = Ranks(timeout_seconds)
+        self._ranks = Ranks(limits)
         if self._ranks.world > 1 and self._distance % self._ranks.world == 0:
             raise ValueError(f"distance={self._distance}: of {self._ranks.world} ranks that is each one itself")
         self._host = HostCopy()
@@ -87,6 +104,32 @@ class PeerCopies:
         """
         self.last = self._flight.wait() or self.last
         return self.last.path if self.last else ""
+
+    def held_before_step(self) -> str:
+        """Wait until every rank holds the copy under way; only then may the optimizer's next update begin.
+
+        Else a rank that dies could leave the others a step ahead of the newest copy that is whole.
+
+        Returns:
+            As `wait` does.
+
+        Raises:
+            CopyRefusedError: the copy cannot be had.
+        """
+        try:
+            return self.wait()
+        except CheckpointError as error:
+            raise CopyRefusedError(error, self.directory) from error
+
+    def abandon(self) -> None:
+        """Let the copy under way fail or end, whatever comes of it: the next process group writes to the same files."""
+        with contextlib.suppress(Exception):  # what the copy raised
+            self._flight.look(ABANDON_SECONDS)
+
+    @property
+    def optimizers(self) -> tuple[torch.optim.Optimizer, ...]:
+        """Those whose state is copied."""
+        return self._state.optimizers
 
     @property
     def directory(self) -> Path:
