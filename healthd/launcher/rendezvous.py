@@ -19,7 +19,7 @@ from typing import Any
 from healthd.launcher.backend import Event
 from healthd.launcher.membership import Generation, Member, Membership, NoSpareError, Replaced
 from healthd.trainer.exits import Exit
-from healthd.trainer.rendezvous import ADDRESS, TOKEN, line_of, lines_of
+from healthd.trainer.rendezvous import ADDRESS, TOKEN, brief, line_of, lines_of
 
 ENTER_SECONDS = 45.0  # for every member to enter a generation after the first; who does not is replaced, too
 LOOPBACK = "127.0.0.1"
@@ -214,7 +214,7 @@ class Rendezvous:
             if message["generation"] == self._number:
                 self._take_progress(guest.member, message)
         elif kind == "evict":
-            self._evict([str(node) for node in message["nodes"]], str(message["why"]))
+            self._evict([str(node) for node in message["nodes"]], brief(str(message["why"])))
         elif kind == "leaving":
             why = str(message.get("why", ""))
             self._take_leave(guest.member, int(message["code"]), why, replace=bool(message.get("replace")))
@@ -330,7 +330,7 @@ class Rendezvous:
     def _stop(self, why: str, *, broken: bool = False) -> None:
         """Args: `broken`: the newest generation lacks a rank, so that no collective of it can complete."""
         if not self.stopped:
-            self._stopped = why
+            self._stopped = why = brief(why)
             self._events.append(Event("swap_impossible", f"no rank is replaced any more: {why}", {}))
             self._say_farewell(line_of("stop", why=why, broken=broken))
 
