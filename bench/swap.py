@@ -53,6 +53,7 @@ class SwapRun:
             **os.environ,
             "HEALTHD_BEACON_DIR": f"{place}/beacons/{{node}}",
             "HEALTHD_JOB": f"bench-{os.getpid()}",
+            "HEALTHD_COPY_STEPS": "1",
         }
         with (place / "log").open("wb") as log:
             self.launcher = subprocess.Popen(argv, env=environ, stdout=log, stderr=log)

@@ -62,13 +62,15 @@ def _write(options: argparse.Namespace, place: Path, names: list[str], load: str
         f"`python -m bench.day --minutes {options.minutes:g} --nodes {options.nodes} --seed {options.seed}`: {told}.",
         f"![Useful node-steps and nodes held over time]({out.name}.svg)",
         page.table(accounts, limit),
+        "## Where the other node-steps went",
+        page.breakdown(accounts),
         "## Each fault",
         page.stories(accounts),
         "## Durations",
         page.assumed(),
     )
     out.with_suffix(".md").write_text("\n\n".join(parts) + "\n")
-    print(page.table(accounts, limit))
+    print(f"{page.table(accounts, limit)}\n\n{page.breakdown(accounts)}")
     print(f"\n{out}.md, {out}.svg")
 
 

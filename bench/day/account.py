@@ -11,6 +11,7 @@ from collections.abc import Sequence
 
 import msgspec
 
+from bench.day.breakdown import Breakdown, break_down
 from bench.day.faults import BY_NAME
 from bench.day.records import Happened, Look, Records, StepLine
 from bench.day.story import Day, Hold, Stop, Told, tell
@@ -37,6 +38,7 @@ class Account(msgspec.Struct, frozen=True):
     told: list[Told]
     same_losses: bool
     pace_s: float
+    breakdown: Breakdown
 
     @property
     def effective(self) -> float:
@@ -63,11 +65,13 @@ def account(records: Records) -> Account:
     useful = {job: kept[job] - before[job] for job in steps}
     holds = holds_of(records.looks)
     bad = bad_starts(records)
+    lost = sum((made[job] - useful[job]) * worlds[job] for job in steps)
     return Account(
         seconds=end - begin,
         wanted=sum(worlds.values()) * (end - begin) / usual_s,
         useful=sum(useful[job] * worlds[job] for job in steps),
-        lost=sum((made[job] - useful[job]) * worlds[job] for job in steps),
+        lost=lost,
+        breakdown=break_down(steps, begin, end, usual_s, lost),
         stops=stops,
         holds=holds,
         wrong=[hold for hold in holds if hold.reason.startswith(MACHINES) and not _deserved(hold, holds, records)],
@@ -85,11 +89,11 @@ def account(records: Records) -> Account:
 
 
 def stops_of(job: str, lines: Sequence[StepLine], end: float, saved: int) -> list[Stop]:
-    """Where one attempt's steps end and another's begin; and the end, if the job stood still then: what is not `saved` is lost."""
+    """Where one attempt's or generation's steps end and another's begin; and the end, if the job stood still then: what is not `saved` is lost."""
     found = [
-        Stop(job, last.at, first.at, last.step - first.step + 1)
+        Stop(job, last.at, first.at, last.step - first.step + 1, swap=last.attempt == first.attempt)
         for last, first in itertools.pairwise(lines)
-        if last.attempt != first.attempt
+        if _place(last) != _place(first)
     ]
     last = lines[-1]
     return [*found, Stop(job, last.at, None, max(0, last.step - saved))] if end - last.at > STILL_S else found
@@ -160,8 +164,12 @@ def _progress(steps: dict[str, list[StepLine]], worlds: dict[str, int], begin: f
 
 
 def _gaps(lines: Sequence[StepLine]) -> list[float]:
-    """Seconds from one step of an attempt to its next."""
-    return [after.at - one.at for one, after in itertools.pairwise(lines) if one.attempt == after.attempt]
+    """Seconds from one step of a process group to its next."""
+    return [after.at - one.at for one, after in itertools.pairwise(lines) if _place(one) == _place(after)]
+
+
+def _place(line: StepLine) -> tuple[int, int]:
+    return line.attempt, line.generation
 
 
 def _same_losses(lines: Sequence[StepLine]) -> bool:

@@ -151,6 +151,7 @@ class Cluster:
                 place=self.place,
                 train=train,
                 work=work,
+                swap="--swap" if work.spares else "",
                 leave=f"{assumptions.LEAVE.here:g}",
             )
         )
@@ -251,7 +252,7 @@ class Cluster:
 
 WITH = """\
 #!/bin/sh
-exec {launch} launch --nodes={work.nodes} --spares={work.spares} --leave-seconds={leave} --max-restarts=1000 \\
+exec {launch} launch --nodes={work.nodes} --spares={work.spares} {swap} --leave-seconds={leave} --max-restarts=1000 \\
   --events={place}/launcher-{work.name}.jsonl -- {train} --guarded
 """
 WITHOUT = """\

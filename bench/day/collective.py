@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import socket
 import struct
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 CONNECT_PAUSE_S = 0.1
-_RANK = struct.Struct("!I")
+ACCEPT_S = 0.2  # between two looks whether somebody is still to come
+_RANK = struct.Struct("!II")  # and the generation: of a connection of before nothing is heard
 
 
 class StuckError(Exception):
@@ -18,15 +20,31 @@ class StuckError(Exception):
 class Collective:
     """One rank's connections. The sum is taken in the order of ranks, so that it has the same bits each time."""
 
-    def __init__(self, address: tuple[str, int], rank: int, world: int, timeout_s: float) -> None:
-        """Meet the others.
+    def __init__(
+        self,
+        address: tuple[str, int],
+        rank: int,
+        world: int,
+        timeout_s: float,
+        server: socket.socket | None = None,
+        generation: int = 0,
+        over: Callable[[], bool] = lambda: False,
+    ) -> None:
+        """Meet the others. Args: `server`: rank 0 is met there; None: it makes one; `over`: whether there is no need to any more.
 
         Raises:
             StuckError: not all came in time.
         """
         self._rank, self._world, self._timeout_s = rank, world, timeout_s
+        self._generation, self._over = generation, over
         try:
-            self._peers = self._gather(address) if rank == 0 else [self._connect(address)]
+            if rank:
+                self._peers = [self._connect(address)]
+            elif server is not None:
+                self._peers = self._gather(server)
+            else:
+                with socket.create_server(address, backlog=world) as own:
+                    self._peers = self._gather(own)
         except OSError as error:
             raise StuckError(f"rank {rank}: not all {world} ranks came within {timeout_s:g} s: {error}") from error
 
@@ -55,24 +73,47 @@ class Collective:
         for peer in self._peers:
             peer.settimeout(seconds)
 
+    def hang_up(self) -> None:
+        """From another thread: whatever waits in a collective fails now."""
+        for peer in self._peers:
+            with contextlib.suppress(OSError):
+                peer.shutdown(socket.SHUT_RDWR)
+
     def close(self) -> None:
         """Leave the others."""
         for peer in self._peers:
             peer.close()
 
-    def _gather(self, address: tuple[str, int]) -> list[socket.socket]:
+    def _gather(self, server: socket.socket) -> list[socket.socket]:
         found: dict[int, socket.socket] = {}
-        with socket.create_server(address, backlog=self._world) as server:
-            server.settimeout(self._timeout_s)
-            while len(found) < self._world - 1:
+        server.settimeout(ACCEPT_S)
+        deadline = time.monotonic() + self._timeout_s
+        while len(found) < self._world - 1:
+            self._require_current()
+            try:
                 peer, _ = server.accept()
                 self._prepare(peer)
-                found[_RANK.unpack(_read(peer, _RANK.size))[0]] = peer
+                rank, generation = _RANK.unpack(_read(peer, _RANK.size))
+            except TimeoutError:
+                if time.monotonic() > deadline:
+                    raise
+                continue
+            except ConnectionError:
+                continue  # it has gone again: the launcher knows more
+            if generation == self._generation:
+                found[rank] = peer
+            else:
+                peer.close()
         return [found[rank] for rank in sorted(found)]
+
+    def _require_current(self) -> None:
+        if self._over():
+            raise ConnectionAbortedError("this generation has ended")
 
     def _connect(self, address: tuple[str, int]) -> socket.socket:
         deadline = time.monotonic() + self._timeout_s
         while True:
+            self._require_current()
             try:
                 peer = socket.create_connection(address, self._timeout_s)
                 break
@@ -81,7 +122,7 @@ class Collective:
                     raise
                 time.sleep(CONNECT_PAUSE_S)
         self._prepare(peer)
-        peer.sendall(_RANK.pack(self._rank))
+        peer.sendall(_RANK.pack(self._rank, self._generation))
         return peer
 
     def _prepare(self, peer: socket.socket) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from bench.day import assumptions
 from bench.day.account import Account
+from bench.day.breakdown import lost_by_cause
 from bench.day.faults import BY_NAME
 from bench.day.story import ALREADY, Told
 
@@ -20,8 +21,11 @@ def table(accounts: Mapping[str, Account], limit: int) -> str:
         ("useful node-steps", [f"{a.useful:,}" for a in accounts.values()]),
         ("of what the jobs would have made at their pace without a stop", [f"{a.effective:.1%}" for a in accounts.values()]),
         ("node-steps trained and lost", [f"{a.lost:,}" for a in accounts.values()]),
-        ("times a job stood still", [str(len(a.stops)) for a in accounts.values()]),
-        ("seconds until it trained again: median, most", [_standing(a) for a in accounts.values()]),
+        ("times a job was started again", [str(sum(not s.swap for s in a.stops)) for a in accounts.values()]),
+        ("seconds until it trained again: median, most", [_standing(a, swap=False) for a in accounts.values()]),
+        ("times a rank was replaced while the job went on", [str(sum(s.swap for s in a.stops)) for a in accounts.values()]),
+        ("seconds until the job trained again: median, most", [_standing(a, swap=True) for a in accounts.values()]),
+        ("steps lost when ranks were replaced, when jobs were started again", [_lost(a) for a in accounts.values()]),
         ("jobs that did not train at the end", [str(sum(s.resumed_at is None for s in a.stops)) for a in accounts.values()]),
         ("seconds from a fault to its node held: median, most", [_noticed(a) for a in accounts.values()]),
         ("faults that call for it, whose node was never held", [_never(a) for a in accounts.values()]),
@@ -34,6 +38,20 @@ def table(accounts: Mapping[str, Account], limit: int) -> str:
     ]  # fmt: skip
     head = f"| | {' | '.join(accounts)} |\n|---|{'---:|' * len(accounts)}"
     return "\n".join([head, *(f"| {name} | {' | '.join(cells)} |" for name, cells in rows)])
+
+
+def breakdown(accounts: Mapping[str, Account]) -> str:
+    """Where the node-steps go that the jobs could have made, as shares of those."""
+    causes = next(iter(accounts.values())).breakdown.by_cause()
+    rows = [
+        f"| {cause} | {' | '.join(_share(a.breakdown.by_cause()[cause], a.wanted) for a in accounts.values())} |"
+        for cause in causes
+    ]
+    return "\n".join([f"| | {' | '.join(accounts)} |\n|---|{'---:|' * len(accounts)}", *rows])
+
+
+def _share(node_steps: float, wanted: float) -> str:
+    return f"{node_steps:,.0f} ({node_steps / wanted:.1%})"
 
 
 def stories(accounts: Mapping[str, Account]) -> str:
@@ -96,7 +114,8 @@ def _story(told: Told) -> str:
     elif BY_NAME[told.kind].eject:
         words.append("never held")
     if told.lost is not None:
-        again = "did not train again" if told.resumed_s is None else f"trained again after {told.resumed_s:.0f} s"
+        after = "did not train again" if told.resumed_s is None else f"trained again after {_seconds(told.resumed_s)}"
+        again = f"{after} with a spare in the rank's place" if told.swap else after
         words.append(f"{told.job} {again}, {told.lost} steps lost")
     elif told.job:
         words.append(f"{told.job} stood still already" if told.standing else f"{told.job} went on")
@@ -107,8 +126,13 @@ def _story(told: Told) -> str:
     return "; ".join(words)
 
 
-def _standing(account: Account) -> str:
-    return _spread([s.resumed_at - s.at for s in account.stops if s.resumed_at is not None], "{:.0f}")
+def _standing(account: Account, *, swap: bool) -> str:
+    stops = [s.resumed_at - s.at for s in account.stops if s.resumed_at is not None and s.swap == swap]
+    return _spread(stops, "{:.1f}" if swap else "{:.0f}")
+
+
+def _lost(account: Account) -> str:
+    return ", ".join(str(each) for each in lost_by_cause((stop.swap, stop.lost) for stop in account.stops))
 
 
 def _noticed(account: Account) -> str:

@@ -37,13 +37,14 @@ class RankLine(msgspec.Struct, frozen=True):
 
 
 class StepLine(msgspec.Struct, frozen=True):
-    """A step that a job has finished."""
+    """A step that a job has finished. `generation`: of its process group, in which single ranks were replaced."""
 
     at: float
     attempt: int
     step: int
     loss: str
     world: int
+    generation: int = 0
 
 
 class Look(msgspec.Struct, frozen=True):

@@ -16,12 +16,16 @@ ALREADY = "already"
 
 
 class Stop(msgspec.Struct, frozen=True):
-    """A job stood still between two attempts. `resumed_at` is None if it did not train again; `lost` steps were trained twice or never again."""
+    """A job stood still between two attempts, or (`swap`) while a rank was replaced.
+
+    `resumed_at` is None if it did not train again; `lost` steps were trained twice or never again.
+    """
 
     job: str
     at: float
     resumed_at: float | None
     lost: int
+    swap: bool = False
 
     def during(self, at: float) -> bool:
         """Whether it stood still then."""
@@ -64,6 +68,7 @@ class Told(msgspec.Struct, frozen=True):
     resumed_s: float | None
     lost: int | None
     bad_starts: int
+    swap: bool = False
 
 
 def tell(strike: Happened, day: Day) -> Told:
@@ -85,6 +90,7 @@ def tell(strike: Happened, day: Day) -> Told:
         held_by=held_by,
         resumed_s=None if stop is None or stop.resumed_at is None else stop.resumed_at - strike.at,
         lost=None if stop is None else stop.lost,
+        swap=stop is not None and stop.swap,
         bad_starts=sum(where == node and strike.at <= at < until for at, where in day.bad),
     )
 

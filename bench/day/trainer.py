@@ -16,17 +16,20 @@ import signal
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import closing, contextmanager, nullcontext
 from pathlib import Path
 from typing import NoReturn
 
 from bench.day import assumptions
+from bench.day.breakdown import CHECKPOINT_EVERY
 from bench.day.collective import Collective, StuckError
 from bench.day.device import Device, State
+from bench.day.generations import Generations, Place
 from bench.day.shared_store import SharedStore
 from healthd.trainer.checkpoint import Checkpoints
 from healthd.trainer.checkpoint_files import FileWriter
 from healthd.trainer.guard import Guard
+from healthd.trainer.rendezvous import ADDRESS
 
 WEIGHTS, BATCH, RATE = 32, 4, 0.02
 FORWARD_SHARE, BUSY_SHARE, NOISE = 0.35, 0.9, 0.005  # of a step; noise is the published one within a stage
@@ -40,13 +43,12 @@ class Rank:
         env = os.environ
         self.place, self.job = place, job
         self.node, self.attempt = env["SLURMD_NODENAME"], int(env["HEALTHD_ATTEMPT"])
-        self.rank, self.world = int(env["SLURM_PROCID"]), int(env["SLURM_NTASKS"])
-        self.address = ("127.0.0.1", int(env["MASTER_PORT"]))
+        self.rank, self.world, self.generation = int(env["SLURM_PROCID"]), int(env["SLURM_NTASKS"]), 0
         self.device = Device(place / "nodes" / self.node)
 
     def log(self, file: str, **facts: object) -> None:
         """Append a line; short enough to be written whole."""
-        line = {"at": time.time(), "job": self.job, "attempt": self.attempt, **facts}
+        line = {"at": time.time(), "job": self.job, "attempt": self.attempt, "generation": self.generation, **facts}
         with (self.place / file).open("a") as log:
             log.write(json.dumps(line) + "\n")
 
@@ -112,7 +114,7 @@ class Model:
 class Unguarded:
     """The same loop without us."""
 
-    checkpoint_due = False
+    checkpoint_due = swap = False
 
     @contextmanager
     def step(self, _: int) -> Iterator[Unguarded]:
@@ -135,58 +137,88 @@ class Training:
 
     def __init__(self, rank: Rank, *, guarded: bool) -> None:
         self._rank = rank
-        self._gpu = Gpu(rank.device)
+        self._gpu: Gpu | None = None  # of a spare: once it holds a rank
         self._model = Model()
         self._checkpoints = Checkpoints(rank.place / "checkpoints" / rank.job, keep=2)
         self._guarded = guarded
-        self._every = round(assumptions.CHECKPOINT.here / assumptions.STEP.here)
+        self._place: Place | None = None
+        self._every = CHECKPOINT_EVERY
 
     def run(self) -> None:
-        """From the newest checkpoint on, for ever."""
+        """From the newest state on, for ever. It starts as long as a real job does."""
         rank = self._rank
-        if rank.rank == 0 and (found := self._checkpoints.latest()):
-            state = json.loads((found.path / "model.json").read_text())
-            self._model.weights, self._model.step = state["weights"], state["step"]
-        if not self._guarded:
-            self._join()
-            self._train(Unguarded())
+        if os.environ.get(ADDRESS):
+            time.sleep(assumptions.START.here)
+            with closing(Generations(assumptions.COLLECTIVE.here)) as generations:
+                generations.run(self._enter)
             return
+        self._begin_on_gpu()
         store = SharedStore(rank.place / "stores" / f"{rank.job}-{rank.attempt}.json")
-        with Guard.from_env(store=store) as guard:
-            self._join()
+        with Guard.from_env(store=store) if self._guarded else nullcontext(Unguarded()) as guard:
+            time.sleep(assumptions.START.here)
+            address = ("127.0.0.1", int(os.environ["MASTER_PORT"]))
+            self._together = Collective(address, rank.rank, rank.world, assumptions.COLLECTIVE.here)
+            self._take_newest()
             self._train(guard)
 
-    def _join(self) -> None:
-        """Start as long as a real job does, then take over what rank 0 has."""
+    def _enter(self, place: Place) -> None:
+        """Train in one generation of the ranks."""
         rank = self._rank
-        time.sleep(assumptions.START.here)
-        self._together = Collective(rank.address, rank.rank, rank.world, assumptions.COLLECTIVE.here)
-        zero = [0.0] * WEIGHTS
-        step, *weights = self._together.sum(
-            [float(self._model.step), *self._model.weights] if rank.rank == 0 else [0.0, *zero]
-        )
-        self._model.step, self._model.weights = int(step), weights
+        rank.rank, rank.world, rank.generation = place.rank, place.world, place.generation.number
+        self._begin_on_gpu()
+        self._together, had, self._place = place.together, self._model.step, place
+        store = SharedStore(rank.place / "stores" / f"{rank.job}-{rank.attempt}-{rank.generation}.json")
+        guard = Guard.from_env(store=store)
+        guard.enable_swap(place.swap)
+        with guard:
+            self._take_newest()
+            place.entered()
+            place.loaded(self._model.step, had - 1)
+            self._train(guard)
+
+    def _begin_on_gpu(self) -> None:
+        if self._gpu is None:
+            self._rank.log("ranks.jsonl", event="starts", node=self._rank.node, rank=self._rank.rank)
+            self._gpu = Gpu(self._rank.device)
+
+    def _take_newest(self) -> None:
+        """What the rank has that is ahead of all: what it has finished, all have given their part to. Else the checkpoint."""
+        rank, model = self._rank, self._model
+        if rank.rank == 0 and model.step == 0 and (found := self._checkpoints.latest()):
+            state = json.loads((found.path / "model.json").read_text())
+            model.weights, model.step = state["weights"], state["step"]
+        steps = self._together.sum([float(model.step) if each == rank.rank else 0.0 for each in range(rank.world)])
+        newest = max(steps)
+        mine = rank.rank == steps.index(newest)
+        weights = self._together.sum(model.weights if mine else [0.0] * WEIGHTS)
+        model.step, model.weights = int(newest), weights
 
     def _train(self, guard: Guard | Unguarded) -> None:
         model, rank, noise = self._model, self._rank, random.Random()  # noqa: S311 - of times, not of secrets
-        first = model.step
+        first, gpu = model.step, self._gpu
+        assert gpu is not None
         while True:
             with guard.step(model.step) as step:
                 busy = assumptions.STEP.here * BUSY_SHARE * noise.gauss(1, NOISE)
                 with step.section("forward"):
                     gradient = model.gradient(rank.rank)
-                    self._gpu.compute(busy * FORWARD_SHARE)
+                    gpu.compute(busy * FORWARD_SHARE)
                 with step.section("backward"):
-                    self._gpu.compute(busy * (1 - FORWARD_SHARE))
+                    gpu.compute(busy * (1 - FORWARD_SHARE))
                 with step.section("communication"):
                     summed = self._together.sum(gradient)
                 loss = model.learn(summed, rank.world)
                 step.report(loss=loss)
                 if model.step == first + 1:
+                    if self._place is not None:
+                        self._place.advanced(model.step - 1)
                     rank.log("ranks.jsonl", event="trains", node=rank.node, rank=rank.rank)
                 if rank.rank == 0:
                     rank.log(f"steps-{rank.job}.jsonl", step=model.step, loss=loss.hex(), world=rank.world)
-                if step.checkpoint_due or model.step % self._every == 0:
+                if step.checkpoint_due and step.swap:
+                    self._together.sum([0.0])  # every rank holds what the others do
+                    step.saved("the ranks' memory")
+                elif step.checkpoint_due or model.step % self._every == 0:
                     with step.section("checkpoint"):
                         step.saved(self._save())
 
@@ -217,7 +249,6 @@ def main() -> None:
     parser.add_argument("--guarded", action="store_true")
     options = parser.parse_args()
     rank = Rank(options.place, options.job)
-    rank.log("ranks.jsonl", event="starts", node=rank.node, rank=rank.rank)
     try:
         Training(rank, guarded=options.guarded).run()
     except StuckError as error:

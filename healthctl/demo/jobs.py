@@ -17,6 +17,7 @@ from healthctl.supervised.programs import ProgramError
 
 REQUEUE_EXIT = 75  # what `healthctl launch` answers when too few nodes are left
 ALLOCATION = 5
+EVERY_STEP = {"HEALTHD_COPY_STEPS": "1"}  # no finished step is lost
 LEAVE_S = 15.0  # a rank that saves on a busy machine is slow, and not stuck
 
 
@@ -97,7 +98,8 @@ class SlurmJob:
         script = self._cluster.workdir / "job.sh"
         train = train_command(self._training, self._cluster.workdir, self._training.pace_s)
         command = [*launch_command(self._cluster, self._training), "--", *train]
-        script.write_text(f"#!/bin/sh\nexec {shlex.join(command)}\n")
+        exports = "".join(f"export {name}={value}\n" for name, value in EVERY_STEP.items())
+        script.write_text(f"#!/bin/sh\n{exports}exec {shlex.join(command)}\n")
         argv = ["sbatch", "--parsable", "--requeue", "--no-kill", "--job-name=train-gpt", "--open-mode=append"]
         argv += [f"--nodes={self._training.nodes}-{ALLOCATION}", f"--output={self._cluster.programs.log('job')}"]
         argv += [f"--chdir={self._cluster.workdir}", "--export=ALL", str(script)]
@@ -146,4 +148,5 @@ class LocalJob:
         names = ",".join(free[:ALLOCATION])
         argv = [*launch_command(self._cluster, self._training), "--backend=local", f"--node-names={names}", "--"]
         argv += train_command(self._training, self._cluster.workdir, self._training.pace_s)
-        self._cluster.programs.start("job", argv, env=self._cluster.env | {"HEALTHD_JOB": "demo"})
+        env = self._cluster.env | {"HEALTHD_JOB": "demo"} | EVERY_STEP
+        self._cluster.programs.start("job", argv, env=env)

@@ -22,11 +22,13 @@ from healthd.launcher.elastic_membership import ElasticMembership, Sizes
 from healthd.launcher.membership import Generation, Member, Membership, NoSpareError, Replaced
 from healthd.launcher.transition import Transition
 from healthd.trainer.exits import Exit
-from healthd.trainer.rendezvous import ADDRESS, TOKEN, line_of, lines_of
+from healthd.trainer.rendezvous import ADDRESS, TOKEN, brief, line_of, lines_of
 
 ENTER_SECONDS = 45.0  # for every member to enter a generation after the first; who does not is replaced, too
 LOOPBACK = "127.0.0.1"
-_OF_A_GENERATION = frozenset({"entering", "entered", "loaded", "advanced", "paused", "done"})  # messages that name it
+_OF_A_GENERATION = frozenset(
+    {"entering", "entered", "loaded", "advanced", "fixed", "paused", "done"}
+)  # messages that name it
 _TICK_SECONDS = 0.5
 _SEND_SECONDS = 2.0  # messages are small: whoever takes none for so long is gone
 _STRANGERS_MOST = 32  # connections that have not shown the token; of more the oldest is ended
@@ -229,7 +231,7 @@ class Rendezvous:
             if message["generation"] == self._number:
                 self._take_progress(guest.member, message)
         elif kind == "evict":
-            self._evict([str(node) for node in message["nodes"]], str(message["why"]))
+            self._evict([str(node) for node in message["nodes"]], brief(str(message["why"])))
         elif kind == "leaving":
             why = str(message.get("why", ""))
             self._take_leave(guest.member, int(message["code"]), why, replace=bool(message.get("replace")))
@@ -246,6 +248,10 @@ class Rendezvous:
             self._transition.load(int(message["finished"]), int(message["begin"]))
         elif kind == "advanced":
             self._advance(member, message)
+        elif kind == "fixed" and self._membership.rank_of(member) == 0:
+            self._membership.note_fixed(brief(str(message["why"])))
+            self._tell_spares()
+            self._grow()
         elif kind == "paused":
             self._growth.note_paused(member, time.monotonic())
             self._grow()
@@ -278,7 +284,6 @@ class Rendezvous:
             return
         self._advanced = True
         self._growth.note_advanced()
-        self._membership.note_fixed(str(message.get("fixed", "")))
         if self._number:
             self._events.append(self._transition.event(int(message["step"]), str(message["source"])))
         self._tell_spares()
@@ -355,7 +360,7 @@ class Rendezvous:
     def _stop(self, why: str, *, broken: bool = False) -> None:
         """Args: `broken`: the newest generation lacks a rank, so that no collective of it can complete."""
         if not self.stopped:
-            self._stopped = why
+            self._stopped = why = brief(why)
             self._events.append(Event("swap_impossible", f"no rank is replaced any more: {why}", {}))
             self._say_farewell(line_of("stop", why=why, broken=broken))
 

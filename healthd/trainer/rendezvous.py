@@ -19,6 +19,8 @@ from typing import Any, NamedTuple
 
 ADDRESS, TOKEN, MEMBER, SPARE = "HEALTHD_RENDEZVOUS", "HEALTHD_RENDEZVOUS_TOKEN", "HEALTHD_MEMBER", "HEALTHD_SPARE"
 LINE_BYTES_MAX = 1 << 20
+REASON_CHARACTERS_MAX = 200  # of a loss: an order may quote a whole kernel record
+_MEMBERSHIP = frozenset({"generation", "release", "stop"})  # messages without which a rank cannot go on
 CONNECT_SECONDS = 10.0
 
 _log = logging.getLogger("healthd.trainer")
@@ -58,6 +60,12 @@ def lines_of(buffer: bytearray) -> list[dict[str, Any]]:
     if not all(isinstance(each, dict) for each in messages):
         raise ValueError("a message that is no object")
     return messages
+
+
+def brief(reason: str) -> str:
+    """A reason as messages, events and records take it: one line, and not too long."""
+    line = " ".join(reason.split())
+    return line if len(line) <= REASON_CHARACTERS_MAX else f"{line[: REASON_CHARACTERS_MAX - 1]}…"
 
 
 def line_of(kind: str, **fields: object) -> bytes:
@@ -155,11 +163,11 @@ class Rendezvous:
 
     def evict(self, nodes: Collection[str], why: str) -> None:
         """These nodes are condemned: the launcher replaces every rank there."""
-        self.send("evict", nodes=sorted(nodes), why=why)
+        self.send("evict", nodes=sorted(nodes), why=brief(why))
 
     def leave(self, code: int, why: str, *, replace: bool = False) -> None:
         """This process is about to end with `code`; `replace`: its node is condemned, and the others go on with a spare."""
-        self.send("leaving", code=code, why=why, replace=replace)
+        self.send("leaving", code=code, why=brief(why), replace=replace)
 
     def wait_newer(self, than: int, seconds: float | None = None) -> Generation | None:
         """The newest generation once it is newer than number `than` and this process is in it; None: all ranks are done.
@@ -186,6 +194,11 @@ class Rendezvous:
             if not came or (self._stopped and not self._released):
                 raise RendezvousError(self._stopped or f"no new generation within {seconds:g} s")
 
+    def is_replaced(self, number: int, seconds: float) -> bool:
+        """Whether generation `number` lacks a rank; waits so long for the launcher to say so."""
+        with self._changed:
+            return self._changed.wait_for(lambda: self.is_over(number) or self.broken, seconds)
+
     def close(self) -> None:
         """End the connection: for the launcher this process is gone."""
         if self._connection is not None:
@@ -199,10 +212,19 @@ class Rendezvous:
                 while data := connection.recv(1 << 16):
                     buffer += data
                     for message in lines_of(buffer):
-                        self._take(message)
+                        self._take_readable(message)
         except (OSError, ValueError, KeyError, TypeError) as error:
             _log.warning("the launcher's rendezvous: %s", error)
         self._take({"type": "stop", "why": "the launcher is gone", "broken": False})
+
+    def _take_readable(self, message: dict[str, Any]) -> None:
+        """A message that only informs ends no training, whatever is in it."""
+        try:
+            self._take(message)
+        except (ValueError, KeyError, TypeError) as error:
+            if message.get("type") in _MEMBERSHIP:
+                raise
+            _log.warning("a message of the launcher is not readable (%r), and is passed over: %.200s", error, message)
 
     def _take(self, message: dict[str, Any]) -> None:
         with self._changed:

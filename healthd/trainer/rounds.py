@@ -17,6 +17,7 @@ from collections.abc import Callable
 from typing import NamedTuple, Protocol, TypeVar
 
 from healthd.trainer.checkpoint_files import CheckpointError
+from healthd.trainer.exchange import ExchangeLimits
 
 T = TypeVar("T")
 _ILL = 1 << 32  # added beside the 1 of a rank that came out ill: both counts in one number
@@ -66,9 +67,10 @@ class StoreLostError(CheckpointError):
 class Rounds:
     """One rank's view. All ranks call the methods in the same order; one round at a time."""
 
-    def __init__(self, connect: Callable[[], Board], rank: int, world: int, seconds: float) -> None:
-        """Args: `connect`: to a board that is theirs alone, again if need be; `seconds`: how long to wait for a rank."""
-        self._connect, self._rank, self._world, self._seconds = connect, rank, world, seconds
+    def __init__(self, connect: Callable[[], Board], rank: int, world: int, limits: ExchangeLimits) -> None:
+        """Args: `connect`: to a board that is theirs alone, again if need be; `limits`: how long to wait for a rank."""
+        self._connect, self._rank, self._world, self._limits = connect, rank, world, limits
+        self._seconds = limits.seconds
         self._board = connect()
         self._number = -1
         self._well = True
@@ -147,6 +149,8 @@ class Rounds:
                 found = self._asked(self._written)
                 if found not in (b"", _CONCLUDING):
                     return _read(found)
+                if self._limits.over():
+                    raise OutcomeUnknownError("this generation of the process group has ended")
                 time.sleep(pause)
                 pause = min(2 * pause, _PAUSE_SECONDS_MAX)
             given_up = Outcome(why=f"rank {self._rank} has waited {self._seconds:g} s for rank 0")
@@ -184,6 +188,7 @@ class Rounds:
                 raise CheckpointError("a rank has given it up")
             if self._asked(come):
                 return
+            self._limits.require_current()
             if time.monotonic() > end:
                 raise CheckpointError(f"{why} within {self._seconds:g} s")
             time.sleep(pause)

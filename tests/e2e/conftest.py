@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -12,12 +13,20 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parent))
 
 from healthd_node import Node, fake_nvml
+from trainer_job import References
 
 
 @pytest.fixture(scope="session")
 def nvml_library(tmp_path_factory: pytest.TempPathFactory) -> Path:
     library: Path = fake_nvml().build(tmp_path_factory.mktemp("nvml"))
     return library
+
+
+@pytest.fixture(scope="session")
+def references(tmp_path_factory: pytest.TempPathFactory) -> References:
+    """Shared by the workers of a run, where there are several."""
+    base = tmp_path_factory.getbasetemp()
+    return References(base.parent if os.environ.get("PYTEST_XDIST_WORKER") else base)
 
 
 @pytest.fixture

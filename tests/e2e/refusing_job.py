@@ -10,6 +10,7 @@ import torch.distributed as dist
 from torch import nn
 
 from healthd.trainer.adapters.pytorch import Counters, TrainingCheckpoints, TrainingState
+from healthd.trainer.exchange import ExchangeLimits
 
 
 class Refusing(Counters):
@@ -26,7 +27,7 @@ def main() -> None:
     dist.init_process_group("gloo")
     model, counters = nn.Linear(2, 2), Refusing()
     state = TrainingState(model, torch.optim.AdamW(model.parameters()), counters=counters)
-    with TrainingCheckpoints(Path(sys.argv[1]) / "checkpoints", state, timeout_seconds=30) as checkpoints:
+    with TrainingCheckpoints(Path(sys.argv[1]) / "checkpoints", state, limits=ExchangeLimits(30)) as checkpoints:
         for step in (1, 2):
             counters["step"] = step
             checkpoints.save(step)

@@ -17,6 +17,7 @@ from torch import nn
 from healthd.trainer.adapters.pytorch import TrainingCheckpoints, TrainingState
 from healthd.trainer.adapters.pytorch_peers import PeerCopies
 from healthd.trainer.checkpoint_files import CheckpointError
+from healthd.trainer.exchange import ExchangeLimits
 
 DEADLINE_SECONDS = {"writing": 10.0, "copying": 10.0, "renaming": 6.0, "deleting": 6.0, "differing": 60.0}
 
@@ -47,8 +48,8 @@ def main() -> None:
     state = TrainingState(nn.Linear(64, 64))
     root = place / "checkpoints"
     keep = 1 if case == "deleting" else 9
-    checkpoints = TrainingCheckpoints(root, state, keep=keep, timeout_seconds=deadline_s)
-    copies = PeerCopies(place / f"memory-{rank}", state, distance=1, timeout_seconds=deadline_s)
+    checkpoints = TrainingCheckpoints(root, state, keep=keep, limits=ExchangeLimits(deadline_s))
+    copies = PeerCopies(place / f"memory-{rank}", state, distance=1, limits=ExchangeLimits(deadline_s))
     fsync = Slow(os.fsync, until_given_up)
     rename = Slow(Path.rename, until_given_up if case == "copying" else lambda: time.sleep(deadline_s + 2))
     rmtree = Slow(shutil.rmtree, lambda: time.sleep(deadline_s + 2))

@@ -44,6 +44,8 @@ def run_on(place: Path) -> list[tuple[int, str]]:
 def test_a_lost_ranks_state_comes_from_its_neighbours_memory(tmp_path: Path) -> None:
     run_and_kill(tmp_path, 6)
     shutil.rmtree(tmp_path / "memory-1")  # the node is gone, a spare takes its rank
+    for copy in (tmp_path / "memory-2").glob("*-rank-2-*"):  # bits rot in memory as well
+        copy.write_bytes(copy.read_bytes()[:-1] + b"\x00\x01")
 
     begun = run_on(tmp_path)
 
@@ -55,13 +57,6 @@ def test_a_lost_ranks_state_comes_from_its_neighbours_memory(tmp_path: Path) -> 
     assert (
         f"rank 1's state after step {step} comes from the memory of rank 2's node" in (tmp_path / "log-1").read_text()
     )
-
-    for copy in (tmp_path / "memory-2").glob("*-rank-2-*"):  # bits rot in memory as well
-        copy.write_bytes(copy.read_bytes()[:-1] + b"\x00\x01")
-    begun = run_on(tmp_path)
-    assert [(number, found) for number, found in begun] == [
-        (step + 1, dict(said(tmp_path, rank, "step"))[step]) for rank in range(WORLD)
-    ]
     assert "copy in memory not used" in (tmp_path / "log-2").read_text()
 
     for rank in (0, 1):  # two neighbours at once: more than memory can stand

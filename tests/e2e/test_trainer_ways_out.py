@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from trainer_job import STEPS, TrainingJob
+from trainer_job import STEPS, References, TrainingJob
 
 from healthd.trainer.beacon import post_order
 from healthd.trainer.page import Outcome
@@ -20,19 +20,9 @@ PACE = 0.05
 
 
 @pytest.fixture(scope="session")
-def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Reference:
-    """The losses of an uninterrupted run, by world size; trained once each."""
-    known: dict[int, dict[int, str]] = {}
-
-    def losses(world: int) -> dict[int, str]:
-        if world not in known:
-            job = TrainingJob(tmp_path_factory.mktemp("reference"), nodes=[f"n{rank}" for rank in range(world)])
-            assert job.start(every=1000).finish() == 0, job.log()
-            known[world] = job.losses()
-            assert sorted(known[world]) == list(range(STEPS))
-        return known[world]
-
-    return losses
+def undisturbed(references: References) -> Reference:
+    """The losses of an uninterrupted run, by world size."""
+    return references.losses
 
 
 @pytest.fixture

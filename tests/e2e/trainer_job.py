@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -16,7 +18,7 @@ from healthd.trainer.beacon import MailboxOrder, post_order, read_all
 from healthd.trainer.pages import BeaconView, prepare_directory
 
 DEADLINE_S = 90.0
-STEPS = 24
+STEPS, REFERENCE_STEPS = 24, 30
 
 
 class TrainingJob:
@@ -47,7 +49,12 @@ class TrainingJob:
             f"--node-names={','.join(self.nodes)}",
         ]
         argv += [f"--events={self._events}", "--gate=off", *options, "--", *training]
-        environ = {**os.environ, "HEALTHD_BEACON_DIR": str(self.beacons), "HEALTHD_JOB": "job"}
+        environ = {
+            **os.environ,
+            "HEALTHD_BEACON_DIR": str(self.beacons),
+            "HEALTHD_JOB": "job",
+            "HEALTHD_COPY_STEPS": "1",
+        }
         with (self.place / "log").open("ab") as log:
             self._launcher = subprocess.Popen(argv, env=environ, stdout=log, stderr=log)
         return self
@@ -128,3 +135,30 @@ class TrainingJob:
     def losses(self) -> dict[int, str]:
         """Each step's loss, all its bits; the last where a step was trained twice."""
         return {(each := json.loads(line))["step"]: each["loss"] for line in self._losses.read_text().splitlines()}
+
+
+class References:
+    """Losses of undisturbed runs, by world size. Each is trained once for all processes that share the folder `kept`."""
+
+    def __init__(self, kept: Path) -> None:
+        self._kept = kept
+
+    def losses(self, world: int, steps: int = STEPS) -> dict[int, str]:
+        """Of the first steps: they do not depend on how many follow."""
+        assert steps <= REFERENCE_STEPS
+        with (self._kept / f"undisturbed-{world}.json").open("a+") as file:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            file.seek(0)
+            found = file.read() or self._train(world)
+            file.truncate(0)
+            file.write(found)
+        known = {int(step): loss for step, loss in json.loads(found).items()}
+        return {step: known[step] for step in range(steps)}
+
+    def _train(self, world: int) -> str:
+        with tempfile.TemporaryDirectory() as place:
+            job = TrainingJob(Path(place), nodes=[f"n{rank}" for rank in range(world)])
+            assert job.start(steps=REFERENCE_STEPS, every=1000).finish() == 0, job.log()
+            losses = job.losses()
+        assert sorted(losses) == list(range(REFERENCE_STEPS))
+        return json.dumps(losses)

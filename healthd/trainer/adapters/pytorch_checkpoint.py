@@ -17,11 +17,12 @@ from torch.distributed.checkpoint.api import CheckpointException
 
 from healthd.trainer.adapters.pytorch_host import HostCopy
 from healthd.trainer.adapters.pytorch_peers import PeerCopies
-from healthd.trainer.adapters.pytorch_ranks import TIMEOUT_SECONDS, Ranks
+from healthd.trainer.adapters.pytorch_ranks import Ranks
 from healthd.trainer.adapters.pytorch_state import TrainingState, with_optimizer_state
 from healthd.trainer.adapters.pytorch_writer import MeasuredWriter
 from healthd.trainer.checkpoint import Checkpoint, Checkpoints, NotUsed, Saved, say_not_used, step_of
 from healthd.trainer.checkpoint_files import CheckpointError, FileEntry, FileWriter, Manifest, sync_directory, verify
+from healthd.trainer.exchange import ExchangeLimits
 from healthd.trainer.in_flight import InFlight
 from healthd.trainer.rounds import OutcomeUnknownError
 
@@ -47,7 +48,7 @@ class TrainingCheckpoints:
         keep: int = 3,
         keep_every: int = 0,
         incremental: bool = False,
-        timeout_seconds: float = TIMEOUT_SECONDS,
+        limits: ExchangeLimits = ExchangeLimits(),  # noqa: B008 - immutable
     ) -> None:
         """Call after the process group exists.
 
@@ -59,14 +60,14 @@ class TrainingCheckpoints:
             keep_every: beyond those, retain each one after a multiple of this many finished steps; 0: none.
             incremental: a file per tensor, and a hard link for each whose content is in the checkpoint before; pays
                 where most tensors are frozen, costs many small files elsewhere, and wants `keep` of 3 or more.
-            timeout_seconds: how long one exchange between the ranks may take while saving or loading.
+            limits: how long one exchange between the ranks may take while saving or loading, and what ends it early.
         """
         self._checkpoints = Checkpoints(root, keep, keep_every)
         if not isinstance(state, TrainingState):
             state = TrainingState(state, () if optimizer is None else optimizer)
         self._state = state
         self._incremental = incremental
-        self._ranks = Ranks(timeout_seconds)
+        self._ranks = Ranks(limits)
         self._host = HostCopy()
         self._flight: InFlight[Saved] = InFlight("healthd-checkpoint")
         self._sweep: InFlight[None] = InFlight("healthd-retention")

@@ -22,6 +22,7 @@ import contextlib
 import datetime as dt
 import functools
 import logging
+import math
 import os
 import shutil
 import threading
@@ -43,6 +44,7 @@ from healthd.trainer.agreement import GRACEFUL
 from healthd.trainer.beacon import withdraw
 from healthd.trainer.checkpoint_files import CheckpointError
 from healthd.trainer.environment import Environment, read_environment
+from healthd.trainer.exchange import ExchangeLimits, GenerationStore, meet
 from healthd.trainer.exits import Exit, Leave
 from healthd.trainer.guard import Guard
 from healthd.trainer.leaving import within
@@ -50,9 +52,10 @@ from healthd.trainer.page import MailboxOrder
 from healthd.trainer.rendezvous import SPARE, Generation, Rendezvous, RendezvousError
 from healthd.trainer.swap import NextGeneration
 
-# For the members of a new generation to connect. No shut-down frees who waits for a member that died before it could
-# connect, so this is well below the time that the launcher gives a generation to form.
+# For the members of a new generation to connect, once all have met. No shut-down frees who waits for a member that died
+# before it could connect (gloo: for five times as long), so this is below the time that the launcher gives a generation.
 JOIN_SECONDS = 6.0
+FIRST_JOIN_SECONDS = 60.0  # all processes of a large job connect at once, on nodes that are busy with its start
 _CONNECT_SECONDS = 2.0  # between two looks whether a newer one is there: torch tries for as long as it may
 NOTICE_SECONDS = 30.0  # after a collective has failed, for the launcher to see why
 TEARDOWN_SECONDS = 5.0
@@ -151,7 +154,7 @@ class _Generations:
         self._place: Environment | None = None  # where the page of the newest rank of this process is
         self._first = -1  # number of the first generation that this process was in
         self._lock = threading.Lock()
-        rendezvous.on_change(self._free)
+        rendezvous.on_change(self._begin_to_free)
 
     def run(self, train: Callable[[GuardedJob], T]) -> T | None:
         """To the end of the job."""
@@ -200,25 +203,36 @@ class _Generations:
         self._rendezvous.send("entering", generation=generation.number)
         os.environ.update({"RANK": str(rank), "WORLD_SIZE": str(world)})
         device = device_of_this_rank()
-        store = self._connect_store(generation)
+        number = generation.number
+        over = functools.partial(self._is_over, number)
+        join_seconds = JOIN_SECONDS if number else FIRST_JOIN_SECONDS
+        store = dist.PrefixStore(f"generation-{number}", self._connect_store(generation))
+        meet(store, "here", world, ExchangeLimits(math.inf, over=over))
         usual = default_pg_nccl_timeout if device.type == "cuda" else default_pg_timeout
         dist.init_process_group(
             "nccl" if device.type == "cuda" else "gloo",
-            store=dist.PrefixStore(f"generation-{generation.number}", store),
+            store=store,
             rank=rank,
             world_size=world,
-            timeout=dt.timedelta(seconds=JOIN_SECONDS) if generation.number else usual,
+            timeout=dt.timedelta(seconds=join_seconds),
         )
         shared = shared_by_group()
         dist.distributed_c10d._set_pg_timeout(usual or default_pg_timeout)  # noqa: SLF001 - torch has no public name for it
-        self._rendezvous.send("entered", generation=generation.number)
-        guard = Guard.from_env(store=shared.store, environ=shared.environ)
+        self._rendezvous.send("entered", generation=number)
+        swap = _GenerationSwap(self._rendezvous, generation)
+        assert shared.store is not None  # noqa: S101 - there is a process group
+        guard = Guard.from_env(store=GenerationStore(shared.store, lambda: swap.over), environ=shared.environ)
         self._place = read_environment(shared.environ)
-        guard.enable_swap(_GenerationSwap(self._rendezvous, generation))
+        guard.enable_swap(swap)
         with guard:
-            newcomer = 0 < generation.number == self._first
-            swap = (self._rendezvous, generation.number, self._copies_used, newcomer)
-            return train(GuardedJob(guard, rank, world, device, shared, *swap))
+            limits = ExchangeLimits(connect_seconds=join_seconds, over=over)
+            newcomer = 0 < number == self._first
+            shown = (self._rendezvous, number, self._copies_used, newcomer, limits)
+            return train(GuardedJob(guard, rank, world, device, shared, *shown))
+
+    def _is_over(self, number: int) -> bool:
+        """Whether the generation lacks a rank: nobody need wait for all of its ranks any more."""
+        return self._rendezvous.is_over(number) or self._rendezvous.broken
 
     def _leave_rank(self, rank: int) -> None:
         """Withdraw the page of the rank before, unless that was `rank`, too."""
@@ -255,8 +269,12 @@ class _Generations:
             self._rendezvous.leave(code, f"{_first_line(error)} ({why})")
             raise error from why
 
+    def _begin_to_free(self) -> None:
+        """In a thread of its own: the one that hears the launcher must go on hearing it."""
+        threading.Thread(target=self._free, name="healthd-free-rank", daemon=True).start()
+
     def _free(self) -> None:
-        """In the thread that hears the launcher: whatever the old generation waits for, it fails now."""
+        """Whatever the old generation waits for, it fails now."""
         while True:
             with self._lock:
                 if self._entered is None:

@@ -28,7 +28,10 @@ from healthd.trainer.adapters.process_group import Shared, on_every_rank, shared
 from healthd.trainer.adapters.pytorch_paced import RUN_ID, PacedCheckpoints, StepCopies
 from healthd.trainer.adapters.pytorch_peers import PeerCopies
 from healthd.trainer.adapters.pytorch_state import TrainingState
+from healthd.trainer.agreement import Store
+from healthd.trainer.copy_pace import copy_pace
 from healthd.trainer.environment import read_environment
+from healthd.trainer.exchange import ExchangeLimits, GenerationStore
 from healthd.trainer.guard import Guard
 from healthd.trainer.held_copies import prepare_private
 from healthd.trainer.interval import Bounds, CheckpointInterval
@@ -51,6 +54,7 @@ class GuardedJob(NamedTuple):
     generation: int = 0  # of the process group
     copies_used: set[Path] | None = None  # folders of copies in memory that this process has used
     newcomer: bool = False  # this process was in no earlier generation, but others were
+    limits: ExchangeLimits = ExchangeLimits()  # of what the ranks of this generation do together
 
     def checkpoints(
         self,
@@ -68,13 +72,20 @@ class GuardedJob(NamedTuple):
             bounds: of the interval.
             keep: complete checkpoints to retain.
         """
-        store, environ, nodes = self.shared
+        store, environ, nodes = self._agreeing("interval"), self.shared.environ, self.shared.nodes
         interval = CheckpointInterval.from_env(store=store, nodes=nodes, bounds=bounds, environ=environ)
         copies = None if self.rendezvous is None else self._copies(Path(root), state)
-        return PacedCheckpoints(self.guard, interval, root, state, keep=keep, copies=copies)
+        return PacedCheckpoints(self.guard, interval, root, state, keep=keep, copies=copies, limits=self.limits)
+
+    def _agreeing(self, name: str) -> Store | None:
+        """Where the ranks agree on one thing; whoever waits there for a lost rank is free once it is replaced."""
+        if self.shared.store is None:
+            return None
+        store, rendezvous, number = dist.PrefixStore(name, self.shared.store), self.rendezvous, self.generation
+        return store if rendezvous is None else GenerationStore(store, lambda: rendezvous.is_over(number))
 
     def _copies(self, root: Path, state: TrainingState) -> StepCopies | None:
-        """Copies in memory after every step; None where no rank is on another node, and none will come."""
+        """Copies in memory; None where no rank is on another node, and none will come."""
         environ = self.shared.environ
         per_node = int(environ.get("LOCAL_WORLD_SIZE", "1"))
         if self.rendezvous is None or (self.world <= per_node and not self.rendezvous.elastic):
@@ -88,9 +99,16 @@ class GuardedJob(NamedTuple):
         if self.copies_used is not None:
             self.copies_used.add(folder)
         distance = per_node if self.world > per_node else 0
-        elastic = self.rendezvous.elastic
-        copies = PeerCopies(folder, state, distance=distance, elastic=elastic, newcomer=self.newcomer)
-        return StepCopies(copies, self.rendezvous, self.generation)
+        copies = PeerCopies(
+            folder,
+            state,
+            distance=distance,
+            elastic=self.rendezvous.elastic,
+            newcomer=self.newcomer,
+            limits=self.limits,
+        )
+        pace = copy_pace(self._agreeing("copies"), self.shared.nodes, environ)
+        return StepCopies(copies, self.rendezvous, self.generation, pace)
 
 
 @contextmanager

@@ -2,35 +2,44 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import shutil
 from pathlib import Path
+from types import TracebackType
 
 from healthd.trainer.adapters.pytorch_checkpoint import TrainingCheckpoints
-from healthd.trainer.adapters.pytorch_peers import PeerCopies
+from healthd.trainer.adapters.pytorch_peers import CopyRefusedError, PeerCopies
 from healthd.trainer.adapters.pytorch_state import TrainingState
 from healthd.trainer.checkpoint_files import CheckpointError
+from healthd.trainer.copy_pace import CopyPace
+from healthd.trainer.exchange import ExchangeLimits
 from healthd.trainer.guard import Guard, Step
 from healthd.trainer.interval import CheckpointInterval
 from healthd.trainer.rendezvous import Rendezvous
 
+NOTICE_SECONDS = 2.0  # for the launcher to see why a rank does not answer
 RUN_ID = "run-id"  # beside the checkpoints: the name of the run to which copies in memory belong
 _log = logging.getLogger("healthd.trainer")
 
 
 class StepCopies:
-    """Copies of the state in the nodes' memory after every step, for a job whose ranks can be replaced.
+    """Copies of the state in the nodes' memory, for a job whose ranks can be replaced.
 
-    A step counts as done when its copies are held: whatever fails later, the job goes on after it.
+    A step counts as finished when the next update begins. Where every step is copied, that waits until all ranks hold the
+    copy: whatever fails later, the job goes on after this step.
     """
 
-    def __init__(self, copies: PeerCopies, rendezvous: Rendezvous, generation: int) -> None:
-        """Args: `copies`: of the state; `rendezvous`: is told of the first step of this `generation`."""
+    def __init__(self, copies: PeerCopies, rendezvous: Rendezvous, generation: int, pace: CopyPace) -> None:
+        """Args: `copies`: of the state; `rendezvous`: is told of the first step of this `generation`; `pace`: when to copy."""
         self.copies = copies
-        self._rendezvous, self._generation = rendezvous, generation
+        self._rendezvous, self._generation, self._pace = rendezvous, generation, pace
         self._source = ""
-        self._advanced = False
+        self._trained = -1  # the last step whose result stands on this rank
+        self._size_reported = False
+        hooked = [each for each in copies.optimizers if hasattr(each, "register_step_pre_hook")]
+        self._hooks = [each.register_step_pre_hook(lambda *_: self.before_update()) for each in hooked]
 
     def note_loaded(self, begin: int) -> None:
         """Remember where the state before step `begin` came from."""
@@ -39,20 +48,79 @@ class StepCopies:
             "loaded", generation=self._generation, begin=begin, finished=max(self._rendezvous.finished, begin - 1)
         )
 
-    def save(self, step: int) -> str:
-        """Hold the state after step `step`; the directory that holds it.
+    def note_trained(self, step: int) -> bool:
+        """The result of step `step` stands on this rank. Call it once in every step; whether its copy is due."""
+        if self._trained < 0:
+            self._rendezvous.send("advanced", generation=self._generation, step=step, source=self._source)
+        self._report_size()
+        self._rendezvous.finished = max(self._rendezvous.finished, self._trained)
+        self._trained = step
+        return self._pace.interval.due(step)
+
+    def begin(self, step: int) -> None:
+        """Copy the state after step `step` behind training's back. A failure ends nothing: it is logged, and the next copy is tried."""
+        before = self.copies.last
+        for attempt in range(2):  # the first one may say that the copy before failed
+            try:
+                with self._pace.interval.saving(step):
+                    self.copies.save(step)
+                break
+            except CheckpointError as error:
+                _log.error("%s; training goes on", CopyRefusedError(error, self.copies.directory) if attempt else error)
+        if self.copies.last is not None and self.copies.last is not before:
+            self._pace.interval.written(self.copies.last.seconds - self.copies.last.stall_seconds)
+
+    def hold(self, step: int) -> str:
+        """Copy the state after step `step` and wait until all ranks hold it: what an order wants; the directory.
 
         Raises:
             CheckpointError: a rank is gone, or memory is short.
         """
+        with contextlib.suppress(CheckpointError):  # this newer copy makes up for one that failed
+            self.copies.wait()
         self.copies.save(step)
         held = self.copies.wait()
+        self._report_size()
         self._rendezvous.finished = step
-        if not self._advanced:
-            self._advanced = True
-            facts = {"step": step, "source": self._source, "fixed": self.copies.why_fixed}
-            self._rendezvous.send("advanced", generation=self._generation, **facts)
         return held
+
+    def before_update(self) -> None:
+        """The optimizer's hook: the step before this update is finished once this returns.
+
+        Raises:
+            CopyRefusedError: a rank was lost; its copy of that step is missing, and another process trains the step again.
+        """
+        if self._pace.every_step:
+            try:
+                self.copies.held_before_step()
+            except CopyRefusedError as error:
+                if error.rank_lost and self._rendezvous.is_replaced(self._generation, NOTICE_SECONDS):
+                    raise
+                _log.error("%s; training goes on without it", error)
+        self._report_size()
+        self._rendezvous.finished = max(self._rendezvous.finished, self._trained)
+
+    def _report_size(self) -> None:
+        """Tell the launcher once whether the job may go on with another number of ranks: the first copy shows it."""
+        if not self._size_reported and self.copies.why_fixed is not None:
+            self._size_reported = True
+            self._rendezvous.send("fixed", generation=self._generation, why=self.copies.why_fixed)
+
+    def release(self) -> None:
+        """Let the optimizers go, and the copy under way fail: the process group ends."""
+        for hook in self._hooks:
+            hook.remove()
+        self.copies.abandon()
+
+    def close(self) -> None:
+        """Wait for the copy under way. All steps are done by then, so one that fails is only logged."""
+        try:
+            self.copies.wait()
+        except CheckpointError as error:
+            _log.error("%s", error)
+        self._rendezvous.finished = max(self._rendezvous.finished, self._trained)
+        self.release()
+        self.copies.close()
 
 
 class PacedCheckpoints(TrainingCheckpoints):
@@ -70,9 +138,10 @@ class PacedCheckpoints(TrainingCheckpoints):
         *,
         keep: int = 3,
         copies: StepCopies | None = None,
+        limits: ExchangeLimits = ExchangeLimits(),  # noqa: B008 - immutable
     ) -> None:
-        """All ranks together. Args: `root`, `state`, `keep`: as `TrainingCheckpoints` has them; `copies`: in memory, after each step."""
-        super().__init__(root, state, keep=keep)
+        """All ranks together. Args: `root`, `state`, `keep`, `limits`: as `TrainingCheckpoints` has them; `copies`: in memory."""
+        super().__init__(root, state, keep=keep, limits=limits)
         self._run_id = Path(root) / RUN_ID
         self._interval = interval
         self._step_copies = copies
@@ -92,11 +161,8 @@ class PacedCheckpoints(TrainingCheckpoints):
         Raises:
             CheckpointError: the save that an order wants could not be completed; let it pass, the guard knows what to do.
         """
-        if self._step_copies is not None:
-            held = self._hold(step, s)
-            if s.checkpoint_due and s.swap:
-                s.saved(held)
-                return
+        if self._step_copies is not None and self._copied(self._step_copies, step, s):
+            return
         due = self._interval.due(step)
         if not (due or also or s.checkpoint_due):
             return
@@ -112,19 +178,20 @@ class PacedCheckpoints(TrainingCheckpoints):
         if self._step_copies is not None:
             if self._ranks.rank == 0:
                 self._run_id.unlink(missing_ok=True)
+            self._step_copies.copies.abandon()
             shutil.rmtree(self._step_copies.copies.directory, ignore_errors=True)
 
-    def _hold(self, step: int, s: Step) -> str:
-        """Copy the state to the nodes' memory. A failure ends nothing: where a rank is gone, training's own collective says so."""
-        assert self._step_copies is not None  # noqa: S101 - the caller has looked
-        try:
+    def _copied(self, copies: StepCopies, step: int, s: Step) -> bool:
+        """Copy the state to the nodes' memory where it is due; whether an order wanted it to be there, and no more than that."""
+        due = copies.note_trained(step)
+        if s.checkpoint_due and s.swap:
             with s.section("checkpoint"):
-                return self._step_copies.save(step)
-        except CheckpointError as error:
-            if s.checkpoint_due and s.swap:
-                raise
-            _log.error("%s; training goes on", error)
-            return ""
+                s.saved(copies.hold(step))
+            return True
+        if due:
+            with s.section("checkpoint"):
+                copies.begin(step)
+        return False
 
     def load_latest(self, copies: PeerCopies | None = None) -> int:
         """As `TrainingCheckpoints.load_latest`; the copies in memory that belong to these are used without being named."""
@@ -142,7 +209,14 @@ class PacedCheckpoints(TrainingCheckpoints):
         """
         super().close()
         if self._step_copies is not None:
-            self._step_copies.copies.close()
+            self._step_copies.close()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        super().__exit__(kind, error, trace)
+        if error is not None and self._step_copies is not None:
+            self._step_copies.release()
 
     def _begin(self, step: int) -> None:
         before = self.last

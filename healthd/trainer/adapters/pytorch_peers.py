@@ -8,6 +8,7 @@ them: this stands beside checkpoints on a disk, and never instead of them.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import logging
 import os
@@ -17,19 +18,35 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
 
+import torch
+
 from healthd.trainer.adapters.pytorch_host import HostCopy
-from healthd.trainer.adapters.pytorch_ranks import TIMEOUT_SECONDS, Ranks
+from healthd.trainer.adapters.pytorch_ranks import ExchangeError, Ranks
 from healthd.trainer.adapters.pytorch_replicas import Trained, trained, why_not_replicated
 from healthd.trainer.adapters.pytorch_state import TrainingState, with_optimizer_state
 from healthd.trainer.adapters.pytorch_transfer import exchange, fill_state, read_state, receive, send, write_state
 from healthd.trainer.checkpoint import Saved
 from healthd.trainer.checkpoint_files import CheckpointError, FileEntry
+from healthd.trainer.exchange import ExchangeLimits, GenerationOverError
 from healthd.trainer.held_copies import HeldCopies, HeldCopy, Source, newest_step
 from healthd.trainer.in_flight import InFlight
 from healthd.trainer.rounds import OutcomeUnknownError
 
 T = TypeVar("T")
 _log = logging.getLogger("healthd.trainer")
+
+
+_RANK_LOST = (ExchangeError, GenerationOverError, OutcomeUnknownError)
+ABANDON_SECONDS = 10.0  # for a copy under way to fail, once its connections are shut down
+
+
+class CopyRefusedError(CheckpointError):
+    """A copy of the state in memory cannot be had. Training may go on without it; `rank_lost`: because a rank does not answer."""
+
+    def __init__(self, why: CheckpointError, directory: Path) -> None:
+        self.rank_lost = isinstance(why.__cause__, _RANK_LOST)
+        advice = f"make room in {directory} (df {directory}), or copy less often with HEALTHD_COPY_STEPS"
+        super().__init__(f"{why}; until a copy succeeds, a lost rank costs the steps since the last one: {advice}")
 
 
 class PeerCopies:
@@ -41,9 +58,9 @@ class PeerCopies:
         state: TrainingState,
         *,
         distance: int | None = None,
-        timeout_seconds: float = TIMEOUT_SECONDS,
         elastic: bool = False,
         newcomer: bool = False,
+        limits: ExchangeLimits = ExchangeLimits(),  # noqa: B008 - immutable
     ) -> None:
         """Call after the process group exists.
 
@@ -51,9 +68,9 @@ class PeerCopies:
             directory: on tmpfs, of this job alone; needs room for four times a rank's state for each rank of the node.
             state: all that is to come back.
             distance: how many ranks further on a copy goes; None: LOCAL_WORLD_SIZE, which makes it the next node; 0: nowhere.
-            timeout_seconds: how long one exchange between the ranks may take.
             elastic: find out whether one copy alone is enough for a job of another number of ranks, and mark those that are.
             newcomer: what this node holds is older than what the others do.
+            limits: how long one exchange between the ranks may take, and what ends it early.
 
         Raises:
             ValueError: a copy would stay where it is: all ranks on one node, or a `distance` once around.
@@ -61,14 +78,16 @@ class PeerCopies:
         self._copies = HeldCopies(Path(directory).absolute())
         self._state = state
         self._distance = int(os.environ.get("LOCAL_WORLD_SIZE", "1")) if distance is None else distance
-        self._ranks = Ranks(timeout_seconds)
+        self._ranks = Ranks(limits)
         if self._distance and self._ranks.world > 1 and self._distance % self._ranks.world == 0:
             raise ValueError(f"distance={self._distance}: of {self._ranks.world} ranks that is each one itself")
         self._host = HostCopy()
         self._flight: InFlight[Saved] = InFlight("healthd-peer-copy")
         self.last: Saved | None = None
         self.loaded = False  # whether the last load found a step here
-        self.why_fixed = ""  # why no copy alone is enough for a job of another number of ranks; known after a save
+        self.why_fixed: str | None = (
+            None  # why no copy alone is enough for another number of ranks; None before the first save
+        )
         self._trained = None if elastic else Trained("the job is not elastic", "")
         self._newcomer = newcomer
 
@@ -95,6 +114,32 @@ class PeerCopies:
         """
         self.last = self._flight.wait() or self.last
         return self.last.path if self.last else ""
+
+    def held_before_step(self) -> str:
+        """Wait until every rank holds the copy under way; only then may the optimizer's next update begin.
+
+        Else a rank that dies could leave the others a step ahead of the newest copy that is whole.
+
+        Returns:
+            As `wait` does.
+
+        Raises:
+            CopyRefusedError: the copy cannot be had.
+        """
+        try:
+            return self.wait()
+        except CheckpointError as error:
+            raise CopyRefusedError(error, self.directory) from error
+
+    def abandon(self) -> None:
+        """Let the copy under way fail or end, whatever comes of it: the next process group writes to the same files."""
+        with contextlib.suppress(Exception):  # what the copy raised
+            self._flight.look(ABANDON_SECONDS)
+
+    @property
+    def optimizers(self) -> tuple[torch.optim.Optimizer, ...]:
+        """Those whose state is copied."""
+        return self._state.optimizers
 
     @property
     def directory(self) -> Path:

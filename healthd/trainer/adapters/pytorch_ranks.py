@@ -15,13 +15,17 @@ from torch.distributed.checkpoint.api import CheckpointException
 
 from healthd.trainer.adapters.gloo_threads import outlast_gloo_threads
 from healthd.trainer.checkpoint_files import CheckpointError
+from healthd.trainer.exchange import ExchangeLimits, meet
 from healthd.trainer.rounds import Outcome, Rounds
 
 T = TypeVar("T")
 KNOCK_SECONDS = 5.0
 DOUBT_SECONDS = 0.5
-TIMEOUT_SECONDS = 300.0  # a slow disk of one rank is within it; a dead process is noticed at once
 _log = logging.getLogger("healthd.trainer")
+
+
+class ExchangeError(CheckpointError):
+    """A rank is gone, has given up, or did not answer in time."""
 
 
 class Ranks:
@@ -31,17 +35,24 @@ class Ranks:
     make a new group together, before the next one.
     """
 
-    def __init__(self, timeout_seconds: float) -> None:
-        """All ranks make one together. Args: `timeout_seconds`: how long one exchange may take."""
+    def __init__(self, limits: ExchangeLimits) -> None:
+        """All ranks make one together. Args: `limits`: how long one exchange may take, and connecting.
+
+        Raises:
+            CheckpointError: a rank does not come.
+        """
         self.rank, self.world = dist.get_rank(), dist.get_world_size()
-        self._deadline = dt.timedelta(seconds=timeout_seconds)
-        self.group: Any = dist.new_group(backend="gloo", timeout=self._deadline)
+        self._deadline = dt.timedelta(seconds=limits.seconds)
+        self._connecting = dt.timedelta(seconds=limits.connect)
+        self._jobs = dist.group.WORLD.get_group_store()
+        meet(self._jobs, f"healthd-channel-{dist.distributed_c10d._world.group_count}", self.world, limits)  # noqa: SLF001 - the count is the same on all ranks
+        self.group: Any = dist.new_group(backend="gloo", timeout=self._connecting)
+        self._set_deadline()
         outlast_gloo_threads()
         self._broken = False
         self._name = f"healthd-{self.from_first(lambda: secrets.token_hex(8))}"
-        self._jobs = dist.group.WORLD.get_group_store()
         self._connected = False  # to the store, at some time
-        self._rounds = Rounds(self._store, self.rank, self.world, timeout_seconds)
+        self._rounds = Rounds(self._store, self.rank, self.world, limits)
 
     @contextlib.contextmanager
     def together(self) -> Iterator[None]:
@@ -139,13 +150,13 @@ class Ranks:
     @contextlib.contextmanager
     def _exchanging(self) -> Iterator[None]:
         if self.group is None:  # torch would take it for training's own
-            raise CheckpointError("the ranks are not connected")
+            raise ExchangeError("the ranks are not connected")
         try:
             yield
         except Exception as error:  # torch raises many kinds here
             self._broken = True
             limit = f"{self._deadline.total_seconds():g} s"
-            raise CheckpointError(f"a rank is gone, has given up, or did not answer within {limit}: {error}") from error
+            raise ExchangeError(f"a rank is gone, has given up, or did not answer within {limit}: {error}") from error
 
     def _connect_anew(self) -> None:
         """Beside the public `new_group`, which counts groups: a rank that missed one could never make another again."""
@@ -155,13 +166,18 @@ class Ranks:
         name = f"{self._name}-{self._rounds.number}"
         try:
             made, _ = c10d._new_process_group_helper(  # noqa: SLF001 - see above
-                self.world, self.rank, everybody, "gloo", self._store(), name, timeout=self._deadline
+                self.world, self.rank, everybody, "gloo", self._store(), name, timeout=self._connecting
             )
             c10d._world.pg_group_ranks[made] = {each: each for each in everybody}  # noqa: SLF001 - as its caller does
         except Exception as error:  # torch raises many kinds here
             raise CheckpointError(f"the ranks cannot connect anew: {error}") from error
         self.group = made
+        self._set_deadline()
         _log.warning("the ranks have connected anew, after a save or a load that failed")
+
+    def _set_deadline(self) -> None:
+        """Of the exchanges; connecting had its own."""
+        dist.distributed_c10d._set_pg_timeout(self._deadline, self.group)  # noqa: SLF001 - torch has no public name for it
 
     def _store(self) -> dist.Store:
         """A connection of its own, where this torch can: waiting on it must not keep the guard from the store."""

@@ -72,6 +72,11 @@ class TrainingState:
         for name, each in (per_rank or {}).items():
             self._per_rank[name] = _OneGenerator(each) if isinstance(each, torch.Generator) else each
 
+    @property
+    def optimizers(self) -> tuple[torch.optim.Optimizer, ...]:
+        """Those of the model."""
+        return self._optimizers
+
     def collect(self) -> dict[str, Any]:
         """The state as a tree to be saved: tensors and a module's extra state are live, the rest is a copy.
 

@@ -118,7 +118,7 @@ class CheckpointInterval:
         seat = Seat(place.job, place.attempt, place.rank, directory)
         found = cls(nodes=nodes, node_mtbf_s=node_mtbf_s, seat=seat, store=store, bounds=bounds)
         if wanted := environ.get("HEALTHD_CHECKPOINT_STEPS"):
-            found.fix(_steps(wanted))
+            found.fix(whole_steps("HEALTHD_CHECKPOINT_STEPS", wanted))
         return found
 
     def fix(self, steps: int) -> None:
@@ -215,7 +215,12 @@ class CheckpointInterval:
         return min(max(1, int(self.interval_s / step_s)), STEPS_MAX) if step_s > 0 else self.interval_steps
 
 
-def _steps(text: str) -> int:
+def whole_steps(variable: str, text: str) -> int:
+    """The number of steps that an environment variable holds.
+
+    Raises:
+        ValueError: it holds none; names the variable.
+    """
     if not text.isascii() or not text.isdigit() or not 1 <= int(text) <= STEPS_MAX:
-        raise ValueError(f"HEALTHD_CHECKPOINT_STEPS={text!r} is not a whole number above 0")
+        raise ValueError(f"{variable}={text!r} is not a whole number above 0")
     return int(text)

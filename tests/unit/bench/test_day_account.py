@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import msgspec
+
+from bench.day import page
 from bench.day.account import Account, account
+from bench.day.breakdown import CHECKPOINT_EVERY
 from bench.day.records import Drain, Happened, Look, RankLine, Records, StepLine
 
 OURS = "gpu-healthd: inc-1 gpu-lost"
@@ -148,3 +152,57 @@ def test_a_step_that_comes_to_another_loss_the_second_time_is_seen() -> None:
 
     assert day([], lines).same_losses
     assert not day([], changed).same_losses
+
+
+def replaced(*, again: int = 0, loss: str = "") -> list[StepLine]:
+    """A rank is replaced after 80 steps, `again` of which are trained once more; the last of those to another `loss`."""
+    before = steps((0, 1, 80))
+    after = [
+        StepLine(21 + 0.25 * n, 1, 81 - again + n, loss or f"loss {81 - again + n}", 2, generation=1)
+        for n in range(316)
+    ]
+    return [*before, *after]
+
+
+def test_a_replaced_rank_is_no_restart() -> None:
+    judged = day([strike(20, "GPU lost"), Happened(20, "acts", "n1", 1, acts="hang")], replaced())
+
+    [stop] = judged.stops
+    assert (stop.swap, stop.lost, round((stop.resumed_at or 0) - stop.at, 2)) == (True, 0, 1.25)
+    assert (judged.lost, judged.told[0].swap, judged.same_losses) == (0, True, True)
+    table = page.table({"with": judged}, 8)
+    assert "| times a rank was replaced while the job went on | 1 |" in table
+    assert "| times a job was started again | 0 |" in table
+    assert "with a spare in the rank's place, 0 steps lost" in page.stories({"with": judged})
+
+
+def test_a_step_that_is_trained_again_after_a_swap_is_lost_and_has_the_same_loss() -> None:
+    judged = day([], replaced(again=2))
+
+    assert (judged.lost, judged.same_losses) == (4, True)
+    assert "| steps lost when ranks were replaced, when jobs were started again | 2, 0 |" in page.table(
+        {"with": judged}, 8
+    )
+    assert not day([], replaced(again=2, loss="another")).same_losses
+
+
+def test_the_node_steps_that_were_not_made_have_causes_that_add_up() -> None:
+    for lines in (steps((0, 1, 400)), steps((0, 1, 80), (40, 61, 240)), replaced(again=2)):
+        judged = day([], lines)
+        assert abs(judged.useful + judged.breakdown.total - judged.wanted) <= 4
+    restarted = day([], steps((0, 1, 80), (40, 61, 240))).breakdown
+    assert (round(restarted.restarts), restarted.again, round(restarted.swaps)) == (160, 40, 0)
+    assert round(day([], replaced()).breakdown.swaps) == 8
+    standing = day([], steps((0, 1, 200))).breakdown
+    assert round(standing.standing) == 400
+
+
+def test_a_pause_for_a_checkpoint_is_told_from_a_slow_step() -> None:
+    lines = steps((0, 1, 370))
+    paused = [
+        line if line.step <= CHECKPOINT_EVERY else msgspec.structs.replace(line, at=line.at + 1) for line in lines
+    ]
+    slow = [line if line.step <= 100 else msgspec.structs.replace(line, at=line.at + 1) for line in lines]
+
+    assert [round(day([], each).breakdown.checkpoints) for each in (paused, slow)] == [8, 0]
+    assert [round(day([], each).breakdown.slower) for each in (paused, slow)] == [0, 8]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import socket
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
@@ -11,8 +13,12 @@ import pytest
 
 from bench.day.collective import Collective, StuckError
 from bench.day.device import Device, State
+from bench.day.generations import Generations, Place
 from bench.day.shared_store import SharedStore
 from healthctl.supervised.ports import free_ports
+from healthd.launcher.membership import Member
+from healthd.launcher.rendezvous import Rendezvous
+from healthd.trainer.rendezvous import MEMBER
 
 PATIENCE_S = 30.0
 
@@ -74,3 +80,52 @@ def test_a_cure_helps_if_it_is_strong_enough(tmp_path: Path, cure: str, by: str,
 
     assert (device.read().stays == "") is enough
     assert ("lost 3" not in (tmp_path / "nvml").read_text()) is enough
+
+
+def test_a_rank_of_another_generation_is_not_taken_for_one_of_this(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server, ThreadPoolExecutor(3) as ranks:
+        address = server.getsockname()
+
+        def rank(number: int, generation: int) -> list[float]:
+            mine = {"server": server} if number == 0 else {}
+            with closing(Collective(address, number, 2, PATIENCE_S, generation=generation, **mine)) as together:
+                return together.sum([number + 10.0 * generation])
+
+        late = ranks.submit(rank, 1, 1)
+        now = [ranks.submit(rank, number, 2) for number in range(2)]
+        assert [each.result(PATIENCE_S) for each in now] == [[41]] * 2
+        with pytest.raises(StuckError):
+            late.result(PATIENCE_S)
+
+
+def test_the_ranks_that_are_left_go_on_with_the_spare_in_the_lost_ones_place() -> None:
+    server = Rendezvous([Member(number, f"n{number}") for number in range(3)], world=2)
+    seen: dict[int, list[tuple[int, int, float]]] = {number: [] for number in range(3)}
+    gone, went_on = threading.Event(), threading.Event()
+
+    def train(member: int, generations: Generations, place: Place) -> None:
+        place.entered()
+        together = place.together
+        seen[member].append((place.generation.number, place.rank, together.sum([1.0 + member])[0]))
+        if place.generation.number:
+            went_on.set()
+            return
+        if member == 1:
+            generations._rendezvous.close()
+            gone.set()
+            assert went_on.wait(PATIENCE_S / 2)
+            raise StuckError("it was frozen")
+        gone.wait(PATIENCE_S)
+        together.sum([0.0])  # in which it waits for the lost one
+
+    def process(member: int) -> None:
+        with closing(Generations(PATIENCE_S, server.environ | {MEMBER: str(member)})) as generations:
+            generations.run(functools.partial(train, member, generations))
+
+    with closing(server), ThreadPoolExecutor(3) as ranks:
+        runs = [ranks.submit(process, member) for member in range(3)]
+        with pytest.raises(StuckError):
+            runs[1].result(PATIENCE_S)
+        for member in (0, 2):
+            runs[member].result(PATIENCE_S)
+    assert seen == {0: [(0, 0, 3.0), (1, 0, 4.0)], 1: [(0, 1, 3.0)], 2: [(1, 1, 4.0)]}

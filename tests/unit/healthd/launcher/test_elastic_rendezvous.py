@@ -30,7 +30,8 @@ def advance(*clients: Client, fixed: str = "") -> None:
     for client in clients:
         client.send("entered", generation=client.number)
         client.send("loaded", generation=client.number, begin=5, finished=4)
-    clients[0].send("advanced", generation=clients[0].number, step=5, source="a test", fixed=fixed)
+    clients[0].send("advanced", generation=clients[0].number, step=5, source="a test")
+    clients[0].send("fixed", generation=clients[0].number, why=fixed)
 
 
 @pytest.fixture

@@ -16,7 +16,7 @@ import pytest
 from healthd.launcher.membership import Member
 from healthd.launcher.rendezvous import Rendezvous
 from healthd.trainer.exits import Exit
-from healthd.trainer.rendezvous import ADDRESS, TOKEN, line_of
+from healthd.trainer.rendezvous import ADDRESS, REASON_CHARACTERS_MAX, TOKEN, line_of
 
 DEADLINE_S = 3.0
 MakeServer = Callable[..., Rendezvous]
@@ -262,6 +262,22 @@ def test_a_member_that_leaves_in_good_order_is_not_replaced(make_server: MakeSer
     second.die()
     assert not first.hear("stop")["broken"]
     assert server.stopped
+
+
+KERNEL_LINE = "NVRM: Xid (PCI:0000:3b:00): 94, pid=4711,\n name=python, Contained: CE User Channel (0x9). " * 40
+
+
+def test_a_reason_that_quotes_a_kernel_record_is_cut_where_the_record_is_made(make_server: MakeServer) -> None:
+    server = make_server(spares=2)
+    first, _, spare, _ = all_come(server, 4)
+    first.send("evict", nodes=["n1"], why=KERNEL_LINE)
+    assert first.members(1) == [0, 2]
+    spare.send("leaving", code=1, why=KERNEL_LINE)
+    why = first.hear("stop")["why"]
+    events = {event.kind: event.text for event in server.take_events()}
+    for text in (events["rank_lost"], events["swap_impossible"], why):
+        assert len(text) <= REASON_CHARACTERS_MAX + 100  # and what it is the reason for
+        assert "NVRM: Xid (PCI:0000:3b:00): 94, pid=4711, name=python" in text
 
 
 def test_a_member_that_leaves_to_be_replaced_is(make_server: MakeServer) -> None:

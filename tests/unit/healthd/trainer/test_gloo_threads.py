@@ -12,6 +12,7 @@ import pytest
 from healthd.trainer.adapters import gloo_threads
 from healthd.trainer.adapters.process_group import shared_by_group
 from healthd.trainer.adapters.pytorch_ranks import Ranks
+from healthd.trainer.exchange import ExchangeLimits
 
 SET_NAME = 15  # prctl(2): PR_SET_NAME
 BLOCK = bytes(2_000_000)
@@ -47,7 +48,9 @@ def test_it_does_not_wait_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.torch
-@pytest.mark.parametrize("use", [shared_by_group, lambda: Ranks(10.0)], ids=["the job's group", "a group of ours"])
+@pytest.mark.parametrize(
+    "use", [shared_by_group, lambda: Ranks(ExchangeLimits(10.0))], ids=["the job's group", "a group of ours"]
+)
 def test_whoever_uses_a_gloo_group_waits_at_the_end(group: None, use: object) -> None:
     atexit.unregister(gloo_threads.wait_for_gloo_threads)
     before = atexit._ncallbacks()

@@ -18,6 +18,7 @@ from healthd.trainer.adapters.pytorch_state import TrainingState
 from healthd.trainer.agreement import LocalStore
 from healthd.trainer.beacon import Beacon, Place, read
 from healthd.trainer.checkpoint_files import CheckpointError
+from healthd.trainer.copy_pace import COPY_STEPS, copy_pace
 from healthd.trainer.exits import Exit, Leave
 from healthd.trainer.framework import NoFramework
 from healthd.trainer.guard import GRACEFUL, Guard
@@ -126,7 +127,8 @@ def test_after_going_back_no_copy_of_before_is_loaded_wherever_it_lies(beacon: B
     model = nn.Linear(4, 4)
     state = TrainingState(model, torch.optim.SGD(model.parameters(), lr=0.1))
     interval = CheckpointInterval.from_env(environ={"HEALTHD_CHECKPOINT_STEPS": "2"})
-    copies = StepCopies(PeerCopies(folder, state), rendezvous, 0)
+    pace = copy_pace(None, 1, {COPY_STEPS: "1"})
+    copies = StepCopies(PeerCopies(folder, state), rendezvous, 0, pace)
     with guard_of(beacon) as guard, PacedCheckpoints(guard, interval, root, state, copies=copies) as checkpoints:
         for step in range(6):
             with guard.step(step) as s:

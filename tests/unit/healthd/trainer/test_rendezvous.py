@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import threading
 from collections.abc import Callable, Iterator
 
@@ -10,7 +11,7 @@ import pytest
 from healthd.launcher.membership import Member
 from healthd.launcher.rendezvous import Rendezvous as Server
 from healthd.trainer.exits import Exit
-from healthd.trainer.rendezvous import ADDRESS, MEMBER, Rendezvous, RendezvousError
+from healthd.trainer.rendezvous import ADDRESS, MEMBER, REASON_CHARACTERS_MAX, Rendezvous, RendezvousError
 
 DEADLINE_S = 10.0
 Join = Callable[[int], Rendezvous]
@@ -141,3 +142,42 @@ def test_the_end_of_the_launcher_is_a_stop(server: Server, join: Join) -> None:
     with pytest.raises(RendezvousError, match="the launcher is gone"):
         first.wait_newer(0, DEADLINE_S)
     assert not first.broken
+
+
+def test_a_long_reason_is_cut_before_it_is_sent(server: Server, join: Join) -> None:
+    first, _, _ = (join(number) for number in range(3))
+    first.wait_newer(-1, DEADLINE_S)
+    sent: list[bytes] = []
+
+    class Noted:
+        def sendall(self, line: bytes) -> None:
+            sent.append(line)
+
+    connection, first._connection = first._connection, Noted()  # type: ignore[assignment]  # only what it is used for
+    first.evict(["n1"], "x" * 10_000)
+    first.leave(1, "a\nb" + "x" * 10_000)
+    first._connection = connection
+    assert [len(json.loads(line)["why"]) for line in sent] == [REASON_CHARACTERS_MAX] * 2
+    assert "a b" in json.loads(sent[1])["why"]
+
+
+@pytest.mark.parametrize("message", [{"type": "spares"}, {"type": "news", "why": "x" * 10_000}, {}], ids=str)
+def test_a_message_that_only_informs_is_passed_over_where_it_is_not_readable(
+    server: Server, join: Join, caplog: pytest.LogCaptureFixture, message: dict[str, object]
+) -> None:
+    first, second, _ = (join(number) for number in range(3))
+    first.wait_newer(-1, DEADLINE_S)
+    server._send_all(json.dumps(message).encode() + b"\n")
+    second.close()
+    assert first.wait_newer(0, DEADLINE_S) is not None
+    assert not first.stopped
+    assert "is passed over" in caplog.text or message.get("type") == "news"
+    assert len(caplog.text) < 1000
+
+
+def test_a_generation_that_is_not_readable_ends_the_connection(server: Server, join: Join) -> None:
+    first, _ = join(0), join(1)
+    first.wait_newer(-1, DEADLINE_S)
+    server._send_all(b'{"type": "generation"}\n')
+    with pytest.raises(RendezvousError, match="the launcher is gone"):
+        first.wait_newer(0, DEADLINE_S)

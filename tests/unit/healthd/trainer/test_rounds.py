@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from healthd.trainer.checkpoint_files import CheckpointError
+from healthd.trainer.exchange import ExchangeLimits
 from healthd.trainer.rounds import Outcome, OutcomeUnknownError, Rounds, StoreLostError
 
 T = TypeVar("T")
@@ -74,7 +75,7 @@ class Flaky(Board):
 
 def rounds_of(world: int, seconds: float = DEADLINE_S) -> list[Rounds]:
     board = Board()
-    return [Rounds(lambda: board, rank, world, seconds) for rank in range(world)]
+    return [Rounds(lambda: board, rank, world, ExchangeLimits(seconds)) for rank in range(world)]
 
 
 def together(*deeds: Callable[[], object]) -> list[object]:
@@ -109,7 +110,7 @@ def test_all_see_alike_whether_all_came_out_well() -> None:
 
 def test_a_late_rank_is_waited_for_and_who_gave_up_takes_the_others_along() -> None:
     early, late = rounds_of(2)
-    hasty = Rounds(lambda: early._board, 0, 2, NO_TIME_S)
+    hasty = Rounds(lambda: early._board, 0, 2, ExchangeLimits(NO_TIME_S))
     for each in (hasty, late):
         assert each.begin()
     hasty.end(well=True)
@@ -163,7 +164,7 @@ def test_no_two_ranks_are_told_different_outcomes(data: st.DataObject) -> None:
         boards = iter([Flaky(board, data.draw(faults))])
         return lambda: next(boards, board)  # a connection made anew works
 
-    ranks = [Rounds(connect(rank), rank, 3, NO_TIME_S) for rank in range(3)]
+    ranks = [Rounds(connect(rank), rank, 3, ExchangeLimits(NO_TIME_S)) for rank in range(3)]
     for each in ranks:
         each.begin()
     told: dict[int, Outcome] = {}
@@ -198,7 +199,7 @@ class Gone(Board):
 
 
 def test_without_the_store_the_exchange_goes_on_as_long_as_it_works() -> None:
-    alone = Rounds(Gone, 0, 2, DEADLINE_S)
+    alone = Rounds(Gone, 0, 2, ExchangeLimits(DEADLINE_S))
     for _ in range(3):
         assert alone.begin()
         assert alone.claim() is None
@@ -215,7 +216,10 @@ def test_without_the_store_the_exchange_goes_on_as_long_as_it_works() -> None:
 def test_what_could_not_be_told_is_told_when_the_store_is_back() -> None:
     board = Board()
     boards: list[Board] = [board]
-    away, other = Rounds(lambda: boards[0], 0, 2, DEADLINE_S), Rounds(lambda: board, 1, 2, DEADLINE_S)
+    away, other = (
+        Rounds(lambda: boards[0], 0, 2, ExchangeLimits(DEADLINE_S)),
+        Rounds(lambda: board, 1, 2, ExchangeLimits(DEADLINE_S)),
+    )
     for each in (away, other):
         each.begin()
     away._board = boards[0] = Gone()
