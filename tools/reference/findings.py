@@ -1,14 +1,14 @@
 """Every kind of finding: severity, meaning, and the rule of the shipped policy that answers it.
 
 Kinds, severities and meanings come from the grammar of the kernel log, from the list of the controller's own findings below,
-and from the table of docs/reference/healthd.md, which has the limits of each check. Numbers of the driver are in xids.md.
+and from tools/reference/kinds.md, which has the limits of each check. Numbers of the driver are in xids.md.
 """
 
 from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
@@ -24,7 +24,7 @@ from vocabulary.finding import Finding, Severity
 from vocabulary.identity import Component, ComponentKind
 
 ROOT = Path(__file__).parents[2]
-HEALTHD = ROOT / "docs" / "reference" / "healthd.md"
+KINDS = Path(__file__).with_name("kinds.md")
 CHECKS = ROOT / "healthd" / "checks"
 ABOUT = (
     (
@@ -33,11 +33,11 @@ ABOUT = (
         "`healthctl playbook explain INCIDENT` says which rule decided, and why."
     ),
     (
-        "Findings with severity *info* are recorded and never active. What raises and clears each: [healthd](healthd.md). "
-        "Error numbers of the driver: [XIDs](xids.md)."
+        "Findings with severity *info* are recorded and never active. What *verification* is, and the siblings of a GPU: "
+        "[healthd](healthd.md#findings-it-can-raise). Error numbers of the driver: [XIDs](xids.md)."
     ),
 )
-_ROW = re.compile(r"^\| (?P<kinds>`[a-z].*?) \| (?P<says>.*?) \| .* \|$", re.MULTILINE)
+_ROW = re.compile(r"^\| (?P<kinds>`[a-z].*?) \| (?P<says>.*?) \| (?P<cleared>.*) \|$", re.MULTILINE)
 _SEVERITY = re.compile(
     r"(?:^|(?<=\()|(?<=else )|(?<=: ))(fatal|error|warning|info|unclassified)\b(?=:|$| if|,|\)|;)(?:: )?"
 )
@@ -50,14 +50,17 @@ class Kind(NamedTuple):
     name: str
     severities: tuple[Severity, ...]
     meaning: str
+    cleared: str = ""
 
 
 def page() -> str:
     """docs/reference/findings.md."""
     policy = load_policy([SHIPPED])
     lines = [*head("Findings", *ABOUT), "## Kinds", ""]
-    rows = [[code(k.name), _words(k.severities), prose(k.meaning), _answer(policy, k)] for k in kinds()]
-    lines += table(["finding", "severity", "meaning", "rule"], rows)
+    rows = [
+        [code(k.name), _words(k.severities), prose(k.meaning), prose(k.cleared), _answer(policy, k)] for k in kinds()
+    ]
+    lines += table(["finding", "severity", "meaning", "cleared by", "rule"], rows)
     lines += ["## XIDs", ""]
     lines += table(["finding", "severity", "rule"], _numbers(policy))
     lines += [
@@ -76,7 +79,12 @@ def page() -> str:
 def kinds() -> list[Kind]:
     """All kinds except XIDs and SXIDs, by name."""
     found = {kind.name: kind for kind in (*_of_checks(), *_of_grammar(), *_of_centre())}
-    return [found[name] for name in sorted(found)]
+    cleared = {name: how for name, _, _, _, how in _rows()}
+    return [found[name]._replace(cleared=_cleared(found[name], cleared)) for name in sorted(found)]
+
+
+def _cleared(kind: Kind, cleared: Mapping[str, str]) -> str:
+    return "never active" if kind.severities == (Severity.INFO,) else cleared.get(kind.name, kind.cleared)
 
 
 def _of_grammar() -> Iterator[Kind]:
@@ -86,7 +94,7 @@ def _of_grammar() -> Iterator[Kind]:
 
 
 def _of_centre() -> Iterator[Kind]:
-    yield Kind("node/silent", (Severity.WARNING,), "the node has not reported for `silence.after_s`")
+    yield Kind("node/silent", (Severity.WARNING,), "the node has not reported for `silence.after_s`", "a report")
     yield Kind("preflight/failed", (Severity.ERROR,), "a preflight without an order failed")
     yield Kind("preflight/inconclusive", (Severity.INFO,), "a preflight without an order reached no verdict")
     yield Kind("preflight/misconfigured", (Severity.INFO,), "a preflight without an order found a wrong setup")
@@ -120,18 +128,24 @@ _SLOW = {
 
 
 def _of_checks() -> Iterator[Kind]:
-    """The rows of healthd's table; `·` separates codes, and likewise their severities and meanings."""
-    by_line = {family.check for family in FAMILIES}
-    for row in _ROW.finditer(HEALTHD.read_text()):
+    by_line = {family.check for family in FAMILIES} | {"xid", "sxid", "preflight"}
+    for name, check, said, says, _ in _rows():
+        if check not in by_line:
+            yield Kind(name, _severities(said, says), _meaning(said, check))
+
+
+def _rows() -> Iterator[tuple[str, str, str, list[str], str]]:
+    """Name, check, own text, all texts of the row and clearing of each kind in kinds.md; ` · ` separates the parts of a cell."""
+    for row in _ROW.finditer(KINDS.read_text()):
         groups = [re.findall(r"`([a-z0-9_/*N]+)`", group) for group in row["kinds"].split(" · ")]
-        says = row["says"].split(" · ")
+        says, cleared = row["says"].split(" · "), row["cleared"].split(" · ")
         check = ""
         for place, group in enumerate(groups):
-            said = says[min(place, len(says) - 1)]
             for word in group:
                 check, _, after = word.partition("/") if "/" in word else (check, "", word)
-                if check and after and check not in by_line and check not in {"xid", "sxid", "preflight"}:
-                    yield Kind(f"{check}/{after.replace('N', '*')}", _severities(said, says), _meaning(said, check))
+                if check and after:
+                    name = f"{check}/{after.replace('N', '*')}"
+                    yield name, check, says[min(place, len(says) - 1)], says, cleared[min(place, len(cleared) - 1)]
 
 
 def _severities(said: str, says: list[str]) -> tuple[Severity, ...]:
@@ -140,7 +154,7 @@ def _severities(said: str, says: list[str]) -> tuple[Severity, ...]:
         found = {Severity(word) for word in _SEVERITY.findall(text)}
         if found:
             return tuple(each for each in Severity if each in found)
-    raise ValueError(f"{HEALTHD.name}: no severity in {said!r}")
+    raise ValueError(f"{KINDS.name}: no severity in {said!r}")
 
 
 def _meaning(said: str, check: str) -> str:
