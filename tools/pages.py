@@ -22,6 +22,7 @@ SECTIONS = {
     "How to": "how-to",
     "Reference": "reference",
     "Explanation": "explanation",
+    "Internals": "internals",
     "Decisions": "decisions",
 }
 _LINK = re.compile(r"(?<=\]\()(?P<target>[^)#\s:]+)(?P<anchor>#[^)\s]*)?(?=\))")

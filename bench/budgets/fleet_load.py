@@ -45,7 +45,7 @@ def measure(effort: Effort) -> Measured:
             f"Refused or cut and told again: {sum(run.tally.failed.values())}."
         ),
         because=_because(rate.value(Statistic.MEDIAN), processor.value(Statistic.MEDIAN)),
-        moves="processors of its own; smaller cells (docs/explanation/cells.md)",
+        moves="processors of its own; smaller cells (docs/internals/cells.md)",
     )
 
 

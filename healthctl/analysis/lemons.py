@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import click
 import msgspec
 
+from healthctl.analysis.answers import SuspectNode
 from healthctl.exits import Exit, Failure
 from healthctl.output import Block, Column, Line, Rows, moment
 from healthctl.screen import Screen, output_options
@@ -23,20 +24,11 @@ SHOWN = 20
 PLOTTED = 25
 
 
-class Node(msgspec.Struct, frozen=True):
-    """One node; `evidence` are the numbers that the probability rests on."""
-
-    node: str
-    probability: float
-    action: str
-    evidence: dict[str, float]
-
-
 class Answer(msgspec.Struct, frozen=True):
     """What programs get: nodes, most suspect first; the fleet they are compared with; what was not understood."""
 
     as_of: float
-    nodes: tuple[Node, ...]
+    nodes: tuple[SuspectNode, ...]
     fleet: dict[str, float]
     unknown_kinds: dict[str, int]
     skipped_rows: int
@@ -114,7 +106,7 @@ def _answer(record: FleetRecord, judged: Judged, at: float) -> Answer:
             "gpu_hours_saved": float(judged.saved_gpu_h[index]),
         }
         rounded = {key: _rounded(value) for key, value in evidence.items()}
-        nodes.append(Node(name, _rounded(float(judged.probability[index])), judged.advice[index].value, rounded))
+        nodes.append(SuspectNode(name, _rounded(float(judged.probability[index])), judged.advice[index].value, rounded))
     nodes.sort(key=lambda node: (-node.probability, -node.evidence["failures_to_blame"], node.node))
     fleet = {
         "nodes": float(round(judged.fleet_nodes)),
@@ -150,7 +142,7 @@ def _page(answer: Answer) -> Iterator[Block]:
     yield Rows(shown, _COLUMNS)
 
 
-_COLUMNS: tuple[Column[Node], ...] = (
+_COLUMNS: tuple[Column[SuspectNode], ...] = (
     Column("NODE", lambda node: node.node),
     Column("LEMON", lambda node: f"{node.probability:.2f}"),
     Column("ACTION", lambda node: node.action),

@@ -14,8 +14,8 @@ from healthctl.output import clean, moment
 from remediator.detect.lemons.history import Kind, out_of_service
 
 if TYPE_CHECKING:
+    from healthctl.analysis.answers import SuspectNode
     from healthctl.analysis.fleet_record import FleetRecord
-    from healthctl.analysis.lemons import Node
 
 WIDTH, ROW, LEFT, RIGHT, TOP = 1000, 22, 190, 110, 58
 # Shape beside colour, for those who cannot tell colours apart.
@@ -32,7 +32,7 @@ SIGNS_MAX = 400  # of one node: more cannot be told apart
 TICKS = 6
 
 
-def draw(path: Path, nodes: Sequence[Node], record: FleetRecord, as_of: float) -> None:
+def draw(path: Path, nodes: Sequence[SuspectNode], record: FleetRecord, as_of: float) -> None:
     """Write the picture to `path` (.svg or .html); a Failure says why it cannot be written."""
     picture = svg(nodes, record, as_of)
     if path.suffix.lower() == ".html":
@@ -44,7 +44,7 @@ def draw(path: Path, nodes: Sequence[Node], record: FleetRecord, as_of: float) -
         raise Failure(f"{path}: {error.strerror or error}", Exit.UNKNOWN) from None
 
 
-def svg(nodes: Sequence[Node], record: FleetRecord, as_of: float) -> str:
+def svg(nodes: Sequence[SuspectNode], record: FleetRecord, as_of: float) -> str:
     """The picture. Rows from the most suspect downwards; grey bars: out of service."""
     history = record.history.until(as_of)
     began = float(history.time.min()) if history.time.size else as_of - 1

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import click
 import msgspec
 
+from healthctl.analysis.answers import Culprit, JobVerdict, Reason
 from healthctl.exits import Exit, Failure
 from healthctl.output import Block, Column, Line, Rows
 from healthctl.screen import Screen, output_options
@@ -26,37 +27,10 @@ TIME_COLUMNS = ("compute_s", "forward_s", "step_s")
 OTHER_NAMES = {"rank": ("global_rank",), "tokens_squared": ("tokens_sq", "sum_l2", "sum_squared_length")}
 
 
-class Culprit(msgspec.Struct, frozen=True):
-    """`slowdown` 0.2: a fifth more own time than its peers."""
-
-    rank: int
-    node: str | None
-    slowdown: float
-
-
-class Reason(msgspec.Struct, frozen=True):
-    """One number the verdict rests on; `rank` where it is about one."""
-
-    name: str
-    value: float
-    rank: int | None
-
-
-class Job(msgspec.Struct, frozen=True):
-    """The answer on one job."""
-
-    job: str
-    verdict: str
-    culprits: tuple[Culprit, ...]
-    first_step: int | None
-    confidence: float
-    reasons: tuple[Reason, ...]
-
-
 class Answer(msgspec.Struct, frozen=True):
     """What programs get."""
 
-    jobs: tuple[Job, ...]
+    jobs: tuple[JobVerdict, ...]
 
 
 @click.command(epilog="Example: healthctl analyze stragglers steps.csv --plot steps.svg")
@@ -97,7 +71,7 @@ def _code(answer: Answer) -> Exit:
     return Exit.OK if any(_was_judged(job) for job in answer.jobs) else Exit.UNKNOWN
 
 
-def _was_judged(job: Job) -> bool:
+def _was_judged(job: JobVerdict) -> bool:
     """Nobody, with no confidence at all, is no verdict: there was too little to go by."""
     return job.confidence > 0 or bool(job.culprits)
 
@@ -129,8 +103,8 @@ def jobs_of(rows: Table) -> Iterator[tuple[str, Trace]]:
         yield name, gather({column: values[own] for column, values in columns.items()})
 
 
-def _job(name: str, verdict: Verdict) -> Job:
-    return Job(
+def _job(name: str, verdict: Verdict) -> JobVerdict:
+    return JobVerdict(
         job=name,
         verdict=verdict.verdict.value,
         culprits=tuple(Culprit(each.rank, each.node, each.slowdown) for each in verdict.culprits),
@@ -147,7 +121,7 @@ def _page(answer: Answer) -> Iterator[Block]:
         yield Line(f"{job.job}: {'' if _was_judged(job) else 'not judged: '}{'; '.join(said)}")
 
 
-_COLUMNS: tuple[Column[Job], ...] = (
+_COLUMNS: tuple[Column[JobVerdict], ...] = (
     Column("JOB", lambda job: job.job),
     Column("VERDICT", lambda job: job.verdict if _was_judged(job) else "not known"),
     Column("CULPRITS", lambda job: ", ".join(map(_culprit, job.culprits[:CULPRITS_SHOWN])) + _more(job)),
@@ -161,7 +135,7 @@ def _culprit(culprit: Culprit) -> str:
     return f"rank {culprit.rank}{where} +{culprit.slowdown:.0%}"
 
 
-def _more(job: Job) -> str:
+def _more(job: JobVerdict) -> str:
     left = len(job.culprits) - CULPRITS_SHOWN
     return f" and {left} more" if left > 0 else ""
 

@@ -14,7 +14,7 @@ from healthctl.output import clean
 from remediator.detect.stragglers.judge import slowness
 
 if TYPE_CHECKING:
-    from healthctl.analysis.stragglers import Job
+    from healthctl.analysis.answers import JobVerdict
     from remediator.detect.stragglers.trace import Ints, Trace
 
 WIDTH, LEFT, TOP, ROW, ROOM = 1000, 180, 62, 18, 40
@@ -25,7 +25,7 @@ NOT_KNOWN = "#e4e4e4"
 COLD, CALM, HOT = (33, 102, 172), (247, 247, 247), (178, 24, 43)
 
 
-def draw(path: Path, jobs: Sequence[Job], traces: Sequence[Trace]) -> None:
+def draw(path: Path, jobs: Sequence[JobVerdict], traces: Sequence[Trace]) -> None:
     """Write all jobs, one below the other, to `path` (.svg or .html); a Failure says why it cannot be written."""
     picture = svg(jobs, traces)
     if path.suffix.lower() == ".html":
@@ -37,7 +37,7 @@ def draw(path: Path, jobs: Sequence[Job], traces: Sequence[Trace]) -> None:
         raise Failure(f"{path}: {error.strerror or error}", Exit.UNKNOWN) from None
 
 
-def svg(jobs: Sequence[Job], traces: Sequence[Trace]) -> str:
+def svg(jobs: Sequence[JobVerdict], traces: Sequence[Trace]) -> str:
     """The picture: a row for each stage and role (wrapped where it is long), a square for each rank, culprits framed."""
     parts: list[str] = []
     top = 0.0
@@ -52,7 +52,7 @@ def svg(jobs: Sequence[Job], traces: Sequence[Trace]) -> str:
     return "\n".join([head, "<title>Slowness against peers</title>", *parts, "</svg>"])
 
 
-def _one(job: Job, trace: Trace) -> tuple[list[str], float]:
+def _one(job: JobVerdict, trace: Trace) -> tuple[list[str], float]:
     slow, stage = slowness(trace, job.first_step)
     culprits = {each.rank for each in job.culprits}
     widest = max((int((stage == number).sum()) for number in np.unique(stage)), default=1)

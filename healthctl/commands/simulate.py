@@ -45,7 +45,7 @@ def simulate(  # noqa: PLR0913, PLR0917 - one argument for each option
     """Compare policies: what each costs and wins on a simulated fleet of published failure rates.
 
     Decisions are those of the real pipeline, playbook, budgets and lemon detector. Policies: none, reboot-return, eject,
-    checkpoint-eject, lemons, retest, oracle (docs/explanation/simulator.md).
+    checkpoint-eject, lemons, retest, oracle (docs/internals/simulator.md).
     """
     import numpy as np
 

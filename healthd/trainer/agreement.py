@@ -1,4 +1,4 @@
-"""All ranks act on an order at the same step, or none does. `docs/explanation/agreement.md` holds the argument.
+"""All ranks act on an order at the same step, or none does. `docs/internals/agreement.md` holds the argument.
 
 Nothing is sent while there is no order. A rank that finds one votes for it at its next step boundary; who knows that all
 have voted names the step after its own; every rank learns of it before that step, because the collective of the step in

@@ -17,6 +17,7 @@ from remediator.api import evidence
 from remediator.api.direct import Handlers
 from remediator.api.jobs import Board
 from remediator.api.lists import Shared, listed_jobs
+from remediator.api.openapi import openapi_document
 from remediator.api.routes import ENDPOINTS
 from remediator.api.service import RETRY_AFTER_S, Refusal, Service, reply
 from remediator.store.database import refuses, words_of
@@ -62,6 +63,7 @@ def build_app(service: Service, pages: Sequence[BaseRoute] = ()) -> Starlette:
     routes = [*(endpoint.route() for endpoint in ENDPOINTS), *pages]
     app = Starlette(routes=routes, exception_handlers=dict(HANDLERS))
     app.state.service = service
+    app.state.openapi_document = openapi_document
     app.state.board = Board(service)
     app.state.jobs_listed = Shared(listed_jobs)
     app.state.evidence_turns = asyncio.Semaphore(evidence.AT_ONCE)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from functools import cache
 
 import msgspec
 from prometheus_client import CONTENT_TYPE_LATEST
@@ -43,13 +42,6 @@ async def metrics(request: Request) -> Response:
     return Response(page, media_type=CONTENT_TYPE_LATEST)
 
 
-async def openapi(_request: Request) -> Response:
-    """The OpenAPI document."""
-    return Response(_document(), media_type="application/json")
-
-
-@cache
-def _document() -> bytes:
-    from remediator.api.openapi import document  # noqa: PLC0415 - the document describes the routes, this one among them
-
-    return msgspec.json.encode(document())
+async def openapi(request: Request) -> Response:
+    """The OpenAPI document, made once by the application."""
+    return Response(request.app.state.openapi_document(), media_type="application/json")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import cache
 from typing import Any
 
 import msgspec
@@ -49,6 +50,12 @@ def document() -> dict[str, Any]:
             "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}},
         },
     }
+
+
+@cache
+def openapi_document() -> bytes:
+    """The document as JSON text, made at the first call."""
+    return msgspec.json.encode(document())
 
 
 def _operation(endpoint: Endpoint) -> dict[str, Any]:

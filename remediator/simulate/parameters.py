@@ -1,4 +1,4 @@
-"""What a simulated fleet is like: published figures as defaults (docs/explanation/simulator.md names their sources)."""
+"""What a simulated fleet is like: published figures as defaults (docs/internals/simulator.md names their sources)."""
 
 from __future__ import annotations
 

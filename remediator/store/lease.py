@@ -1,7 +1,7 @@
 """Until when a term may begin outside effects: what was asked, when, and what was answered. Pure.
 
 A leader acts only while its lead was confirmed less than `LEASE_S` ago, by when it had *asked*; a new one lets as much time pass
-before its first effect. `docs/explanation/models.md` tells how every order of events was tried.
+before its first effect. `docs/internals/models.md` tells how every order of events was tried.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Every order of events from a fault to a node that is back. `docs/explanation/models.md` says what is explored and what not."""
+"""Every order of events from a fault to a node that is back. `docs/internals/models.md` says what is explored and what not."""
 
 from __future__ import annotations
 

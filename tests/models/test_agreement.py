@@ -1,4 +1,4 @@
-"""Every order of events among a few ranks and their store. `docs/explanation/models.md` says what is explored and what not."""
+"""Every order of events among a few ranks and their store. `docs/internals/models.md` says what is explored and what not."""
 
 from __future__ import annotations
 

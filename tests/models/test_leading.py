@@ -1,4 +1,4 @@
-"""Every order of events among a few replicas and their lock. `docs/explanation/models.md` says what is explored and what not."""
+"""Every order of events among a few replicas and their lock. `docs/internals/models.md` says what is explored and what not."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``python -m tools.reference``: write every page anew."""
+"""``python -m tools.reference``: regenerate every page."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ FOLDER = Path(__file__).parents[2] / "docs" / "reference"
 
 
 def main() -> None:
-    """Say which pages changed."""
+    """Write the pages that changed and print their names."""
     for name, page in PAGES.items():
         path, text = FOLDER / name, page()
         if not path.exists() or path.read_text() != text:
             path.write_text(text)
-            print(f"written: {path.relative_to(FOLDER.parents[1])}")  # noqa: T201 - what a person who calls it wants to know
+            print(f"written: {path.relative_to(FOLDER.parents[1])}")  # noqa: T201 - the output of this command
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Where each number of a beacon page lies, from the structs that pack it."""
+"""The byte layout of a beacon page, from the structs that pack it."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from tools.reference.markdown import code, head, joined, table
 
 ABOUT = (
     (
-        "Little-endian, no padding. Byte offsets are from the beginning of the block. What the fields mean, who may write them, and how "
-        "a reader must take them: [the beacon page](beacon.md)."
+        "Little-endian, no padding. Byte offsets are relative to the block. Meaning of the fields, writers, and rules for readers: "
+        "[the beacon page](beacon.md)."
     ),
 )
 _TYPES = {"s": "char[{}]", "I": "u32", "Q": "u64", "q": "i64", "d": "f64", "f": "f32"}
@@ -22,7 +22,7 @@ _FRAME = ("sequence", "bytes of JSON", "CRC-32 of sequence, length and JSON")
 _ENTRY = (
     *("ordinal of the step", "step", "started at, UTC s", "seconds", "flags"),
     *(f"seconds in {name}" for name in ring.SECTION_NAMES),
-    *("loss", "gradient norm", "tokens", "zero", "CRC-32 of what stands before"),
+    *("loss", "gradient norm", "tokens", "zero", "CRC-32 of all bytes before"),
 )
 _FLAGS = (("LOSS", ring.LOSS), ("GRAD_NORM", ring.GRAD_NORM), ("TOKENS", ring.TOKENS))
 _MORE_FLAGS = (("ON_DEVICE", ring.ON_DEVICE), ("AWAITED", ring.AWAITED))
@@ -30,9 +30,7 @@ _MORE_FLAGS = (("ON_DEVICE", ring.ON_DEVICE), ("AWAITED", ring.AWAITED))
 
 def page() -> str:
     """docs/reference/beacon-layout.md."""
-    lines = head(
-        "Layout of the beacon page", *ABOUT, f"Version {beacon.VERSION}; a page has {beacon.PAGE_BYTES} bytes."
-    )
+    lines = head("Layout of the beacon page", *ABOUT, f"Version {beacon.VERSION}; {beacon.PAGE_BYTES} bytes per page.")
     blocks = (
         ("header", beacon.HEADER_AT, beacon.IDENTITY_AT - beacon.HEADER_AT),
         ("identity, framed JSON", beacon.IDENTITY_AT, beacon.IDENTITY_BYTES),
@@ -41,12 +39,16 @@ def page() -> str:
         ("mailbox, framed JSON", beacon.MAILBOX_AT, beacon.MAILBOX_BYTES),
         (f"ring of {ring.ENTRIES} entries", beacon.RING_AT, ring.ENTRIES * ring.ENTRY_BYTES),
     )
-    lines += ["## Blocks", "", *table(["block", "at", "bytes"], [[n, str(at), str(size)] for n, at, size in blocks])]
-    lines += _block("Header", beacon.pack_header(), "<8sIIIII", (*_HEADER, "CRC-32 of what stands before"))
+    lines += [
+        "## Blocks",
+        "",
+        *table(["block", "offset", "bytes"], [[n, str(at), str(size)] for n, at, size in blocks]),
+    ]
+    lines += _block("Header", beacon.pack_header(), "<8sIIIII", (*_HEADER, "CRC-32 of all bytes before"))
     lines += _block("Frame of a JSON block", None, beacon.FRAME_HEAD.format, _FRAME)
-    lines += _block("State", None, f"{beacon.STATE.format}I", (*_STATE, "CRC-32 of what stands before"))
+    lines += _block("State", None, f"{beacon.STATE.format}I", (*_STATE, "CRC-32 of all bytes before"))
     lines += _block("Ring entry", None, ring.ENTRY.format, _ENTRY)
-    lines += ["## Numbers", ""]
+    lines += ["## Values", ""]
     for title, rows in _numbers():
         lines += [f"**{title}**: {', '.join(f'{number} {code(name)}' for name, number in rows)}.", ""]
     for title, kind in (
@@ -54,7 +56,7 @@ def page() -> str:
         ("Mailbox", beacon.MailboxOrder),
         ("Acknowledgement", beacon.Acknowledgement),
     ):
-        lines += [f"**{title}** (members of its JSON): {', '.join(map(code, kind._fields))}.", ""]
+        lines += [f"**{title}** (JSON members): {', '.join(map(code, kind._fields))}.", ""]
     return joined(lines)
 
 
@@ -67,11 +69,11 @@ def _numbers() -> Iterator[tuple[str, list[tuple[str, int]]]]:
 
 
 def _block(title: str, example: bytes | None, layout: str, names: Sequence[str]) -> list[str]:
-    """A packed block: offset, type and name of each field. The example, if any, shows that the layout is its."""
-    assert example is None or struct.calcsize(layout) == len(example)  # noqa: S101 - a mistake of ours
+    """A packed block: offset, type and name of each field. An example, if given, is checked against the layout."""
+    assert example is None or struct.calcsize(layout) == len(example)  # noqa: S101 - a bug in this tool
     fields = list(_fields(layout))
     rows = [[str(at), kind, name] for (at, kind), name in zip(fields, names, strict=True)]
-    return [f"## {title}", "", f"{struct.calcsize(layout)} bytes.", "", *table(["at", "type", "field"], rows)]
+    return [f"## {title}", "", f"{struct.calcsize(layout)} bytes.", "", *table(["offset", "type", "field"], rows)]
 
 
 def _fields(layout: str) -> Iterator[tuple[int, str]]:

@@ -1,4 +1,4 @@
-"""The commands of all four programs, from their own help."""
+"""The commands of all four programs, from their help texts."""
 
 from __future__ import annotations
 
@@ -21,14 +21,13 @@ PROGRAMS: tuple[tuple[str, click.Command], ...] = (
     ("remediator", remediator),
     ("preflight", preflight),
 )
-SHARED_BY_MIN = 5  # commands of one program that have the same option
-Record = tuple[str, str]  # how an option is written, and what it means
+SHARED_BY_MIN = 5  # an option of at least so many commands is listed once per program
+Record = tuple[str, str]  # spelling and meaning of an option
 _LEFT_OUT = frozenset({"--help", "--version"})
 ABOUT = (
     (
-        "Every command says the same with `--help`. Tables carry no colour codes where nobody reads them on a terminal, and control "
-        "characters in anything that came from outside are written out (`\\x1b`). An error is one line on standard error: what, where, "
-        "what to do. How commands end: [exit codes](exit-codes.md)."
+        "Generated from `--help`. Output has colours only on a terminal, and control characters in external text are escaped "
+        "(`\\x1b`). An error is one line on standard error: what, where, what to do. See also [exit codes](exit-codes.md)."
     ),
     "`preflight` is `healthctl preflight`, or `python -m preflight` where `healthctl` is not installed.",
 )
@@ -45,9 +44,9 @@ def page() -> str:
             lines += [f"## {name}" if each is program else f"### `{path}`", "", *described(each, context, shared)]
             if each is program and shared:
                 rows = [[code(names), prose(meaning)] for names, meaning in sorted(shared)]
-                lines += ["Options of many commands:", "", *table(["option", "meaning"], rows)]
+                lines += ["Common options:", "", *table(["option", "meaning"], rows)]
         if name == "healthctl":
-            lines += ["### `healthctl preflight`", "", "The same as [preflight](#preflight).", ""]
+            lines += ["### `healthctl preflight`", "", "Same as [preflight](#preflight).", ""]
     return joined(lines)
 
 
@@ -58,7 +57,7 @@ def _is_shown_elsewhere(path: str) -> bool:
 def walk(
     name: str, command: click.Command, parent: click.Context | None = None
 ) -> Iterator[tuple[str, click.Command, click.Context]]:
-    """A command and all below it, each with the words it is called by."""
+    """Yield a command and all its subcommands, each with its full path."""
     context = click.Context(command, info_name=name, parent=parent)
     yield context.command_path, command, context
     if isinstance(command, click.Group):
@@ -69,7 +68,7 @@ def walk(
 
 
 def described(command: click.Command, context: click.Context, shared: frozenset[Record] = frozenset()) -> list[str]:
-    """What a command does, how it is called, what it takes; of shared options only the names."""
+    """Description, usage and options of a command; shared options only by name."""
     usage = " ".join([context.command_path, *command.collect_usage_pieces(context)])
     lines = [*_help(command.help or ""), "```", usage, "```", ""]
     found = records(command, context)
@@ -78,12 +77,12 @@ def described(command: click.Command, context: click.Context, shared: frozenset[
         lines += table(["option", "meaning"], rows)
     also = [code(re.findall(r"--[\w-]+", names)[0]) for names, meaning in found if (names, meaning) in shared]
     if also:
-        lines += [f"Also {', '.join(also)}.", ""]
+        lines += [f"Common options: {', '.join(also)}.", ""]
     return [*lines, *_help(command.epilog or "")]
 
 
 def records(command: click.Command, context: click.Context) -> list[Record]:
-    """Its options and arguments as the help names them, each with its meaning; an argument without one stands in the usage."""
+    """Options and arguments as in the help, each with its meaning; arguments without one are only in the usage."""
     found = [
         parameter.get_help_record(context) or ("", "")
         for parameter in command.get_params(context)
@@ -93,7 +92,7 @@ def records(command: click.Command, context: click.Context) -> list[Record]:
 
 
 def _help(text: str) -> list[str]:
-    """Paragraphs as prose; one that click must not wrap as it stands."""
+    """Paragraphs as prose; a paragraph that click must not wrap becomes a code block."""
     lines: list[str] = []
     for paragraph in inspect.cleandoc(text).split("\f")[0].split("\n\n"):
         if paragraph.startswith("\b"):

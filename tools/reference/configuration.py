@@ -1,7 +1,7 @@
-"""Every key of both configuration files, from the structs that read them.
+"""Every key of both configuration files, from the structs that parse them.
 
-A key's meaning is what the code says beside it: the comment on its line or above it, or its entry in the docstring of its
-struct, under ``Args:`` or in its prose as `` `key`: … ``. The docstring stands over the section.
+The meaning of a key is the comment on its line or above it, or its entry in the docstring of its struct, under ``Args:`` or
+in its prose as `` `key`: … ``. The docstring introduces the section.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from tools.reference.markdown import code, head, joined, prose, table
 
 ABOUT = (
     (
-        "One YAML file for each daemon: `healthd --config FILE`, `remediator serve --config FILE`. Every key has a default unless it says "
-        "*required*; an unknown key or a wrong value is refused at start, with the nearest valid word. Times are seconds, and `_s`, `_h`, "
-        "`_days` in a name are the unit. Samples that most sites start from: `deploy/healthd.yaml`, `deploy/remediator.yaml`."
+        "Each daemon reads one YAML file: `healthd --config FILE`, `remediator serve --config FILE`. Every key has a default unless it is "
+        "*required*. The daemon refuses to start with an unknown key or an invalid value, and suggests the nearest valid one. Times are "
+        "in seconds unless `_h` or `_days` ends the name. Samples to start from: `deploy/healthd.yaml`, `deploy/remediator.yaml`."
     ),
 )
 FILES: tuple[tuple[str, type[msgspec.Struct]], ...] = (
@@ -40,7 +40,7 @@ _WORDS = {str: "text", float: "number", int: "whole number", bool: "true or fals
 
 
 class Key(typing.NamedTuple):
-    """One key as it is documented."""
+    """The documentation of one key."""
 
     name: str
     kind: str
@@ -65,7 +65,7 @@ def page() -> str:
 
 
 def sections(struct: type[msgspec.Struct], path: str = "") -> Iterator[tuple[str, type[msgspec.Struct], list[Key]]]:
-    """A struct's keys, then those of the structs inside it, each with the path that leads there."""
+    """Yield the keys of a struct, then those of nested structs, each with its path."""
     hints = typing.get_type_hints(struct, include_extras=True)
     said = meanings(struct)
     inner: list[tuple[str, type[msgspec.Struct]]] = []
@@ -79,14 +79,16 @@ def sections(struct: type[msgspec.Struct], path: str = "") -> Iterator[tuple[str
         keys.append(Key(field.encode_name, _kind(hint), default, meaning))
     tag = struct.__struct_config__.tag
     if tag is not None:
-        keys.insert(0, Key(str(struct.__struct_config__.tag_field), code(str(tag)), "*required*", "which kind it is"))
+        keys.insert(
+            0, Key(str(struct.__struct_config__.tag_field), code(str(tag)), "*required*", "selects this variant")
+        )
     yield path, struct, keys
     for below_path, below_struct in inner:
         yield from sections(below_struct, below_path)
 
 
 def meanings(struct: type[msgspec.Struct]) -> dict[str, str]:
-    """What the code says of each key of a struct, by field name."""
+    """The documented meaning of each key of a struct, by field name."""
     found: dict[str, str] = {}
     for cls in reversed(struct.__mro__):
         if issubclass(cls, msgspec.Struct) and cls is not msgspec.Struct:
@@ -95,7 +97,7 @@ def meanings(struct: type[msgspec.Struct]) -> dict[str, str]:
 
 
 def _first(below: list[tuple[str, type[msgspec.Struct]]]) -> Any:
-    """What a section is where nothing is said of it; where something must be, nothing that is a default."""
+    """The default of a section; Ellipsis if one of its keys is required."""
     try:
         return below[0][1]()
     except (TypeError, ValueError):
@@ -137,7 +139,7 @@ def _comments(source: str) -> dict[str, str]:
 
 
 def _kind(hint: Any) -> str:
-    """A type in words."""
+    """The name of a type for readers."""
     if typing.get_origin(hint) is typing.Annotated:
         base, *metas = typing.get_args(hint)
         return " ".join([_kind(base), *_bounds(metas)])
@@ -167,7 +169,7 @@ def _bounds(metas: list[msgspec.Meta]) -> Iterator[str]:
 
 
 def _structs(hint: Any, path: str) -> Iterator[tuple[str, type[msgspec.Struct]]]:
-    """The sections that a value of this type holds, each with its path; one of a mapping stands under NAME."""
+    """Yield the sections within this type, each with its path; the key of a mapping is NAME."""
     if isinstance(hint, type) and issubclass(hint, msgspec.Struct):
         tag = hint.__struct_config__.tag
         yield (f"{path} ({tag})" if tag else path), hint
@@ -188,14 +190,14 @@ def _structs(hint: Any, path: str) -> Iterator[tuple[str, type[msgspec.Struct]]]
 
 def _default(field: msgspec.structs.FieldInfo) -> str:
     if field.default_factory is socket.gethostname:
-        return "the host's name"
+        return "the host name"
     if field.default_factory is not msgspec.NODEFAULT:
         return _value(field.default_factory())
     return "*required*" if field.default is msgspec.NODEFAULT else _value(field.default)
 
 
 def _value(value: Any) -> str:
-    """A default as YAML would have it; empty texts, lists and mappings are "none"."""
+    """A default in YAML notation; empty texts, lists and mappings are "none"."""
     if isinstance(value, frozenset) and any(isinstance(one, enum.Enum) and value == set(type(one)) for one in value):
         return "all"
     plain = msgspec.to_builtins(value, str_keys=True, enc_hook=str)

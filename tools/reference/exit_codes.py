@@ -1,4 +1,4 @@
-"""How programs end, from the enumerations and docstrings that they end by."""
+"""Exit codes, from the enumerations and docstrings of the programs."""
 
 from __future__ import annotations
 
@@ -17,42 +17,44 @@ from tools.reference.markdown import code, head, joined, prose, table
 
 _ENDINGS = re.compile(r"Exit codes: [^.]+\.|Ends with [^.]+\.", re.DOTALL)
 _VERDICTS = {
-    Verdict.PASS: "every test passed or does not apply here, and at least one passed",
-    Verdict.FAIL: "a test failed, or did not end in time",
-    Verdict.MISCONFIGURED: "something is missing that a person must put right; also wrong usage",
-    Verdict.INCONCLUSIVE: "a test came to no conclusion, or the document could not be written",
+    Verdict.PASS: "every test passed or does not apply, and at least one passed",
+    Verdict.FAIL: "a test failed or timed out",
+    Verdict.MISCONFIGURED: "the setup needs an operator's fix; also wrong usage",
+    Verdict.INCONCLUSIVE: "a test reached no conclusion, or the document could not be written",
 }
 _PREFLIGHT = (
-    ("`report`", "shown, whatever it says", "", "wrong usage", "a file cannot be read or is no document"),
+    ("`report`", "the document was shown", "", "wrong usage", "a file is unreadable or no document"),
     (
         "`compare`, `baseline check`",
-        "nothing is worse",
-        "something is worse",
+        "no regression",
+        "a regression",
         "wrong usage",
-        "nothing to compare; a file cannot be read",
+        "nothing to compare; a file is unreadable",
     ),
     (
         "`baseline learn`, `forget`",
         "learned, forgotten",
         "",
         "wrong usage",
-        "nothing was learned, a node is not known, or it cannot be written",
+        "nothing was learned, the node is unknown, or the baseline cannot be written",
     ),
 )
 
 
 def page() -> str:
     """docs/reference/exit-codes.md."""
-    lines = head("Exit codes", "What a script may rely on. A signal ends a program with 128 and its number.")
+    lines = head(
+        "Exit codes", "Scripts may rely on these codes. A program ended by a signal exits with 128 plus its number."
+    )
     lines += ["## healthctl", ""]
     lines += table(["code", "meaning"], [[str(int(code)), MEANINGS[code]] for code in Command])
     lines += [
         (
-            "Commands that only list end with 0 when they got an answer, whatever it says. `node check` ends as Nagios wants it: "
-            "0 OK, 1 WARNING, 2 CRITICAL, 3 UNKNOWN (also wrong usage). What a code means for a command, in the words of its help:"
+            "Commands that only list exit with 0 if they got an answer. `node check` follows Nagios: 0 OK, 1 WARNING, 2 CRITICAL, "
+            "3 UNKNOWN (also wrong usage). Codes of single commands, from their help:"
         ),
         "",
-        *table(["command", "how it ends"], _own_words()),
+        *table(["command", "exit codes"], _own_words()),
         "## preflight run",
         "",
     ]
@@ -60,20 +62,20 @@ def page() -> str:
         ["code", "verdict", "meaning"],
         [[str(v.exit_code), v.value, _VERDICTS[v]] for v in sorted(Verdict, key=lambda v: v.exit_code)],
     )
-    lines += ["Only 0 says that the node is fit, and only 1, with the document, that it is not.", ""]
-    lines += ["## Other commands of preflight", "", *table(["command", "0", "1", "2", "3"], _PREFLIGHT)]
+    lines += ["Only 0 means that the node is fit. Only 1, with the document, means that it is not.", ""]
+    lines += ["## Other preflight commands", "", *table(["command", "0", "1", "2", "3"], _PREFLIGHT)]
     lines += ["## healthd", "", prose(_sentence(healthd.main)), ""]
     lines += [
         "## A training rank",
         "",
-        "What a rank tells its launcher by how it ends. What follows: [launching a job](../how-to/launch.md#how-ranks-end-and-what-follows).",
+        "The exit code of a rank tells the launcher what to do ([launching a job](../how-to/launch.md#how-ranks-end-and-what-follows)).",
         "",
     ]
     lines += table(["code", "meaning"], _listed(ranks))
     lines += [
         (
-            "`healthctl launch` itself ends with 0, 93, or the code of the ranks; with 1 where another try would not help; and with 75 "
-            "where too few usable nodes are left and the job should be queued again."
+            "`healthctl launch` itself exits with 0, 93, or the code of the ranks; with 1 if a retry would not help; and with 75 if too "
+            "few usable nodes are left and the job should be requeued."
         ),
         "",
     ]
@@ -82,18 +84,18 @@ def page() -> str:
 
 def _sentence(module: ModuleType) -> str:
     found = re.search(r"Exit codes: (.*)", inspect.getdoc(module) or "", re.DOTALL)
-    assert found is not None, f"{module.__name__} does not say its exit codes"  # noqa: S101 - a mistake of ours
+    assert found is not None, f"{module.__name__} documents no exit codes"  # noqa: S101 - a bug in this tool
     return found[1].split("\n\n")[0]
 
 
 def _listed(module: ModuleType) -> list[list[str]]:
     rows = re.findall(r"^ {4}(\d+) +(.+)$", inspect.getdoc(module) or "", re.MULTILINE)
-    assert [int(number) for number, _ in rows] == [int(code) for code in ranks.Exit]  # noqa: S101 - a mistake of ours
+    assert [int(number) for number, _ in rows] == [int(code) for code in ranks.Exit]  # noqa: S101 - a bug in this tool
     return [[number, prose(meaning)] for number, meaning in rows]
 
 
 def _own_words() -> list[list[str]]:
-    """What commands say themselves of how they end."""
+    """Exit codes that commands document in their help."""
     rows = []
     for path, command, _ in walk("healthctl", cli):
         said = _ENDINGS.findall(f"{inspect.cleandoc(command.help or '')} {command.epilog or ''}")

@@ -1,14 +1,14 @@
-"""Every kind of finding: how grave, what it means, and which rule of the shipped policy answers it.
+"""Every kind of finding: severity, meaning, and the rule of the shipped policy that answers it.
 
-Kinds, severities and meanings come from the grammar of the kernel log, from what the centre says itself, and from the table
-of docs/reference/healthd.md, which is where the limits of each check are explained. Numbers of the driver stand in xids.md.
+Kinds, severities and meanings come from the grammar of the kernel log, from the list of the controller's own findings below,
+and from tools/reference/kinds.md, which has the limits of each check. Numbers of the driver are in xids.md.
 """
 
 from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
@@ -24,46 +24,49 @@ from vocabulary.finding import Finding, Severity
 from vocabulary.identity import Component, ComponentKind
 
 ROOT = Path(__file__).parents[2]
-HEALTHD = ROOT / "docs" / "reference" / "healthd.md"
+KINDS = Path(__file__).with_name("kinds.md")
 CHECKS = ROOT / "healthd" / "checks"
 ABOUT = (
     (
-        "A finding's kind is `check/code`. *Rule* is the first rule of the shipped policy that answers this kind whatever else is known; "
-        "rules in brackets answer before it where their conditions hold. What is done then stands in [what rules do](#what-rules-do). "
-        "`healthctl playbook explain INCIDENT` says which one decided, and why."
+        "The kind of a finding is `check/code`. *Rule* is the first rule of the shipped policy that answers this kind unconditionally; "
+        "rules in brackets take precedence if their conditions hold. Steps of each rule: [what rules do](#what-rules-do). "
+        "`healthctl playbook explain INCIDENT` says which rule decided, and why."
     ),
     (
-        "A finding of severity *info* is recorded and never active. What raises and clears each: [healthd from inside](healthd.md). "
-        "Numbers of the driver: [XIDs](xids.md)."
+        "Findings with severity *info* are recorded and never active. What *verification* is, and the siblings of a GPU: "
+        "[healthd](healthd.md#findings-it-can-raise). Error numbers of the driver: [XIDs](xids.md)."
     ),
 )
-_ROW = re.compile(r"^\| (?P<kinds>`[a-z].*?) \| (?P<says>.*?) \| .* \|$", re.MULTILINE)
+_ROW = re.compile(r"^\| (?P<kinds>`[a-z].*?) \| (?P<says>.*?) \| (?P<cleared>.*) \|$", re.MULTILINE)
 _SEVERITY = re.compile(
     r"(?:^|(?<=\()|(?<=else )|(?<=: ))(fatal|error|warning|info|unclassified)\b(?=:|$| if|,|\)|;)(?:: )?"
 )
-_NAMES_A_NODE = (Severity.WARNING, Severity.ERROR)  # as an error once a second witness agrees
+_NAMES_A_NODE = (Severity.WARNING, Severity.ERROR)  # an error once a second witness agrees
 
 
 class Kind(NamedTuple):
-    """One kind as it is documented."""
+    """The documentation of one kind."""
 
     name: str
     severities: tuple[Severity, ...]
     meaning: str
+    cleared: str = ""
 
 
 def page() -> str:
     """docs/reference/findings.md."""
     policy = load_policy([SHIPPED])
     lines = [*head("Findings", *ABOUT), "## Kinds", ""]
-    rows = [[code(k.name), _words(k.severities), prose(k.meaning), _answer(policy, k)] for k in kinds()]
-    lines += table(["finding", "severity", "meaning", "rule"], rows)
-    lines += ["## The driver's numbers", ""]
+    rows = [
+        [code(k.name), _words(k.severities), prose(k.meaning), prose(k.cleared), _answer(policy, k)] for k in kinds()
+    ]
+    lines += table(["finding", "severity", "meaning", "cleared by", "rule"], rows)
+    lines += ["## XIDs", ""]
     lines += table(["finding", "severity", "rule"], _numbers(policy))
     lines += [
         "## What rules do",
         "",
-        "In the order in which they are asked. `a + b` are begun together, `→` comes after.",
+        "In order of evaluation. `a + b` start together, `→` separates stages.",
         "",
     ]
     lines += table(
@@ -74,9 +77,14 @@ def page() -> str:
 
 
 def kinds() -> list[Kind]:
-    """All kinds but the driver's numbers, by name."""
+    """All kinds except XIDs and SXIDs, by name."""
     found = {kind.name: kind for kind in (*_of_checks(), *_of_grammar(), *_of_centre())}
-    return [found[name] for name in sorted(found)]
+    cleared = {name: how for name, _, _, _, how in _rows()}
+    return [found[name]._replace(cleared=_cleared(found[name], cleared)) for name in sorted(found)]
+
+
+def _cleared(kind: Kind, cleared: Mapping[str, str]) -> str:
+    return "never active" if kind.severities == (Severity.INFO,) else cleared.get(kind.name, kind.cleared)
 
 
 def _of_grammar() -> Iterator[Kind]:
@@ -86,73 +94,77 @@ def _of_grammar() -> Iterator[Kind]:
 
 
 def _of_centre() -> Iterator[Kind]:
-    yield Kind("node/silent", (Severity.WARNING,), "the centre has not heard of the node for `silence.after_s`")
-    yield Kind("preflight/failed", (Severity.ERROR,), "a preflight that no order asked for failed")
-    yield Kind("preflight/inconclusive", (Severity.INFO,), "such a preflight came to no conclusion")
-    yield Kind("preflight/misconfigured", (Severity.INFO,), "such a preflight lacks what a person must put right")
+    yield Kind("node/silent", (Severity.WARNING,), "the node has not reported for `silence.after_s`", "a report")
+    yield Kind("preflight/failed", (Severity.ERROR,), "a preflight without an order failed")
+    yield Kind("preflight/inconclusive", (Severity.INFO,), "a preflight without an order reached no verdict")
+    yield Kind("preflight/misconfigured", (Severity.INFO,), "a preflight without an order found a wrong setup")
     for kind, meaning in _SLOW.items():
         recorded = () if kind in {Straggler.NODE, Straggler.GPU} else (Severity.INFO,)
         named = _NAMES_A_NODE if kind in _CULPRITS else ()
         yield Kind(f"straggler/{kind.value}", (*recorded, *named), meaning)
-    yield Kind("hang/stuck_compute", _NAMES_A_NODE, "a job stands still: a rank has not arrived where the others wait")
-    yield Kind("hang/dead_rank", _NAMES_A_NODE, "a job stands still: a rank died")
-    yield Kind(
-        "hang/network", (Severity.WARNING,), "a job stands still: all ranks are in a collective that does not end"
-    )
-    yield Kind("hang/nobody", (Severity.WARNING,), "a job stands still, and no single rank can be named")
+    yield Kind("hang/stuck_compute", _NAMES_A_NODE, "a job hangs: a rank has not arrived where the others wait")
+    yield Kind("hang/dead_rank", _NAMES_A_NODE, "a job hangs: a rank died")
+    yield Kind("hang/network", (Severity.WARNING,), "a job hangs: all ranks are in a collective that does not end")
+    yield Kind("hang/nobody", (Severity.WARNING,), "a job hangs, and no single rank can be named")
     yield Kind("lemon/watched", (Severity.INFO,), "a node fails more often than chance explains; it is watched")
-    yield Kind("lemon/suspected", (Severity.WARNING,), "a node is likely a lemon: it should be tested")
+    yield Kind("lemon/suspected", (Severity.WARNING,), "a node is likely a lemon and should be tested")
     yield Kind(
-        "lemon/confirmed", (Severity.ERROR,), "a node is almost surely a lemon: it should be repaired or replaced"
+        "lemon/confirmed", (Severity.ERROR,), "a node is almost certainly a lemon and should be repaired or replaced"
     )
 
 
 _CULPRITS = {Straggler.NODE, Straggler.GPU, Straggler.LINK, Straggler.HOST_IO}
 _SLOW = {
-    Straggler.NODE: "a node slows a job; an error where its own findings agree and leaving pays",
-    Straggler.GPU: "one GPU slows a job; an error where its node's own findings agree and leaving pays",
-    Straggler.LINK: "a link slows a job; recorded where it cannot be told whose",
-    Straggler.HOST_IO: "a node waits for data; recorded where all of a job's do",
+    Straggler.NODE: "a node slows a job; an error if its own findings agree and leaving breaks even",
+    Straggler.GPU: "one GPU slows a job; an error if its node's own findings agree and leaving breaks even",
+    Straggler.LINK: "a link slows a job; recorded if its owner is unclear",
+    Straggler.HOST_IO: "a node waits for data; recorded if all nodes of the job do",
     Straggler.STAGE: "a stage has more work than the others; no node is to blame",
     Straggler.DATA: "ranks work on sequences of unequal length; no node is to blame",
-    Straggler.GC: "ranks collect garbage, one after the other; no node is to blame",
-    Straggler.APPLICATION: "the program keeps single ranks from their work; no node is to blame",
+    Straggler.GC: "garbage collection of one rank after another; no node is to blame",
+    Straggler.APPLICATION: "the program delays single ranks; no node is to blame",
     Straggler.GLOBAL: "all ranks became slower at once; no node is to blame",
 }
 
 
 def _of_checks() -> Iterator[Kind]:
-    """The rows of healthd's table. Codes follow their check; severities and meanings, parted by `·`, follow the codes."""
-    by_line = {family.check for family in FAMILIES}
-    for row in _ROW.finditer(HEALTHD.read_text()):
+    by_line = {family.check for family in FAMILIES} | {"xid", "sxid", "preflight"}
+    for name, check, said, says, _ in _rows():
+        if check not in by_line:
+            yield Kind(name, _severities(said, says), _meaning(said, check))
+
+
+def _rows() -> Iterator[tuple[str, str, str, list[str], str]]:
+    """Name, check, own text, all texts of the row and clearing of each kind in kinds.md; ` · ` separates the parts of a cell."""
+    for row in _ROW.finditer(KINDS.read_text()):
         groups = [re.findall(r"`([a-z0-9_/*N]+)`", group) for group in row["kinds"].split(" · ")]
-        says = row["says"].split(" · ")
+        says, cleared = row["says"].split(" · "), row["cleared"].split(" · ")
         check = ""
         for place, group in enumerate(groups):
-            said = says[min(place, len(says) - 1)]
             for word in group:
                 check, _, after = word.partition("/") if "/" in word else (check, "", word)
-                if check and after and check not in by_line and check not in {"xid", "sxid", "preflight"}:
-                    yield Kind(f"{check}/{after.replace('N', '*')}", _severities(said, says), _meaning(said, check))
+                if check and after:
+                    name = f"{check}/{after.replace('N', '*')}"
+                    yield name, check, says[min(place, len(says) - 1)], says, cleared[min(place, len(cleared) - 1)]
 
 
 def _severities(said: str, says: list[str]) -> tuple[Severity, ...]:
-    """Those that are named here, or else the last that was named before, in the same row."""
+    """The severities named here, or else the last ones named before in the same row."""
     for text in (said, *reversed(says[: says.index(said)])):
         found = {Severity(word) for word in _SEVERITY.findall(text)}
         if found:
             return tuple(each for each in Severity if each in found)
-    raise ValueError(f"{HEALTHD.name}: no severity in {said!r}")
+    raise ValueError(f"{KINDS.name}: no severity in {said!r}")
 
 
 def _meaning(said: str, check: str) -> str:
-    """What the row says beside the severity; where it says nothing, what the check is about."""
+    """The text of the row beside the severity, or else the summary of the check."""
     words = re.sub(r" ?\(?\[[^\]]*\]\([^)]*\)\)?", "", _SEVERITY.sub("", said, count=1)).strip(" ;,:")
     return words or next((line for name in (check, f"{check}s") if (line := _about(name))), "")
 
 
 def _about(check: str) -> str:
-    """The first sentence of a check's own file."""
+    """The first sentence of a check's module docstring."""
     path = CHECKS / f"{check}.py"
     doc = ast.get_docstring(ast.parse(path.read_text())) if path.exists() else None
     return (doc or "").split("\n\n")[0].partition(". ")[0]
@@ -170,7 +182,7 @@ def _words(severities: tuple[Severity, ...]) -> str:
 
 
 def _answer(policy: Policy, kind: Kind) -> str:
-    """Which rule answers; where that depends on the severity, for each."""
+    """The rule that answers, per severity if it depends on that."""
     answers = {severity: _answers(policy, kind.name, severity) for severity in kind.severities}
     if len(set(answers.values())) == 1:
         return next(iter(answers.values()))
@@ -178,7 +190,7 @@ def _answer(policy: Policy, kind: Kind) -> str:
 
 
 def _answers(policy: Policy, kind: str, severity: Severity) -> str:
-    """The rule that answers, after those that answer before it on a condition."""
+    """The unconditional rule, and in brackets the conditional ones before it."""
     before: list[str] = []
     for rule in policy.rules:
         if not names(rule.match, kind) or not any(_fits(rule, kind, severity, part) for part in ComponentKind):
@@ -191,7 +203,7 @@ def _answers(policy: Policy, kind: str, severity: Severity) -> str:
 
 
 def _fits(rule: Rule, kind: str, severity: Severity, part: ComponentKind) -> bool:
-    """Whether the rule may answer such a finding, whatever evidence it asks for."""
+    """Whether the rule may answer such a finding, with whatever evidence it requires."""
     check, _, what = kind.partition("/")
     finding = Finding(
         id="f",
@@ -214,4 +226,4 @@ def _plan(rule: Rule) -> str:
         " + ".join(f"{step.verb.value} {step.how}".strip() if len(step.how) < 20 else step.verb.value for step in stage)
         for stage in rule.stages
     )
-    return prose(" → ".join(stages)) or "recorded, or kept in sight until it clears"
+    return prose(" → ".join(stages)) or "recorded, or watched until it clears"

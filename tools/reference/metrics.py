@@ -1,4 +1,4 @@
-"""The metrics of both daemons, from the pages their exporters gave in tests (`tests/golden`, which those tests keep true)."""
+"""The metrics of both daemons, from the golden exporter pages in `tests/golden`."""
 
 from __future__ import annotations
 
@@ -13,15 +13,14 @@ from tools.reference.markdown import code, head, joined, prose, table
 GOLDEN = Path(__file__).parents[2] / "tests" / "golden"
 ABOUT = (
     (
-        "Base units stand in the names: seconds, bytes, celsius, watts, hertz, joules; a ratio is 0 to 1; counters end in `_total`. "
-        "A value that is not known is left out, never 0."
+        "Names end in the base unit: seconds, bytes, celsius, watts, hertz, joules; ratios are 0 to 1; counters end in `_total`. "
+        "An unknown value is left out, never 0."
     ),
     (
-        "healthd answers `GET /metrics` on its `listen` address, the remediator on its own; neither asks for a token. A scrape reads "
-        "memory only."
+        "healthd and the remediator each serve `GET /metrics` on their `listen` address, without a token. A scrape reads memory only."
     ),
 )
-_ABOUT_DCGM = "With `exporter.dcgm_names: true`, under the names and labels of dcgm-exporter."
+_ABOUT_DCGM = "Exported with `exporter.dcgm_names: true`, with the names and labels of dcgm-exporter."
 
 
 def page() -> str:
@@ -33,12 +32,12 @@ def page() -> str:
     lines += ["## healthd's main process", "", *_table(process, "process_")]
     rest = [family for family in _families("healthd") if family.name.startswith("DCGM_")]
     if rest:
-        lines += ["## DCGM's names", "", _ABOUT_DCGM, "", *_table(rest, "DCGM_")]
+        lines += ["## DCGM names", "", _ABOUT_DCGM, "", *_table(rest, "DCGM_")]
     return joined(lines)
 
 
 def _families(daemon: str) -> list[Metric]:
-    """Every family of a daemon's golden pages, by name; the page with the most labels speaks."""
+    """Every family of a daemon's golden pages, by name, from the page with the most samples."""
     found: dict[str, Metric] = {}
     for path in sorted((GOLDEN / daemon).glob("*.prom")):
         for family in text_string_to_metric_families(path.read_text()):

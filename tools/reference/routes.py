@@ -1,4 +1,4 @@
-"""The calls of the centre's API, from the OpenAPI document that it publishes itself."""
+"""The routes of the controller's API, from its OpenAPI document."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from remediator.api.openapi import document
 from tools.reference.markdown import code, head, joined, prose, table
 
 ABOUT = (
-    "What a running centre says at `GET /v1/openapi.json`, to read. Tokens, roles, limits and what the words mean: [API](api.md).",
-    "Every refusal is a `Problem`; 401 means no good token, 403 not with this one, 429 too often, 503 not now or not this replica.",
+    "Generated from `GET /v1/openapi.json`. Tokens, roles, limits and concepts: [API](api.md).",
+    "Every error is a `Problem`: 401 no valid token, 403 not allowed with this token, 429 rate limit, 503 unavailable or standby.",
 )
 _REFERENCE = "#/components/schemas/"
 
@@ -19,8 +19,8 @@ def page() -> str:
     """docs/reference/routes.md."""
     whole = document()
     operations = list(_operations(whole["paths"]))
-    lines = head("Calls of the API", *ABOUT)
-    lines += ["## Calls", ""]
+    lines = head("Routes of the API", *ABOUT)
+    lines += ["## Routes", ""]
     rows = [
         [
             code(f"{method} {path}"),
@@ -30,15 +30,15 @@ def page() -> str:
         ]
         for method, path, op in operations
     ]
-    lines += table(["call", "for", "what it does", "takes", "answers"], rows)
-    lines += ["## Parameters", "", "Those in the path name what the call is about.", ""]
+    lines += table(["route", "role", "purpose", "request", "response"], rows)
+    lines += ["## Parameters", "", "Path parameters name the object.", ""]
     rows = [
         [code(f"{method} {path}"), code(one["name"]), one["in"], _kind(one["schema"]), prose(one["description"])]
         for method, path, op in operations
         for one in op.get("parameters", ())
         if one["in"] != "path"
     ]
-    lines += table(["call", "parameter", "in", "type", "meaning"], rows)
+    lines += table(["route", "parameter", "in", "type", "meaning"], rows)
     lines += ["## Messages", ""]
     for name, schema in whole["components"]["schemas"].items():
         lines += _message(name, schema)
@@ -61,7 +61,7 @@ def _content(content: Mapping[str, Any]) -> str:
 
 
 def _kind(schema: Mapping[str, Any]) -> str:
-    """A type in words, with a link where it is a message of its own."""
+    """The name of a type, with a link if it is a message of its own."""
     if "$ref" in schema:
         name = schema["$ref"].removeprefix(_REFERENCE)
         return f"[{name}](#{name.lower()})"
@@ -87,7 +87,7 @@ def _message(name: str, schema: Mapping[str, Any]) -> list[str]:
         return [*lines, "One of " + _kind(schema) + ".", ""]
     needed = set(schema.get("required", ()))
     rows = [[code(key), _kind(one), "yes" if key in needed else "", _limits(one)] for key, one in _fields(schema)]
-    return [*lines, *(table(["field", "type", "always there", "limits"], rows) if rows else [])]
+    return [*lines, *(table(["field", "type", "required", "limits"], rows) if rows else [])]
 
 
 def _fields(schema: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:

@@ -1,4 +1,4 @@
-"""The explicit list of pages."""
+"""The list of generated pages."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The XID catalogue as a table, from the data that healthd judges by."""
+"""The XID catalogue as tables."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from vocabulary.catalogue_file import load_catalogue
 
 ABOUT = (
     (
-        "One row a number: what it means, where it most likely comes from, how grave healthd calls it when nothing in the line says "
-        "otherwise, and what the catalogue would do. `healthctl xid explain CODE` shows the whole entry with its sources, and what a "
-        "given line adds. The playbook decides what is done; [the catalogue](catalogue.md) tells how entries are read and changed."
+        "Meaning, likeliest cause, severity (unless the line says otherwise) and recommendation per number. `healthctl xid explain CODE` "
+        "shows the whole entry with its sources, and what a given line adds. The playbook decides the action. How to read and change "
+        "entries: [the catalogue](catalogue.md)."
     ),
 )
 
@@ -17,7 +17,7 @@ ABOUT = (
 def page() -> str:
     """docs/reference/xids.md."""
     known = load_catalogue()
-    lines = head("XIDs and SXIDs", *ABOUT, f"Version of the catalogue: {known.version}.")
+    lines = head("XIDs and SXIDs", *ABOUT, f"Catalogue version: {known.version}.")
     rows = [
         [
             str(entry.code),
@@ -30,10 +30,10 @@ def page() -> str:
         for entry in known.xids.values()
     ]
     lines += ["## XIDs", "", *table(["XID", "name", "meaning", "likeliest cause", "severity", "advice"], rows)]
-    lines += ["## XID 154: what the driver asks for", ""]
+    lines += ["## XID 154: requested recovery action", ""]
     actions = [[str(n), prose(a.meaning), a.severity.value, a.action.value] for n, a in known.recovery_actions.items()]
     lines += table(["value", "meaning", "severity", "advice"], actions)
-    lines += ["## SXIDs", "", "Severity and advice count only where the line itself does not say how bad it is.", ""]
+    lines += ["## SXIDs", "", "Severity and advice apply only if the line itself names no severity.", ""]
     switch = [
         [str(e.code), code(e.mnemonic), prose(e.meaning), e.blame.value, e.severity.value, e.action.value]
         for e in known.sxids.values()

@@ -1,4 +1,4 @@
-"""FSDP2 and DDP: does a step of this model reach every rank? The agreement on a step stands on that (docs/explanation/agreement.md).
+"""FSDP2 and DDP: does a step of this model reach every rank? The agreement on a step stands on that (docs/internals/agreement.md).
 
 `TrainingCheckpoints` of `adapters.pytorch` saves both kinds of model; nothing else of them needs an adapter.
 """

@@ -1,4 +1,4 @@
-"""The agreement under threads, delays, losses and deaths. `docs/explanation/agreement.md` says why it must hold."""
+"""The agreement under threads, delays, losses and deaths. `docs/internals/agreement.md` says why it must hold."""
 
 from __future__ import annotations
 
