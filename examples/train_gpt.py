@@ -1,7 +1,4 @@
-"""A small GPT with all features enabled; `make example` trains it on two simulated nodes with two ranks each.
-
-Interrupt it: the ranks save at one step and exit. Start it again: it resumes there, bit for bit.
-"""
+"""A small GPT with all features enabled; `make example` trains it on two simulated nodes with two ranks each."""
 
 from __future__ import annotations
 

@@ -147,7 +147,7 @@ def test_a_standby_says_so_and_takes_nothing(replicas: Replicas) -> None:
     refused = requests.post(f"{other.url}/v1/nodes/n1/report", report(), headers=headers, timeout=10)
     assert refused.status_code == 503
     assert refused.headers["retry-after"] == "1"
-    assert "stands by" in refused.json()["error"]
+    assert "is a standby" in refused.json()["error"]
     assert "remediator_leading 0.0" in requests.get(f"{other.url}/metrics", timeout=10).text
     until(lambda: "remediator_leading 1.0" in requests.get(f"{leader.url}/metrics", timeout=10).text, "it leads")
 

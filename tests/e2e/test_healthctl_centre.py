@@ -85,9 +85,9 @@ def test_a_silence_is_made_listed_and_ended(run: Run) -> None:
 
 def test_what_is_quiet_says_so(run: Run) -> None:
     for arguments, words in {
-        ("lemons",): "nobody",
-        ("stragglers",): "nothing holds",
-        ("alerts",): "nothing was sent",
+        ("lemons",): "no lemon",
+        ("stragglers",): "no straggler",
+        ("alerts",): "no notification sent",
         ("breaker",): "closed",
         ("breaker", "reset"): "closed already",
     }.items():

@@ -82,7 +82,7 @@ def test_a_node_whose_centre_is_dead_goes_on_and_tells_it_all_when_it_is_back(
     node = make_node(kernel_log=tmp_path / "kern.log", remediator=gone.configuration(tmp_path))
     node.start()
     node.xid(79, gpu=0)
-    eventually(lambda: "not reported" in node.log(), node.log)
+    eventually(lambda: "report not delivered" in node.log(), node.log)
     node.xid(79, gpu=1)
     eventually(lambda: len(node.findings()) == 2, "what comes up meanwhile is known")
     back = TinyCentre(gone.port)

@@ -87,7 +87,7 @@ def test_a_machine_comes_up_as_a_cluster_of_one_and_goes_on_where_it_ended(
         [*HEALTHCTL, "up", "--dir", str(first.directory)], capture_output=True, text=True, check=False, timeout=60
     )
     assert second.returncode == 3
-    assert f"already up at {url}" in second.stderr
+    assert f"already running at {url}" in second.stderr
 
     assert first.ask("mode", "recommend", "to see", "--yes").returncode == 0
 
@@ -112,4 +112,4 @@ def test_a_port_that_is_taken_is_wrong_usage(bring_up: Callable[..., Up]) -> Non
     with socket.create_server(("127.0.0.1", 0)) as taken:
         up = bring_up("--port", str(taken.getsockname()[1]))
         assert up.process.wait(DEADLINE_S) == 2
-    assert "somebody listens there already" in up.said.read_text()
+    assert "the port is in use" in up.said.read_text()
