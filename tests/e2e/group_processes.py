@@ -37,7 +37,7 @@ def host_meeting(port: int, tell: Any) -> None:
     """Hold a meeting place, and do nothing more."""
     store = importlib.import_module("preflight.group.rendezvous_store")
     place = RankPlacement(launcher="", rank=0, world=2, node="a", address="127.0.0.1", port=port)
-    meeting = store.Meeting(place, 30, host=True)
+    meeting = store.RendezvousStore(place, 30, host=True)
     tell.send("up")
     threading.Event().wait()
     del meeting

@@ -86,12 +86,12 @@ def test_a_rank_of_another_generation_is_not_taken_for_one_of_this(tmp_path: Pat
     with socket.create_server(("127.0.0.1", 0)) as server, ThreadPoolExecutor(3) as ranks:
         address = server.getsockname()
 
-        def rank(number: int, generation: int) -> list[float]:
+        def rank(number: int, generation: int, patience_s: float = PATIENCE_S) -> list[float]:
             mine = {"server": server} if number == 0 else {}
-            with closing(Collective(address, number, 2, PATIENCE_S, generation=generation, **mine)) as together:
+            with closing(Collective(address, number, 2, patience_s, generation=generation, **mine)) as together:
                 return together.sum([number + 10.0 * generation])
 
-        late = ranks.submit(rank, 1, 1)
+        late = ranks.submit(rank, 1, 1, 1.0)  # refused, or never accepted: then only its own patience ends it
         now = [ranks.submit(rank, number, 2) for number in range(2)]
         assert [each.result(PATIENCE_S) for each in now] == [[41]] * 2
         with pytest.raises(StuckError):
