@@ -50,12 +50,13 @@ class SwapJob(TrainingJob):
         """The first step of each generation that followed a loss."""
         return [event["step"] for event in self.events("swapped")]  # type: ignore[misc]  # as the launcher writes it
 
-    def wait_for(self, text: str) -> None:
-        """Until the log says so."""
+    def replacement(self, number: int) -> str:
+        """The node of the spare in the replacement of this number, from 1: whichever spare was ready first. Waits for it."""
         end = time.monotonic() + DEADLINE_S
-        while text not in self.log():
-            assert time.monotonic() < end, f"{text}: not within {DEADLINE_S} s\n{self.log()}"
+        while len(found := self.events("rank_replaced")) < number:
+            assert time.monotonic() < end, f"replacement {number}: not within {DEADLINE_S} s\n{self.log()}"
             time.sleep(0.01)
+        return str(found[number - 1]["after"])
 
 
 MakeJob = Callable[..., SwapJob]
@@ -98,23 +99,26 @@ def test_killed_frozen_and_ejected_ranks_are_replaced_one_after_the_other(
     job = make_job(spares=3)
     first = job.ranks(world=2, step=STRIKE)
     os.kill(first[1].identity.pid, signal.SIGKILL)
-    frozen = job.ranks_with("n2", step=STRIKE + 5)
+    second = job.replacement(1)
+    frozen = job.ranks_with(second, step=STRIKE + 5)
     os.kill(frozen[1].identity.pid, signal.SIGSTOP)
-    job.order(frozen, "abort", condemned="n2")
-    ejected = job.ranks_with("n3", step=STRIKE + 10)
-    job.order(ejected, condemned="n3")
-    last = job.ranks_with("n4", step=STRIKE + 13)
+    job.order(frozen, "abort", condemned=second)
+    third = job.replacement(2)
+    ejected = job.ranks_with(third, step=STRIKE + 10)
+    job.order(ejected, condemned=third)
+    fourth = job.replacement(3)
+    last = job.ranks_with(fourth, step=STRIKE + 13)
     another = Path(f"/dev/shm/gpu-healthd-copies-{os.getuid()}/job/{job.place.name}-another-run/n0")
     another.mkdir(parents=True)
     assert {views[0].identity.pid for views in (first, frozen, ejected, last)} == {first[0].identity.pid}
 
     assert_went_on(job, undisturbed, swaps=3)
-    assert [event["after"] for event in job.events("rank_replaced")] == ["n2", "n3", "n4"]
+    assert {second, third, fourth} == {"n2", "n3", "n4"}
     run = (job.checkpoints / "run-id").read_text()
     another.rmdir()  # what another run of a job of this name holds is still there
     another.parent.rmdir()
     left = Path(f"/dev/shm/gpu-healthd-copies-{os.getuid()}/job/{run}")
-    assert sorted(path.name for path in left.iterdir()) == ["n1", "n2", "n3"]  # those that were lost
+    assert sorted(path.name for path in left.iterdir()) == sorted(["n1", second, third])  # those that were lost
 
 
 def test_all_ranks_of_the_node_with_rank_0_are_replaced_together(make_job: MakeJob) -> None:
@@ -135,11 +139,11 @@ def test_a_second_failure_during_the_swap_takes_the_second_spare(
     job = make_job(spares=2)
     views = job.ranks(world=2, step=STRIKE)
     os.kill(views[1].identity.pid, signal.SIGKILL)
-    job.wait_for("goes from n1 to the spare on n2")
-    spare = next(pid for pid in children(job) if b"HEALTHD_NODE=n2" in environment(pid))
+    node = job.replacement(1)
+    spare = next(pid for pid in children(job) if f"HEALTHD_NODE={node}".encode() in environment(pid))
     os.kill(spare, signal.SIGKILL)  # as it joins
     assert job.finish() == 0, job.log()
-    assert [event["after"] for event in job.events("rank_replaced")] == ["n2", "n3"]
+    assert {node, job.replacement(2)} == {"n2", "n3"}
     assert len(job.events("attempt_started")) == 1, job.log()
     assert job.losses() == undisturbed
 
