@@ -58,7 +58,9 @@ def test_no_reader_runs_what_it_reads() -> None:
 def test_pickles_of_others_are_read_by_a_reader_that_imports_nothing() -> None:
     """NCCL's flight recorder writes pickles; `tests/unit/healthctl/hang/test_hang.py` tries hostile ones."""
     source = (ROOT / "healthctl/flight_recorder/dumps.py").read_text()
-    reader = next(node for node in ast.parse(source).body if isinstance(node, ast.ClassDef) and node.name == "_PlainUnpickler")
+    reader = next(
+        node for node in ast.parse(source).body if isinstance(node, ast.ClassDef) and node.name == "_PlainUnpickler"
+    )
     bodies = {item.name: item.body for item in reader.body if isinstance(item, ast.FunctionDef)}
     assert all(isinstance(bodies[name][-1], ast.Raise) for name in ("find_class", "persistent_load"))
     assert len(bodies["find_class"]) == len(bodies["persistent_load"]) == 1
