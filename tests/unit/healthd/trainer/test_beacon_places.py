@@ -5,8 +5,6 @@ from __future__ import annotations
 import errno
 import logging
 import os
-import resource
-import signal
 import subprocess
 import sys
 import tempfile
@@ -174,17 +172,15 @@ def _as_nobody(place: Path) -> tuple[subprocess.CompletedProcess[str], subproces
 
 
 def test_a_full_tmpfs_costs_one_warning_and_leaves_nothing_behind(directory: str) -> None:
-    def no_room() -> None:
-        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-        resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096))
-
     done = in_child(
         f"""
+        import resource, signal
+        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096))
         from healthd.trainer.beacons.beacon import open_beacon, RankPlacement
         print(type(open_beacon({directory!r}, RankPlacement("job-7", 1, 3, 8, 3, "n1"))).__name__)
-        """,
-        preexec_fn=no_room,
-    )  # fmt: skip
+        """
+    )
 
     assert done.stdout == "NullBeacon\n"
     assert done.stderr.count("training continues") == 1
