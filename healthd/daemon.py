@@ -36,7 +36,7 @@ from healthd.gpu_monitoring.simulated_fault_files import SimulatedFaultFolder
 from healthd.gpu_monitoring.simulated_faults import FOLDER, SimulatedHang
 from healthd.gpu_monitoring.simulated_gpus import SimulatedGpus
 from healthd.host import Host
-from healthd.http_server.status_server import StatusServer
+from healthd.http_server.status_server import PostEndpoints, StatusServer
 from healthd.kernel_log.log_file import POLL_S
 from healthd.kernel_log.log_reader import KernelLogReader
 from healthd.kernel_log.message_patterns.pattern_families import FAMILIES
@@ -58,6 +58,7 @@ from healthd.storage.outbox import Outbox
 from healthd.storage.pending_changes import PendingChanges
 from healthd.supervision.child_supervisor import close_all_children
 from healthd.supervision.systemd_notifier import ServiceManager
+from healthd.swap_reports.swap_endpoint import SwapEndpoint
 from healthd.telemetry.evidence_bundle import collect_evidence
 from healthd.thresholds import load_thresholds
 from healthd.trainer.beacons.beacon_page import BeaconError
@@ -137,6 +138,7 @@ class Daemon:
         self._proofs: deque[HealthVerification] = deque()  # from the executor; at most one per order in progress
         self._told = PreflightReportQueue(self.wake)
         self.preflights = PreflightHistory()
+        self.swaps = SwapEndpoint(lambda: self._beacons.claimants, host.clock)
         self._stopping = False
         self._nvml_to_rest = self._nvml_rests = False
         self._tick_due = 0.0
@@ -150,7 +152,7 @@ class Daemon:
         socket_path = config.run_dir / "healthd.sock"
         metrics = self._metrics(list_critical_xids(catalogue))
         _prepare_beacon_directory(config.beacon_dir)  # before the first answer: a client may then make a page
-        door = PreflightEndpoint(self._told.tell, accept_injected=config.accept_injected)
+        door = PostEndpoints(PreflightEndpoint(self._told.tell, accept_injected=config.accept_injected), self.swaps)
         self._http = StatusServer(
             config.listen_address, socket_path, lambda: self.status, metrics, host.clock, self.evidence, door
         )

@@ -24,6 +24,7 @@ from healthd.reporting.hazard_publisher import HazardPublisher
 from healthd.reporting.report_uplink import ReportUplink
 from healthd.reporting.telemetry_subscription import TelemetrySubscription
 from healthd.storage.pending_changes import PendingChanges
+from healthd.swap_reports.swap_endpoint import SwapEndpoint
 from vocabulary.messages.evidence_bundle import EvidenceBundle
 from vocabulary.messages.telemetry_messages import TelemetryPart
 from vocabulary.order import Order
@@ -38,6 +39,7 @@ class MainLoopHandle(Protocol):
     """What the services may request from the main loop, which owns the samples. Callable from any thread."""
 
     preflights: PreflightHistory
+    swaps: SwapEndpoint
 
     @property
     def status(self) -> Status:
@@ -86,6 +88,7 @@ class ServiceThreads:
             clock=host.clock,
             watched=TelemetrySubscription(loop.telemetry, host.clock),
         )
+        self._uplink.swaps = loop.swaps.current
         self._performer = OrderExecutor(
             config,
             host,

@@ -15,12 +15,30 @@ from healthctl.commands.nodes_command import matches_globs
 from healthctl.pages.blast_radius import format_ranges
 from healthctl.pages.node_page import FINDINGS
 from healthctl.rendering.blocks import Block, Cell, Column, Facts, Line, Rows, Tone, format_timestamp
-from remediator.model.views_jobs import JobList, JobRank, JobView
+from remediator.model.swap_losses import describe_size, group_losses
+from remediator.model.views_jobs import JobList, JobRank, JobView, ReportedSwap
+from vocabulary.messages.swap_messages import JobSwap, SwapOutcome
 
 
 def format_rank_counts(job: JobView) -> str:
     """The number of ranks, and how many of them report if not all do."""
     return str(job.world) if job.ranks_told == job.world else f"{job.ranks_told} of {job.world} report"
+
+
+def format_losses(swap: JobSwap) -> str:
+    """What was lost and what replaced it."""
+    groups = [
+        f"{format_ranges(group.ranks)} on {group.node} → {group.after or 'none'}" for group in group_losses(swap)
+    ]
+    more = swap.lost_ranks - len(swap.lost)
+    return "; ".join([*groups, f"{more} more"] if more > 0 else groups)
+
+
+def format_outcome(swap: JobSwap) -> Cell:
+    """How it ended, with the change of size and the reason."""
+    bad = swap.outcome in (SwapOutcome.GIVEN_UP, SwapOutcome.RESTARTED)
+    text = ", ".join(filter(None, (swap.outcome, describe_size(swap), swap.reason)))
+    return Cell(text, Tone.BAD if bad else Tone.WARN if swap.outcome == SwapOutcome.UNDER_WAY else Tone.GOOD)
 
 
 JOBS: Sequence[Column[JobView]] = (
@@ -33,6 +51,18 @@ JOBS: Sequence[Column[JobView]] = (
     Column("ATTEMPT", lambda j: str(j.attempt), wide=True),
     Column("HEARD", lambda j: format_timestamp(j.at), wide=True),
     Column("VERDICTS", lambda j: Cell("; ".join(j.verdicts), Tone.WARN) if j.verdicts else "", prose=True),
+)
+SWAPS: Sequence[Column[ReportedSwap]] = (
+    Column("SWAP", lambda s: format_timestamp(s.swap.at)),
+    Column("LOST RANKS", lambda s: format_losses(s.swap)),
+    Column("OUTCOME", lambda s: format_outcome(s.swap), prose=True),
+    Column("SECONDS", lambda s: "" if s.swap.seconds is None else f"{s.swap.seconds:.3g}"),
+    Column("PHASES", lambda s: ", ".join(f"{name} {each:.2g}" for name, each in s.swap.phases.items())),
+    Column("STEPS LOST", lambda s: "" if s.swap.lost_steps is None else str(s.swap.lost_steps)),
+    Column("STATE FROM", lambda s: s.swap.source, wide=True),
+    Column("ATTEMPT", lambda s: str(s.swap.attempt), wide=True),
+    Column("GENERATION", lambda s: str(s.swap.generation) if s.swap.generation >= 0 else "", wide=True),
+    Column("REPORTED BY", lambda s: s.node, wide=True),
 )
 RANKS: Sequence[Column[JobRank]] = (
     Column("RANK", lambda r: str(r.status.rank)),
@@ -121,5 +151,7 @@ def render_job_page(job: JobView) -> Iterator[Block]:
         yield Line(Cell(verdict, Tone.WARN))
     if job.findings:
         yield Rows(job.findings, FINDINGS)
+    if job.swaps:
+        yield Rows(job.swaps, SWAPS)
     if job.ranks:
         yield Rows(job.ranks, RANKS)

@@ -70,6 +70,7 @@ class BeaconCollector:
         self._reader = StepReader()
         self._windows = StepWindows(window_s)
         self._late: dict[int, int] = {}  # passes by user
+        self.claimants: dict[str, JobClaimants] = {}  # of each job, as of the last pass; replaced whole, for any thread
 
     def read(self, now: float) -> Beacons:
         """Return all ranks as they are; never raises for a faulty page.
@@ -96,7 +97,7 @@ class BeaconCollector:
 
     def _sample(self, now: float, broken: dict[str, str]) -> Beacons:
         found = [known.read for _, known in sorted(self._known.items()) if known.read is not None]
-        claimants = find_job_claimants(each.claim for each in found)
+        self.claimants = claimants = find_job_claimants(each.claim for each in found)
         shown = _limit_pages_by_user([each for each in found if _is_relevant_page(each, claimants, now)])
         return Beacons(
             now,

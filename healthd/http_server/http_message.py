@@ -34,6 +34,7 @@ _REASONS = {
     411: "Length Required",
     413: "Content Too Large",
     417: "Expectation Failed",
+    429: "Too Many Requests",
     431: "Request Header Fields Too Large",
     500: "Internal Server Error",
     503: "Service Unavailable",

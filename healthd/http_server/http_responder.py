@@ -37,11 +37,13 @@ _PEER = struct.Struct("3i")  # pid, uid, gid
 _log = logging.getLogger("healthd.http")
 
 
-class HttpPeer(NamedTuple):
-    """The client: a local user over a UNIX socket, or an address over TCP."""
+@dataclass(frozen=True)
+class HttpPeer:
+    """The client: a local user over a UNIX socket, or an address over TCP. All processes of a user are one client."""
 
     uid: int | None
     address: str = ""
+    pid: int = field(default=0, compare=False)  # that connected; by now the number may be another process's
 
     @property
     def trusted(self) -> bool:
@@ -213,8 +215,8 @@ class HttpResponder:
             accepted, address = listener.accept()
         if listener.family != socket.AF_UNIX:
             return accepted, HttpPeer(None, str(address[0]))
-        _, uid, _ = _PEER.unpack(accepted.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _PEER.size))
-        return accepted, HttpPeer(int(uid))
+        pid, uid, _ = _PEER.unpack(accepted.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _PEER.size))
+        return accepted, HttpPeer(int(uid), pid=int(pid))
 
     def _make_room(self, door: int, peer: HttpPeer) -> None:
         """Close a client's oldest connection if a limit is reached."""

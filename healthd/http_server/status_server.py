@@ -1,7 +1,8 @@
 """Answers local queries over TCP and a UNIX socket: verdict, findings, sources, metrics, evidence.
 
-Read-only, except that root reports preflights here that no order started, over the UNIX socket. Evidence holds kernel
-lines and the pages of other users' trainers, so only root and healthd's user may read it, over the socket.
+Read-only, except that over the UNIX socket root reports preflights that no order started, and launchers report the
+replaced ranks of their own jobs. Evidence holds kernel lines and the pages of other users' trainers, so only root and
+healthd's user may read it, over the socket.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import os
 import socket
 from collections.abc import Callable
 from pathlib import Path
+from typing import NamedTuple
 from urllib.parse import parse_qs
 
 import msgspec
@@ -21,8 +23,10 @@ from healthd.http_server.check_names import CHECK_NAMES, matches_some
 from healthd.http_server.http_message import Reply, Request, problem_reply
 from healthd.http_server.http_responder import BACKLOG, ConnectionLimits, HttpPeer, HttpResponder
 from healthd.preflight_reports.report_endpoint import BODY_BYTES_MAX, PreflightEndpoint, may_report_preflight
+from healthd.swap_reports.swap_endpoint import Caller, SwapEndpoint
 from vocabulary.clock import Clock
 from vocabulary.messages.evidence_bundle import EvidenceBundle
+from vocabulary.messages.swap_messages import SWAPS_BYTES_MAX, SWAPS_PATH
 from vocabulary.messages.wire import encode_message
 
 SOCKET_MODE = 0o666  # prologs and users may query; the right to report is checked on each request
@@ -34,6 +38,13 @@ TOLD = "/v1/preflight"
 STUCK_S = 30.0  # no round should take longer; the verdict is unknown long before
 
 Answer = tuple[int, str, bytes]
+
+
+class PostEndpoints(NamedTuple):
+    """What the server accepts."""
+
+    preflight: PreflightEndpoint
+    swaps: SwapEndpoint
 
 
 class StatusServer:
@@ -53,13 +64,13 @@ class StatusServer:
         metrics: Page,
         clock: Clock,
         evidence: Callable[[], EvidenceBundle],
-        door: PreflightEndpoint,
+        doors: PostEndpoints,
     ) -> None:
         self._metrics = metrics
         self._clock = clock
         self._status = status
         self._evidence = evidence
-        self._door = door
+        self._preflight, self._swaps = doors
         self._socket_path = socket_path
         with contextlib.ExitStack() as opened:
             by_tcp = opened.enter_context(_tcp_listener(listen))
@@ -69,7 +80,9 @@ class StatusServer:
             opened.pop_all()
 
     def body_bytes_max(self, request: Request, peer: HttpPeer) -> int:
-        """Return the body size limit: only a preflight report by an authorised user has a body."""
+        """Return the body size limit: a preflight report by an authorised user has a body, and a local user's swaps."""
+        if request.method == "POST" and request.path == SWAPS_PATH:
+            return SWAPS_BYTES_MAX if peer.uid is not None else 0
         wanted = request.method == "POST" and request.path == TOLD and may_report_preflight(peer.uid)
         return BODY_BYTES_MAX if wanted else 0
 
@@ -77,6 +90,8 @@ class StatusServer:
         """Return the answer. Evidence and preflight reports are slow, so a separate thread makes their answers."""
         if request.path == TOLD:
             return self._take_preflight(request, peer, body)
+        if request.path == SWAPS_PATH:
+            return self._take_swaps(request, peer, body)
         accept = request.headers.get("accept", "")
         if request.path not in PAGES:
             return Reply(*self.answer(request.target, accept, peer.uid))
@@ -90,10 +105,19 @@ class StatusServer:
         if request.method != "POST":
             return _make_method_error(request, "POST")
         if not may_report_preflight(peer.uid):
-            return Reply(*self._door.answer(b"", peer.uid))
+            return Reply(*self._preflight.answer(b"", peer.uid))
         if body is None:
             return problem_reply(411, "the request has no body", "send the document, and its Content-Length")
-        return lambda: Reply(*self._door.answer(body, peer.uid))
+        return lambda: Reply(*self._preflight.answer(body, peer.uid))
+
+    def _take_swaps(self, request: Request, peer: HttpPeer, body: bytes | None) -> Reply:
+        if request.method != "POST":
+            return _make_method_error(request, "POST")
+        if peer.uid is None:
+            return problem_reply(403, "only local users may report swaps", "send them over healthd's UNIX socket")
+        if body is None:
+            return problem_reply(411, "the request has no body", "send the swaps, and their Content-Length")
+        return Reply(*self._swaps.answer(body, Caller(peer.uid, peer.pid)))
 
     def answer(self, path: str, accept: str = "", uid: int | None = None) -> Answer:
         """Return status code, content type and body for a GET of `path`; `accept` is the request's Accept header.

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ class LaunchJournal:
         self._path = path
         self._job = job
         self._clock = clock
+        self.observer: Callable[[Mapping[str, Any]], None] | None = None  # is given each event; must not wait
 
     @property
     def keeps(self) -> bool:
@@ -51,9 +53,12 @@ class LaunchJournal:
     def write(self, event: str, text: str, **facts: object) -> None:
         """Write one event: `text` for people, `facts` for programs. A write error does not stop training."""
         stderr_writer.write_launcher_line(text)
+        entry = {"at": self._clock.wall(), "event": event, "job": self._job, **facts, "text": text}
+        if self.observer is not None:
+            self.observer(entry)
         if self._path is None:
             return
-        line = json.dumps({"at": self._clock.wall(), "event": event, "job": self._job, **facts, "text": text}) + "\n"
+        line = json.dumps(entry) + "\n"
         try:
             descriptor = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
             try:

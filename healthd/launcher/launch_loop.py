@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Collection, Sequence
 from pathlib import Path
 
@@ -32,6 +33,7 @@ from healthd.launcher.job_definition import JobDefinition
 from healthd.launcher.launch_journal import LaunchJournal
 from healthd.launcher.node_queries import NodeQueries
 from healthd.launcher.process_groups.returning_nodes import ReturningNodes
+from healthd.launcher.process_groups.swap_publisher import SwapPublisher
 from healthd.launcher.rank_monitor import RankMonitor
 from healthd.launcher.rank_pages import compute_progress, derive_rank_ends
 from healthd.launcher.scheduler_backend import Attempt, Backend, BackendError
@@ -62,7 +64,8 @@ class Launcher:
             The exit code: 0 done, 75 to be requeued, 128 + signal when stopped, else the ranks' own.
         """
         message_decoders.build_decoders()
-        with self._stop:
+        swaps = SwapPublisher(self._journal, self._backend.job(), self._job.socket_template)
+        with self._stop, swaps if self._job.swap else contextlib.nullcontext():
             code = self._attempts()
             stderr_writer.drain_stderr()  # while signals are recorded: a later one ends this process at once
             return code

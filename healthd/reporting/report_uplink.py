@@ -34,6 +34,7 @@ from healthd.storage.pending_changes import PendingChanges
 from vocabulary.clock import Clock
 from vocabulary.finding import Finding, Severity
 from vocabulary.messages.message_bounds import ACTIVE_MAX, CHANGES_PER_REPORT_MAX, RANKS_MAX, holds_nul
+from vocabulary.messages.swap_messages import JobSwap
 from vocabulary.messages.telemetry_messages import TelemetryWish
 from vocabulary.messages.wire import (
     REPORT_BYTES_MAX,
@@ -83,6 +84,7 @@ class ReportUplink:
         self._batch = CHANGES_PER_REPORT_MAX
         self._unwanted: frozenset[str] = frozenset()  # ids of active findings that the controller rejects
         self.heard_at: float | None = None
+        self.swaps: Callable[[], tuple[JobSwap, ...]] = tuple  # of the jobs whose launcher runs here
 
     def wake(self) -> None:
         """Report a change now. Callable from any thread."""
@@ -244,6 +246,7 @@ class ReportUplink:
             gpus=status.gpus,
             ranks=status.ranks,
             versions=status.versions,
+            swaps=self.swaps(),
             telemetry=self._watched.told() if limit else UNSET,
         )
         return report if _is_within_bounds(report) else _fit_report(report)

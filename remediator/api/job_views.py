@@ -16,12 +16,13 @@ from remediator.fleet.report_registry import ReportEntry, ReportRegistry
 from remediator.model.detector_origin import is_concluded
 from remediator.model.job_share import JobShare
 from remediator.model.journal_records import JobRef
-from remediator.model.views_jobs import GpuView, JobRank, JobView
+from remediator.model.views_jobs import GpuView, JobRank, JobView, ReportedSwap
 from vocabulary.finding import Finding
 from vocabulary.health import Health, health_of
 from vocabulary.identity import ComponentKind
 
 FINDINGS_LISTED = 100  # per job
+SWAPS_LISTED = 32  # per job; of a launcher healthd reports at most half as many
 NOWHERE = ("", -1)
 _ABOUT_GPUS = frozenset({ComponentKind.GPU, ComponentKind.NVLINK})
 
@@ -101,7 +102,8 @@ class _JobAttempt(NamedTuple):
 
 def list_job_views(snapshot: StateSnapshot, roster: ReportRegistry) -> tuple[JobView, ...]:
     """Return every job with ranks, its newest attempt, by name; without its ranks."""
-    gathered = _gather_job_attempts(roster.get(name) for name in snapshot.nodes)
+    entries = [roster.get(name) for name in snapshot.nodes]
+    gathered, swaps = _gather_job_attempts(entries), _gather_swaps(entries)
     for record in snapshot.nodes.values():  # nodes that have not reported to this leader yet
         if record.jobs and roster.get(record.node) is None:
             for ref in record.jobs:
@@ -112,7 +114,10 @@ def list_job_views(snapshot: StateSnapshot, roster: ReportRegistry) -> tuple[Job
             newest[ref.job] = ref
     on_node, of_job = _active_findings(snapshot.findings.values())
     return tuple(
-        _build_job_view(newest[job], gathered[newest[job]], on_node, of_job.get(job, ())) for job in sorted(newest)
+        replace(
+            _build_job_view(newest[job], gathered[newest[job]], on_node, of_job.get(job, ())), swaps=swaps.get(job, ())
+        )
+        for job in sorted(newest)
     )
 
 
@@ -130,7 +135,18 @@ def find_job_view(snapshot: StateSnapshot, roster: ReportRegistry, name: str) ->
     gathered.nodes.extend([record.node for record in waiting if ref in record.jobs])
     on_node, of_job = _active_findings(snapshot.findings.values())
     view = _build_job_view(ref, gathered, on_node, of_job.get(name, ()))
-    return replace(view, ranks=tuple(sorted(ranks, key=lambda each: (each.status.rank, each.node))))
+    swaps = _gather_swaps(roster.get(each) for each in snapshot.nodes).get(name, ())
+    return replace(view, ranks=tuple(sorted(ranks, key=lambda each: (each.status.rank, each.node))), swaps=swaps)
+
+
+def _gather_swaps(entries: Iterable[ReportEntry | None]) -> dict[str, tuple[ReportedSwap, ...]]:
+    """Return the newest swaps of each job, newest first; one that two nodes report, once: a requeued launcher moves."""
+    found: dict[str, dict[tuple[int, float], ReportedSwap]] = {}
+    for entry in entries:
+        for swap in entry.swaps if entry is not None else ():
+            found.setdefault(swap.job, {})[swap.attempt, swap.at] = ReportedSwap(entry.node, swap)
+    newest = {job: sorted(swaps.values(), key=lambda each: -each.swap.at) for job, swaps in found.items()}
+    return {job: tuple(swaps[:SWAPS_LISTED]) for job, swaps in newest.items()}
 
 
 def _entry_has_job(entry: ReportEntry, job: str) -> bool:

@@ -47,7 +47,7 @@ from vocabulary.order import Order, OrderUpdate
 
 BOUNDS_TODO = "healthd keeps these bounds by itself (docs/reference/api.md); upgrade the older of node and remediator"
 UPDATE_BYTES_MAX = 64 << 10
-REPEATED_PER_PIECE = 10  # repeated findings and ranks that cost as much as one piece of news
+REPEATED_PER_PIECE = 10  # repeated findings, ranks and swaps that cost as much as one piece of news
 
 
 async def accept_report(request: Request) -> Response:
@@ -149,7 +149,7 @@ def _limit_node_rate(service: HandlerContext, node: str) -> None:
 def _charge_report_weight(service: HandlerContext, message: Report, asserted: frozenset[str], *, moved: bool) -> None:
     """Charge a report's weight; one that only repeats known facts is free."""
     weight = len(message.changes) + service.roster.news_in(message.node, asserted)
-    weight += (len(message.active) + len(message.ranks)) // REPEATED_PER_PIECE + PLACEMENT_WEIGHS * moved
+    weight += (len(message.active) + len(message.ranks) + len(message.swaps)) // REPEATED_PER_PIECE + PLACEMENT_WEIGHS * moved
     if weight:
         service.gate.news.charge(message.node, weight)
 

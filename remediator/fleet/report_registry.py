@@ -13,6 +13,7 @@ from msgspec.structs import replace
 from remediator.model.job_share import JobShare, build_job_shares
 from remediator.model.journal_records import JobRef
 from vocabulary.health import Health
+from vocabulary.messages.swap_messages import JobSwap
 from vocabulary.messages.wire import Gpu, RankStatus, Report, StepWindow, Versions
 
 AGENTS_REMEMBERED = 8
@@ -43,6 +44,7 @@ class ReportEntry(msgspec.Struct, frozen=True, gc=False):
     versions: Versions
     shares: tuple[JobShare, ...] = ()  # of `jobs`, in order
     packed: tuple[bytes, ...] = ()  # the windows of each of `ranks`; empty if it has none
+    swaps: tuple[JobSwap, ...] = ()  # of jobs whose launcher runs there
 
     def whole_ranks(self) -> tuple[RankStatus, ...]:
         """Return its ranks with windows, as reported."""
@@ -113,6 +115,7 @@ class ReportRegistry:
             versions=_tidy_versions(report, before),
             shares=shares,
             packed=tuple([_pack_windows(rank.windows) for rank in report.ranks]),
+            swaps=report.swaps,
         )
         self._entries[report.node] = entry
         return before, entry

@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from vocabulary.finding import Finding
+from vocabulary.messages.swap_messages import JobSwap
 from vocabulary.messages.wire import RankStatus
 
 
@@ -40,11 +41,19 @@ class JobRank(msgspec.Struct, frozen=True):
     status: RankStatus
 
 
+class ReportedSwap(msgspec.Struct, frozen=True):
+    """One swap, and the node that reports it: the one where the job's launcher runs."""
+
+    node: str
+    swap: JobSwap
+
+
 class JobView(msgspec.Struct, frozen=True, omit_defaults=True):
     """The newest attempt of a job that has living ranks. In listings `ranks` is left empty.
 
     `step` is the newest that a rank reported, `step_s` the median of its ranks' medians, `phase` that of most ranks,
-    `at` the time of the newest report; `verdicts` are conclusions about the job, newest first.
+    `at` the time of the newest report; `verdicts` are conclusions about the job, newest first. `swaps` are the newest, of
+    all attempts, newest first; they are the launcher's own account.
     """
 
     job: str
@@ -59,6 +68,7 @@ class JobView(msgspec.Struct, frozen=True, omit_defaults=True):
     verdicts: tuple[str, ...] = ()
     findings: tuple[Finding, ...] = ()
     ranks: tuple[JobRank, ...] = ()
+    swaps: tuple[ReportedSwap, ...] = ()
 
 
 class JobList(msgspec.Struct, frozen=True):

@@ -113,6 +113,7 @@ def _shorten_finding(finding: Finding) -> Finding:
 
 _SHORTENINGS: tuple[Callable[[Report], Report], ...] = (
     lambda r: replace(r, telemetry=msgspec.UNSET),
+    lambda r: replace(r, swaps=()),
     lambda r: replace(r, ranks=tuple(replace(rank, windows=()) for rank in r.ranks)),
     lambda r: replace(r, changes=r.changes[:1]),
     lambda r: replace(r, active=tuple(_shorten_finding(finding) for finding in r.active)),

@@ -15,6 +15,7 @@ from vocabulary.health import Health
 from vocabulary.messages.message_bounds import (
     GPUS_MAX,
     SECTIONS_MAX,
+    SWAPS_MAX,
     WINDOWS_MAX,
     Count,
     FindingBounds,
@@ -28,6 +29,7 @@ from vocabulary.messages.message_bounds import (
     check_bounds,
     holds_nul,
 )
+from vocabulary.messages.swap_messages import JobSwap
 from vocabulary.messages.telemetry_messages import TelemetryWish
 from vocabulary.order import Order, OrderUpdate
 
@@ -169,6 +171,7 @@ class Report(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     gpus: Annotated[tuple[Gpu, ...], msgspec.Meta(max_length=GPUS_MAX)] = ()
     ranks: tuple[RankStatus, ...] = ()
     versions: Versions = Versions()
+    swaps: Annotated[tuple[JobSwap, ...], msgspec.Meta(max_length=SWAPS_MAX)] = ()  # of jobs whose launcher runs there
     telemetry: msgspec.Raw | msgspec.UnsetType = (
         msgspec.UNSET
     )  # a `TelemetryPart`, decoded separately: it must not spoil the rest

@@ -1,5 +1,5 @@
 # Raw files of /proc are the subject here; pathlib has no equivalent.
-# ruff: noqa: PTH123
+# ruff: noqa: PTH116, PTH123
 """Determines a job's owner. Any user may write a page with any job's name; only one of them runs that job.
 
 Only the scheduler knows: no other user can put a process into its control group of the job. Without that, everything
@@ -9,6 +9,7 @@ and none is excluded.
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterable
 from typing import NamedTuple
@@ -82,9 +83,23 @@ def _resolve_claims(claims: list[JobClaim], proc: str) -> JobClaimants:
 
 def is_placed_by_scheduler(claim: JobClaim, proc: str = "/proc") -> bool:
     """Return whether Slurm's control group of that job holds the page's process: no user can move it there."""
+    return claim.job in _read_scheduler_jobs(claim.pid, proc)
+
+
+def find_scheduler_jobs(pid: int, uid: int, proc: str = "/proc") -> frozenset[str]:
+    """Return the Slurm jobs whose control groups hold a process; none if it is no longer this user's."""
     try:
-        with open(f"{proc}/{claim.pid}/cgroup", encoding="utf-8", errors="replace") as file:
+        if os.stat(f"{proc}/{pid}").st_uid != uid:  # the number may be another process's by now
+            return frozenset()
+    except OSError:
+        return frozenset()
+    return _read_scheduler_jobs(pid, proc)
+
+
+def _read_scheduler_jobs(pid: int, proc: str) -> frozenset[str]:
+    try:
+        with open(f"{proc}/{pid}/cgroup", encoding="utf-8", errors="replace") as file:
             groups = [line.rstrip("\n").split(":", 2)[-1] for line in file]
     except OSError:
-        return False
-    return any(match is not None and match[1] == claim.job for match in map(_SLURM_GROUP.match, groups))
+        return frozenset()
+    return frozenset(match[1] for match in map(_SLURM_GROUP.match, groups) if match is not None)

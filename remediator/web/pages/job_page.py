@@ -1,4 +1,4 @@
-"""`/jobs/NAME`: one job: its step time, stragglers, ranks, findings and nodes."""
+"""`/jobs/NAME`: one job: its stragglers, swaps, step time, ranks, findings and nodes."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from starlette.responses import Response
 
 from remediator.api.handler_context import HandlerContext, Refusal
 from remediator.model.journal_records import JobRef
+from remediator.model.swap_losses import describe_size, group_losses
 from remediator.model.views_detectors import StragglerList
 from remediator.model.views_jobs import JobList, JobView
 from remediator.web import rank_heatmap
@@ -66,6 +67,7 @@ async def show_job_page(visit: PageRequest) -> Response:
         title=f"Job {job.job}",
         job=job,
         drawn=drawn,
+        swaps=[(each, group_losses(each.swap), describe_size(each.swap)) for each in job.swaps],
         stragglers=[each for each in found if (each.job, each.attempt) == (job.job, job.attempt)],
         nodes=(await asyncio.to_thread(_worst_findings, visit, drawn))[:NODES_SHOWN],
         folded=FOLDED,

@@ -1,0 +1,94 @@
+"""Hands a job's swaps to this node's healthd, which reports them to the controller. Best effort.
+
+A thread of its own sends: the launcher never waits for it, and a node without healthd costs one failed connection a
+minute. All swaps are sent again each minute, so that a restarted healthd knows them again.
+"""
+
+from __future__ import annotations
+
+import http.client
+import os
+import socket
+import threading
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from healthd.launcher import stderr_writer
+from healthd.launcher.launch_journal import LaunchJournal
+from healthd.launcher.process_groups.swap_records import SwapRecords
+from vocabulary.messages.swap_messages import SWAPS_PATH
+
+REPEAT_SECONDS = 60.0  # within healthd's `KEPT_S`
+PAUSE_SECONDS = 1.0  # between two messages: the events of one swap come within less
+TIMEOUT_SECONDS = 3.0
+
+
+class SwapPublisher:
+    """Follows a journal while it is entered."""
+
+    def __init__(self, journal: LaunchJournal, job: str, socket_template: str) -> None:
+        """Args: `socket_template`: path of healthd's socket; `{node}` stands for the node's name."""
+        node = os.environ.get("HEALTHD_NODE") or os.environ.get("SLURMD_NODENAME") or socket.gethostname()
+        self._path = socket_template.replace("{node}", node)
+        self._journal = journal
+        self._records = SwapRecords(job)
+        self._body = b""
+        self._changed, self._ended = threading.Event(), threading.Event()
+        self._refused = ""
+        self._thread = threading.Thread(target=self._run, name="launcher-swaps", daemon=True)
+
+    def __enter__(self) -> None:
+        for event in self._journal.events():  # of the launcher before a requeue
+            self.take(event)
+        self._journal.observer = self.take
+        self._thread.start()
+
+    def __exit__(self, *_: object) -> None:
+        """End the thread, without waiting for it."""
+        self._journal.observer = None
+        self._ended.set()
+        self._changed.set()
+
+    def take(self, event: Mapping[str, Any]) -> None:
+        """Note an event of the job. Does not wait."""
+        if self._records.take(event):
+            self._body = msgspec.json.encode(self._records.message())
+            self._changed.set()
+
+    def _run(self) -> None:
+        while not self._ended.is_set():
+            self._changed.wait(REPEAT_SECONDS)
+            self._changed.clear()
+            if self._body and not self._ended.is_set():
+                self._send(self._body)
+                self._ended.wait(PAUSE_SECONDS)
+
+    def _send(self, body: bytes) -> None:
+        try:
+            refused = post_swaps(self._path, body)
+        except (OSError, http.client.HTTPException):
+            return  # no healthd here, or a busy one; the gate has said so
+        if refused and refused != self._refused:
+            stderr_writer.write_launcher_line(f"the job's page will not show its swaps: healthd answers {refused}")
+        self._refused = refused
+
+
+def post_swaps(path: str, body: bytes, timeout_seconds: float = TIMEOUT_SECONDS) -> str:
+    """Send them to the healthd at this socket; return its refusal, empty if it took them.
+
+    Raises:
+        OSError, http.client.HTTPException: there is no answer.
+    """
+    connection = http.client.HTTPConnection("localhost", timeout=timeout_seconds)
+    connection.sock = socket.socket(socket.AF_UNIX)
+    try:
+        connection.sock.settimeout(timeout_seconds)
+        connection.sock.connect(path)
+        connection.request("POST", SWAPS_PATH, body)
+        response = connection.getresponse()
+        said = response.read(1 << 16).decode(errors="replace")
+        return "" if response.status == http.client.OK else f"{response.status}: {said[:300]}"
+    finally:
+        connection.close()
