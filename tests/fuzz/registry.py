@@ -15,6 +15,7 @@ SHARES = {
     "report": 4,
     "orders": 4,
     "telemetry_part": 4,
+    "swap_message": 4,
     "beacon_page": 8,
     "published_hazard": 8,
     "hostlist": 0.2,

@@ -48,7 +48,7 @@ class SwapRecords:
     """The newest swaps of one job, oldest first."""
 
     def __init__(self, job: str) -> None:
-        self._job = job[:NAME_CHARS_MAX]
+        self._job = _text(job)
         self._swaps: list[JobSwap] = []
 
     @property

@@ -33,12 +33,13 @@ from remediator.model.views import (
 )
 from remediator.model.views_actions import ActionList, AwaitingList, AwaitingView, BreakerView
 from remediator.model.views_audit import AuditView
-from remediator.model.views_jobs import GpuList, GpuView, JobList, JobRank, JobView
+from remediator.model.views_jobs import GpuList, GpuView, JobList, JobRank, JobView, ReportedSwap
 from remediator.model.views_overview import HeardView, NamedNodes, OverviewView, ToldIncident
 from tests.unit.healthctl.stub_controller import SmallCentre
 from vocabulary.finding import Finding, Severity
 from vocabulary.identity import Component, ComponentKind
 from vocabulary.messages.job_hazard import NodeRisk, Placement
+from vocabulary.messages.swap_messages import JobSwap, LostRank
 from vocabulary.messages.wire import Gpu, Problem, RankStatus, Versions
 
 TOKEN = "an-operators-token"
@@ -126,8 +127,21 @@ STATUS = StatusView(
 )
 RANK = RankStatus("llama/7", 1, 9, 16, 4242, 118, "step", AT, step_median=2.5, section="forward", gpu="GPU-1")
 JOB = JobView("llama/7", 1, 16, 2, ("node1", "node2"), 118, 2.5, "step", AT, ("rank 9 is a straggler",))
+SWAPS = (
+    JobSwap(
+        job="llama/7", attempt=1, at=AT + 60, outcome="shrunk", generation=2, lost=(LostRank(3, "node2"),), lost_ranks=1,
+        seconds=0.71, phases={"decided": 0.1, "met": 0.05}, lost_steps=2, step=119, ranks=8, ranks_before=16,
+    ),
+    JobSwap(
+        job="llama/7", attempt=1, at=AT, outcome="swapped", generation=1, seconds=0.261, lost_steps=0, step=110,
+        lost=(LostRank(9, "node3", "node1"), LostRank(8, "node3", "node1")), lost_ranks=4, phases={"met": 0.026},
+        source="memory",
+    ),
+    JobSwap(job="llama/7", attempt=0, at=AT - 60, outcome="restarted", lost=(LostRank(0, "[red]n"),), reason="no spare"),
+)  # fmt: skip
 JOB_WHOLE = msgspec.structs.replace(
     JOB,
+    swaps=tuple(ReportedSwap("node1", swap) for swap in SWAPS),
     ranks=(JobRank("node1", RANK), JobRank("node2", msgspec.structs.replace(RANK, rank=3, alive=False))),
     findings=(FINDING,),
 )

@@ -11,8 +11,9 @@ from pathlib import Path
 
 from healthd.daemon_status import Status
 from healthd.http_server.http_responder import ConnectionLimits
-from healthd.http_server.status_server import StatusServer
+from healthd.http_server.status_server import PostEndpoints, StatusServer
 from healthd.preflight_reports.report_endpoint import PreflightEndpoint
+from healthd.swap_reports.swap_endpoint import SwapEndpoint
 from vocabulary.clock import ManualClock
 from vocabulary.messages.evidence_bundle import EvidenceBundle
 
@@ -39,7 +40,7 @@ class Door:
             lambda accept: ("text/plain", self.page + accept.encode()),
             ManualClock(),
             lambda: self.evidence(),  # noqa: PLW0108 - a test may exchange it
-            tell,
+            PostEndpoints(tell, SwapEndpoint(dict, ManualClock())),
         )
 
     def tcp(self) -> socket.socket:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import http.client
 import json
 import os
 import socket
@@ -11,13 +12,16 @@ from typing import Any
 import pytest
 
 from healthd.daemon_status import Status
-from healthd.http_server.status_server import PAGES, STUCK_S, StatusServer
+from healthd.http_server.status_server import PAGES, STUCK_S, PostEndpoints, StatusServer
 from healthd.preflight_reports.report_endpoint import PreflightEndpoint
 from healthd.samples.source import SourceReading, SourceState
+from healthd.swap_reports.swap_endpoint import SwapEndpoint
+from healthd.trainer.beacons.job_owners import JobClaimants
 from vocabulary.clock import ManualClock
 from vocabulary.finding import Finding, Severity
 from vocabulary.identity import Component, ComponentKind
 from vocabulary.messages.evidence_bundle import EvidenceBundle
+from vocabulary.messages.swap_messages import SWAPS_BYTES_MAX, SWAPS_PATH
 
 BUNDLE = EvidenceBundle(version=1, node="n1", boot_id="b", taken_at=5.0, from_at=1.0)
 SOMEBODY = 65534
@@ -54,10 +58,15 @@ def clock() -> ManualClock:
     return ManualClock()
 
 
+def doors(clock: ManualClock) -> PostEndpoints:
+    swaps = SwapEndpoint(lambda: {"j": JobClaimants((os.geteuid(),))}, clock, proc="/nonexistent")
+    return PostEndpoints(PreflightEndpoint(lambda _: True, accept_injected=False), swaps)
+
+
 @pytest.fixture
 def answer(tmp_path: Path, clock: ManualClock) -> Iterator[Callable[..., tuple[int, Any]]]:
     """A GET, answered from memory; `uid` is who asks by the socket, None asks over TCP."""
-    door = PreflightEndpoint(lambda _: True, accept_injected=False)
+    door = doors(clock)
     server = StatusServer(
         ("127.0.0.1", 0), tmp_path / "s", lambda: STATUS, lambda _: ("text/plain", b"{}"), clock, lambda: BUNDLE, door
     )
@@ -142,7 +151,7 @@ def test_who_hangs_up_before_the_answer_leaves_no_traceback(
         assert gone.wait(60)
         return STATUS
 
-    door = PreflightEndpoint(lambda _: True, accept_injected=False)
+    door = doors(clock)
     page = ("text/plain", b"{}")
     server = StatusServer(("127.0.0.1", 0), tmp_path / "s", status, lambda _: page, clock, lambda: BUNDLE, door)
     before = set(threading.enumerate())
@@ -155,3 +164,41 @@ def test_who_hangs_up_before_the_answer_leaves_no_traceback(
     server.close()
     assert not answering, "no thread for one who asks"
     assert capfd.readouterr().err == ""
+
+
+SWAPS = b'{"job":"j","swaps":[{"job":"j","attempt":1,"at":5,"outcome":"swapped"}]}'
+
+
+@pytest.mark.parametrize(
+    ("method", "body", "by_tcp", "status"),
+    [
+        ("POST", SWAPS, False, 200),
+        ("POST", SWAPS.replace(b'"j"', b'"other"'), False, 403),
+        ("POST", SWAPS, True, 403),
+        ("POST", b"x" * (SWAPS_BYTES_MAX + 1), False, 413),
+        ("POST", None, False, 411),
+        ("GET", None, False, 405),
+    ],
+)
+def test_a_launcher_posts_its_swaps_over_the_socket(
+    tmp_path: Path, clock: ManualClock, method: str, body: bytes | None, *, by_tcp: bool, status: int
+) -> None:
+    posts = doors(clock)
+    server = StatusServer(
+        ("127.0.0.1", 0), tmp_path / "s", lambda: STATUS, lambda _: ("text/plain", b""), clock, lambda: BUNDLE, posts
+    )
+    try:
+        caller = http.client.HTTPConnection(*server.address, timeout=60)
+        if not by_tcp:
+            caller.sock = socket.socket(socket.AF_UNIX)
+            caller.sock.connect(str(tmp_path / "s"))
+        if body is None:
+            caller.putrequest(method, SWAPS_PATH)
+            caller.endheaders()
+        else:
+            caller.request(method, SWAPS_PATH, body)
+        assert caller.getresponse().status == status
+        caller.close()
+    finally:
+        server.close()
+    assert [swap.job for swap in posts.swaps.current()] == ["j"] * (status == 200)

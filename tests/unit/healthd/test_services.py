@@ -19,6 +19,7 @@ from healthd.service_threads import ServiceThreads
 from healthd.storage.database_writer import OVERDUE_S, DatabaseWriter
 from healthd.storage.outbox import Outbox, OutboxFull
 from healthd.storage.pending_changes import PendingChanges
+from healthd.swap_reports.swap_endpoint import SwapEndpoint
 from vocabulary.clock import ManualClock
 from vocabulary.messages.evidence_bundle import EvidenceBundle
 from vocabulary.messages.telemetry_messages import TelemetryPart
@@ -36,6 +37,7 @@ class Loop:
 
     def __init__(self) -> None:
         self.preflights = PreflightHistory()
+        self.swaps = SwapEndpoint(dict, ManualClock())
         self.status = Status(node="n1", boot_id="b", at=NOW)
 
     def wake(self) -> None:

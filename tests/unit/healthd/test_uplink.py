@@ -25,6 +25,7 @@ from healthd.storage.outbox import Outbox
 from healthd.storage.pending_changes import PendingChanges
 from tests.unit.healthd.test_centre import finding
 from vocabulary.clock import ManualClock
+from vocabulary.messages.swap_messages import JobSwap
 from vocabulary.messages.telemetry_messages import TelemetryPart
 from vocabulary.messages.wire import Report, ReportReply
 from vocabulary.order import Order, OrderKind, OrderUpdate
@@ -94,6 +95,16 @@ def test_a_change_counts_as_heard_only_if_it_was_told(node: Node) -> None:
     numbers = [report.seq for report in centre.reports]
     assert numbers == sorted(set(numbers)), "a report that comes twice is known by its number"
     assert node.outbox.waiting() == 0
+
+
+def test_every_report_repeats_the_swaps_of_the_jobs_launched_here(node: Node) -> None:
+    swaps = (JobSwap(job="j", attempt=1, at=5.0, outcome="swapped"),)
+    centre = Heard()
+    node.uplink.send(centre)
+    node.uplink.swaps = lambda: swaps
+    node.uplink.send(centre)
+    node.uplink.send(centre)
+    assert [report.swaps for report in centre.reports] == [(), swaps, swaps]
 
 
 def test_a_change_counts_as_heard_only_if_the_centre_says_so(node: Node) -> None:

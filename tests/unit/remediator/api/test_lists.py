@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from remediator.api.detector_views import list_lemon_views, list_straggler_views
-from remediator.api.job_views import NOWHERE, find_job_view, list_gpu_views, list_job_views, parse_gpu_key
+from remediator.api.job_views import NOWHERE, SWAPS_LISTED, find_job_view, list_gpu_views, list_job_views, parse_gpu_key
 from remediator.decisions.budget_usage import describe_budget_limits
 from remediator.decisions.isolation_budget import IsolationBudget
 from remediator.engine.decision_engine import StateSnapshot
@@ -24,6 +24,7 @@ from tests.unit.remediator.api.test_access import finding, report
 from vocabulary.finding import Evidence, Finding, Severity, finding_id
 from vocabulary.health import Health
 from vocabulary.identity import Component, ComponentKind
+from vocabulary.messages.swap_messages import JobSwap
 from vocabulary.messages.wire import Gpu, RankStatus, Report
 
 NOW = 1_700_000_000.0
@@ -52,6 +53,14 @@ def heard(nodes: dict[str, tuple[RankStatus, ...]], at: float = NOW) -> ReportRe
         )
         roster.take(said, at)
     return roster
+
+
+def launched(roster: ReportRegistry, node: str, *swaps: JobSwap) -> None:
+    """A node without ranks, on which launchers run."""
+    said = Report(
+        version=1, node=node, boot_id="b", agent="a", seq=1, sent_at=NOW, ttl_s=30.0, health=Health.HEALTHY, swaps=swaps
+    )
+    roster.take(said, NOW)
 
 
 def snapshot(roster: ReportRegistry, *findings: Finding) -> StateSnapshot:
@@ -238,3 +247,22 @@ def test_what_cannot_be_listed(centre: Inside, path: str, status: int) -> None:
     answer = centre.call("GET", path, "vic")
     assert answer.status == status
     assert status == 200 or answer.json()["error"]
+
+
+def test_a_jobs_swaps_are_listed_once_newest_first_whoever_reports_them() -> None:
+    def swap(job: str, at: float, attempt: int = 1) -> JobSwap:
+        return JobSwap(job=job, attempt=attempt, at=at, outcome="swapped")
+
+    roster = heard({"n1": (rank("a", 0),), "n2": (rank("b", 0),)})
+    launched(roster, "n3", swap("a", 1.0), swap("b", 5.0), swap("ended", 6.0))
+    launched(roster, "n4", swap("a", 1.0), swap("a", 3.0), swap("a", 3.0, attempt=2))  # after a requeue to another node
+    known = snapshot(roster)
+    one, other = list_job_views(known, roster)
+    assert [(each.swap.attempt, each.swap.at) for each in one.swaps] == [(1, 3.0), (2, 3.0), (1, 1.0)]
+    assert [(each.node, each.swap.at) for each in other.swaps] == [("n3", 5.0)]
+    whole = find_job_view(known, roster, "a")
+    assert whole is not None
+    assert whole.swaps == one.swaps
+    assert find_job_view(known, roster, "ended") is None
+    launched(roster, "n5", *(swap("b", float(at)) for at in range(100)))
+    assert len(list_job_views(snapshot(roster), roster)[1].swaps) == SWAPS_LISTED

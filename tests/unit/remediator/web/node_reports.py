@@ -8,6 +8,7 @@ from tests.unit.remediator.api.in_process_controller import Inside
 from vocabulary.finding import Finding, Severity, finding_id
 from vocabulary.health import Health
 from vocabulary.identity import Component, ComponentKind
+from vocabulary.messages.swap_messages import JobSwap
 from vocabulary.messages.wire import FindingChange, Gpu, RankStatus, Report, Versions, encode_message
 
 EVIL = "<script>alert(1)</script>\"'><img src=x onerror=alert(2)>{{7*7}}\x1b[2J\u202e"
@@ -40,6 +41,8 @@ def report(
     job: str = "",
     health: Health = Health.HEALTHY,
     product: str = "NVIDIA H100",
+    *,
+    swaps: tuple[JobSwap, ...] = (),
 ) -> None:
     """Have a node tell this, and wait until it is durable."""
     now = time.time()
@@ -57,6 +60,7 @@ def report(
         active=findings,
         gpus=(Gpu(0, "GPU-1", "0000:3b:00.0", product, "1652"),),
         ranks=ranks,
+        swaps=swaps,
         versions=Versions(healthd="0.1", driver="570.1", kernel="6.8"),
     )
     answer = centre.call("POST", f"/v1/nodes/{node}/report", node, encode_message(body))

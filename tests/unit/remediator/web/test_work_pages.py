@@ -20,8 +20,21 @@ from tests.unit.remediator.web.node_reports import EVIL, finding, report
 from tests.unit.remediator.web.simulated_browser import Browser
 from tests.unit.remediator.web.test_pages import Outline
 from vocabulary.health import Health
+from vocabulary.messages.swap_messages import JobSwap, LostRank
 
 JOB = f"job/{EVIL}"
+SWAPS = (
+    JobSwap(
+        job=JOB, attempt=0, at=1_700_000_000.0, outcome="swapped", generation=1, lost_ranks=3, seconds=0.261,
+        lost=(LostRank(3, "n4", "n1"), LostRank(2, "n4", "n1")), phases={"met": 0.026, "state": 0.1}, lost_steps=0,
+        source="memory",
+    ),
+    JobSwap(
+        job=JOB, attempt=0, at=1_700_000_100.0, outcome=EVIL[:64], lost=(LostRank(1, EVIL, EVIL),), lost_ranks=1,
+        phases={EVIL[:64]: 1.0}, source=EVIL, reason=EVIL, ranks=8, ranks_before=16,
+    ),
+    JobSwap(job="another", attempt=0, at=1.0, outcome="grown", source="another job's"),
+)  # fmt: skip
 
 
 def until(true: Callable[[], object], what: str) -> None:
@@ -33,7 +46,7 @@ def until(true: Callable[[], object], what: str) -> None:
 
 def in_trouble(place: Path, mode: Mode = Mode.RECOMMEND) -> Inside:
     centre = Inside(place, mode)
-    report(centre, "n1", findings=(finding("n1", EVIL),), job=JOB, health=Health.UNHEALTHY, product=EVIL)
+    report(centre, "n1", findings=(finding("n1", EVIL),), job=JOB, health=Health.UNHEALTHY, product=EVIL, swaps=SWAPS)
     report(centre, "n2")
     until(lambda: [i for i in centre.service.engine.snapshot.incidents.values() if i.answer], "an incident is decided")
     return centre
@@ -134,6 +147,17 @@ def test_a_job_shows_its_ranks_and_one_that_is_gone_does_not(told: Inside) -> No
     assert "1.25 s a step" in text
     assert "1" in text_of(browser, "/jobs")
     assert browser.get("/jobs/none").status == 404
+
+
+def test_a_job_shows_its_swaps(told: Inside) -> None:
+    text = text_of(Browser(told).log_in("vic"), f"/jobs/{quote(JOB)}")
+    newest, older = text.index("16 to 8 ranks"), text.index("ranks 2–3 on n4")
+    assert newest < older
+    assert re.search(
+        r"ranks 2–3 on n4 and 1 more n1 swapped attempt 0, generation 1 0.261 met 0.026, state 0.1 0 memory", text
+    )
+    assert "another job's" not in text
+    assert "<script>alert(1)</script>" in text[newest - 200 : older]
 
 
 def test_an_incident_goes_through_a_persons_hands(centre: Inside) -> None:
