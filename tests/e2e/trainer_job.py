@@ -24,6 +24,8 @@ STEPS, REFERENCE_STEPS = 24, 30
 class TrainingJob:
     """One job: its pages, its checkpoints, its losses, and the launcher while it runs."""
 
+    command: Sequence[str] = COMMAND  # of a rank
+
     def __init__(self, place: Path, *, nodes: Sequence[str] = ("n0", "n1"), beacons: bool = True) -> None:
         self.place = place
         self.nodes = nodes
@@ -38,7 +40,7 @@ class TrainingJob:
         self, *options: str, steps: int = STEPS, every: int = 8, pace: float = 0.0, more: Sequence[str] = ()
     ) -> TrainingJob:
         """Launch it (again)."""
-        training = [*COMMAND, *more, f"--steps={steps}", f"--every={every}", f"--step-seconds={pace}"]
+        training = [*self.command, *more, f"--steps={steps}", f"--every={every}", f"--step-seconds={pace}"]
         training += [f"--checkpoints={self.checkpoints}", f"--losses={self._losses}"]
         argv = [
             sys.executable,
