@@ -130,7 +130,7 @@ class Scenario:
         self._point("abort-ordered")
         watch.until(lambda: self._left(self._abort_node), RELAUNCH_DEADLINE_S, f"the job to leave {self._abort_node}")
         self._point("requeued")
-        watch.until(lambda: self._trains_without(self._abort_node), REQUEUE_DEADLINE_S, "training after the requeue")
+        watch.until(lambda: self._trains_without(self._abort_node), REQUEUE_DEADLINE_S, "training on the second spare")
         self._point("resumed")
 
     def _return(self) -> None:
