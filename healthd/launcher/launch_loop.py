@@ -33,7 +33,7 @@ from healthd.launcher.job_definition import JobDefinition
 from healthd.launcher.launch_journal import LaunchJournal
 from healthd.launcher.node_queries import NodeQueries
 from healthd.launcher.process_groups.returning_nodes import ReturningNodes
-from healthd.launcher.process_groups.swap_publisher import SwapPublisher
+from healthd.launcher.process_groups.swap_publisher import SwapPublisher, find_own_socket
 from healthd.launcher.rank_monitor import RankMonitor
 from healthd.launcher.rank_pages import compute_progress, derive_rank_ends
 from healthd.launcher.scheduler_backend import Attempt, Backend, BackendError
@@ -64,11 +64,17 @@ class Launcher:
             The exit code: 0 done, 75 to be requeued, 128 + signal when stopped, else the ranks' own.
         """
         message_decoders.build_decoders()
-        swaps = SwapPublisher(self._journal, self._backend.job(), self._job.socket_template)
-        with self._stop, swaps if self._job.swap else contextlib.nullcontext():
+        with self._stop, self._swaps():
             code = self._attempts()
             stderr_writer.drain_stderr()  # while signals are recorded: a later one ends this process at once
             return code
+
+    def _swaps(self) -> contextlib.AbstractContextManager[None]:
+        if not self._job.swap:
+            return contextlib.nullcontext()
+        local = self._backend.name == "local"
+        path = find_own_socket(self._job.socket_template, self._backend.nodes() if local else (), local=local)
+        return SwapPublisher(self._journal, self._backend.job(), path)
 
     def _attempts(self) -> int:
         history, name = rebuild_history(self._journal.events()), self._backend.job()

@@ -30,9 +30,7 @@ class Caller(NamedTuple):
 class SwapEndpoint:
     """The endpoint. `claimants` returns the users with living pages on this node, by job."""
 
-    def __init__(
-        self, claimants: Callable[[], Mapping[str, JobClaimants]], clock: Clock, proc: str = "/proc"
-    ) -> None:
+    def __init__(self, claimants: Callable[[], Mapping[str, JobClaimants]], clock: Clock, proc: str = "/proc") -> None:
         self._claimants, self._clock, self._proc = claimants, clock, proc
         self._register = SwapRegister()
 
@@ -48,10 +46,12 @@ class SwapEndpoint:
             return _make_problem_answer(400, f"these are no swaps: {error}", "see docs/reference/healthd.md")
         if holds_nul(body) or any(swap.job != said.job for swap in said.swaps):
             return _make_problem_answer(400, "a text holds NUL, or a swap is another job's", "send one job's swaps")
-        refusal = judge_launcher(said.job, caller, self._claimants(), self._proc)
+        now = self._clock.monotonic()
+        known = self._register.owner(said.job, now) == caller.uid
+        refusal = judge_launcher(said.job, caller, self._claimants(), known=known, proc=self._proc)
         if refusal:
             return _make_problem_answer(403, refusal, "send it from the job's launcher, beside its ranks")
-        self._register.put(caller.uid, said.job, said.swaps, self._clock.monotonic())
+        self._register.put(caller.uid, said.job, said.swaps, now)
         return 200, "application/json", b"{}"
 
     def current(self) -> tuple[JobSwap, ...]:
@@ -59,11 +59,13 @@ class SwapEndpoint:
         return self._register.current(self._clock.monotonic())
 
 
-def judge_launcher(job: str, caller: Caller, claimants: Mapping[str, JobClaimants], proc: str = "/proc") -> str:
+def judge_launcher(
+    job: str, caller: Caller, claimants: Mapping[str, JobClaimants], *, known: bool = False, proc: str = "/proc"
+) -> str:
     """Return why this process may not speak for a job; empty if it may.
 
     Slurm's control group decides where the caller is in one. Elsewhere its user must be the only one with living ranks
-    of the job on this node.
+    of the job on this node; `known`: it was, until these ranks were lost or ejected.
     """
     placed = find_scheduler_jobs(caller.pid, caller.uid, proc)
     if job in placed:
@@ -72,7 +74,7 @@ def judge_launcher(job: str, caller: Caller, claimants: Mapping[str, JobClaimant
         return f"the scheduler runs the caller in job {', '.join(sorted(placed))}, not in {job}"
     claimed = claimants.get(job)
     if claimed is None:
-        return f"no rank of job {job} runs on this node"
+        return "" if known else f"no rank of job {job} runs on this node"
     if claimed.users != (caller.uid,):
         return f"job {job} is not known to be user {caller.uid}'s alone"
     return ""

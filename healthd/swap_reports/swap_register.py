@@ -53,6 +53,12 @@ class SwapRegister:
                 self._drop_oldest(users.most_common(1)[0][0])
             self._jobs[job] = _JobEntry(uid, now, swaps)
 
+    def owner(self, job: str, now: float) -> int | None:
+        """Return the user who last spoke for a job, if the launcher is still heard from."""
+        with self._lock:
+            self._forget(now)
+            return self._jobs[job].uid if job in self._jobs else None
+
     def current(self, now: float) -> tuple[JobSwap, ...]:
         """Return the swaps of all jobs whose launcher is still heard from."""
         with self._lock:

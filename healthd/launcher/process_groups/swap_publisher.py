@@ -1,16 +1,18 @@
 """Hands a job's swaps to this node's healthd, which reports them to the controller. Best effort.
 
 A thread of its own sends: the launcher never waits for it, and a node without healthd costs one failed connection a
-minute. All swaps are sent again each minute, so that a restarted healthd knows them again.
+minute. All swaps are sent again each minute, so that a restarted healthd knows them again. A job without swaps sends
+none: then healthd knows whose job it is, should its ranks on this node be the first that are lost.
 """
 
 from __future__ import annotations
 
+import contextlib
 import http.client
 import os
 import socket
 import threading
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -25,16 +27,14 @@ PAUSE_SECONDS = 1.0  # between two messages: the events of one swap come within 
 TIMEOUT_SECONDS = 3.0
 
 
-class SwapPublisher:
+class SwapPublisher(contextlib.AbstractContextManager[None]):
     """Follows a journal while it is entered."""
 
-    def __init__(self, journal: LaunchJournal, job: str, socket_template: str) -> None:
-        """Args: `socket_template`: path of healthd's socket; `{node}` stands for the node's name."""
-        node = os.environ.get("HEALTHD_NODE") or os.environ.get("SLURMD_NODENAME") or socket.gethostname()
-        self._path = socket_template.replace("{node}", node)
+    def __init__(self, journal: LaunchJournal, job: str, socket_path: str) -> None:
+        self._path = socket_path
         self._journal = journal
         self._records = SwapRecords(job)
-        self._body = b""
+        self._body = msgspec.json.encode(self._records.message())
         self._changed, self._ended = threading.Event(), threading.Event()
         self._refused = ""
         self._thread = threading.Thread(target=self._run, name="launcher-swaps", daemon=True)
@@ -61,7 +61,7 @@ class SwapPublisher:
         while not self._ended.is_set():
             self._changed.wait(REPEAT_SECONDS)
             self._changed.clear()
-            if self._body and not self._ended.is_set():
+            if not self._ended.is_set():
                 self._send(self._body)
                 self._ended.wait(PAUSE_SECONDS)
 
@@ -70,9 +70,21 @@ class SwapPublisher:
             refused = post_swaps(self._path, body)
         except (OSError, http.client.HTTPException):
             return  # no healthd here, or a busy one; the gate has said so
-        if refused and refused != self._refused:
+        if refused and refused != self._refused and self._records.swaps:
             stderr_writer.write_launcher_line(f"the job's page will not show its swaps: healthd answers {refused}")
-        self._refused = refused
+        self._refused = refused if self._records.swaps else ""
+
+
+def find_own_socket(template: str, nodes: Sequence[str], *, local: bool) -> str:
+    """Return the path of this node's healthd socket; `{node}` in it stands for the node's name.
+
+    Args:
+        template: as configured.
+        nodes: those of the allocation.
+        local: all of them are this machine.
+    """
+    own = os.environ.get("HEALTHD_NODE") or os.environ.get("SLURMD_NODENAME")
+    return template.replace("{node}", own or (nodes[0] if local and nodes else socket.gethostname()))
 
 
 def post_swaps(path: str, body: bytes, timeout_seconds: float = TIMEOUT_SECONDS) -> str:

@@ -64,13 +64,13 @@ def test_only_the_owner_speaks_for_a_job(
         name: JobClaimants(*(tuple(mine if user == -1 else user for user in users) for users in each))
         for name, each in claimants.items()
     }
-    said = judge_launcher(job, Caller(mine, pid), known, proc)
+    said = judge_launcher(job, Caller(mine, pid), known, proc=proc)
     assert refusal in said
     assert bool(said) is bool(refusal)
 
 
 def test_a_number_that_another_users_process_has_by_now_counts_for_nothing(proc: str) -> None:
-    assert "no rank" in judge_launcher("7", Caller(Path(proc).stat().st_uid + 1, 40), {}, proc)
+    assert "no rank" in judge_launcher("7", Caller(Path(proc).stat().st_uid + 1, 40), {}, proc=proc)
 
 
 class Door:
@@ -78,8 +78,8 @@ class Door:
 
     def __init__(self) -> None:
         self.clock = ManualClock()
-        claimants = {"llama": JobClaimants((ALICE,)), "bert": JobClaimants((BOB,))}
-        self.endpoint = SwapEndpoint(lambda: claimants, self.clock, proc="/nonexistent")
+        self.claimants = {"llama": JobClaimants((ALICE,)), "bert": JobClaimants((BOB,))}
+        self.endpoint = SwapEndpoint(lambda: self.claimants, self.clock, proc="/nonexistent")
 
     def post(self, uid: int, body: bytes | JobSwaps) -> int:
         return self.endpoint.answer(body if isinstance(body, bytes) else encode_message(body), Caller(uid, 1))[0]
@@ -99,6 +99,20 @@ def test_what_the_owner_says_is_reported_until_the_launcher_is_silent() -> None:
     assert door.jobs() == {"llama"}
     door.clock.advance(1)
     assert door.jobs() == set()
+
+
+def test_the_owner_is_still_known_when_the_jobs_ranks_here_are_lost() -> None:
+    door = Door()
+    assert door.post(ALICE, JobSwaps("llama", ())) == 200
+    del door.claimants["llama"]
+    assert door.post(BOB, JobSwaps("llama", ())) == 403
+    assert door.post(ALICE, JobSwaps("llama", (swap("llama"),))) == 200
+    door.claimants["llama"] = JobClaimants((BOB,))
+    assert door.post(ALICE, JobSwaps("llama", ())) == 403
+    assert door.post(BOB, JobSwaps("llama", ())) == 200
+    del door.claimants["llama"]
+    door.clock.advance(KEPT_S + 1)
+    assert door.post(BOB, JobSwaps("llama", ())) == 403
 
 
 @pytest.mark.parametrize(

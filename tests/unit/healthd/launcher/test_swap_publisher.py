@@ -14,7 +14,7 @@ from healthd.daemon_status import Status
 from healthd.http_server.status_server import PostEndpoints, StatusServer
 from healthd.launcher.launch_journal import LaunchJournal
 from healthd.launcher.process_groups import swap_publisher
-from healthd.launcher.process_groups.swap_publisher import SwapPublisher
+from healthd.launcher.process_groups.swap_publisher import SwapPublisher, find_own_socket
 from healthd.preflight_reports.report_endpoint import PreflightEndpoint
 from healthd.swap_reports.swap_endpoint import Answer, Caller, SwapEndpoint
 from healthd.trainer.beacons.job_owners import JobClaimants
@@ -118,6 +118,31 @@ def test_a_socket_that_answers_nothing_delays_nobody(tmp_path: Path) -> None:
             for _ in range(200):  # waiting for an answer each time would exceed this test's time limit
                 lose(events)
     assert len(events.events()) == 200
+
+
+@pytest.mark.parametrize(
+    ("environ", "local", "path"),
+    [
+        ({}, True, "/run/n0/s"),
+        ({"SLURMD_NODENAME": "n5"}, False, "/run/n5/s"),
+        ({"SLURMD_NODENAME": "n5", "HEALTHD_NODE": "n6"}, True, "/run/n6/s"),
+        ({}, False, f"/run/{socket.gethostname()}/s"),
+    ],
+)
+def test_the_socket_is_this_nodes(
+    monkeypatch: pytest.MonkeyPatch, environ: dict[str, str], path: str, *, local: bool
+) -> None:
+    for name in ("HEALTHD_NODE", "SLURMD_NODENAME"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in environ.items():
+        monkeypatch.setenv(name, value)
+    assert find_own_socket("/run/{node}/s", ["n0", "n1"], local=local) == path
+
+
+def test_a_job_without_swaps_says_whose_it_is(tmp_path: Path, daemon: Daemon) -> None:
+    with SwapPublisher(journal(tmp_path), "j", str(tmp_path / "s")):
+        until(lambda: daemon.swaps._register.owner("j", time.monotonic()) == os.geteuid(), "the owner")
+    assert daemon.outcomes() == []
 
 
 def test_a_refusal_is_said_once(tmp_path: Path, daemon: Daemon, monkeypatch: pytest.MonkeyPatch) -> None:
