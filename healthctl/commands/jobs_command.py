@@ -27,9 +27,7 @@ def format_rank_counts(job: JobView) -> str:
 
 def format_losses(swap: JobSwap) -> str:
     """What was lost and what replaced it."""
-    groups = [
-        f"{format_ranges(group.ranks)} on {group.node} → {group.after or 'none'}" for group in group_losses(swap)
-    ]
+    groups = [f"{format_ranges(group.ranks)} on {group.node} → {group.after or 'none'}" for group in group_losses(swap)]
     more = swap.lost_ranks - len(swap.lost)
     return "; ".join([*groups, f"{more} more"] if more > 0 else groups)
 

@@ -142,8 +142,8 @@ def find_job_view(snapshot: StateSnapshot, roster: ReportRegistry, name: str) ->
 def _gather_swaps(entries: Iterable[ReportEntry | None]) -> dict[str, tuple[ReportedSwap, ...]]:
     """Return the newest swaps of each job, newest first; one that two nodes report, once: a requeued launcher moves."""
     found: dict[str, dict[tuple[int, float], ReportedSwap]] = {}
-    for entry in entries:
-        for swap in entry.swaps if entry is not None else ():
+    for entry in filter(None, entries):
+        for swap in entry.swaps:
             found.setdefault(swap.job, {})[swap.attempt, swap.at] = ReportedSwap(entry.node, swap)
     newest = {job: sorted(swaps.values(), key=lambda each: -each.swap.at) for job, swaps in found.items()}
     return {job: tuple(swaps[:SWAPS_LISTED]) for job, swaps in newest.items()}

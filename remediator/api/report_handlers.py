@@ -149,7 +149,9 @@ def _limit_node_rate(service: HandlerContext, node: str) -> None:
 def _charge_report_weight(service: HandlerContext, message: Report, asserted: frozenset[str], *, moved: bool) -> None:
     """Charge a report's weight; one that only repeats known facts is free."""
     weight = len(message.changes) + service.roster.news_in(message.node, asserted)
-    weight += (len(message.active) + len(message.ranks) + len(message.swaps)) // REPEATED_PER_PIECE + PLACEMENT_WEIGHS * moved
+    weight += (
+        len(message.active) + len(message.ranks) + len(message.swaps)
+    ) // REPEATED_PER_PIECE + PLACEMENT_WEIGHS * moved
     if weight:
         service.gate.news.charge(message.node, weight)
 
