@@ -5,6 +5,7 @@ What only GPUs can show is listed in docs/reference/gpu-checks.md.
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import signal
@@ -41,28 +42,33 @@ class DeviceJob(SwapJob):
         return sorted(found, key=lambda each: (each["generation"], each["rank"]))
 
 
-Launch = Callable[..., DeviceJob]
+Launch = Callable[[str, str], DeviceJob]
 
 
 @pytest.fixture
 def launch(tmp_path: Path) -> Iterator[Launch]:
     made = []
 
-    def launch(device: str, model: str, *options: str, nodes: int = 4) -> DeviceJob:
-        place = tmp_path / f"job{len(made)}"
-        place.mkdir()
-        made.append(DeviceJob(place, tuple(f"n{number}" for number in range(nodes))))
-        return made[-1].launch(device, model, *options)
+    def launch(device: str, model: str) -> DeviceJob:
+        made.append(DeviceJob(tmp_path, ("n0", "n1", "n2", "n3")))
+        return made[-1].launch(device, model, "--spares=2", "--swap")
 
     yield launch
     for job in made:
         job.close()
 
 
-def undisturbed(launch: Launch, device: str, model: str) -> dict[int, str]:
-    job = launch(device, model, nodes=2)
-    assert job.finish() == 0, job.log()
-    return job.losses()
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str, str], dict[int, str]]:
+    """The losses of a run in which nothing happens, by device and model; each is trained once."""
+
+    @functools.cache
+    def train(device: str, model: str) -> dict[int, str]:
+        job = DeviceJob(tmp_path_factory.mktemp("undisturbed"), ("n0", "n1")).launch(device, model)
+        assert job.finish() == 0, job.log()
+        return job.losses()
+
+    return train
 
 
 def kill(job: DeviceJob) -> None:
@@ -81,14 +87,18 @@ def freeze(job: DeviceJob) -> None:
 @pytest.mark.parametrize("strike", [kill, freeze])
 @pytest.mark.parametrize("device", DEVICES)
 def test_a_rank_on_a_device_is_replaced(
-    launch: Launch, device: str, strike: Callable[[DeviceJob], None], model: str
+    launch: Launch,
+    undisturbed: Callable[[str, str], dict[int, str]],
+    device: str,
+    strike: Callable[[DeviceJob], None],
+    model: str,
 ) -> None:
-    job = launch(device, model, "--spares=2", "--swap")
+    job = launch(device, model)
     strike(job)
     assert job.finish() == 0, job.log()
     assert len(job.events("attempt_started")) == 1, job.log()
     assert [event["lost"] for event in job.events("swapped")] == [0], job.log()
-    assert job.losses() == undisturbed(launch, device, model)
+    assert job.losses() == undisturbed(device, model)
 
     survivor, lost, again, spare = job.notes()
     assert [each["device"] for each in job.notes()] == [device] * 4
