@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -93,7 +94,7 @@ class SwapRecords:
     def _open(self, event: _Event) -> JobSwap:
         """Return the swap under way, or begin one."""
         if not self._swaps or self._swaps[-1].outcome != SwapOutcome.UNDER_WAY:
-            began = event.at - (event.seconds or 0.0)
+            began = event.at - (_number(event.seconds or 0.0) or 0.0)
             at = min(max(0.0, began), MOMENT_MAX)
             attempt = _whole(event.attempt)
             self._swaps.append(JobSwap(job=self._job, attempt=attempt, at=at, outcome=SwapOutcome.UNDER_WAY.value))
@@ -116,13 +117,13 @@ class SwapRecords:
         self._set(replace(swap, lost=tuple(lost), generation=_whole(event.generation)))
 
     def _complete(self, swap: JobSwap, event: _Event, ranks: int) -> None:
-        phases = {_text(name, 64): _number(each) for name, each in list(event.phases.items())[:PHASES_MAX]}
+        phases = [(_text(name, 64), _number(each)) for name, each in event.phases.items()]
         done = replace(
             swap,
             outcome=event.event,
             generation=_whole(event.generation),
             seconds=None if event.seconds is None else _number(event.seconds),
-            phases=phases,
+            phases={name: each for name, each in phases[:PHASES_MAX] if each is not None},
             lost_steps=None if event.lost is None else _whole(event.lost),
             step=None if event.step is None else _whole(event.step),
             source=_text(event.source),
@@ -154,5 +155,5 @@ def _count(number: int) -> int:
     return min(max(0, number), INT_MAX)
 
 
-def _number(number: float) -> float:
-    return min(max(-NUMBER_MAX, number), NUMBER_MAX) if number == number else 0.0  # noqa: PLR0124 - not a number
+def _number(number: float) -> float | None:
+    return min(max(-NUMBER_MAX, number), NUMBER_MAX) if math.isfinite(number) else None

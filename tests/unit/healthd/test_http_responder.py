@@ -54,6 +54,10 @@ def test_every_mistake_has_its_status_and_says_what_to_do(
         assert b"\r\nAllow: " in said
 
 
+def test_all_processes_of_a_user_are_one_client() -> None:
+    assert len({HttpPeer(1001, pid=1), HttpPeer(1001, pid=2), HttpPeer(1002, pid=2)}) == 2
+
+
 def test_a_head_alone_and_the_wanted_format(make_door: Callable[..., Door]) -> None:
     door = make_door()
     head, _, body = ask(door.tcp(), b"HEAD /metrics HTTP/1.1\r\nHost: x\r\n\r\n").partition(b"\r\n\r\n")

@@ -95,6 +95,11 @@ def test_why_it_was_given_up_stays_when_the_job_starts_again() -> None:
     assert [swap.reason for swap in fold(lost(1, "b"), IMPOSSIBLE, ENDED, STARTED)] == ["the text of swap_impossible"]
 
 
+def test_seconds_that_are_no_number_are_unknown() -> None:
+    [swap] = fold(completed("swapped", seconds=float("nan"), phases={"met": float("inf"), "state": 0.5}))
+    assert (swap.seconds, swap.phases) == (None, {"state": 0.5})
+
+
 def test_only_the_newest_are_kept_and_all_lost_ranks_counted() -> None:
     many = [each for n in range(40) for each in (lost(n, "b"), completed("swapped"))]
     assert [swap.lost[0].rank for swap in fold(*many)] == list(range(40 - SWAPS_PER_JOB_MAX, 40))
