@@ -162,6 +162,20 @@ def test_without_a_spare_left_the_job_starts_again_from_the_nodes_memory(
     assert job.losses() == undisturbed
 
 
+def test_two_neighbours_lost_at_once_go_on_from_the_checkpoint_on_disk(tmp_path: Path, references: References) -> None:
+    job = SwapJob(tmp_path, tuple(f"n{number}" for number in range(5)))
+    job.start("--nodes=3", "--spares=2", "--swap", steps=20, every=4, pace=0.05)
+    try:
+        for view in job.ranks(world=3, step=STRIKE + 2)[1:]:  # rank 1's copies are on these two nodes alone
+            os.kill(view.identity.pid, signal.SIGKILL)
+        assert job.finish() == 0, job.log()
+    finally:
+        job.close()
+    assert len(job.events("attempt_started")) == 1, job.log()
+    assert "a checkpoint" in {event["source"] for event in job.events("swapped")}, job.events("swapped")
+    assert job.losses() == references.losses(3, 20)
+
+
 def children(job: SwapJob) -> list[int]:
     """The launcher's processes."""
     assert job._launcher is not None
