@@ -106,13 +106,14 @@ def draw_world(dice: random.Random) -> World:
 def _with_swap(dice: random.Random, world: World) -> World:
     """The same, and lost ranks are replaced: by spares, by going on with fewer nodes, or by either."""
     trainers = dice.randint(1, len(world.nodes))
-    spares = dice.randint(0, len(world.nodes) - trainers)
+    free = len(world.nodes) - trainers
+    spares = dice.randint(min(1, free), free)
     elastic = spares == 0 or dice.random() < 0.5
     return msgspec.structs.replace(
         world,
         swap=True,
         trainers=trainers,
         spares=spares,
-        least=dice.randint(1, trainers) if elastic else 0,
+        least=dice.randint(1, max(1, trainers - 1)) if elastic else 0,
         ranks_per_node=dice.choice((1, 1, 2)),
     )
