@@ -248,7 +248,7 @@ class RendezvousServer:
             self._awaited.discard(member)
             self._transition.meet()
         elif kind == "loaded":
-            self._transition.load(int(message["finished"]), int(message["begin"]))
+            self._transition.load(member, int(message["finished"]), int(message["begin"]))
         elif kind == "advanced":
             self._advance(member, message)
         elif kind == "fixed" and self._membership.rank_of(member) == 0:

@@ -15,6 +15,7 @@ import pytest
 
 from healthd.launcher.process_groups.group_membership import Member
 from healthd.launcher.process_groups.rendezvous_server import RendezvousServer
+from healthd.launcher.scheduler_backend import Event
 from healthd.trainer.exit_codes import ExitCode
 from healthd.trainer.rendezvous_client import ADDRESS, REASON_CHARACTERS_MAX, TOKEN, encode_message
 
@@ -209,6 +210,37 @@ def test_a_member_lost_after_it_was_done_is_replaced_until_all_are_done(make_ser
     assert second.members(1) == [2, 1]
     second.die()
     assert spare.members(2) == [2, 3]
+
+
+@pytest.mark.parametrize(("lives", "lost"), [(True, 2), (False, None)])
+def test_what_a_swap_lost_is_unknown_once_nobody_is_left_who_knew(
+    make_server: MakeServer, lost: int | None, *, lives: bool
+) -> None:
+    server = make_server(spares=2)
+    first, second, *spares = all_come(server, 4)
+    for client in (first, second):
+        client.send("loaded", generation=0, begin=0, finished=-1)
+        client.send("entered", generation=0)
+    first.send("advanced", generation=0, step=0, source="the beginning")
+    wait_until(lambda: server._advanced)
+    second.die()
+    assert spares[0].members(1) == [0, 2]
+    if not lives:
+        first.die()
+        assert spares[0].members(2) == [3, 2]
+    number, rank_0 = (1, first) if lives else (2, spares[1])
+    for client, finished in ((rank_0, 6 if lives else 4), (spares[0], 4)):
+        client.send("loaded", generation=number, begin=5, finished=finished)
+    rank_0.send("advanced", generation=number, step=5, source="a checkpoint")
+    events: dict[str, Event] = {}
+
+    def swapped() -> bool:
+        events.update({event.kind: event for event in server.take_events()})
+        return "swapped" in events
+
+    wait_until(swapped)
+    assert events["swapped"].facts["lost"] == lost
+    assert ("unknown" in events["swapped"].text) is not lives
 
 
 def test_after_the_release_how_processes_end_counts(make_server: MakeServer) -> None:
