@@ -30,6 +30,7 @@ class Attempt(NamedTuple):
     swap: bool = False  # whether lost ranks are replaced while the others go on
     spares: tuple[str, ...] = ()  # nodes on which as many processes wait, to take the ranks of a node that is lost
     elastic: tuple[int, int] | None = None  # between which numbers of nodes it goes on in place; None: with these
+    frozen_seconds: float = 0.0  # of silence and standstill until a frozen rank is replaced; 0: never
 
     @property
     def tasks_per_node(self) -> int:

@@ -20,6 +20,7 @@ class RendezvousReplacer:
 
     def __init__(self, rendezvous: RendezvousClient, generation: Generation) -> None:
         self._rendezvous, self._generation = rendezvous, generation
+        self.note_step = rendezvous.note_step
         self.evict = rendezvous.evict
         self.leave = functools.partial(rendezvous.leave, replace=True)
         self._taken = ""  # the request to pause that was taken last

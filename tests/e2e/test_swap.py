@@ -162,6 +162,17 @@ def test_without_a_spare_left_the_job_starts_again_from_the_nodes_memory(
     assert job.losses() == undisturbed
 
 
+def test_a_rank_that_freezes_silently_is_replaced_without_an_order(tmp_path: Path, undisturbed: dict[int, str]) -> None:
+    job = SwapJob(tmp_path, ("n0", "n1", "n2"))
+    job.start("--nodes=2", "--spares=1", "--swap", "--frozen-seconds=3", steps=STEPS, every=1000, pace=0.05)
+    try:
+        os.kill(job.ranks(world=2, step=STRIKE)[1].identity.pid, signal.SIGSTOP)
+        assert_went_on(job, undisturbed)
+    finally:
+        job.close()
+    assert "does not answer" in str(job.events("rank_lost")[0]["text"])
+
+
 def test_two_neighbours_lost_at_once_go_on_from_the_checkpoint_on_disk(tmp_path: Path, references: References) -> None:
     job = SwapJob(tmp_path, tuple(f"n{number}" for number in range(5)))
     job.start("--nodes=3", "--spares=2", "--swap", steps=20, every=4, pace=0.05)

@@ -65,7 +65,7 @@ class ElasticRun:
         members = [Member(task, attempt.node_of(task)) for task in range(attempt.tasks)]
         self._places = {task: (attempt.node_of(task), task % attempt.tasks_per_node) for task in range(attempt.tasks)}
         sizes = attempt.elastic and SizeLimits(*attempt.elastic, attempt.tasks_per_node)
-        self._rendezvous = RendezvousServer(members, attempt.world, host, sizes)
+        self._rendezvous = RendezvousServer(members, attempt.world, host, sizes, attempt.frozen_seconds)
         self._kill_at: dict[int, float] = {}
         try:
             self._processes = start(self._rendezvous)

@@ -13,6 +13,7 @@ from typing import Any, ClassVar
 
 import pytest
 
+from healthd.launcher.process_groups import member_heartbeats
 from healthd.launcher.process_groups.group_membership import Member
 from healthd.launcher.process_groups.rendezvous_server import RendezvousServer
 from healthd.launcher.scheduler_backend import Event
@@ -72,9 +73,9 @@ class Client:
 def make_server() -> Iterator[MakeServer]:
     made = []
 
-    def make(world: int = 2, spares: int = 1) -> RendezvousServer:
+    def make(world: int = 2, spares: int = 1, frozen_seconds: float = 0.0) -> RendezvousServer:
         members = [Member(number, f"n{number}") for number in range(world + spares)]
-        made.append(RendezvousServer(members, world))
+        made.append(RendezvousServer(members, world, frozen_seconds=frozen_seconds))
         return made[-1]
 
     yield make
@@ -158,6 +159,25 @@ def test_a_member_that_sends_what_cannot_be_is_lost_and_replaced(make_server: Ma
     first, second, _ = all_come(make_server(), 3)
     second.send("leaving", code=float("inf"))
     assert first.members(1) == [0, 2]
+
+
+@pytest.mark.parametrize("spares", [1, 0])
+def test_a_member_that_does_not_answer_is_replaced_if_a_spare_is_there(
+    make_server: MakeServer, monkeypatch: pytest.MonkeyPatch, spares: int
+) -> None:
+    monkeypatch.setattr(member_heartbeats, "PING_SECONDS", 0.05)
+    server = make_server(spares=spares, frozen_seconds=0.2)
+    clients = all_come(server, 2 + spares)
+    clients[0].send("advanced", generation=0, step=0, source="")
+    clients[1].hear("ping")
+    clients[1].send("pong", steps=1)
+    answering, end = [clients[0], *clients[2:]], time.monotonic() + (DEADLINE_S if spares else 1.0)
+    while time.monotonic() < end and not server.take_condemned():
+        for client in answering:
+            client.send("pong", steps=1)
+        time.sleep(0.02)
+    assert server.rank_of(2) == (1 if spares else None)
+    assert not server.stopped
 
 
 def test_a_second_connection_of_a_member_is_refused_and_the_first_one_counts(make_server: MakeServer) -> None:
