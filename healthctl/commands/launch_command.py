@@ -66,6 +66,12 @@ from vocabulary.text.plurals import format_count
     help="With --swap: replace a rank whose process does not answer for this time while the job finishes no step. 0: never.",
 )
 @click.option(
+    "--replace-nodes/--no-replace-nodes",
+    default=True,
+    show_default=True,
+    help="With --swap under Slurm: give condemned nodes back while the job runs, so that they can be repaired, and request other nodes.",
+)
+@click.option(
     "--ranks-per-node",
     type=click.IntRange(min=1),
     default=1,
@@ -239,6 +245,7 @@ def _build_job(  # the remaining options, by name
         swap=swap,
         return_seconds=rest["return_seconds"],
         frozen_seconds=rest["frozen_seconds"],
+        replace_nodes=rest["replace_nodes"],
     )
 
 

@@ -110,6 +110,11 @@ class ElasticRun:
                 found.setdefault(node, []).append(local_rank)
         return found
 
+    def living_nodes(self) -> frozenset[str]:
+        """Nodes on which a process lives."""
+        ended = {end.rank for end in self._processes.ended()}
+        return frozenset(node for task, (node, _) in self._places.items() if task not in ended)
+
     def start_on(self, node: str, local_ranks: Sequence[int]) -> None:
         """Start processes in these places of a node; they wait for a rank as spares.
 

@@ -115,6 +115,7 @@ class RendezvousServer:
         with self._lock:
             self._nodes |= {each.number: each.node for each in members}
             self._membership.admit(members)
+            self._tell_spares()
 
     def note_end(self, member: int) -> None:
         """The process of a member has ended. What it has sent is still heard.
