@@ -21,11 +21,11 @@ from pathlib import Path
 from typing import NoReturn
 
 from bench.day import assumptions
-from bench.day.collective import Collective, StuckError
 from bench.day.device import Device, State
-from bench.day.generations import GenerationRank, Generations
 from bench.day.node_step_breakdown import CHECKPOINT_EVERY
-from bench.day.shared_store import SharedStore
+from bench.ranks.collective import Collective, StuckError
+from bench.ranks.generations import GenerationRank, Generations
+from bench.ranks.shared_store import SharedStore
 from healthd.trainer.checkpoint import Checkpoints
 from healthd.trainer.checkpoint_storage.checkpoint_files import FileWriter
 from healthd.trainer.guard import Guard

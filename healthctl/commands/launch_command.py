@@ -59,6 +59,19 @@ from vocabulary.text.plurals import format_count
     help="With --swap and --min-nodes: start ranks again on a lost node that is healthy after this time, doubled by each further loss. 0: never.",
 )
 @click.option(
+    "--frozen-seconds",
+    type=click.FloatRange(min=0),
+    default=15.0,
+    show_default=True,
+    help="With --swap: replace a rank whose process does not answer for this time while the job finishes no step. 0: never.",
+)
+@click.option(
+    "--replace-nodes/--no-replace-nodes",
+    default=True,
+    show_default=True,
+    help="With --swap under Slurm: give condemned nodes back while the job runs, so that they can be repaired, and request other nodes.",
+)
+@click.option(
     "--ranks-per-node",
     type=click.IntRange(min=1),
     default=1,
@@ -231,6 +244,8 @@ def _build_job(  # the remaining options, by name
         warm_spares=spares if swap else 0,
         swap=swap,
         return_seconds=rest["return_seconds"],
+        frozen_seconds=rest["frozen_seconds"],
+        replace_nodes=rest["replace_nodes"],
     )
 
 

@@ -41,7 +41,7 @@ class LaunchEvent(msgspec.Struct, frozen=True):
     condemned: tuple[str, ...] = ()
     generation: int = 0
     before: str = ""
-    lost: int = 0
+    lost: int | None = 0
 
     @property
     def start(self) -> Start:

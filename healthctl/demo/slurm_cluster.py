@@ -194,7 +194,7 @@ def render_slurm_conf(shape: ClusterShape, directory: Path, host: str, ports: Se
         "KillWait": 2,
         "WaitTime": 0,
         "JobRequeue": 1,
-        "SchedulerParameters": "sched_interval=1,sched_min_interval=0,batch_sched_delay=0,bf_interval=1",
+        "SchedulerParameters": "sched_interval=1,sched_min_interval=0,batch_sched_delay=0,bf_interval=1,permit_job_expansion",
     }
     lines = [f"{key}={value}" for key, value in {**settings, **shape.settings}.items()]
     lines += [

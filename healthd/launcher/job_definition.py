@@ -35,13 +35,15 @@ class JobDefinition(NamedTuple):
     warm_spares: int = 0  # nodes on which processes wait, to take the ranks of a node that is lost
     swap: bool = False  # lost ranks are replaced in place; with `least`, the job also goes on with fewer in place
     return_seconds: float = 15.0  # after the loss of a node, until ranks are started there again; 0: never
+    replace_nodes: bool = True  # condemned nodes go back to the scheduler, which is asked for others
+    frozen_seconds: float = 15.0  # of silence and standstill until a frozen rank is replaced; 0: never
 
     def attempt(self, number: int, name: str, nodes: tuple[str, ...], spares: tuple[str, ...] = ()) -> Attempt:
         """Return one start of this job."""
         patience = max(self.done_seconds, self.leave_seconds, self.stop_seconds) if self.done_seconds else 0.0
         shape = (self.ranks_per_node, self.command, self.per_node, patience)
         elastic = (self.least, self.nodes) if self.swap and self.least is not None else None
-        return Attempt(number, name, nodes, *shape, self.swap, spares, elastic)
+        return Attempt(number, name, nodes, *shape, self.swap, spares, elastic, self.frozen_seconds)
 
     @property
     def choosing(self) -> GateMode:

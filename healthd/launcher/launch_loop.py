@@ -32,9 +32,10 @@ from healthd.launcher.decisions.startup_recheck import StartupRecheck
 from healthd.launcher.job_definition import JobDefinition
 from healthd.launcher.launch_journal import LaunchJournal
 from healthd.launcher.node_queries import NodeQueries
+from healthd.launcher.process_groups.node_replacement import NodeReplacement
 from healthd.launcher.process_groups.returning_nodes import ReturningNodes
 from healthd.launcher.process_groups.swap_publisher import SwapPublisher, find_own_socket
-from healthd.launcher.rank_monitor import RankMonitor
+from healthd.launcher.rank_monitor import NodeSupply, RankMonitor
 from healthd.launcher.rank_pages import compute_progress, derive_rank_ends
 from healthd.launcher.scheduler_backend import Attempt, Backend, BackendError
 from healthd.launcher.stop_signals import StopSignals
@@ -133,6 +134,13 @@ class Launcher:
         unused = [node for node in self._backend.nodes() if node not in used] if attempt.elastic else []
         return ReturningNodes(attempt, self._journal, fit, self._job.return_seconds, unused)
 
+    def _node_supplies(self, attempt: Attempt, history: AttemptHistory) -> list[NodeSupply]:
+        """What brings nodes to an attempt whose lost ranks are replaced."""
+        returning = self._returning(attempt, history)
+        if not self._job.replace_nodes or not self._backend.resizable:
+            return [returning]
+        return [returning, NodeReplacement(attempt, self._journal, self._backend, returning.add, self._stop.asked)]
+
     def _proven(self, history: AttemptHistory) -> tuple[AttemptHistory, list[NodeVerdict]]:
         """What is known of the nodes; who failed the preflight is not asked again, who is unfit not before it is fit."""
         failed, verdicts = self._verdicts([node for node in self._backend.nodes() if node not in history.excluded])
@@ -165,7 +173,7 @@ class Launcher:
         progress, run = NO_PROGRESS, None
         try:
             run = self._backend.start(attempt)
-            ends = self._watch.ends(run, attempt, look, self._returning(attempt, history))
+            ends = self._watch.ends(run, attempt, look, self._node_supplies(attempt, history))
             result = judge_attempt(ends)
         except BackendError as error:
             result = AttemptResult(AttemptOutcome.CRASHED, frozenset(), 1, str(error))

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from typing import Protocol
 
 from healthd.launcher.decisions.relaunch_policy import RankEnd
 from healthd.launcher.decisions.startup_recheck import StartupRecheck
 from healthd.launcher.job_definition import JobDefinition
 from healthd.launcher.launch_journal import LaunchJournal
 from healthd.launcher.process_groups.elastic_run import ElasticRun
-from healthd.launcher.process_groups.returning_nodes import ReturningNodes
 from healthd.launcher.scheduler_backend import Attempt, AttemptRun
 from healthd.launcher.stop_signals import StopSignals
 from healthd.trainer.exit_codes import ExitCode
@@ -20,6 +20,18 @@ from vocabulary.text.plurals import format_count
 POLL_SECONDS = 0.02
 KILL_SECONDS = 30.0  # for a killed step to exit: a process in a driver call may never
 _NEVER = float("inf")
+
+
+class NodeSupply(Protocol):
+    """Brings nodes back to a run, or new ones."""
+
+    def poll(self, run: ElasticRun, now: float) -> None:
+        """Called often; returns at once."""
+        ...
+
+    def close(self) -> None:
+        """The run is about to end."""
+        ...
 
 
 class RankMonitor:
@@ -32,9 +44,16 @@ class RankMonitor:
         self._stop = stop
 
     def ends(
-        self, run: AttemptRun, attempt: Attempt, look: StartupRecheck, returning: ReturningNodes
+        self, run: AttemptRun, attempt: Attempt, look: StartupRecheck, nodes: Sequence[NodeSupply] = ()
     ) -> Sequence[RankEnd]:
-        """How each rank ended; one that stays too long after its first peer has left, or is done, is killed; all, on an unfit node."""
+        """How each rank ended; one that stays too long after its first peer has left, or is done, is killed; all, on an unfit node.
+
+        Args:
+            run: the ranks.
+            attempt: that they belong to.
+            look: at the nodes, while no rank has trained.
+            nodes: what brings nodes to a run whose lost ranks are replaced.
+        """
         told, kill_at, give_up_at = False, _NEVER, _NEVER
         try:
             while not run.over():
@@ -46,8 +65,7 @@ class RankMonitor:
                     self._journal.write("stopping", text, attempt=attempt.number)
                 ends = run.ended()
                 self._record(run, attempt)
-                if isinstance(run, ElasticRun):
-                    returning.poll(run, now)
+                _poll_supplies(run, nodes, now)
                 if kill_at == _NEVER and any(end.code != ExitCode.DONE for end in ends):
                     kill_at = now + self._job.leave_seconds
                 if give_up_at == _NEVER and ends and self._job.done_seconds:
@@ -63,6 +81,8 @@ class RankMonitor:
                 time.sleep(POLL_SECONDS)
             return run.ended()
         finally:
+            for supply in nodes:
+                supply.close()
             if not run.over():
                 run.kill()
             run.clear()
@@ -89,3 +109,10 @@ class RankMonitor:
         known = {end.rank: end for end in run.ended()}
         gone = [RankEnd(rank, node, None, killed=True) for rank, node in enumerate(run.rank_nodes)]
         return [known.get(end.rank, end) for end in gone]
+
+
+def _poll_supplies(run: AttemptRun, nodes: Sequence[NodeSupply], now: float) -> None:
+    """Only a run whose lost ranks are replaced can use nodes that come later."""
+    if isinstance(run, ElasticRun):
+        for supply in nodes:
+            supply.poll(run, now)

@@ -30,6 +30,7 @@ class Attempt(NamedTuple):
     swap: bool = False  # whether lost ranks are replaced while the others go on
     spares: tuple[str, ...] = ()  # nodes on which as many processes wait, to take the ranks of a node that is lost
     elastic: tuple[int, int] | None = None  # between which numbers of nodes it goes on in place; None: with these
+    frozen_seconds: float = 0.0  # of silence and standstill until a frozen rank is replaced; 0: never
 
     @property
     def tasks_per_node(self) -> int:
@@ -138,6 +139,7 @@ class Backend(Protocol):
     name: str
     attempts_before: int  # made by others for this job
     requeues_before: int  # how often this job was requeued, where anything counts that
+    resizable: bool  # whether nodes can be given back and added while the job runs
 
     def job(self) -> str:
         """The name under which the ranks publish their pages; the same after a requeue."""
@@ -156,6 +158,22 @@ class Backend(Protocol):
 
         Raises:
             BackendError: they cannot be started.
+        """
+        ...
+
+    def release(self, node: str) -> None:
+        """Give a node back to the scheduler while the job goes on.
+
+        Raises:
+            BackendError: the node stays.
+        """
+        ...
+
+    def request_node(self, stopped: Callable[[], bool]) -> str | None:
+        """Wait for one more node; None once `stopped`.
+
+        Raises:
+            BackendError: there will be none.
         """
         ...
 

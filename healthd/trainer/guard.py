@@ -190,6 +190,7 @@ class Guard:
         if order is not None or self._voting or self._termination.noticed or self._swap.noticed:
             self._boundary(step, order)
         self._begin(step)
+        self._swap.note_step()
         return self._step
 
     def __enter__(self) -> Guard:  # noqa: PYI034 - Self is Python 3.11's

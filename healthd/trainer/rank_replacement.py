@@ -38,6 +38,10 @@ class RankReplacer(Protocol):
         """Whether this rank's generation is over: a newer one is there."""
         ...
 
+    def note_step(self) -> None:
+        """A step begins."""
+        ...
+
     def has_rank_on(self, nodes: Collection[str]) -> bool:
         """Whether a rank of this generation is on one of these nodes."""
         ...
@@ -58,6 +62,9 @@ class NoRankReplacer:
 
     def take(self) -> MailboxOrder | None:
         """Never grows."""
+
+    def note_step(self) -> None:
+        """Nobody counts."""
 
     def has_rank_on(self, nodes: Collection[str]) -> bool:  # noqa: ARG002 - as `RankReplacer` has it
         """Every order concerns this job."""

@@ -93,6 +93,8 @@ class RendezvousClient:
         self._stopped = ""
         self.broken = False  # this process' newest generation lacks a rank, or is another process' by now
         self._changed = threading.Condition()
+        self._sending = threading.Lock()
+        self._steps = 0  # that this process has begun
         self._on_change: Callable[[], None] = lambda: None
 
     @classmethod
@@ -158,8 +160,12 @@ class RendezvousClient:
     def send(self, kind: str, **fields: object) -> None:
         """Tell the launcher; one that is gone misses it."""
         if self._connection is not None:
-            with contextlib.suppress(OSError):
+            with contextlib.suppress(OSError), self._sending:
                 self._connection.sendall(encode_message(kind, **fields))
+
+    def note_step(self) -> None:
+        """A step begins: the launcher sees from the count whether the job stands still."""
+        self._steps += 1
 
     def evict(self, nodes: Collection[str], why: str) -> None:
         """These nodes are condemned: the launcher replaces every rank there."""
@@ -242,7 +248,9 @@ class RendezvousClient:
             elif kind == "pause":
                 self.pause_request = message["request"]
             self._changed.notify_all()
-        if kind not in ("spares", "pause"):
+        if kind == "ping":
+            self.send("pong", steps=self._steps)
+        elif kind not in ("spares", "pause"):
             self._on_change()
 
     def _take_outlook(self, message: dict[str, Any]) -> None:

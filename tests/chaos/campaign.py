@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import json
 import os
 import shutil
@@ -19,13 +20,14 @@ from tests.nodes.fake_nvml.build import build
 
 ROOT = Path(__file__).resolve().parents[2]
 RUN_S = 420.0
+SWAPS = ("rank_lost", "swapped", "shrunk", "grown", "resumed", "swap_impossible")
 PROGRAMS = ("unshare", "nsenter", "mount", "ip", "tc", "iptables", "cc")
 SBIN = f"{os.environ.get('PATH', '/usr/bin:/bin')}:/usr/sbin:/sbin"
 NAMESPACES = ["unshare", "--net", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc"]
 
 
 class Result(msgspec.Struct, frozen=True, kw_only=True):
-    """A line of the ledger. `verdicts`: of each invariant what is wrong, nothing if it holds."""
+    """A line of the ledger. `verdicts`: of each invariant what is wrong, nothing if it holds; `swaps`: what the launcher did, how often."""
 
     seed: int
     commit: str
@@ -35,6 +37,7 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
     disasters: list[str]
     seconds: float
     cpu_s: float
+    swaps: dict[str, int] = {}
 
 
 def commit() -> str:
@@ -91,7 +94,14 @@ def run_plan(plan: Plan, place: Path, at: str) -> Result:
         disasters=[strike.disaster for strike in plan.strikes],
         seconds=round(seconds, 1),
         cpu_s=cpu_s,
+        swaps=_count_swaps(place),
     )
+
+
+def _count_swaps(place: Path) -> dict[str, int]:
+    file = place / "journal" / "launcher.jsonl"
+    lines = file.read_text().splitlines() if file.exists() else []
+    return dict(collections.Counter(kind for kind in (json.loads(line)["event"] for line in lines) if kind in SWAPS))
 
 
 def _last_words(place: Path) -> str:

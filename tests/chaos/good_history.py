@@ -1,14 +1,16 @@
-"""A history in which all is well, made by hand: two nodes, one fault, one test, one return, a job that went on."""
+"""A history in which all is well, made by hand: one fault, one test, one return, a rank that a spare replaced, a job that went on."""
 
 from __future__ import annotations
 
 import base64
 import hashlib
+import itertools
 import json
 from typing import Any
 
 from tests.chaos.checker.history import History, Line
 from tests.chaos.checker.training_continuity import chain
+from tests.chaos.checker.training_losses import undisturbed_losses
 
 PCI = "0000:10:00.0"
 BEGAN = 1000.0
@@ -21,6 +23,7 @@ def good_history() -> History:
         end={"unsettled": "", "job": "done", "cpu_s": 8.0},
         journal=_journal(),
         store=_store(),
+        steps=_steps(),
         saves={"step-000000024": [{"step": 24, "rank": rank, "world": 2, "chain": chain(24)} for rank in (0, 1)]},
     )
     seal(history)
@@ -42,8 +45,21 @@ def line(after_s: float, **what: Any) -> Line:
     return {"at": BEGAN + after_s, "mono": after_s, **what}
 
 
+def step(after_s: float, number: int, rank: int, generation: int) -> Line:
+    """A line of a step log: rank 0 is on n1 in generation 0, on n3 after that; rank 1 stays on n2."""
+    node = "n2" if rank else ("n1", "n3")[generation]
+    loss = next(itertools.islice(undisturbed_losses(), number, None)).hex()
+    where = {"rank": rank, "world": 2, "attempt": 1, "generation": generation, "node": node, "pid": int(node[1])}
+    return line(after_s, event="step", step=number, loss=loss, **where)
+
+
+def _steps() -> list[Line]:
+    return [step(1 + number, number, rank, int(number > 2)) for number in range(5) for rank in (0, 1)]
+
+
 def _world() -> Line:
-    return {"nodes": ["n1", "n2"], "database": "sqlite", "trainers": 2, "isolated_max": 1, "per_hour": 2, "gap_s": 1.0}
+    job = {"trainers": 2, "least": 0, "ranks_per_node": 1}
+    return {"nodes": ["n1", "n2"], "database": "sqlite", "isolated_max": 1, "per_hour": 2, "gap_s": 1.0, **job}
 
 
 def _journal() -> dict[str, list[Line]]:
@@ -61,7 +77,14 @@ def _journal() -> dict[str, list[Line]]:
         "processes": [line(0, daemon="healthd-n1", event="started", pid=3)],
         "received": [line(6.5, key="k1", answered=204, message=message)],
         "intrusions": [line(6, attempt="POST /v1/mode", token="n1", answered=403)],
-        "launcher": [line(6.8, event="attempt_ended", attempt=1, text="ordered", ranks=left)],
+        "launcher": [
+            line(1, event="attempt_started", attempt=1, nodes=["n1", "n2"], spares=["n3"]),
+            line(6.2, event="rank_lost", attempt=1, generation=0, rank=0, node="n1", text="it is condemned"),
+            line(6.3, event="rank_replaced", attempt=1, generation=1, rank=0, before="n1", after="n3"),
+            line(6.4, event="swapped", attempt=1, generation=1, step=3, lost=0),
+            line(6.8, event="attempt_ended", attempt=1, text="ordered", ranks=left),
+        ],
+        "last_step": [line(6.1, step=4)],
         "last": [line(20, nodes=[{"node": node, "health": "healthy", "state": "healthy"} for node in ("n1", "n2")])],
         "ends": [line(21, daemon="healthd-n1", code=0), line(21, daemon="job", code=0)],
     }

@@ -30,16 +30,15 @@ def passed(results: Iterable[Result], commit: str) -> set[int]:
 
 
 def summary(results: list[Result]) -> str:
-    """The table in Markdown: how many, which failed and why, how often each disaster struck, how long it took."""
+    """The table in Markdown: how many, which failed and why, how often each disaster struck and ranks were replaced, how long it took."""
     if not results:
         return "No runs.\n"
     latest = {result.seed: result for result in results}
     failed = [result for result in latest.values() if not result.passed]
     struck = collections.Counter(name for result in latest.values() for name in result.disasters)
+    swaps = sum((collections.Counter(result.swaps) for result in latest.values()), collections.Counter[str]())
     seconds, cpu = ([getattr(result, name) for result in latest.values()] for name in ("seconds", "cpu_s"))
-    took = (
-        f"A run took {statistics.median(seconds):.0f} s (median) and {statistics.median(cpu):.1f} s of processor time; "
-    )
+    took = f"A run took {statistics.median(seconds):.0f} s (median) and {statistics.median(cpu):.1f} s of processor time (mean {statistics.mean(cpu):.1f} s); "
     took += f"the longest {max(seconds):.0f} s and {max(cpu):.1f} s."
     lines = [
         f"{len(latest)} seeds, {len(failed)} failed. {took}",
@@ -47,6 +46,10 @@ def summary(results: list[Result]) -> str:
         "| disaster | struck |",
         "|---|---|",
         *(f"| {name} | {count} |" for name, count in sorted(struck.items())),
+        "",
+        "| launcher | times |",
+        "|---|---|",
+        *(f"| {name} | {count} |" for name, count in sorted(swaps.items())),
     ]
     if failed:
         lines += ["", "| seed | commit | plan | invariant | what is wrong |", "|---|---|---|---|---|"]

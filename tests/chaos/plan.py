@@ -10,10 +10,15 @@ import msgspec
 PORTION_S = 12.0  # faults and disasters begin within it
 QUIET_S = 2.0  # before the first of them
 GPUS = 4  # of each node
+SWAPS = 0.5  # share of the runs whose launcher replaces ranks
 
 
 class World(msgspec.Struct, frozen=True, kw_only=True):
-    """What runs. `scheduler` is local, kubernetes or slurm; `database` is sqlite or postgresql (then two centres)."""
+    """What runs. `scheduler` is local, kubernetes or slurm; `database` is sqlite or postgresql (then two centres).
+
+    The job has ranks on `trainers` nodes. With `swap` its launcher replaces ranks, processes wait on `spares` further nodes, and
+    with `least` above zero it goes on with as few nodes as that.
+    """
 
     nodes: tuple[str, ...]
     scheduler: str
@@ -24,6 +29,15 @@ class World(msgspec.Struct, frozen=True, kw_only=True):
     gap_s: float
     per_hour: int
     failing_preflight: tuple[str, ...] = ()  # nodes whose test does not pass
+    swap: bool = False
+    spares: int = 0
+    least: int = 0
+    ranks_per_node: int = 1
+
+    @property
+    def ranks(self) -> int:
+        """How many ranks the job has at its beginning."""
+        return self.trainers * self.ranks_per_node
 
 
 class KernelLine(msgspec.Struct, frozen=True, kw_only=True):
@@ -75,7 +89,7 @@ def draw_world(dice: random.Random) -> World:
     """Mostly small: what costs more comes less often."""
     nodes = tuple(f"n{number}" for number in range(1, dice.choices((2, 3, 4), (5, 4, 2))[0] + 1))
     database = dice.choices(("sqlite", "postgresql"), (3, 1))[0]
-    return World(
+    world = World(
         nodes=nodes,
         scheduler=dice.choices(("local", "kubernetes", "slurm"), (2, 1, 1))[0],
         database=database,
@@ -85,4 +99,21 @@ def draw_world(dice: random.Random) -> World:
         gap_s=dice.choice((0.0, 1.0, 3.0)),
         per_hour=dice.choice((1, 2, 6)),
         failing_preflight=tuple(node for node in nodes if dice.random() < 0.15),
+    )
+    return _with_swap(dice, world) if dice.random() < SWAPS else world
+
+
+def _with_swap(dice: random.Random, world: World) -> World:
+    """The same, and lost ranks are replaced: by spares, by going on with fewer nodes, or by either."""
+    trainers = dice.randint(1, len(world.nodes))
+    free = len(world.nodes) - trainers
+    spares = dice.randint(min(1, free), free)
+    elastic = spares == 0 or dice.random() < 0.5
+    return msgspec.structs.replace(
+        world,
+        swap=True,
+        trainers=trainers,
+        spares=spares,
+        least=dice.randint(1, max(1, trainers - 1)) if elastic else 0,
+        ranks_per_node=dice.choice((1, 1, 2)),
     )

@@ -88,7 +88,7 @@ def _strike(cluster: Cluster, strike: object, event: str, deed: Callable[..., No
 
 def _finish_job(cluster: Cluster) -> str:
     """Let the job come to its end; how it stands after that."""
-    cluster.job.name_last_step()
+    cluster.journal.write("last_step", step=cluster.job.name_last_step())
     ends = time.monotonic() + JOB_S
     while time.monotonic() < ends and not cluster.job.done and not cluster.job.waits:
         time.sleep(0.2)

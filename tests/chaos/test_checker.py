@@ -6,9 +6,9 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.chaos.checker.history import History, traceback_in
+from tests.chaos.checker.history import History, Line, traceback_in
 from tests.chaos.checker.invariants import INVARIANTS
-from tests.chaos.good_history import BEGAN, PCI, action, good_history, line, seal
+from tests.chaos.good_history import BEGAN, PCI, action, good_history, line, seal, step
 
 Spoil = Callable[[History], object]
 OURS = "gpu-healthd: inc-2 gpu-lost"
@@ -40,6 +40,17 @@ def ends(history: History, after_s: float, code: int, subject: str = "processes"
     """A centre ends by itself."""
     told = history.journal.setdefault(subject, [])
     told.append(line(after_s, daemon="centre-0", event="ended", code=code, ours=False))
+
+
+def event(history: History, kind: str) -> Line:
+    """The launcher's first one of a kind."""
+    return next(line for line in history.journal["launcher"] if line["event"] == kind)
+
+
+def gives_up(history: History, text: str) -> None:
+    """The launcher replaces nobody, and says why."""
+    event(history, "rank_replaced").update(event="swap_impossible", text=text)
+    history.journal["launcher"].remove(event(history, "swapped"))
 
 
 BAD: list[tuple[str, str, Spoil]] = [
@@ -86,6 +97,15 @@ BAD: list[tuple[str, str, Spoil]] = [
     ("8 training goes on", "nobody had ordered", lambda h: h.store["actions"].pop(1)),
     ("8 training goes on", "holds 1 of 2", lambda h: h.saves["step-000000024"].pop()),
     ("8 training goes on", "not exactly the steps", lambda h: h.saves["step-000000024"][1].update(chain="0")),
+    ("losses kept", "undisturbed it is", lambda h: h.steps[3].update(loss=h.steps[1]["loss"])),
+    ("losses kept", "nobody has trained step 1", lambda h: (h.steps.pop(2), h.steps.pop(2))),
+    ("losses kept", "rank 1 went from step 0 to 2", lambda h: h.steps.pop(3)),
+    ("losses kept", "its last one is 9", lambda h: h.journal["last_step"][0].update(step=9)),
+    ("losses kept", "trains 1 again", lambda h: h.steps.extend(step(3.5, 2, rank, 1) for rank in (0, 1))),
+    ("losses kept", "no rank has it", lambda h: event(h, "swapped").update(generation=2)),
+    ("swaps go on", "nothing had befallen it", lambda h: event(h, "rank_lost").update(node="n2")),
+    ("swaps go on", "waited on n3", lambda h: gives_up(h, "0 spare processes are left for rank 0")),
+    ("swaps go on", "although n2, n3 were well", lambda h: gives_up(h, "it cannot go on with fewer ranks: so")),
     ("9 unknown recorded", "is not in the store", lambda h: h.store["findings"].pop(1)),
     ("9 unknown recorded", "counts as fatal", lambda h: h.store["findings"][1]["body"].update(severity="fatal")),
     (
@@ -165,6 +185,23 @@ def test_a_centre_may_end_as_long_as_its_database_is_damaged() -> None:
     damaged(history, 2, 5)
     ends(history, 4, 1)
     assert INVARIANTS["nothing stuck"](history) == []
+
+
+@pytest.mark.parametrize("least", [0, 2])
+def test_a_launcher_may_give_up_once_its_spare_was_killed(least: int) -> None:
+    history = good_history()
+    history.plan["world"].update(least=least)
+    gives_up(history, "0 spare processes are left for rank 0" + "; it cannot go on with fewer ranks: so" * bool(least))
+    history.journal["signals"] = [line(5, daemon="ranks-of-n3", signal="SIGKILL", pid=3, node="n3")]
+    assert INVARIANTS["swaps go on"](history) == []
+
+
+def test_a_swap_may_say_what_it_lost_or_that_it_does_not_know() -> None:
+    for lost in (1, None):
+        history = good_history()
+        history.steps += [step(3.5, 2, rank, 1) for rank in (0, 1)]
+        event(history, "swapped").update(lost=lost)
+        assert INVARIANTS["losses kept"](history) == []
 
 
 def test_the_last_error_of_a_log_is_found_below_its_traceback() -> None:

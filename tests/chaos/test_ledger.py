@@ -19,6 +19,7 @@ def result(seed: int, commit: str = "c1", wrong: str = "") -> Result:
         disasters=["kill", "kill"],
         seconds=30.0,
         cpu_s=8.0,
+        swaps={"swapped": seed},
     )
 
 
@@ -37,6 +38,7 @@ def test_the_table_counts_a_seed_by_its_last_run_and_names_what_is_wrong() -> No
     table = ledger.summary([result(1, wrong="old"), result(1), result(2, wrong="one is lost")])
     assert "2 seeds, 1 failed." in table
     assert "| kill | 4 |" in table
+    assert "| swapped | 3 |" in table
     assert "| 2 | c1 | p | 1 findings kept | one is lost |" in table
     assert "old" not in table
     assert ledger.summary([]) == "No runs.\n"

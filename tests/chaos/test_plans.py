@@ -60,5 +60,6 @@ def test_the_checker_knows_nothing_of_the_product_nor_of_how_runs_are_made() -> 
                     "remediator",
                     "healthctl",
                     "preflight",
+                    "bench",
                     "playbooks",
                 }, f"{file.name} imports {name}"

@@ -1,4 +1,4 @@
-"""One plan, shortened, on real processes: the whole thing lives. `make chaos` plays hundreds, at full length."""
+"""Two plans, shortened, on real processes: the whole thing lives. `make chaos` plays hundreds, at full length."""
 
 from __future__ import annotations
 
@@ -6,11 +6,13 @@ import shutil
 import tempfile
 from pathlib import Path
 
+import msgspec
 import pytest
 
-from tests.chaos.campaign import run_plan, why_not
+from tests.chaos.campaign import Result, run_plan, why_not
 from tests.chaos.plan import KernelLine, Plan, Strike, World
 
+pytestmark = pytest.mark.timeout(480)
 WORLD = World(
     nodes=("n1", "n2"),
     scheduler="local",
@@ -46,13 +48,31 @@ PLAN = Plan(
 )
 
 
-@pytest.mark.timeout(480)
+SWAPS = Plan(
+    seed=1,
+    world=msgspec.structs.replace(WORLD, nodes=("n1", "n2", "n3"), trainers=2, swap=True, spares=1),
+    lines=(line(3.0, "n2", 31),),
+    strikes=(Strike(disaster="trainer", at_s=4.0, until_s=4.5, target="rank-0", detail={"how": "kill", "seed": 1.0}),),
+    commands=(),
+)
+
+
 def test_a_killed_daemon_and_a_pulled_cable_break_no_invariant() -> None:
+    play(PLAN)
+
+
+def test_a_rank_is_replaced_and_no_invariant_is_broken() -> None:
+    assert play(SWAPS).swaps == {"rank_lost": 1, "swapped": 1}
+
+
+def play(plan: Plan) -> Result:
+    """A run that passes; its files stay if it does not."""
     if why := why_not():
         pytest.skip(why)
     place = Path(tempfile.mkdtemp(prefix="gh-chaos-"))  # short, for the UNIX sockets below it
     place.chmod(0o755)
-    result = run_plan(PLAN, place / "run", "here")
+    result = run_plan(plan, place / "run", "here")
     said = "\n".join(path.read_text(errors="replace")[-2000:] for path in sorted((place / "run").glob("*.log")))
     assert result.passed, f"{result.verdicts}\n{said}"
     shutil.rmtree(place)
+    return result

@@ -162,6 +162,31 @@ def test_without_a_spare_left_the_job_starts_again_from_the_nodes_memory(
     assert job.losses() == undisturbed
 
 
+def test_a_rank_that_freezes_silently_is_replaced_without_an_order(tmp_path: Path, undisturbed: dict[int, str]) -> None:
+    job = SwapJob(tmp_path, ("n0", "n1", "n2"))
+    job.start("--nodes=2", "--spares=1", "--swap", "--frozen-seconds=3", steps=STEPS, every=1000, pace=0.05)
+    try:
+        os.kill(job.ranks(world=2, step=STRIKE)[1].identity.pid, signal.SIGSTOP)
+        assert_went_on(job, undisturbed)
+    finally:
+        job.close()
+    assert "does not answer" in str(job.events("rank_lost")[0]["text"])
+
+
+def test_two_neighbours_lost_at_once_go_on_from_the_checkpoint_on_disk(tmp_path: Path, references: References) -> None:
+    job = SwapJob(tmp_path, tuple(f"n{number}" for number in range(5)))
+    job.start("--nodes=3", "--spares=2", "--swap", steps=20, every=4, pace=0.05)
+    try:
+        for view in job.ranks(world=3, step=STRIKE + 2)[1:]:  # rank 1's copies are on these two nodes alone
+            os.kill(view.identity.pid, signal.SIGKILL)
+        assert job.finish() == 0, job.log()
+    finally:
+        job.close()
+    assert len(job.events("attempt_started")) == 1, job.log()
+    assert "a checkpoint" in {event["source"] for event in job.events("swapped")}, job.events("swapped")
+    assert job.losses() == references.losses(3, 20)
+
+
 def children(job: SwapJob) -> list[int]:
     """The launcher's processes."""
     assert job._launcher is not None

@@ -142,12 +142,13 @@ def _task(job: Batch, number: int) -> int:
 
     Another Slurm of this machine, of another test run, numbers its jobs alike: the folder tells them apart.
     """
-    folder = f"HEALTHD_BEACON_DIR={job.place}/beacons"
-    wanted = {f"SLURM_JOB_ID={job.id}".encode(), f"{MEMBER}={number}".encode(), folder.encode()}
+    folder = f"HEALTHD_BEACON_DIR={job.place}/beacons".encode()
+    wanted = {f"SLURM_JOB_ID={job.id}".encode(), f"{MEMBER}={number}".encode()}
     found = []
     for entry in Path("/proc").glob("[0-9]*/environ"):
         with suppress(OSError):
-            if wanted <= set(entry.read_bytes().split(b"\0")):
+            variables = entry.read_bytes().split(b"\0")
+            if wanted <= set(variables) and any(each.startswith(folder) for each in variables):
                 found.append(int(entry.parent.name))
     assert found, f"task {number} does not run\n{job.log()}"
     return min(found)
@@ -181,6 +182,48 @@ def test_a_killed_and_a_frozen_rank_are_replaced_within_one_step(submit: Submit,
     steps = [json.loads(line)["step"] for line in losses.read_text().splitlines()]
     assert sorted(set(steps)) == list(range(90))
     assert [event["lost"] for event in job.all("swapped")] == [0, 0], "a finished step was trained twice"
+
+
+@pytest.mark.torch
+def test_an_ejected_node_is_given_back_and_another_one_takes_its_place(
+    submit: Submit, slurm_cluster: SlurmCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HEALTHD_BEACON_DIR", str(tmp_path / "beacons" / "{node}"))
+    (tmp_path / "beacons").mkdir()
+    for node in slurm_cluster.shape.nodes:
+        prepare_directory(str(tmp_path / "beacons" / node))
+    losses = tmp_path / "losses"
+    training = f"--steps 9999 --every 9999 --step-seconds 0.1 --checkpoints {tmp_path}/checkpoints --losses {losses}"
+    job = submit(3, "--swap --nodes 2 --spares 1 --gate off", f"exec {' '.join(COMMAND)} {training}")
+
+    def trained() -> int:
+        return len(losses.read_text().splitlines()) if losses.exists() else 0
+
+    def eject(node: str) -> None:
+        before = trained()
+        job.until(lambda: trained() > before + 3, "training goes on")
+        for each in slurm_cluster.shape.nodes:
+            for page in read_all_pages(str(tmp_path / "beacons" / each))[0]:
+                order = MailboxOrder(node, "checkpoint_then_eject", "a test", (node,), time.time() + 600)
+                post_order(page.path, order)
+
+    job.until(trained, "training")
+    first, ejected = _task(job, 0), job.all("attempt_started")[0]["nodes"][1]
+    slurm_cluster.command("scontrol", "update", f"nodename={ejected}", "state=drain", "reason=a test")
+    try:
+        eject(ejected)
+        job.until(lambda: job.all("node_released"), "the node to be given back")
+        job.until(lambda: slurm_cluster.node_states()[ejected] == "drained", "a drained node, which can be repaired")
+        job.until(lambda: job.all("node_returned"), "processes on the node that was granted")
+    finally:
+        slurm_cluster.command("scontrol", "update", f"nodename={ejected}", "state=resume")
+    [granted] = [event["node"] for event in job.all("node_granted")]
+    assert granted not in (ejected, *job.all("attempt_started")[0]["nodes"])
+    eject(job.all("rank_replaced")[0]["after"])
+    job.until(lambda: len(job.all("swapped")) == 2, "a step on the node that was granted")
+    assert job.all("rank_replaced")[1]["after"] == granted
+    assert _task(job, 0) == first
+    assert len(job.all("attempt_started")) == 1
 
 
 @pytest.mark.torch

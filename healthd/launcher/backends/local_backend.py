@@ -128,6 +128,7 @@ class LocalBackend:
 
     name = "local"
     attempts_before = requeues_before = 0
+    resizable = False
 
     def __init__(self, node_names: Sequence[str] = ()) -> None:
         self._nodes = tuple(node_names) or (socket.gethostname(),)
@@ -161,6 +162,13 @@ class LocalBackend:
             return LocalRun(attempt, environ)
         except OSError as error:
             raise BackendError(f"cannot start a rank: {error}") from error
+
+    def release(self, node: str) -> None:
+        """Raise BackendError: there is no scheduler."""
+        raise BackendError(f"{node}: there is no scheduler to give it back to")
+
+    def request_node(self, _stopped: Callable[[], bool]) -> str | None:
+        """Return None: there is no scheduler."""
 
     def requeue(self, _refused: Collection[str], _in_vain: int, _announce: Announce) -> None:
         """Return None: there is no queue."""

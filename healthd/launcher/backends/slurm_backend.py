@@ -24,6 +24,7 @@ from typing import IO, Any
 
 from healthd.launcher import stderr_writer
 from healthd.launcher.backends.slurm_requeue import requeue_job
+from healthd.launcher.backends.slurm_resize import release_node, request_node
 from healthd.launcher.backends.slurm_steps import SlurmSteps
 from healthd.launcher.decisions.relaunch_policy import RankEnd
 from healthd.launcher.decisions.requeue_policy import RequeueDecision
@@ -179,6 +180,7 @@ class SlurmBackend:
 
     name = "slurm"
     attempts_before = 0
+    resizable = True
 
     def __init__(self, environ: Mapping[str, str]) -> None:
         self._environ = dict(environ)
@@ -194,13 +196,14 @@ class SlurmBackend:
         return self._job_id
 
     def nodes(self) -> tuple[str, ...]:
-        """The allocation's nodes in Slurm's order, without those that Slurm has since removed from the job.
+        """The allocation's nodes in Slurm's order, without those that Slurm has since removed from the job, then those added.
 
         With --no-kill it removes a node that dies, and then starts no step that names it.
         """
         listed = _run_slurm_command(["squeue", "--noheader", f"--jobs={self._job_id}", "--format=%N"]).strip()
         left = _run_slurm_command(["scontrol", "show", "hostnames", listed]).split() if listed else []
-        return tuple(node for node in self._nodes if node in left) or self._nodes
+        added = [node for node in left if node not in self._nodes]
+        return (*(node for node in self._nodes if node in left), *added) or self._nodes
 
     def ask(self, nodes: Sequence[str], question: NodeQuestion, stopped: Callable[[], bool]) -> Answers:
         """Run one short step over all of them."""
@@ -251,6 +254,15 @@ class SlurmBackend:
                 stderr=subprocess.DEVNULL,
                 start_new_session=True,
             )
+
+    def release(self, node: str) -> None:
+        """Take a node out of the allocation, while the job goes on."""
+        ask = partial(_run_slurm_command, check=True)
+        release_node(ask, self._job_id, node, self.nodes(), self._environ.get("SLURMD_NODENAME", ""))
+
+    def request_node(self, stopped: Callable[[], bool]) -> str | None:
+        """Wait in the queue for one more node of the allocation."""
+        return request_node(partial(_run_slurm_command, check=True), self._job_id, self._environ, stopped)
 
     def requeue(self, refused: Collection[str], in_vain: int, announce: Announce) -> RequeueDecision | None:
         """Run `scontrol requeue`: Slurm ends this job, including this process, and queues it again."""

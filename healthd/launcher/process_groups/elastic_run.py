@@ -65,7 +65,7 @@ class ElasticRun:
         members = [Member(task, attempt.node_of(task)) for task in range(attempt.tasks)]
         self._places = {task: (attempt.node_of(task), task % attempt.tasks_per_node) for task in range(attempt.tasks)}
         sizes = attempt.elastic and SizeLimits(*attempt.elastic, attempt.tasks_per_node)
-        self._rendezvous = RendezvousServer(members, attempt.world, host, sizes)
+        self._rendezvous = RendezvousServer(members, attempt.world, host, sizes, attempt.frozen_seconds)
         self._kill_at: dict[int, float] = {}
         try:
             self._processes = start(self._rendezvous)
@@ -109,6 +109,11 @@ class ElasticRun:
             if node not in self.condemned:
                 found.setdefault(node, []).append(local_rank)
         return found
+
+    def living_nodes(self) -> frozenset[str]:
+        """Nodes on which a process lives."""
+        ended = {end.rank for end in self._processes.ended()}
+        return frozenset(node for task, (node, _) in self._places.items() if task not in ended)
 
     def start_on(self, node: str, local_ranks: Sequence[int]) -> None:
         """Start processes in these places of a node; they wait for a rank as spares.

@@ -20,6 +20,8 @@ class GenerationTransition:
         self._ranks_before, self._same = 0, False
         self._began_at = self._formed_at = self._met_at = self._loaded_at = 0.0
         self._lost_steps = 0  # that some rank had finished, and that the newest generation trains once more
+        self._informed: set[int] = set()  # members that have loaded a state, and know how far they were
+        self._survivors = True  # whether one of them is in the newest generation
 
     @property
     def formed_at(self) -> float:
@@ -35,14 +37,16 @@ class GenerationTransition:
         before = self._generation or generation
         self._ranks_before, self._same = len(before.members), before.members == generation.members
         self._generation, self._formed_at, self._lost_steps = generation, time.monotonic(), 0
+        self._survivors = any(each.number in self._informed for each in generation.members)
 
     def meet(self) -> None:
         """A member is in the new process group."""
         self._met_at = time.monotonic()
 
-    def load(self, finished: int, begin: int) -> None:
+    def load(self, member: int, finished: int, begin: int) -> None:
         """A member has its state, and begins with step `begin`; `finished` was the last that it knew to be done."""
         self._loaded_at = time.monotonic()
+        self._informed.add(member)
         self._lost_steps = max(self._lost_steps, finished + 1 - begin)
 
     def announcement(self) -> Event | None:
@@ -65,11 +69,16 @@ class GenerationTransition:
         total, kind = marks[-1] - marks[0], self._kind
         since = "the loss" if kind in ("swapped", "shrunk") else "the ranks were asked to pause"
         size = f" with {format_count(len(self._generation.members), 'rank')}" if kind in ("shrunk", "grown") else ""
-        text = f"generation {self._generation.number}: step {step} is done{size} {total:.2f} s after {since} ({told}); {format_count(self._lost_steps, 'finished step')} lost, the state came from {source}"
+        lost = (
+            format_count(self._lost_steps, "finished step")
+            if self._survivors
+            else "an unknown number of finished steps"
+        )
+        text = f"generation {self._generation.number}: step {step} is done{size} {total:.2f} s after {since} ({told}); {lost} lost, the state came from {source}"
         facts: dict[str, Any] = {
             "generation": self._generation.number,
             "step": step,
-            "lost": self._lost_steps,
+            "lost": self._lost_steps if self._survivors else None,
             "source": source,
             "seconds": round(total, 3),
             "phases": seconds,

@@ -78,7 +78,8 @@ class GroupMembership:
         """Why the number of ranks cannot change; here it never does."""
 
     def admit(self, members: Sequence[Member]) -> None:
-        """Processes that were started later; they are spares."""
+        """Processes that were started later; they are spares. A node that was condemned is used again: it was repaired."""
+        self._condemned -= {each.node for each in members}
         self._spares += members
 
     def arrive(self, number: int) -> None:

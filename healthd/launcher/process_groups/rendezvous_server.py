@@ -1,7 +1,7 @@
 """Where the processes of a job meet its launcher: it tells them who holds which rank, and sees at once who is gone.
 
-One thread serves all connections. A member is gone when its connection ends, when it does not enter a new generation in
-time, or when an order condemns its node. `GroupMembership` decides what follows; this is its shell.
+One thread serves all connections. A member is gone when its connection ends, when it is frozen, when it does not enter a
+new generation in time, or when an order condemns its node. `GroupMembership` decides what follows; this is its shell.
 """
 
 from __future__ import annotations
@@ -20,35 +20,30 @@ from healthd.launcher.process_groups.elastic_membership import ElasticMembership
 from healthd.launcher.process_groups.generation_transition import GenerationTransition, make_replacement_event
 from healthd.launcher.process_groups.group_membership import Generation, GroupMembership, Member, NoSpareError
 from healthd.launcher.process_groups.job_growth import JobGrowth
+from healthd.launcher.process_groups.member_connection import SEND_SECONDS, MemberConnection
+from healthd.launcher.process_groups.member_heartbeats import MemberHeartbeats
 from healthd.launcher.scheduler_backend import Event
 from healthd.trainer.exit_codes import ExitCode
-from healthd.trainer.rendezvous_client import ADDRESS, TOKEN, encode_message, take_messages, truncate_reason
+from healthd.trainer.rendezvous_client import ADDRESS, TOKEN, encode_message, truncate_reason
 
 ENTER_SECONDS = 45.0  # for every member to enter a generation after the first; who does not is replaced, too
 LOOPBACK = "127.0.0.1"
 # Messages that name a generation.
 _OF_A_GENERATION = frozenset({"entering", "entered", "loaded", "advanced", "fixed", "paused", "done"})
 _TICK_SECONDS = 0.5
-_SEND_SECONDS = 2.0  # messages are small: whoever takes none for so long is gone
 _STRANGERS_MOST = 32  # connections that have not shown the token; of more the oldest is ended
-_ARRIVAL_BYTES_MAX = 4096
-
-
-class _ServerConnection:
-    """One connection; `member` is None until it has shown the token."""
-
-    def __init__(self, connection: socket.socket, host: str) -> None:
-        self.connection, self.host = connection, host
-        self.member: int | None = None
-        self.port = 0
-        self.buffer = bytearray()
 
 
 class RendezvousServer:
     """The server of one attempt. Started at once; `close` ends it."""
 
     def __init__(
-        self, members: Sequence[Member], world: int, host: str = LOOPBACK, sizes: SizeLimits | None = None
+        self,
+        members: Sequence[Member],
+        world: int,
+        host: str = LOOPBACK,
+        sizes: SizeLimits | None = None,
+        frozen_seconds: float = 0.0,
     ) -> None:
         """Raises OSError.
 
@@ -57,17 +52,19 @@ class RendezvousServer:
             world: how many ranks there are.
             host: the address at which the members reach this machine.
             sizes: within which the number of ranks may change; None: it may not.
+            frozen_seconds: after which a member that does not answer is replaced, if the job stands still; 0: never.
         """
         self._nodes = {each.number: each.node for each in members}
         self._membership = (
             GroupMembership(members, world) if sizes is None else ElasticMembership(members, world, sizes)
         )
         self._token = secrets.token_urlsafe(24)
-        self._guests: dict[int, _ServerConnection] = {}
+        self._guests: dict[int, MemberConnection] = {}
         self._generation: Generation | None = None
         self._awaited: set[int] = set()  # members that have not entered the newest generation
         self._entering: set[int] = set()  # those that are about to
         self._transition, self._growth = GenerationTransition(), JobGrowth()
+        self._heartbeats = MemberHeartbeats(frozen_seconds, len(members))
         self._advanced = False  # a step was finished in the newest generation
         self._done: set[int] = set()
         self._released = False  # all were done
@@ -118,6 +115,7 @@ class RendezvousServer:
         with self._lock:
             self._nodes |= {each.number: each.node for each in members}
             self._membership.admit(members)
+            self._tell_spares()
 
     def note_end(self, member: int) -> None:
         """The process of a member has ended. What it has sent is still heard.
@@ -125,10 +123,9 @@ class RendezvousServer:
         Its connection may stay open: a process that it forked has a copy. One that never came has none.
         """
         with self._lock:
-            own = [guest.connection for guest in self._guests.values() if guest.member == member]
-            for connection in own:
-                with contextlib.suppress(OSError):
-                    connection.shutdown(socket.SHUT_RD)
+            own = [guest for guest in self._guests.values() if guest.member == member]
+            for guest in own:
+                guest.end(socket.SHUT_RD)
             if not own:
                 self._leave(member, "its process has ended")
 
@@ -154,7 +151,7 @@ class RendezvousServer:
         self._closing = True
         with contextlib.suppress(OSError):  # it has failed, and is closed
             self._waker.send(b"x")
-        self._thread.join(2 * _SEND_SECONDS)
+        self._thread.join(2 * SEND_SECONDS)
 
     def _serve(self) -> None:
         try:
@@ -177,11 +174,26 @@ class RendezvousServer:
                 self._hear(key.data)
         with self._lock:
             self._grow()
+            self._replace_frozen(time.monotonic())
             if self._number > 0 and self._awaited and time.monotonic() - self._transition.formed_at > ENTER_SECONDS:
                 # a rank that is about to enter may wait for another one that is not
                 for member in sorted(self._awaited - self._entering or self._awaited):
                     self._condemned.append(member)
                     self._leave(member, f"it did not enter generation {self._number} within {ENTER_SECONDS:g} s")
+
+    def _replace_frozen(self, now: float) -> None:
+        """Members that do not answer while the job stands still, if it can go on without them."""
+        if self.stopped:
+            return
+        if self._heartbeats.is_ping_due(now):
+            self._send_all(encode_message("ping"))
+        for member in self._heartbeats.find_frozen(now):
+            if self._membership.spares or self._membership.shrinks:
+                self._condemned.append(member)
+                self._leave(
+                    member,
+                    "it does not answer, and the job stands still: its process is frozen, or its node is cut off",
+                )
 
     @property
     def _number(self) -> int:
@@ -190,33 +202,25 @@ class RendezvousServer:
     def _accept(self) -> None:
         with contextlib.suppress(OSError), self._lock:
             connection, address = self._listener.accept()
-            connection.settimeout(_SEND_SECONDS)
-            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            guest = _ServerConnection(connection, address[0])
+            guest = MemberConnection(connection, address[0])
             self._guests[connection.fileno()] = guest
             self._selector.register(connection, selectors.EVENT_READ, guest)
             strangers = [each for each in self._guests.values() if each.member is None]
             for each in strangers[:-_STRANGERS_MOST]:
                 self._drop(each)
 
-    def _hear(self, guest: _ServerConnection) -> None:
-        try:
-            data = guest.connection.recv(1 << 16)
-            guest.buffer += data
-            too_long = guest.member is None and len(guest.buffer) > _ARRIVAL_BYTES_MAX
-            data, messages = (b"", []) if too_long else (data, take_messages(guest.buffer))
-        except (OSError, ValueError, RecursionError):
-            data, messages = b"", []
+    def _hear(self, guest: MemberConnection) -> None:
+        messages, alive = guest.receive()
         with self._lock:
             try:
                 for message in messages:
                     self._take(guest, message)
             except (KeyError, TypeError, ValueError, OverflowError):
-                data = b""
-            if not data:
+                alive = False
+            if not alive:
                 self._drop(guest)
 
-    def _drop(self, guest: _ServerConnection) -> None:
+    def _drop(self, guest: MemberConnection) -> None:
         if self._guests.pop(guest.connection.fileno(), None) is None:
             return
         self._selector.unregister(guest.connection)
@@ -224,7 +228,7 @@ class RendezvousServer:
         if guest.member is not None:
             self._leave(guest.member, "its process has died")
 
-    def _take(self, guest: _ServerConnection, message: dict[str, Any]) -> None:
+    def _take(self, guest: MemberConnection, message: dict[str, Any]) -> None:
         kind = message["type"]
         if guest.member is None:
             self._welcome(guest, message)
@@ -233,6 +237,8 @@ class RendezvousServer:
         elif kind in _OF_A_GENERATION:
             if message["generation"] == self._number:
                 self._take_progress(guest.member, message)
+        elif kind == "pong":
+            self._heartbeats.note_answer(guest.member, int(message["steps"]), time.monotonic())
         elif kind == "evict":
             self._evict([str(node) for node in message["nodes"]], truncate_reason(str(message["why"])))
         elif kind == "leaving":
@@ -248,7 +254,7 @@ class RendezvousServer:
             self._awaited.discard(member)
             self._transition.meet()
         elif kind == "loaded":
-            self._transition.load(int(message["finished"]), int(message["begin"]))
+            self._transition.load(member, int(message["finished"]), int(message["begin"]))
         elif kind == "advanced":
             self._advance(member, message)
         elif kind == "fixed" and self._membership.rank_of(member) == 0:
@@ -264,7 +270,7 @@ class RendezvousServer:
                 self._released = True
                 self._say_farewell(encode_message("release"))
 
-    def _welcome(self, guest: _ServerConnection, message: dict[str, Any]) -> None:
+    def _welcome(self, guest: MemberConnection, message: dict[str, Any]) -> None:
         """Raises ValueError: it is no member of this job, or one that has come before."""
         known = message["type"] == "arrive" and hmac.compare_digest(
             str(message["token"]).encode(), self._token.encode()
@@ -276,7 +282,7 @@ class RendezvousServer:
             raise ValueError("this member has come before")
         guest.member, guest.port = member, port
         if self._farewell:
-            self._send(guest, self._farewell)
+            guest.send(self._farewell)
         self._membership.arrive(member)
         self._tell_spares()
         self._form()
@@ -287,6 +293,7 @@ class RendezvousServer:
             return
         self._advanced = True
         self._growth.note_advanced()
+        self._heartbeats.note_trained([each.number for each in self._membership.holders], time.monotonic())
         if self._number:
             self._events.append(self._transition.event(int(message["step"]), str(message["source"])))
         self._tell_spares()
@@ -311,6 +318,7 @@ class RendezvousServer:
         if self.stopped or not self._membership.leave(member):
             return
         self._awaited.discard(member)
+        self._heartbeats.forget(member)
         rank = self._membership.rank_of(member)
         if rank is not None:
             self._transition.begin()
@@ -384,11 +392,4 @@ class RendezvousServer:
     def _send_all(self, line: bytes) -> None:
         for guest in list(self._guests.values()):
             if guest.member is not None:
-                self._send(guest, line)
-
-    def _send(self, guest: _ServerConnection, line: bytes) -> None:
-        try:
-            guest.connection.sendall(line)
-        except OSError:  # part of the line may be out; the connection's end is heard, and tells that it is gone
-            with contextlib.suppress(OSError):
-                guest.connection.shutdown(socket.SHUT_RDWR)
+                guest.send(line)

@@ -1,6 +1,6 @@
-"""Starts processes again on nodes that a run has lost, once these are fit; the processes wait as spares, and the job grows.
+"""Starts processes again on nodes that a run has lost, once these are fit; they wait as spares, and an elastic job grows.
 
-A node that was condemned stays away. Whether a node is fit may take seconds to learn, so a thread asks.
+A node that was condemned stays away until the scheduler grants it again. Whether a node is fit may take seconds to learn, so a thread asks.
 """
 
 from __future__ import annotations
@@ -66,19 +66,28 @@ class ReturningNodes:
             unused: further nodes of the allocation, which are taken while the job has fewer nodes than it wants.
         """
         self._attempt, self._journal, self._fit = attempt, journal, fit
-        self._pause = pause_seconds if attempt.elastic else 0.0
+        self._pause = pause_seconds
         self._unused = set(unused)
+        self._added: set[str] = set()  # granted by the scheduler
         self._losses: Counter[str] = Counter()
         self._due: dict[str, float] = {}  # when to ask, by node
         self._look_at = 0.0
         self._asked: list[str] = []  # of the question that is out
         self._answer: list[Sequence[str]] = []  # and what came of it
 
+    def add(self, node: str) -> None:
+        """The scheduler has granted this node: processes start there as soon as it is fit."""
+        self._added.add(node)
+        self._due[node] = 0.0
+
+    def close(self) -> None:
+        """Nothing: a question that is out ends by itself."""
+
     def poll(self, run: GrowingRun, now: float) -> None:
         """Call often; returns at once."""
-        if not self._pause or run.stopped or now < self._look_at:
+        if run.stopped or now < self._look_at or not (self._pause or self._added):
             return
-        self._look_at = now + min(_LOOK_SECONDS, self._pause / 2)
+        self._look_at = now + min(_LOOK_SECONDS, self._pause / 2 or _LOOK_SECONDS)
         vacant = self._vacant(run)
         if self._asked:
             if self._answer:
@@ -93,10 +102,11 @@ class ReturningNodes:
             threading.Thread(target=self._ask, args=(tuple(self._asked),), name="returning-nodes", daemon=True).start()
 
     def _vacant(self, run: GrowingRun) -> dict[str, list[int]]:
-        found = run.vacant()
+        found = run.vacant() if self._pause else {}
         if self._attempt.elastic and len(set(run.rank_nodes)) < self._attempt.elastic[1]:
             found |= {node: list(range(self._attempt.tasks_per_node)) for node in sorted(self._unused)}
-        return {node: places for node, places in found.items() if node not in run.condemned}
+        found = {node: places for node, places in found.items() if node not in run.condemned}
+        return found | {node: list(range(self._attempt.tasks_per_node)) for node in sorted(self._added)}
 
     def _ask(self, nodes: Sequence[str]) -> None:
         found: Sequence[str] = ()
@@ -110,10 +120,11 @@ class ReturningNodes:
         self._asked = []
         for node in asked:
             if node not in fit or node not in vacant:
-                self._due[node] = now + self._pause
+                self._due[node] = now + (self._pause or PAUSE_SECONDS_MAX)
                 continue
             del self._due[node]
             self._unused.discard(node)
+            self._added.discard(node)
             text = f"{node} has returned: {format_count(len(vacant[node]), 'process', 'processes')} there will wait for a rank"
             try:
                 run.start_on(node, vacant[node])

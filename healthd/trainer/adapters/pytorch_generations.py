@@ -28,7 +28,7 @@ import shutil
 import threading
 import time
 import traceback
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from pathlib import Path
 from typing import TypeVar
 
@@ -40,9 +40,7 @@ from healthd.trainer.adapters.group_sockets import list_open_sockets, shut_down_
 from healthd.trainer.adapters.process_group import shared_by_group
 from healthd.trainer.adapters.pytorch import PyTorch
 from healthd.trainer.adapters.pytorch_job import GuardedJob, device_of_this_rank, guarded_job
-from healthd.trainer.agreement import GRACEFUL
 from healthd.trainer.beacons.beacon import withdraw_page
-from healthd.trainer.beacons.beacon_page import MailboxOrder
 from healthd.trainer.beacons.rank_environment import RankEnvironment, read_environment
 from healthd.trainer.checkpoint_storage.checkpoint_files import CheckpointError
 from healthd.trainer.exchange_limits import ExchangeLimits, GenerationStore, await_all_ranks
@@ -51,6 +49,7 @@ from healthd.trainer.guard import Guard
 from healthd.trainer.process_exit import run_within
 from healthd.trainer.rank_replacement import NextGeneration
 from healthd.trainer.rendezvous_client import SPARE, Generation, RendezvousClient, RendezvousError
+from healthd.trainer.rendezvous_replacer import RendezvousReplacer
 
 # For the members of a new generation to connect, once all have met. No shut-down frees who waits for a member that died
 # before it could connect (gloo: for five times as long), so this is below the time that the launcher gives a generation.
@@ -59,7 +58,6 @@ FIRST_JOIN_SECONDS = 60.0  # all processes of a large job connect at once, on no
 _CONNECT_SECONDS = 2.0  # between two looks whether a newer one is there: torch tries for as long as it may
 NOTICE_SECONDS = 30.0  # after a collective has failed, for the launcher to see why
 TEARDOWN_SECONDS = 5.0
-GROW_SECONDS = 600.0  # for the ranks to agree on a step at which to pause
 _FREE_EVERY_SECONDS = 0.02
 _COMMUNICATION = ("gloo", "nccl", "connection", "socket", "broken pipe", "timed out")
 
@@ -108,39 +106,6 @@ class _ServedStore:
     def close(self) -> None:
         """Let it go."""
         self._store = None
-
-
-class _GenerationSwap:
-    """The guard's `RankReplacer`, in one generation."""
-
-    enabled = True
-
-    def __init__(self, rendezvous: RendezvousClient, generation: Generation) -> None:
-        self._rendezvous, self._generation = rendezvous, generation
-        self.evict = rendezvous.evict
-        self.leave = functools.partial(rendezvous.leave, replace=True)
-        self._taken = ""  # the request to pause that was taken last
-
-    def has_rank_on(self, nodes: Collection[str]) -> bool:
-        return any(peer.node in nodes for peer in self._generation.peers)
-
-    @property
-    def noticed(self) -> bool:
-        return self._rendezvous.pause_request != self._taken
-
-    def take(self) -> MailboxOrder | None:
-        request, self._taken = self._rendezvous.pause_request, self._rendezvous.pause_request
-        if not request or self.over:
-            return None
-        return MailboxOrder(request, GRACEFUL, "the job grows", (), time.time() + GROW_SECONDS)
-
-    @property
-    def over(self) -> bool:
-        return self._rendezvous.is_over(self._generation.number)
-
-    @property
-    def can_swap(self) -> bool:
-        return self.over or self._rendezvous.can_swap
 
 
 class _Generations:
@@ -219,7 +184,7 @@ class _Generations:
         shared = shared_by_group()
         dist.distributed_c10d._set_pg_timeout(usual or default_pg_timeout)  # noqa: SLF001 - torch has no public name for it
         self._rendezvous.send("entered", generation=number)
-        swap = _GenerationSwap(self._rendezvous, generation)
+        swap = RendezvousReplacer(self._rendezvous, generation)
         assert shared.store is not None  # noqa: S101 - there is a process group
         guard = Guard.from_env(store=GenerationStore(shared.store, lambda: swap.over), environ=shared.environ)
         self._place = read_environment(shared.environ)

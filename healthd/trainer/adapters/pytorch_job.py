@@ -14,6 +14,7 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 import secrets
 from collections.abc import Iterator, Mapping
@@ -32,13 +33,14 @@ from healthd.trainer.agreement import Store
 from healthd.trainer.beacons.rank_environment import read_environment
 from healthd.trainer.beacons.rank_placement import page_name
 from healthd.trainer.checkpoint_storage.copy_pace import choose_copy_pace
-from healthd.trainer.checkpoint_storage.state_copies import prepare_private_directory
+from healthd.trainer.checkpoint_storage.state_copies import delete_stale_copies, prepare_private_directory
 from healthd.trainer.exchange_limits import ExchangeLimits, GenerationStore
 from healthd.trainer.guard import Guard
 from healthd.trainer.interval import Bounds, CheckpointInterval
 from healthd.trainer.rendezvous_client import RendezvousClient
 
 COPIES = "/dev/shm/gpu-healthd-copies"  # noqa: S108 - memory is the point; `prepare_private_directory` refuses a folder of others
+_log = logging.getLogger("healthd.trainer")
 _ALONE = {"RANK": "0", "WORLD_SIZE": "1", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "0"}
 
 
@@ -95,7 +97,10 @@ class GuardedJob(NamedTuple):
             prepare_private_directory(job_folder(environ).parent)
             return run_id(root) if self.rank == 0 else ""
 
-        folder = job_folder(environ) / run_on_every_rank(prepare)[0] / read_environment(environ).place.node
+        run = job_folder(environ) / run_on_every_rank(prepare)[0]
+        folder = run / read_environment(environ).place.node
+        for stale in delete_stale_copies(run.parent.parent, but=run):
+            _log.warning("%s: deleted; these state copies in memory were older than a day", stale)
         if self.copies_used is not None:
             self.copies_used.add(folder)
         distance = per_node if self.world > per_node else 0

@@ -11,15 +11,21 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import math
 import os
 import re
+import shutil
 import stat
+import time
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 from healthd.trainer.checkpoint_storage.checkpoint_files import CheckpointError, FileEntry, measure_file
 
+STALE_SECONDS = (
+    24 * 3600.0
+)  # a running job copies every half minute; an older copy belongs to a job that nobody resumes
 _log = logging.getLogger("healthd.trainer")
 _NAME = re.compile(r"step-(\d{9,})-of-(\d+)-rank-(\d+)(-replica)?-save-([0-9a-f]{8})-([0-9a-f]{64})\.copy")
 
@@ -61,6 +67,34 @@ def prepare_private_directory(directory: Path) -> None:
             f"{directory}: is not private to this user, so it is not used for state copies in memory:"
             " delete it, or start without --swap"
         )
+
+
+def delete_stale_copies(directory: Path, *, but: Path, now: float | None = None) -> list[Path]:
+    """Delete the copies of runs that ended long ago and never finished: they would hold the node's memory until it reboots.
+
+    Args:
+        directory: of one user, with a folder for each job and below it one for each run.
+        but: the folder of the current run.
+        now: Unix seconds; None: the system clock.
+
+    Returns:
+        The folders that were deleted.
+    """
+    oldest = (time.time() if now is None else now) - STALE_SECONDS
+    stale = [run for run in directory.glob("*/*") if run != but and _find_last_change(run) < oldest]
+    for run in stale:
+        shutil.rmtree(run, ignore_errors=True)  # another rank of this node may delete it at the same time
+        with contextlib.suppress(OSError):  # the job has other runs
+            run.parent.rmdir()
+    return stale
+
+
+def _find_last_change(folder: Path) -> float:
+    """When something below a folder was last created, written or deleted; infinite where that cannot be read."""
+    try:
+        return max(path.lstat().st_mtime for path in (folder, *folder.rglob("*")))
+    except OSError:
+        return math.inf
 
 
 class StateCopies:

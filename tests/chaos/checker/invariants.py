@@ -16,7 +16,9 @@ from tests.chaos.checker import (
     settled_state,
     single_execution,
     straggler_isolation,
+    swap_continuity,
     training_continuity,
+    training_losses,
     unknown_recorded,
 )
 from tests.chaos.checker.history import History
@@ -31,6 +33,8 @@ INVARIANTS: dict[str, Callable[[History], list[str]]] = {
     "7 credentials held": credentials_held.judge,
     "8 training goes on": training_continuity.judge,
     "9 unknown recorded": unknown_recorded.judge,
+    "losses kept": training_losses.judge,
+    "swaps go on": swap_continuity.judge,
     "nothing stuck": settled_state.judge,
     "audit chain": audit_chain.judge,
     "hands respected": operator_holds.judge,

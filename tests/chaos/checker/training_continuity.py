@@ -28,9 +28,8 @@ def _ended(history: History) -> list[str]:
         node["node"] for node in last if node["health"] in ("healthy", "degraded") and node["state"] != "quarantined"
     ]
     good = [node for node in good if not _held_last(history, node)]
-    if len(good) < history.plan["world"]["trainers"]:
-        return []
-    return [f"the job waits for {history.plan['world']['trainers']} nodes, although {', '.join(good)} are well"]
+    wanted = history.plan["world"]["least"] or history.plan["world"]["trainers"]
+    return [f"the job waits for {wanted} nodes, although {', '.join(good)} are well"] if len(good) >= wanted else []
 
 
 def _held_last(history: History, node: str) -> bool:

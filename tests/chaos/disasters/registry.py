@@ -18,7 +18,10 @@ from tests.chaos.disasters import (
     receiver,
     slurm_controller,
     suspend,
+    swap_failure,
     trainer,
+    trainer_node,
+    trainer_pair,
 )
 from tests.chaos.disasters.contract import Disaster
 
@@ -39,5 +42,8 @@ DISASTERS: tuple[Disaster, ...] = (
     slurm_controller.DISASTER,
     database_failover.DISASTER,
     corrupt_database.DISASTER,
+    trainer_node.DISASTER,
+    trainer_pair.DISASTER,
+    swap_failure.DISASTER,
 )
 BY_NAME = {disaster.name: disaster for disaster in DISASTERS}

@@ -15,7 +15,7 @@ HOW = ("kill", "stop", "die_in_save", "garbage")
 
 def _draw(dice: random.Random, world: World) -> Strike:
     detail = {"how": dice.choice(HOW), "seed": float(dice.randrange(1000))}
-    return strike(dice, "trainer", f"rank-{dice.randrange(world.trainers)}", 4.0, detail)
+    return strike(dice, "trainer", f"rank-{dice.randrange(world.ranks)}", 4.0, detail)
 
 
 def _apply(cluster: Cluster, strike: Strike) -> None:
@@ -33,7 +33,7 @@ def _apply(cluster: Cluster, strike: Strike) -> None:
 
 def _undo(cluster: Cluster, strike: Strike) -> None:
     if strike.detail["how"] == "stop":
-        cluster.job.signal_rank(int(strike.target.partition("-")[2]), signal.SIGCONT)
+        cluster.job.go_on(int(strike.target.partition("-")[2]))
 
 
 def _spoil(seed: float) -> None:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import subprocess
 from collections.abc import Sequence
+from pathlib import Path
 
 CENTRE = "10.77.0.1"
 BRIDGE = "bridge0"
+EPHEMERAL = "32768:65535"
 
 
 class Network:
@@ -19,6 +21,9 @@ class Network:
         """Lay the cables; needs root in a network namespace of one's own."""
         _do("ip link set lo up", f"ip link add {BRIDGE} type bridge", f"ip addr add {CENTRE}/24 dev {BRIDGE}")
         _do(f"ip link set {BRIDGE} up")
+        # A launcher that listens on the loopback alone is reached from the nodes, too, so that a cable cuts ranks off from it.
+        Path(f"/proc/sys/net/ipv4/conf/{BRIDGE}/route_localnet").write_text("1")
+        _do(f"iptables -t nat -A PREROUTING -d {CENTRE} -p tcp --dport {EPHEMERAL} -j DNAT --to-destination 127.0.0.1")
         for number, node in enumerate(self._nodes, 10):
             _do(
                 f"ip netns add {node}",

@@ -13,8 +13,10 @@ from typing import Any, ClassVar
 
 import pytest
 
+from healthd.launcher.process_groups import member_heartbeats
 from healthd.launcher.process_groups.group_membership import Member
 from healthd.launcher.process_groups.rendezvous_server import RendezvousServer
+from healthd.launcher.scheduler_backend import Event
 from healthd.trainer.exit_codes import ExitCode
 from healthd.trainer.rendezvous_client import ADDRESS, REASON_CHARACTERS_MAX, TOKEN, encode_message
 
@@ -71,9 +73,9 @@ class Client:
 def make_server() -> Iterator[MakeServer]:
     made = []
 
-    def make(world: int = 2, spares: int = 1) -> RendezvousServer:
+    def make(world: int = 2, spares: int = 1, frozen_seconds: float = 0.0) -> RendezvousServer:
         members = [Member(number, f"n{number}") for number in range(world + spares)]
-        made.append(RendezvousServer(members, world))
+        made.append(RendezvousServer(members, world, frozen_seconds=frozen_seconds))
         return made[-1]
 
     yield make
@@ -159,6 +161,25 @@ def test_a_member_that_sends_what_cannot_be_is_lost_and_replaced(make_server: Ma
     assert first.members(1) == [0, 2]
 
 
+@pytest.mark.parametrize("spares", [1, 0])
+def test_a_member_that_does_not_answer_is_replaced_if_a_spare_is_there(
+    make_server: MakeServer, monkeypatch: pytest.MonkeyPatch, spares: int
+) -> None:
+    monkeypatch.setattr(member_heartbeats, "PING_SECONDS", 0.05)
+    server = make_server(spares=spares, frozen_seconds=0.2)
+    clients = all_come(server, 2 + spares)
+    clients[0].send("advanced", generation=0, step=0, source="")
+    clients[1].hear("ping")
+    clients[1].send("pong", steps=1)
+    answering, end = [clients[0], *clients[2:]], time.monotonic() + (DEADLINE_S if spares else 1.0)
+    while time.monotonic() < end and not server.take_condemned():
+        for client in answering:
+            client.send("pong", steps=1)
+        time.sleep(0.02)
+    assert server.rank_of(2) == (1 if spares else None)
+    assert not server.stopped
+
+
 def test_a_second_connection_of_a_member_is_refused_and_the_first_one_counts(make_server: MakeServer) -> None:
     server = make_server()
     first, second, _ = all_come(server, 3)
@@ -209,6 +230,37 @@ def test_a_member_lost_after_it_was_done_is_replaced_until_all_are_done(make_ser
     assert second.members(1) == [2, 1]
     second.die()
     assert spare.members(2) == [2, 3]
+
+
+@pytest.mark.parametrize(("lives", "lost"), [(True, 2), (False, None)])
+def test_what_a_swap_lost_is_unknown_once_nobody_is_left_who_knew(
+    make_server: MakeServer, lost: int | None, *, lives: bool
+) -> None:
+    server = make_server(spares=2)
+    first, second, *spares = all_come(server, 4)
+    for client in (first, second):
+        client.send("loaded", generation=0, begin=0, finished=-1)
+        client.send("entered", generation=0)
+    first.send("advanced", generation=0, step=0, source="the beginning")
+    wait_until(lambda: server._advanced)
+    second.die()
+    assert spares[0].members(1) == [0, 2]
+    if not lives:
+        first.die()
+        assert spares[0].members(2) == [3, 2]
+    number, rank_0 = (1, first) if lives else (2, spares[1])
+    for client, finished in ((rank_0, 6 if lives else 4), (spares[0], 4)):
+        client.send("loaded", generation=number, begin=5, finished=finished)
+    rank_0.send("advanced", generation=number, step=5, source="a checkpoint")
+    events: dict[str, Event] = {}
+
+    def swapped() -> bool:
+        events.update({event.kind: event for event in server.take_events()})
+        return "swapped" in events
+
+    wait_until(swapped)
+    assert events["swapped"].facts["lost"] == lost
+    assert ("unknown" in events["swapped"].text) is not lives
 
 
 def test_after_the_release_how_processes_end_counts(make_server: MakeServer) -> None:

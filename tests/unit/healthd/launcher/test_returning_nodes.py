@@ -97,9 +97,9 @@ def test_a_node_that_is_not_fit_is_asked_again_later(make: Make) -> None:
     assert run.started == [("n1", [0, 1])]
 
 
-@pytest.mark.parametrize("why", ["condemned", "stopped", "never", "not elastic"])
+@pytest.mark.parametrize("why", ["condemned", "stopped", "never"])
 def test_a_node_does_not_return(make: Make, why: str) -> None:
-    nodes = make(pause=0.0 if why == "never" else 10.0, **({"elastic": None} if why == "not elastic" else {}))
+    nodes = make(pause=0.0 if why == "never" else 10.0)
     run = ScriptedRun()
     run.rank_nodes = ("n0", "n1")
     run.gone = {"n1": [0]}
@@ -115,6 +115,20 @@ def test_a_node_that_was_never_used_is_taken_while_the_job_has_too_few(make: Mak
     for now in (100.0, 111.0, 130.0):
         poll(nodes, run, now)
     assert run.started == [("n9", [0, 1])]
+
+
+@pytest.mark.parametrize("pause", [0.0, 10.0])
+def test_a_node_that_the_scheduler_grants_takes_spares_once_it_is_fit(make: Make, pause: float) -> None:
+    fit: list[str] = []
+    nodes, run = make(fit=fit, pause=pause, elastic=None), ScriptedRun()
+    run.condemned = {"n1"}
+    nodes.add("n1")  # it was repaired
+    poll(nodes, run, 100.0)
+    assert run.started == []
+    fit.append("n1")
+    for now in (200.0, 2000.0, 4000.0):
+        poll(nodes, run, now)
+    assert run.started == [("n1", [0, 1])]
 
 
 def test_a_process_that_cannot_be_started_is_told_and_tried_again(make: Make, tmp_path: Path) -> None:

@@ -9,9 +9,11 @@ from hypothesis import strategies as st
 
 from healthd.trainer.checkpoint_storage.checkpoint_files import CheckpointError, measure_file
 from healthd.trainer.checkpoint_storage.state_copies import (
+    STALE_SECONDS,
     CopySource,
     StateCopies,
     StateCopy,
+    delete_stale_copies,
     find_complete_step,
     find_newest_step,
     prepare_private_directory,
@@ -48,6 +50,28 @@ def test_a_folder_that_another_user_made_first_is_refused(tmp_path: Path) -> Non
     for path in (tmp_path / "open", tmp_path / "link", tmp_path / "file", others):
         with pytest.raises(CheckpointError, match="not private to this user"):
             prepare_private_directory(path)
+
+
+def test_copies_of_runs_that_nobody_resumed_are_deleted(tmp_path: Path) -> None:
+    now, outside = 1e9, tmp_path / "outside"
+    outside.mkdir()
+    (outside / "kept").touch()
+    own = tmp_path / "copies"
+    stale, alone, current, recent = own / "a" / "old", own / "b" / "old", own / "a" / "current", own / "a" / "recent"
+    for run in (stale, alone, current, recent):
+        (run / "n0").mkdir(parents=True)
+        (run / "n0" / "state").touch()
+        for path in (run / "n0" / "state", run / "n0", run):
+            os.utime(path, (now - STALE_SECONDS - 1,) * 2)
+    os.utime(recent / "n0" / "state", (now - STALE_SECONDS + 1,) * 2)
+    (stale / "n1").symlink_to(outside)
+    os.utime(stale / "n1", (0, 0), follow_symlinks=False)
+    os.utime(stale, (0, 0))
+    assert sorted(delete_stale_copies(own, but=current, now=now)) == [stale, alone]
+    assert sorted(own.glob("*/*")) == [current, recent]
+    assert not alone.parent.exists()
+    assert (outside / "kept").exists()
+    assert delete_stale_copies(tmp_path / "none", but=current, now=now) == []
 
 
 def test_copies_of_a_step_that_was_trained_twice_are_never_mixed() -> None:

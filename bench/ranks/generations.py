@@ -1,48 +1,25 @@
-"""A rank under `healthctl launch --swap`, without torch: it waits for a generation, trains in it, and goes on in the next one."""
+"""A rank under `healthctl launch --swap`, without torch: it waits for a generation, trains in it, and goes on in the next one.
+
+It does what `healthd.trainer.adapters.pytorch_generations` does for torch.
+"""
 
 from __future__ import annotations
 
-import functools
 import os
 import socket
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import closing
 
-from bench.day.collective import Collective, StuckError
+from bench.ranks.collective import Collective, StuckError
+from healthd.trainer.beacons.beacon import withdraw_page
+from healthd.trainer.beacons.rank_environment import RankEnvironment, read_environment
 from healthd.trainer.exit_codes import ExitCode, Leave
 from healthd.trainer.rank_replacement import NextGeneration
-from healthd.trainer.rendezvous_client import Generation, RendezvousClient, RendezvousError
+from healthd.trainer.rendezvous_client import SPARE, Generation, RendezvousClient, RendezvousError
+from healthd.trainer.rendezvous_replacer import RendezvousReplacer
 
+LOOPBACK = "127.0.0.1"
 NOTICE_S = 30.0  # after a collective has failed, for the launcher to see why
-
-
-class GenerationSwap:
-    """The guard's `RankReplacer`, in one generation."""
-
-    enabled = True
-    noticed = False
-
-    def __init__(self, rendezvous: RendezvousClient, generation: Generation) -> None:
-        self._rendezvous, self._generation = rendezvous, generation
-        self.evict = rendezvous.evict
-        self.leave = functools.partial(rendezvous.leave, replace=True)
-
-    def has_rank_on(self, nodes: Collection[str]) -> bool:
-        """Whether a rank of this generation is on one of these nodes."""
-        return any(peer.node in nodes for peer in self._generation.peers)
-
-    def take(self) -> None:
-        """The job of the day does not grow: there is no request to pause."""
-
-    @property
-    def over(self) -> bool:
-        """Whether a newer generation is there."""
-        return self._rendezvous.is_over(self._generation.number)
-
-    @property
-    def can_swap(self) -> bool:
-        """Whether a spare takes the place of a rank that leaves."""
-        return self.over or self._rendezvous.can_swap
 
 
 class GenerationRank:
@@ -52,7 +29,8 @@ class GenerationRank:
         self.generation, self.together = generation, together
         self.world = len(generation.peers)
         self.rank = find_rank(rendezvous, generation)
-        self.swap = GenerationSwap(rendezvous, generation)
+        self.member = rendezvous.member
+        self.swap = RendezvousReplacer(rendezvous, generation)
         self._rendezvous = rendezvous
 
     def entered(self) -> None:
@@ -63,9 +41,13 @@ class GenerationRank:
         """The state before step `begin` is there; `finished` was the last step that this rank had."""
         self._rendezvous.send("loaded", generation=self.generation.number, begin=begin, finished=finished)
 
-    def advanced(self, step: int) -> None:
-        """A step was finished in this generation."""
-        self._rendezvous.send("advanced", generation=self.generation.number, step=step, source="the ranks' memory")
+    def advanced(self, step: int, source: str = "the ranks' memory") -> None:
+        """A step was finished in this generation; its state came from `source`."""
+        self._rendezvous.send("advanced", generation=self.generation.number, step=step, source=source)
+
+    def allow_resize(self) -> None:
+        """Any rank's state is all that a job of another size needs."""
+        self._rendezvous.send("fixed", generation=self.generation.number, why="")
 
 
 def find_rank(rendezvous: RendezvousClient, generation: Generation) -> int:
@@ -76,36 +58,37 @@ def find_rank(rendezvous: RendezvousClient, generation: Generation) -> int:
 class Generations:
     """Trains in each generation in turn. The server socket is made before the arrival: the others may connect to it as soon as there is a generation."""
 
-    def __init__(self, timeout_s: float, environ: Mapping[str, str] | None = None) -> None:
-        """Args: `timeout_s`: after which a stuck collective is given up; `environ`: for tests.
+    def __init__(self, timeout_s: float, environ: Mapping[str, str] | None = None, host: str = LOOPBACK) -> None:
+        """Prepare; `run` arrives.
+
+        Args:
+            timeout_s: after which a stuck collective is given up.
+            environ: where the launcher's variables are; None: this process's own.
+            host: this machine's address, at which the other ranks reach it.
 
         Raises:
             ValueError: the launcher replaces no ranks.
         """
-        self._server = socket.create_server(("127.0.0.1", 0), backlog=128)
+        self._server = socket.create_server((host, 0), backlog=128)
         self._timeout_s = timeout_s
         found = RendezvousClient.from_env(self._server.getsockname()[1], environ)
         if found is None:
             raise ValueError("no launcher that replaces ranks: start this with healthctl launch --swap")
         self._rendezvous = found
         self._together: tuple[int, Collective] | None = None
+        self._page: RankEnvironment | None = None  # of the newest rank of this process
         self._rendezvous.on_change(self._free)
 
     def run(self, train: Callable[[GenerationRank], None]) -> None:
         """To the end of the job; raises Leave as `train` does, and StuckError where no newer generation comes."""
         self._rendezvous.arrive()
-        number = -1
-        while True:
-            try:
-                generation = self._rendezvous.wait_newer(number)
-            except RendezvousError:
-                raise Leave(ExitCode.DONE if number < 0 else ExitCode.RELAUNCH) from None
-            if generation is None:
-                return
-            number = generation.number
+        number, done = -1, False
+        while (generation := self._next(number, done=done)) is not None:
+            number, done = generation.number, False
             try:
                 self._enter(generation, train)
                 self._rendezvous.send("done", generation=number)
+                done = True
             except NextGeneration:
                 self._must_follow(number, Leave(ExitCode.RELAUNCH))
             except StuckError as error:
@@ -113,16 +96,28 @@ class Generations:
             except SystemExit as leave:
                 self._rendezvous.leave(leave.code if isinstance(leave.code, int) else 1, "it ends by itself")
                 raise
+            if not done and self._rendezvous.number == number:
+                self._leave_rank(-1)  # it waits for another one
 
     def close(self) -> None:
         """Leave the launcher and the other ranks."""
         self._rendezvous.close()
         self._server.close()
 
+    def _next(self, number: int, *, done: bool) -> Generation | None:
+        try:
+            return self._rendezvous.wait_newer(number)
+        except RendezvousError as why:
+            if done or os.environ.get(SPARE):
+                return None  # this process is not needed any more
+            raise Leave(ExitCode.RELAUNCH) from why
+
     def _enter(self, generation: Generation, train: Callable[[GenerationRank], None]) -> None:
         rank, first = find_rank(self._rendezvous, generation), generation.peers[0]
+        self._leave_rank(rank)  # before the ranks connect: whoever has it next makes its page after that
         self._rendezvous.send("entering", generation=generation.number)
         os.environ.update({"RANK": str(rank), "WORLD_SIZE": str(len(generation.peers))})
+        self._page = read_environment(os.environ)
         together = Collective(
             (first.host, first.port),
             rank,
@@ -140,9 +135,17 @@ class Generations:
             finally:
                 self._together = None
 
+    def _leave_rank(self, rank: int) -> None:
+        """Withdraw the page of the rank before, unless that was `rank`, too."""
+        page, self._page = self._page, None
+        if page is not None and page.place.rank != rank:
+            withdraw_page(page.beacon_directory, page.place)
+
     def _must_follow(self, number: int, error: StuckError | Leave) -> None:
+        """Return once there is a newer generation; raise `error` where there will be none."""
+        self._rendezvous.send("paused", generation=number)  # once all have, there is a new one, though no rank was lost
         try:
-            self._rendezvous.wait_newer(number, NOTICE_S)
+            self._rendezvous.wait_over(number, NOTICE_S)
         except RendezvousError as why:
             code = error.code if isinstance(error, Leave) and isinstance(error.code, int) else 1
             self._rendezvous.leave(code, f"{error} ({why})")
@@ -151,5 +154,5 @@ class Generations:
     def _free(self) -> None:
         """In the thread that hears the launcher: whatever waits for a lost rank fails now."""
         held = self._together
-        if held is not None and (held[0] < self._rendezvous.number or self._rendezvous.broken):
+        if held is not None and (self._rendezvous.is_over(held[0]) or self._rendezvous.broken):
             held[1].hang_up()
