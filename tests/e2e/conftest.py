@@ -10,9 +10,12 @@ from typing import Any
 
 import pytest
 
+from healthctl.demo.slurm_cluster import SlurmCluster
+
 sys.path.insert(0, str(Path(__file__).parent))
 
 from healthd_node import Node, fake_nvml
+from slurm_batch import Batch
 from trainer_job import References
 
 
@@ -43,3 +46,24 @@ def make_node(tmp_path: Path, nvml_library: Path) -> Iterator[Callable[..., Node
     yield make
     for node in nodes:
         node.close()
+
+
+@pytest.fixture
+def submit(
+    slurm_cluster: SlurmCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Callable[..., Batch]]:
+    """Submits jobs to the tests' Slurm, and cancels whatever of them still runs."""
+    monkeypatch.setenv("HEALTHD_BEACON_DIR", str(tmp_path / "beacons"))  # sbatch hands it on
+    jobs: list[Batch] = []
+
+    def make(nodes: int, options: str, rank_script: str, *, exec_launcher: bool = False) -> Batch:
+        jobs.append(Batch(slurm_cluster, tmp_path, nodes, options, rank_script, exec_launcher=exec_launcher))
+        return jobs[-1]
+
+    yield make
+    for job in jobs:
+        slurm_cluster.command("scancel", "--full", job.id, check=False)
+        job.until(
+            lambda job=job: not slurm_cluster.command("squeue", "-h", "-j", job.id, check=False).strip(),
+            "the job to end",
+        )

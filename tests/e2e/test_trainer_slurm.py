@@ -2,105 +2,18 @@
 
 from __future__ import annotations
 
-import json
-import os
-import shlex
 import signal
 import sys
-import time
-from collections.abc import Callable, Iterator
-from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
-from typing import Any
 
 import pytest
+from slurm_batch import ROOT, Batch, Submit
 
 from healthctl.demo.slurm_cluster import SlurmCluster
-from healthctl.demo.training import COMMAND
-from healthd.launcher.decisions.relaunch_policy import REQUEUE_EXIT
-from healthd.trainer.beacons.beacon import MailboxOrder, post_order, read_all_pages
-from healthd.trainer.beacons.page_reader import prepare_directory
-from healthd.trainer.rendezvous_client import MEMBER
 
 pytestmark = pytest.mark.slurm
-DEADLINE_S = 90.0
-ROOT = Path(__file__).parents[2]
 LEAVES = f"{sys.executable} {ROOT}/tests/unit/healthd/launcher/leaving_rank.py"  # a rank that obeys an order
-
-
-class Batch:
-    """One sbatch job that runs the launcher over some nodes."""
-
-    def __init__(
-        self, cluster: SlurmCluster, place: Path, nodes: int, options: str, rank_script: str, *, exec_launcher: bool
-    ) -> None:
-        self.cluster, self.place, self.events = cluster, place, place / "events"
-        command = f"{sys.executable} -m healthctl.main launch --events {self.events} {options} -- sh -c {shlex.quote(rank_script)}"
-        run = f"exec {command}" if exec_launcher else f"{command}\necho $? >> {place}/code"
-        (place / "job.sh").write_text(f"#!/bin/sh\ncd {ROOT}\n{run}\n")
-        argv = [
-            "sbatch",
-            "--parsable",
-            f"--nodes={nodes}",
-            "--no-kill",
-            "--requeue",
-            f"--output={place}/log",
-            "--open-mode=append",
-        ]
-        self.id = cluster.command(*argv, str(place / "job.sh")).strip()
-
-    def until(self, what: Callable[[], object], why: str) -> None:
-        end = time.monotonic() + DEADLINE_S
-        while not what():
-            assert time.monotonic() < end, f"{why}: not within {DEADLINE_S} s\n{self.log()}"
-            time.sleep(0.05)
-
-    def code(self) -> int:
-        """The exit code of the launcher that did not give its job back."""
-        self.until(self._codes, "the launcher to end")
-        return int(self._codes()[-1])
-
-    def _codes(self) -> list[str]:
-        """The whole words the job has written: the shell opens the file a moment before it writes.
-
-        A launcher that has its job requeued may end before Slurm ends the script around it: that code is not the last.
-        """
-        code = self.place / "code"
-        lines = code.read_text().splitlines(keepends=True) if code.exists() else []
-        return [line.strip() for line in lines if line.endswith("\n") and line.strip() != str(REQUEUE_EXIT)]
-
-    def log(self) -> str:
-        log = self.place / "log"
-        return log.read_text(errors="replace") if log.exists() else self.cluster.command("squeue", check=False)
-
-    def all(self, kind: str) -> list[dict[str, Any]]:
-        if not self.events.exists():
-            return []
-        return [event for line in self.events.read_text().splitlines() if (event := json.loads(line))["event"] == kind]
-
-
-@pytest.fixture
-def submit(
-    slurm_cluster: SlurmCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[Callable[..., Batch]]:
-    monkeypatch.setenv("HEALTHD_BEACON_DIR", str(tmp_path / "beacons"))  # sbatch hands it on
-    jobs: list[Batch] = []
-
-    def make(nodes: int, options: str, rank_script: str, *, exec_launcher: bool = False) -> Batch:
-        jobs.append(Batch(slurm_cluster, tmp_path, nodes, options, rank_script, exec_launcher=exec_launcher))
-        return jobs[-1]
-
-    yield make
-    for job in jobs:
-        slurm_cluster.command("scancel", "--full", job.id, check=False)
-        job.until(
-            lambda job=job: not slurm_cluster.command("squeue", "-h", "-j", job.id, check=False).strip(),
-            "the job to end",
-        )
-
-
-Submit = Callable[..., Batch]
 
 
 def test_the_condemned_node_is_replaced_within_the_allocation(submit: Submit) -> None:
@@ -135,123 +48,6 @@ def test_a_frozen_rank_is_killed_with_its_step_and_its_node_left_out(submit: Sub
     first, second = job.all("attempt_started")
     assert job.all("attempt_ended")[0]["condemned"] == [first["nodes"][1]]
     assert first["nodes"][1] not in second["nodes"]
-
-
-def _task(job: Batch, number: int) -> int:
-    """The process of a task of the newest step, wherever it runs: here all nodes are this machine.
-
-    Another Slurm of this machine, of another test run, numbers its jobs alike: the folder tells them apart.
-    """
-    folder = f"HEALTHD_BEACON_DIR={job.place}/beacons".encode()
-    wanted = {f"SLURM_JOB_ID={job.id}".encode(), f"{MEMBER}={number}".encode()}
-    found = []
-    for entry in Path("/proc").glob("[0-9]*/environ"):
-        with suppress(OSError):
-            variables = entry.read_bytes().split(b"\0")
-            if wanted <= set(variables) and any(each.startswith(folder) for each in variables):
-                found.append(int(entry.parent.name))
-    assert found, f"task {number} does not run\n{job.log()}"
-    return min(found)
-
-
-@pytest.mark.torch
-def test_a_killed_and_a_frozen_rank_are_replaced_within_one_step(submit: Submit, tmp_path: Path) -> None:
-    prepare_directory(str(tmp_path / "beacons"))
-    losses = tmp_path / "losses"
-    training = f"--steps 90 --every 1000 --step-seconds 0.1 --checkpoints {tmp_path}/checkpoints --losses {losses}"
-    job = submit(4, "--swap --spares 2 --gate off", f"exec {' '.join(COMMAND)} {training}")
-
-    def trained(step: int) -> bool:
-        return losses.exists() and len(losses.read_text().splitlines()) > step
-
-    job.until(lambda: trained(10), "step 10")
-    first = _task(job, 0)
-    os.kill(_task(job, 1), signal.SIGKILL)
-    job.until(lambda: len(job.all("swapped")) == 1, "the first spare to train")
-    frozen, node = _task(job, 2), job.all("rank_replaced")[0]["after"]
-    os.kill(frozen, signal.SIGSTOP)
-    [page] = [view for view in read_all_pages(str(tmp_path / "beacons"))[0] if view.identity.rank == 0 and view.alive]
-    post_order(page.path, MailboxOrder("o1", "abort", "a test", (node,), time.time() + 600))
-    job.until(lambda: len(job.all("swapped")) == 2, "the second spare to train")
-    job.until(lambda: not Path(f"/proc/{frozen}").exists(), "the frozen task to be ended")
-    assert _task(job, 0) == first
-
-    assert job.code() == 0, job.log()
-
-    assert len(job.all("attempt_started")) == 1
-    steps = [json.loads(line)["step"] for line in losses.read_text().splitlines()]
-    assert sorted(set(steps)) == list(range(90))
-    assert [event["lost"] for event in job.all("swapped")] == [0, 0], "a finished step was trained twice"
-
-
-@pytest.mark.torch
-def test_an_ejected_node_is_given_back_and_another_one_takes_its_place(
-    submit: Submit, slurm_cluster: SlurmCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("HEALTHD_BEACON_DIR", str(tmp_path / "beacons" / "{node}"))
-    (tmp_path / "beacons").mkdir()
-    for node in slurm_cluster.shape.nodes:
-        prepare_directory(str(tmp_path / "beacons" / node))
-    losses = tmp_path / "losses"
-    training = f"--steps 9999 --every 9999 --step-seconds 0.1 --checkpoints {tmp_path}/checkpoints --losses {losses}"
-    job = submit(3, "--swap --nodes 2 --spares 1 --gate off", f"exec {' '.join(COMMAND)} {training}")
-
-    def trained() -> int:
-        return len(losses.read_text().splitlines()) if losses.exists() else 0
-
-    def eject(node: str) -> None:
-        before = trained()
-        job.until(lambda: trained() > before + 3, "training goes on")
-        for each in slurm_cluster.shape.nodes:
-            for page in read_all_pages(str(tmp_path / "beacons" / each))[0]:
-                order = MailboxOrder(node, "checkpoint_then_eject", "a test", (node,), time.time() + 600)
-                post_order(page.path, order)
-
-    job.until(trained, "training")
-    first, ejected = _task(job, 0), job.all("attempt_started")[0]["nodes"][1]
-    slurm_cluster.command("scontrol", "update", f"nodename={ejected}", "state=drain", "reason=a test")
-    try:
-        eject(ejected)
-        job.until(lambda: job.all("node_released"), "the node to be given back")
-        job.until(lambda: slurm_cluster.node_states()[ejected] == "drained", "a drained node, which can be repaired")
-        job.until(lambda: job.all("node_returned"), "processes on the node that was granted")
-    finally:
-        slurm_cluster.command("scontrol", "update", f"nodename={ejected}", "state=resume")
-    [granted] = [event["node"] for event in job.all("node_granted")]
-    assert granted not in (ejected, *job.all("attempt_started")[0]["nodes"])
-    eject(job.all("rank_replaced")[0]["after"])
-    job.until(lambda: len(job.all("swapped")) == 2, "a step on the node that was granted")
-    assert job.all("rank_replaced")[1]["after"] == granted
-    assert _task(job, 0) == first
-    assert len(job.all("attempt_started")) == 1
-
-
-@pytest.mark.torch
-def test_a_job_shrinks_and_the_node_that_returns_has_a_step_of_its_own(submit: Submit, tmp_path: Path) -> None:
-    prepare_directory(str(tmp_path / "beacons"))
-    training = (
-        f"--example train_elastic --steps 9999 --every 9999 --step-seconds 0.1 --checkpoints {tmp_path}/checkpoints"
-    )
-    options = "--swap --min-nodes 1 --return-seconds 0.5 --gate off"
-    job = submit(2, options, f"exec {' '.join(COMMAND)} {training}")
-    job.until(
-        lambda: len([view for view in read_all_pages(str(tmp_path / "beacons"))[0] if view.state.step > 3]) == 2,
-        "step 3",
-    )
-    first, node = _task(job, 0), job.all("attempt_started")[0]["nodes"][1]
-    os.kill(_task(job, 1), signal.SIGKILL)
-    job.until(lambda: job.all("shrunk"), "a step without the node")
-    job.until(lambda: job.all("grown"), "a step with the node that returned")
-    assert [event["node"] for event in job.all("node_returned")] == [node]
-
-    frozen = _task(job, 2)
-    os.kill(frozen, signal.SIGSTOP)
-    [page] = [view for view in read_all_pages(str(tmp_path / "beacons"))[0] if view.identity.pid == first]
-    post_order(page.path, MailboxOrder("o1", "abort", "a test", (node,), time.time() + 600))
-    job.until(lambda: len(job.all("shrunk")) == 2, "a step without the condemned node")
-    job.until(lambda: not Path(f"/proc/{frozen}").exists(), "the frozen task to be ended")
-    assert _task(job, 0) == first
-    assert len(job.all("attempt_started")) == 1
 
 
 def test_without_a_spare_the_job_is_queued_again(submit: Submit) -> None:
