@@ -196,7 +196,8 @@ class TrainerTask:
     def _follow_moved_ranks(self) -> None:
         """Order the newer page of a process that holds another rank by now.
 
-        Under a launcher that replaces ranks, such a process withdraws the page of the rank before, with its answer.
+        Under a launcher that replaces ranks, such a process withdraws the page of the rank before, with its answer. With
+        the same rank it makes its page anew, and `_watch` orders that.
         """
         moved = {
             (rank.uid, rank.pid, rank.started): path

@@ -147,6 +147,18 @@ def test_the_order_follows_a_process_to_the_page_of_its_next_rank(tmp_path: Path
         assert step(each).state is OrderState.SUCCEEDED
 
 
+def test_a_page_that_its_process_made_anew_is_ordered_again(beacon: Beacon, tmp_path: Path) -> None:
+    each = task(tmp_path, OrderKind.ABORT)
+    step(each)
+    beacon.acknowledge(SAVED)  # too late for the daemon to read it
+    beacon.end()
+    with contextlib.closing(Beacon.create(str(tmp_path), RankPlacement("j", 1, 0, 2, 0, "n1"))) as now:
+        assert each.step(NOW) is None
+        assert now.poll() is not None
+        now.acknowledge(Acknowledgement("o1", OrderOutcome.LEFT, NOW))
+        assert step(each).state is OrderState.SUCCEEDED
+
+
 def test_a_mailbox_that_is_damaged_later_does_not_end_the_wait(beacon: Beacon, tmp_path: Path) -> None:
     each = task(tmp_path)
     step(each)
