@@ -135,7 +135,11 @@ def _has_obeyed(kind: OrderKind, rank: OrderedRank) -> bool:
         return not rank.alive or (rank.answer is not None and rank.answer.outcome not in _REFUSED)
     if rank.answer is None:
         return False
-    return rank.answer.outcome is OrderOutcome.LEFT if kind is OrderKind.REVERT else rank.answer.saved_at > 0
+    left = rank.answer.outcome is OrderOutcome.LEFT
+    if kind is OrderKind.REVERT:
+        return left
+    # A rank that has left without an agreed step goes on in place, and the nodes of the order hold none any more.
+    return rank.answer.saved_at > 0 or (left and rank.answer.agreed_step < 0)
 
 
 def _describe_rank(rank: OrderedRank) -> str:

@@ -104,7 +104,7 @@ BAD: list[tuple[str, str, Spoil]] = [
     ("losses kept", "trains 1 again", lambda h: h.steps.extend(step(3.5, 2, rank, 1) for rank in (0, 1))),
     ("losses kept", "no rank has it", lambda h: event(h, "swapped").update(generation=2)),
     ("swaps go on", "nothing had befallen it", lambda h: event(h, "rank_lost").update(node="n2")),
-    ("swaps go on", "abort on n1 has expired", lambda h: h.store["actions"][1].update(state="expired")),
+    ("swaps go on", "order abort on n1 has expired", lambda h: h.store["actions"][1].update(state="expired")),
     ("swaps go on", "waited on n3", lambda h: gives_up(h, "0 spare processes are left for rank 0")),
     ("swaps go on", "although n2, n3 were well", lambda h: gives_up(h, "it cannot go on with fewer ranks: so")),
     ("9 unknown recorded", "is not in the store", lambda h: h.store["findings"].pop(1)),

@@ -2,7 +2,7 @@
 
 A rank may be lost because its process was struck, because an order concerns its node, or because its node's line was cut or bad.
 The launcher may give up only where too few spares, or too few nodes, are left that nothing of this has befallen. Ranks that go on
-in place answer an order to abort as those that leave do, so that it neither fails nor expires.
+in place answer an order as those that leave do, so that it neither fails nor expires.
 """
 
 from __future__ import annotations
@@ -28,14 +28,17 @@ def judge(history: History) -> list[str]:
 
 
 def _unanswered(history: History) -> list[str]:
-    """Orders to abort that failed or expired, although neither the node's daemon nor the ranks' pages were struck."""
+    """Orders that failed or expired, although neither the node's daemon nor the ranks' pages were struck; to save, nor any rank."""
     excused = history.struck("clock_step") or any(
         strike["detail"]["how"] in ("stop", "garbage") for strike in history.struck("trainer")
     )
+    lines = history.struck(*OF_LINES)  # ranks on other nodes wait for each other, too
+    killed = any(line["daemon"].startswith("rank") for line in history.told("signals"))
+    verbs = {"abort"} if killed or lines else {"abort", "checkpoint_then_eject"}
     return [
-        f"the order to abort on {row['node']} has {row['state']}: {row.get('detail', '')}"
+        f"the order {row['verb']} on {row['node']} has {row['state']}: {row.get('detail', '')}"
         for row in history.rows("actions")
-        if row["verb"] == "abort" and row.get("state") in ("failed", "expired") and not excused
+        if row["verb"] in verbs and row.get("state") in ("failed", "expired") and not excused
         if not any(history.struck(*OF_NODES, target=target) for target in (row["node"], f"healthd-{row['node']}"))
     ]
 

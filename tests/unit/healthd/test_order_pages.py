@@ -147,8 +147,9 @@ def test_the_order_follows_a_process_to_the_page_of_its_next_rank(tmp_path: Path
         assert step(each).state is OrderState.SUCCEEDED
 
 
-def test_a_page_that_its_process_made_anew_is_ordered_again(beacon: Beacon, tmp_path: Path) -> None:
-    each = task(tmp_path, OrderKind.ABORT)
+@pytest.mark.parametrize("kind", [OrderKind.ABORT, OrderKind.CHECKPOINT_THEN_EJECT])
+def test_a_page_that_its_process_made_anew_is_ordered_again(beacon: Beacon, tmp_path: Path, kind: OrderKind) -> None:
+    each = task(tmp_path, kind)
     step(each)
     beacon.acknowledge(SAVED)  # too late for the daemon to read it
     beacon.end()
