@@ -172,6 +172,17 @@ def test_an_operator_may_give_a_node_back_untested_and_lift_any_hold() -> None:
     assert {name: judge(history) for name, judge in INVARIANTS.items() if judge(history)} == {}
 
 
+@pytest.mark.parametrize("said_so", [True, False])
+def test_an_operator_may_hold_a_node_that_has_just_come_back(*, said_so: bool) -> None:
+    """Seed 58: a fault came up while it was given back, and before it was taken out again somebody held it."""
+    history = good_history()
+    history.store["audit"][1]["body"]["data"]["to"] = "operator-held"
+    seal(history)
+    words = ["nodes", "hold", "n1", "a fan is changed", "--for", "1h"]
+    history.journal["commands"] = [line(9.5, who="ann", words=words, node="n1")] if said_so else []
+    assert (INVARIANTS["5 returned tested"](history) == []) is said_so
+
+
 def test_a_centre_whose_database_was_away_may_end_and_one_just_started_may_end_by_the_signal() -> None:
     history = good_history()
     on_postgresql(history, 2, 3)

@@ -1,6 +1,7 @@
 """5. A node that we took out comes back only through a passed preflight, and then on probation; or by a person's word.
 
-A fault that comes up while it is given back takes it out again at once: then there is no probation.
+A fault that comes up while it is given back takes it out again at once: then there is no probation. Nor is there one if an operator
+holds the node before that.
 """
 
 from __future__ import annotations
@@ -44,4 +45,5 @@ def _returned(history: History, line: Line, since: float) -> list[str]:
         if row["kind"] == "node_state" and row["node"] == node
     ]
     again = any(held and row["node"] == node and row["mono"] > now for row, _, held in history.holds())
-    return [] if "probation" in moves or again else [f"{node} came back, and not on probation"]
+    theirs = "operator-held" in moves and bool(history.commands("nodes", "hold", node=node))
+    return [] if "probation" in moves or again or theirs else [f"{node} came back, and not on probation"]
