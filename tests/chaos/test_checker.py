@@ -183,6 +183,17 @@ def test_an_operator_may_hold_a_node_that_has_just_come_back(*, said_so: bool) -
     assert (INVARIANTS["5 returned tested"](history) == []) is said_so
 
 
+@pytest.mark.parametrize("ended_s", [6.5, 5.8])
+def test_a_command_counts_as_long_as_it_runs(ended_s: float) -> None:
+    """Seed 63: on a busy machine it was begun before the node was taken out, and given to the controller after that."""
+    history = good_history()
+    history.journal["deeds"].clear()
+    words = ["nodes", "uncordon", "n1"]
+    history.journal["commands"] = [line(5.5, who="ann", words=words, node="n1", index=0)]
+    history.journal["commands_ended"] = [line(ended_s, index=0)]
+    assert (INVARIANTS["5 returned tested"](history) == []) is (ended_s > 6)
+
+
 def test_a_centre_whose_database_was_away_may_end_and_one_just_started_may_end_by_the_signal() -> None:
     history = good_history()
     on_postgresql(history, 2, 3)

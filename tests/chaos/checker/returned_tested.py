@@ -25,7 +25,7 @@ def judge(history: History) -> list[str]:
 def _returned(history: History, line: Line, since: float) -> list[str]:
     node, now = line["node"], line["mono"]
     words = [*history.commands("nodes", "uncordon", node=node), *history.commands("nodes", "retire", node=node)]
-    if any(since <= said["mono"] <= now for said in words):
+    if any(since <= said["until"] and said["mono"] <= now for said in words):
         return []
     deeds = [deed for deed in history.told("deeds") if deed["node"] == node and deed["what"] == "preflight"]
     begun = {deed["pid"]: deed["mono"] for deed in deeds if deed["event"] == "begun"}
