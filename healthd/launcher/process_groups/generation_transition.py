@@ -21,7 +21,7 @@ class GenerationTransition:
         self._began_at = self._formed_at = self._met_at = self._loaded_at = 0.0
         self._lost_steps = 0  # that some rank had finished, and that the newest generation trains once more
         self._informed: set[int] = set()  # members that have loaded a state, and know how far they were
-        self._survivors = True  # whether one of them is in the newest generation
+        self._survivors = True  # whether one of them is in the newest generation, if there were any
 
     @property
     def formed_at(self) -> float:
@@ -42,7 +42,7 @@ class GenerationTransition:
         before = self._generation or generation
         self._ranks_before, self._same = len(before.members), before.members == generation.members
         self._generation, self._formed_at, self._lost_steps = generation, time.monotonic(), 0
-        self._survivors = any(each.number in self._informed for each in generation.members)
+        self._survivors = not self._informed or any(each.number in self._informed for each in generation.members)
 
     def meet(self) -> None:
         """A member is in the new process group."""

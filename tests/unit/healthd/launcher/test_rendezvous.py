@@ -377,7 +377,7 @@ def test_ranks_that_could_not_connect_though_all_live_try_again_in_a_new_generat
     first.send("advanced", generation=1, step=5, source="a test")
     resumed: list[Event] = []
     wait_until(lambda: bool(resumed.extend(server.take_events()) or resumed))
-    assert resumed[0].kind == "resumed"
+    assert (resumed[0].kind, resumed[0].facts["lost"]) == ("resumed", 0), "nobody had trained"
     seconds = resumed[0].facts["seconds"]
     assert isinstance(seconds, float)
     assert 0 <= seconds <= time.monotonic() - began, "they count from the first pause"
