@@ -17,6 +17,7 @@ from vocabulary.text.plurals import format_count
 
 USERS_TOLD = 8
 DETAIL_CHARS = 200  # per rank
+PAGE_MADE_ANEW = "its page was made anew, without the order"
 _THROUGH = frozenset(
     {OrderOutcome.LEFT, OrderOutcome.ABORTED, OrderOutcome.FAILED, OrderOutcome.CANCELLED, OrderOutcome.EXPIRED}
 )
@@ -97,9 +98,12 @@ def _read_rank_page(rank: OrderedRank, order: str) -> OrderedRank:
     now = make_ordered_rank(view, order)
     if (now.pid, now.started) != (rank.pid, rank.started):  # another process has recreated its page
         return rank._replace(vanished=True, alive=_is_process_alive(rank))
+    made_anew = (
+        rank.told and view.order is None and "mailbox" not in view.damaged
+    )  # by the same process, as it is alive
     return now._replace(
         uid=rank.uid,
-        problem="" if now.told else rank.problem,
+        problem="" if now.told else rank.problem or PAGE_MADE_ANEW * made_anew,
         told=rank.told if "mailbox" in view.damaged else now.told,
         answer=now.answer or (rank.answer if "acknowledgement" in view.damaged else None),
     )
@@ -131,7 +135,11 @@ def _has_obeyed(kind: OrderKind, rank: OrderedRank) -> bool:
         return not rank.alive or (rank.answer is not None and rank.answer.outcome not in _REFUSED)
     if rank.answer is None:
         return False
-    return rank.answer.outcome is OrderOutcome.LEFT if kind is OrderKind.REVERT else rank.answer.saved_at > 0
+    left = rank.answer.outcome is OrderOutcome.LEFT
+    if kind is OrderKind.REVERT:
+        return left
+    # A rank that has left without an agreed step goes on in place, and the nodes of the order hold none any more.
+    return rank.answer.saved_at > 0 or (left and rank.answer.agreed_step < 0)
 
 
 def _describe_rank(rank: OrderedRank) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
@@ -177,6 +178,7 @@ class TrainerTask:
             again = refresh_rank(rank, self._order.mailbox_id)
             del self._ranks[rank.path]  # move to the end of the queue
             self._ranks[rank.path] = self._told(again) if again.alive and again.problem else again
+        self._follow_moved_ranks()
         by_user: dict[int, list[OrderedRank]] = {}
         for rank in sorted(self._ranks.values(), key=lambda rank: (rank.uid, rank.number)):
             by_user.setdefault(rank.uid, []).append(rank)
@@ -190,6 +192,27 @@ class TrainerTask:
             if self._data != before
             else None
         )
+
+    def _follow_moved_ranks(self) -> None:
+        """Order the newer page of a process that holds another rank by now.
+
+        Under a launcher that replaces ranks, such a process withdraws the page of the rank before, with its answer. With
+        the same rank it makes its page anew, and `_watch` orders that.
+        """
+        moved = {
+            (rank.uid, rank.pid, rank.started): path
+            for path, rank in self._ranks.items()
+            if rank.vanished and not rank.through
+        }
+        if not moved:
+            return
+        with suppress(OSError):  # the next step reads the directory again
+            self._find()
+        for page in self._found.values():
+            before = moved.get((page.rank.uid, page.rank.pid, page.rank.started))
+            if before in self._ranks and page.rank.path not in self._ranks:
+                del self._ranks[before]
+                self._ranks[page.rank.path] = self._told(page.rank)
 
     def _verdict(self, ranks: list[OrderedRank]) -> RankVerdict:
         there = describe_remaining_ranks(ranks)

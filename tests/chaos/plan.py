@@ -105,7 +105,7 @@ def draw_world(dice: random.Random) -> World:
 
 def _with_swap(dice: random.Random, world: World) -> World:
     """The same, and lost ranks are replaced: by spares, by going on with fewer nodes, or by either."""
-    trainers = dice.randint(1, len(world.nodes))
+    trainers = dice.randint(min(2, len(world.nodes) - 1), len(world.nodes))
     free = len(world.nodes) - trainers
     spares = dice.randint(min(1, free), free)
     elastic = spares == 0 or dice.random() < 0.5

@@ -64,8 +64,9 @@ def _play(plan: Plan, cluster: Cluster) -> list[subprocess.Popen[bytes]]:
     def say(index: int) -> None:
         command = plan.commands[index]
         words = cluster.spelt_out(command.words)
-        cluster.journal.write("commands", who=command.who, words=words, node=command.node)
+        cluster.journal.write("commands", who=command.who, words=words, node=command.node, index=index)
         commands.append(cluster.say(command.who, words))
+        threading.Thread(target=_record_end, args=(cluster, index, commands[-1]), daemon=True).start()
 
     moments: list[Moment] = [(line.at_s, lambda line=line: cluster.kernel_says(line)) for line in plan.lines]
     moments += [(command.at_s, lambda index=index: say(index)) for index, command in enumerate(plan.commands)]
@@ -79,6 +80,11 @@ def _play(plan: Plan, cluster: Cluster) -> list[subprocess.Popen[bytes]]:
         time.sleep(max(0.0, began + at_s - time.monotonic()))
         deed()
     return commands
+
+
+def _record_end(cluster: Cluster, index: int, command: subprocess.Popen[bytes]) -> None:
+    command.wait()
+    cluster.journal.write("commands_ended", index=index)
 
 
 def _strike(cluster: Cluster, strike: object, event: str, deed: Callable[..., None]) -> None:

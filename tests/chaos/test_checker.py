@@ -104,6 +104,7 @@ BAD: list[tuple[str, str, Spoil]] = [
     ("losses kept", "trains 1 again", lambda h: h.steps.extend(step(3.5, 2, rank, 1) for rank in (0, 1))),
     ("losses kept", "no rank has it", lambda h: event(h, "swapped").update(generation=2)),
     ("swaps go on", "nothing had befallen it", lambda h: event(h, "rank_lost").update(node="n2")),
+    ("swaps go on", "order abort on n1 has expired", lambda h: h.store["actions"][1].update(state="expired")),
     ("swaps go on", "waited on n3", lambda h: gives_up(h, "0 spare processes are left for rank 0")),
     ("swaps go on", "although n2, n3 were well", lambda h: gives_up(h, "it cannot go on with fewer ranks: so")),
     ("9 unknown recorded", "is not in the store", lambda h: h.store["findings"].pop(1)),
@@ -169,6 +170,28 @@ def test_an_operator_may_give_a_node_back_untested_and_lift_any_hold() -> None:
     history.store["actions"] = [row for row in history.store["actions"] if row["verb"] != "run_preflight"]
     history.journal["commands"] = [line(8.5, who="ann", words=["nodes", "uncordon", "n1"], node="n1")]
     assert {name: judge(history) for name, judge in INVARIANTS.items() if judge(history)} == {}
+
+
+@pytest.mark.parametrize("said_so", [True, False])
+def test_an_operator_may_hold_a_node_that_has_just_come_back(*, said_so: bool) -> None:
+    """Seed 58: a fault came up while it was given back, and before it was taken out again somebody held it."""
+    history = good_history()
+    history.store["audit"][1]["body"]["data"]["to"] = "operator-held"
+    seal(history)
+    words = ["nodes", "hold", "n1", "a fan is changed", "--for", "1h"]
+    history.journal["commands"] = [line(9.5, who="ann", words=words, node="n1")] if said_so else []
+    assert (INVARIANTS["5 returned tested"](history) == []) is said_so
+
+
+@pytest.mark.parametrize("ended_s", [6.5, 5.8])
+def test_a_command_counts_as_long_as_it_runs(ended_s: float) -> None:
+    """Seed 63: on a busy machine it was begun before the node was taken out, and given to the controller after that."""
+    history = good_history()
+    history.journal["deeds"].clear()
+    words = ["nodes", "uncordon", "n1"]
+    history.journal["commands"] = [line(5.5, who="ann", words=words, node="n1", index=0)]
+    history.journal["commands_ended"] = [line(ended_s, index=0)]
+    assert (INVARIANTS["5 returned tested"](history) == []) is (ended_s > 6)
 
 
 def test_a_centre_whose_database_was_away_may_end_and_one_just_started_may_end_by_the_signal() -> None:

@@ -31,7 +31,7 @@ def render_code(text: str) -> str:
 def render_prose(text: str) -> str:
     """Format as one line of prose; of Markdown only code in backticks is kept."""
     parts = re.split(r"(``?[^`]+``?)", " ".join(text.split()))
-    return "".join(part if part.startswith("`") else re.sub(r"([\\<*_\[\]#])", r"\\\1", part) for part in parts)
+    return "".join(part if at % 2 else re.sub(r"([\\<*_\[\]#])", r"\\\1", part) for at, part in enumerate(parts))
 
 
 def join_lines(lines: Iterable[str]) -> str:

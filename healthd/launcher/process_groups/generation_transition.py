@@ -21,7 +21,7 @@ class GenerationTransition:
         self._began_at = self._formed_at = self._met_at = self._loaded_at = 0.0
         self._lost_steps = 0  # that some rank had finished, and that the newest generation trains once more
         self._informed: set[int] = set()  # members that have loaded a state, and know how far they were
-        self._survivors = True  # whether one of them is in the newest generation
+        self._survivors = True  # whether one of them is in the newest generation, if there were any
 
     @property
     def formed_at(self) -> float:
@@ -32,12 +32,17 @@ class GenerationTransition:
         """A rank is lost, or the job is to grow."""
         self._began_at = time.monotonic()
 
+    def pause(self) -> None:
+        """A rank has paused. If nothing had begun since the newest generation was formed, a collective of it has failed."""
+        if self._began_at <= self._formed_at:
+            self.begin()
+
     def form(self, generation: Generation) -> None:
         """This generation is the newest from now on."""
         before = self._generation or generation
         self._ranks_before, self._same = len(before.members), before.members == generation.members
         self._generation, self._formed_at, self._lost_steps = generation, time.monotonic(), 0
-        self._survivors = any(each.number in self._informed for each in generation.members)
+        self._survivors = not self._informed or any(each.number in self._informed for each in generation.members)
 
     def meet(self) -> None:
         """A member is in the new process group."""
@@ -67,7 +72,7 @@ class GenerationTransition:
         seconds = {name: round(marks[at + 1] - marks[at], 3) for at, name in enumerate(PHASES)}
         told = ", ".join(f"{name} {each:.2f}" for name, each in seconds.items())
         total, kind = marks[-1] - marks[0], self._kind
-        since = "the loss" if kind in ("swapped", "shrunk") else "the ranks were asked to pause"
+        since = {"grown": "the ranks were asked to pause", "resumed": "the ranks began to pause"}.get(kind, "the loss")
         size = f" with {format_count(len(self._generation.members), 'rank')}" if kind in ("shrunk", "grown") else ""
         lost = (
             format_count(self._lost_steps, "finished step")

@@ -262,6 +262,7 @@ class RendezvousServer:
             self._tell_spares()
             self._grow()
         elif kind == "paused":
+            self._transition.pause()
             self._growth.note_paused(member, time.monotonic())
             self._grow()
         elif kind == "done":

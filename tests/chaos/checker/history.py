@@ -72,8 +72,10 @@ class History:
         ]
 
     def commands(self, *words: str, node: str = "") -> list[Line]:
-        """What operators said that begins with these words, on one node or on any."""
-        found = [line for line in self.told("commands") if tuple(line["words"][: len(words)]) == words]
+        """What operators said that begins with these words, on one node or on any; `until`: when the command had ended."""
+        ends = {line["index"]: line["mono"] for line in self.told("commands_ended")}
+        said = [line | {"until": ends.get(line.get("index"), line["mono"])} for line in self.told("commands")]
+        found = [line for line in said if tuple(line["words"][: len(words)]) == words]
         return [line for line in found if not node or line["node"] == node]
 
     def holds(self) -> Iterator[tuple[Line, bool, bool]]:

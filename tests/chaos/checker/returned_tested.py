@@ -1,6 +1,7 @@
 """5. A node that we took out comes back only through a passed preflight, and then on probation; or by a person's word.
 
-A fault that comes up while it is given back takes it out again at once: then there is no probation.
+A fault that comes up while it is given back takes it out again at once: then there is no probation. Nor is there one if an operator
+holds the node before that.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ def judge(history: History) -> list[str]:
 def _returned(history: History, line: Line, since: float) -> list[str]:
     node, now = line["node"], line["mono"]
     words = [*history.commands("nodes", "uncordon", node=node), *history.commands("nodes", "retire", node=node)]
-    if any(since <= said["mono"] <= now for said in words):
+    if any(since <= said["until"] and said["mono"] <= now for said in words):
         return []
     deeds = [deed for deed in history.told("deeds") if deed["node"] == node and deed["what"] == "preflight"]
     begun = {deed["pid"]: deed["mono"] for deed in deeds if deed["event"] == "begun"}
@@ -44,4 +45,5 @@ def _returned(history: History, line: Line, since: float) -> list[str]:
         if row["kind"] == "node_state" and row["node"] == node
     ]
     again = any(held and row["node"] == node and row["mono"] > now for row, _, held in history.holds())
-    return [] if "probation" in moves or again else [f"{node} came back, and not on probation"]
+    theirs = "operator-held" in moves and bool(history.commands("nodes", "hold", node=node))
+    return [] if "probation" in moves or again or theirs else [f"{node} came back, and not on probation"]

@@ -1,7 +1,8 @@
 """A job whose launcher replaces ranks loses none without a reason, and goes on as long as there is somebody to go on with.
 
 A rank may be lost because its process was struck, because an order concerns its node, or because its node's line was cut or bad.
-The launcher may give up only where too few spares, or too few nodes, are left that nothing of this has befallen.
+The launcher may give up only where too few spares, or too few nodes, are left that nothing of this has befallen. Ranks that go on
+in place answer an order as those that leave do, so that it neither fails nor expires.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from tests.chaos.checker.history import History, Line
 TELLING = {"abort", "checkpoint_then_eject", "checkpoint_then_stop", "revert"}
 OF_LINES = ("partition", "bad_line")
 NO_SPARE, TOO_FEW = "spare processes are left", "cannot go on with fewer ranks"  # in the launcher's reason to give up
+OF_NODES = (*OF_LINES, "kill", "kill_child", "suspend", "full_disk", "read_only_disk", "corrupt_outbox")
 CLOSE_S = 0.5  # of a step to what follows: then the launcher may not know of it yet
 
 
@@ -22,7 +24,23 @@ def judge(history: History) -> list[str]:
             wrong.append(f"rank {line['rank']} on {line['node']} was lost, and nothing had befallen it: {line['text']}")
         if line["event"] == "swap_impossible":
             wrong += _given_up(history, line)
-    return wrong
+    return [*wrong, *_unanswered(history)]
+
+
+def _unanswered(history: History) -> list[str]:
+    """Orders that failed or expired, although neither the node's daemon nor the ranks' pages were struck; to save, nor any rank."""
+    excused = history.struck("clock_step") or any(
+        strike["detail"]["how"] in ("stop", "garbage") for strike in history.struck("trainer")
+    )
+    lines = history.struck(*OF_LINES)  # ranks on other nodes wait for each other, too
+    killed = any(line["daemon"].startswith("rank") for line in history.told("signals"))
+    verbs = {"abort"} if killed or lines else {"abort", "checkpoint_then_eject"}
+    return [
+        f"the order {row['verb']} on {row['node']} has {row['state']}: {row.get('detail', '')}"
+        for row in history.rows("actions")
+        if row["verb"] in verbs and row.get("state") in ("failed", "expired") and not excused
+        if not any(history.struck(*OF_NODES, target=target) for target in (row["node"], f"healthd-{row['node']}"))
+    ]
 
 
 def _struck(history: History, node: str, at: float, rank: int | None = None) -> bool:

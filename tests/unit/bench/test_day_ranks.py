@@ -129,3 +129,23 @@ def test_the_ranks_that_are_left_go_on_with_the_spare_in_the_lost_ones_place() -
         for member in (0, 2):
             runs[member].result(PATIENCE_S)
     assert seen == {0: [(0, 0, 3.0), (1, 0, 4.0)], 1: [(0, 1, 3.0)], 2: [(1, 1, 4.0)]}
+
+
+def test_ranks_whose_collective_failed_though_all_live_go_on_in_a_new_generation() -> None:
+    server = RendezvousServer([Member(number, f"n{number}") for number in range(2)], world=2)
+    seen: dict[int, list[int]] = {0: [], 1: []}
+
+    def train(member: int, place: GenerationRank) -> None:
+        place.entered()
+        seen[member].append(place.generation.number)
+        if not place.generation.number:
+            raise StuckError("a line is bad")
+
+    def process(member: int) -> None:
+        with closing(Generations(PATIENCE_S, server.environ | {MEMBER: str(member)})) as generations:
+            generations.run(functools.partial(train, member))
+
+    with closing(server), ThreadPoolExecutor(2) as ranks:
+        for run in [ranks.submit(process, member) for member in range(2)]:
+            run.result(PATIENCE_S)
+    assert seen == {0: [0, 1], 1: [0, 1]}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import subprocess
 import sys
@@ -23,7 +24,7 @@ from healthd.orders.rank_answers import (
 )
 from healthd.orders.trainer_order import TrainerTask
 from healthd.trainer.beacons import beacon_page, page_reader
-from healthd.trainer.beacons.beacon import Beacon, RankPlacement, post_order, read_all_pages, read_page
+from healthd.trainer.beacons.beacon import Beacon, RankPlacement, post_order, read_all_pages, read_page, withdraw_page
 from healthd.trainer.beacons.beacon_page import Acknowledgement, BeaconError, MailboxOrder, OrderOutcome
 from vocabulary.order import Order, OrderKind, OrderState, OrderUpdate
 
@@ -126,6 +127,37 @@ def test_a_rank_whose_page_is_damaged_in_a_part_is_ordered_and_waited_for(
     assert each.step(NOW) is None
     end = step(each, NOW + 61)
     assert (end.state, end.detail.split(": rank")[0]) == (OrderState.FAILED, "still running when the order expired")
+
+
+def test_the_order_follows_a_process_to_the_page_of_its_next_rank(tmp_path: Path) -> None:
+    tmp_path.chmod(0o700)
+    place = RankPlacement("j", 1, 1, 2, 0, "n1")
+    with contextlib.closing(Beacon.create(str(tmp_path), place)) as before:
+        each = task(tmp_path, OrderKind.ABORT)
+        assert step(each).state is OrderState.RUNNING
+        before.acknowledge(SAVED)  # too late for the daemon to read it
+    withdraw_page(str(tmp_path), place)
+    assert each.step(NOW) is None, "it has no other page yet"
+    with contextlib.closing(Beacon.create(str(tmp_path), place._replace(rank=0, world=1))) as now:
+        assert each.step(NOW) is None
+        order = now.poll()
+        assert order is not None
+        assert order.id == "o1"
+        now.acknowledge(Acknowledgement("o1", OrderOutcome.LEFT, NOW))
+        assert step(each).state is OrderState.SUCCEEDED
+
+
+@pytest.mark.parametrize("kind", [OrderKind.ABORT, OrderKind.CHECKPOINT_THEN_EJECT])
+def test_a_page_that_its_process_made_anew_is_ordered_again(beacon: Beacon, tmp_path: Path, kind: OrderKind) -> None:
+    each = task(tmp_path, kind)
+    step(each)
+    beacon.acknowledge(SAVED)  # too late for the daemon to read it
+    beacon.end()
+    with contextlib.closing(Beacon.create(str(tmp_path), RankPlacement("j", 1, 0, 2, 0, "n1"))) as now:
+        assert each.step(NOW) is None
+        assert now.poll() is not None
+        now.acknowledge(Acknowledgement("o1", OrderOutcome.LEFT, NOW))
+        assert step(each).state is OrderState.SUCCEEDED
 
 
 def test_a_mailbox_that_is_damaged_later_does_not_end_the_wait(beacon: Beacon, tmp_path: Path) -> None:

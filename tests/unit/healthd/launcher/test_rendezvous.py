@@ -387,9 +387,17 @@ def test_descriptors_are_given_back(make_server: MakeServer) -> None:
 
 
 def test_ranks_that_could_not_connect_though_all_live_try_again_in_a_new_generation(make_server: MakeServer) -> None:
+    began = time.monotonic()
     server = make_server(spares=0)
     first, second = all_come(server, 2)
     first.send("paused", generation=0)
     second.send("paused", generation=0)
     assert first.members(1) == second.members(1) == [0, 1]
     assert not server.stopped
+    first.send("advanced", generation=1, step=5, source="a test")
+    resumed: list[Event] = []
+    wait_until(lambda: bool(resumed.extend(server.take_events()) or resumed))
+    assert (resumed[0].kind, resumed[0].facts["lost"]) == ("resumed", 0), "nobody had trained"
+    seconds = resumed[0].facts["seconds"]
+    assert isinstance(seconds, float)
+    assert 0 <= seconds <= time.monotonic() - began, "they count from the first pause"
