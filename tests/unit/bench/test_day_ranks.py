@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from bench.day.collective import Collective, StuckError
 from bench.day.device import Device, State
-from bench.day.generations import GenerationRank, Generations
-from bench.day.shared_store import SharedStore
+from bench.ranks.collective import Collective, StuckError
+from bench.ranks.generations import GenerationRank, Generations
+from bench.ranks.shared_store import SharedStore
 from healthctl.process_supervision.port_allocation import find_free_ports
 from healthd.launcher.process_groups.group_membership import Member
 from healthd.launcher.process_groups.rendezvous_server import RendezvousServer

@@ -8,7 +8,7 @@ import socket
 from collections.abc import Callable, Collection, Mapping
 from contextlib import closing
 
-from bench.day.collective import Collective, StuckError
+from bench.ranks.collective import Collective, StuckError
 from healthd.trainer.exit_codes import ExitCode, Leave
 from healthd.trainer.rank_replacement import NextGeneration
 from healthd.trainer.rendezvous_client import Generation, RendezvousClient, RendezvousError
