@@ -2,8 +2,8 @@
 
 Two ranks over gloo, each one node, hold 1 GB of state and train in steps of 300 ms: on a core each, which the copies need as
 well ("CPU"), or by sleeping most of the step, as a rank does whose GPU computes ("elsewhere"). In one run, blocks of steps with
-copies and blocks without take turns; the share is what a block with copies takes longer than the mean of the two beside it. At
-the adaptive pace a block holds one copy, at its beginning.
+copies and blocks without take turns. What a block with copies takes longer than the mean of the two beside it was lost to them: at
+the adaptive pace to one copy, at its beginning, so that the share lost is that time against the interval that the pace has chosen.
 """
 
 from __future__ import annotations
@@ -35,8 +35,9 @@ from healthd.trainer.rendezvous_client import RendezvousClient
 RANKS, WIDTH, BATCH = 2, 1024, 64
 STATE_BYTES, PART_BYTES = 10**9, 1 << 26
 STEP_S, SLEPT_SHARE = 0.3, 0.95
-WARM_STEPS = 24  # by then the pace has been reviewed twice
-EVERY_STEP_BLOCK = 4  # steps of a block where each one is copied
+WARM_STEPS = 10  # by then the pace has been reviewed
+BLOCK_STEPS = 64  # a copy is complete long before
+EVERY_STEP_BLOCK = 4  # where each one is copied
 ROOM_BYTES = 14 * 10**9  # for each rank: its state, the staged copy, four files
 
 
@@ -104,32 +105,33 @@ class CopiedTraining:
         nobody = RendezvousClient(("", 0), 0, "", 0)  # it has not arrived: what it sends is dropped
         self._schedule = StepCopies(self.copies, nobody, 0, self.pace)
         self._schedule.note_loaded(0)
-        self._step = 0
+        self._step = -1
 
-    def warm_up(self) -> int:
-        """Copy until the pace is known; the steps of a block."""
-        self.run(WARM_STEPS, copied=True)
-        if self.pace.every_step:
-            return EVERY_STEP_BLOCK
-        while self.pace.interval.interval_steps == 1:
-            self.run(1, copied=True)
-        self.pace.interval.fix(self.pace.interval.interval_steps)  # a block holds one copy
-        return self.pace.interval.interval_steps
+    def warm_up(self) -> None:
+        """Train as a job does that has just begun: its first steps are copied, whatever that costs."""
+        for _ in range(WARM_STEPS):
+            if self._train():
+                self._schedule.begin(self._step)
 
     def run(self, steps: int, *, copied: bool) -> Block:
-        """A block of steps. Where each is copied, it ends with its last copy; else that has long been complete."""
+        """A block of steps; `copied`: each of them, to the end of the last copy, or at the adaptive pace the first."""
         dist.barrier()
         began, copies = time.perf_counter(), 0
-        for _ in range(steps):
-            self._training.step()
-            if copied and self._schedule.note_trained(self._step):
+        for number in range(steps):
+            self._train()
+            if copied and (self.pace.every_step or number == 0):
                 self._schedule.begin(self._step)
                 copies += 1
-            self._step += 1
         if self.pace.every_step:
             self.copies.wait()
         dist.barrier()
         return Block(steps, time.perf_counter() - began, copies)
+
+    def _train(self) -> bool:
+        """A step; whether its copy is due."""
+        self._training.step()
+        self._step += 1
+        return self._schedule.note_trained(self._step)
 
     def close(self) -> None:
         """Wait for the last copy."""
@@ -141,29 +143,31 @@ def measure_rank(case: Case, memory: Path, pairs: int) -> None:
     torch.set_num_threads(1)
     dist.init_process_group("gloo")
     training = CopiedTraining(case, memory)
-    length = training.warm_up()
+    training.warm_up()
+    length = EVERY_STEP_BLOCK if case.every_step else BLOCK_STEPS
+    training.run(length, copied=False)  # beside it the last of the first copies is completed
     without, copied = [training.run(length, copied=False)], []
     for _ in range(pairs):
         copied.append(training.run(length, copied=True))
         without.append(training.run(length, copied=False))
     training.close()
     if dist.get_rank() == 0:
-        print_row(case, without, copied, training.copies)
+        print_row(case, without, copied, training)
     dist.destroy_process_group()
 
 
-def print_row(case: Case, without: list[Block], copied: list[Block], copies: PeerCopies) -> None:
+def print_row(case: Case, without: list[Block], copied: list[Block], training: CopiedTraining) -> None:
     """Medians of the blocks."""
     beside = [(a.seconds + b.seconds) / 2 for a, b in itertools.pairwise(without)]
-    extra = [block.seconds - alone for block, alone in zip(copied, beside, strict=True)]
-    shares = sorted(more / block.seconds for more, block in zip(extra, copied, strict=True))
-    a_copy = statistics.median(more / block.copies for more, block in zip(extra, copied, strict=True))
-    step_ms = 1e3 * statistics.median(block.seconds / block.steps for block in without)
-    assert copies.last is not None
-    pace = "every step" if case.every_step else f"adaptive: every {copied[0].steps} steps"
-    cells = (case.compute, pace, f"{step_ms:.0f}", f"{copies.last.stall_seconds * 1e3:.0f}")
-    cells += (f"{copies.last.seconds:.1f}", f"{a_copy * 1e3:.0f}", f"**{statistics.median(shares):.2%}**")
-    cells += (f"{shares[0]:.2%} to {shares[-1]:.2%}", f"{os.getloadavg()[0]:.1f}")
+    lost = sorted((block.seconds - alone) / block.copies for block, alone in zip(copied, beside, strict=True))
+    step_s = statistics.median(block.seconds / block.steps for block in without)
+    steps = training.pace.interval.interval_steps
+    shares = [each / (steps * step_s + each) for each in (statistics.median(lost), lost[0], lost[-1])]
+    last = training.copies.last
+    assert last is not None
+    cells = (case.compute, f"{steps} steps{'' if case.every_step else ', adaptive'}", f"{step_s * 1e3:.0f}")
+    cells += (f"{last.stall_seconds * 1e3:.0f}", f"{last.seconds:.1f}", f"{statistics.median(lost) * 1e3:.0f}")
+    cells += (f"**{shares[0]:.2%}**", f"{shares[1]:.2%} to {shares[2]:.2%}", f"{os.getloadavg()[0]:.1f}")
     print(f"| {' | '.join(cells)} |", flush=True)
 
 
@@ -200,7 +204,7 @@ def main() -> None:
     if shutil.disk_usage(args.memory).free < ROOM_BYTES:
         sys.exit(f"{args.memory}: needs {ROOM_BYTES / 1e9:.0f} GB")
     print(
-        "| computes | a copy | a step without, ms | stall, ms | complete, s | lost for a copy, ms | share lost | least to most | load |"
+        "| computes | a copy every | a step without, ms | stall, ms | complete, s | lost to a copy, ms | share lost | least to most | load |"
     )
     print("|---|---|---:|---:|---:|---:|---:|---|---:|")
     for compute in (args.compute,) if args.compute else ("elsewhere", "CPU"):
