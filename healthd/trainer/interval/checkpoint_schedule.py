@@ -161,7 +161,7 @@ class CheckpointInterval:
         self._stall.add(now - began)
         self._resumed = [*self._resumed[-1:], _Resumption(now, [])]
         self._last_saved = step
-        self._looked_at = None  # the time since belongs to no step
+        self._looked_at = now  # the save belongs to no step; without the step after it nothing is known where each one is saved
 
     def written(self, seconds: float) -> None:
         """Record that the background save before the newest one was complete `seconds` after training resumed."""

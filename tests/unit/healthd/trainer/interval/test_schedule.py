@@ -202,6 +202,7 @@ def test_copies_that_cost_little_are_not_rarer_than_the_bounds_say() -> None:
     assert each.interval_s == 30  # nothing is measured yet
     train(each, clock, range(200), stall_s=0.1)
     assert each.interval_s == 30
+    assert each.interval_steps == 15  # of 2 s each, though at first every step was saved
 
 
 def test_a_write_leaves_room_for_steps_that_show_what_it_costs() -> None:
