@@ -12,6 +12,7 @@ import argparse
 import itertools
 import os
 import shutil
+import signal
 import socket
 import statistics
 import subprocess
@@ -37,7 +38,7 @@ STATE_BYTES, PART_BYTES = 10**9, 1 << 26
 STEP_S, SLEPT_SHARE = 0.3, 0.95
 WARM_STEPS = 10  # by then the pace has been reviewed
 BLOCK_STEPS = 64  # a copy is complete long before
-EVERY_STEP_BLOCK = 4  # where each one is copied
+EVERY_STEP_BLOCK = 2  # where each one is copied
 ROOM_BYTES = 14 * 10**9  # for each rank: its state, the staged copy, four files
 
 
@@ -108,8 +109,8 @@ class CopiedTraining:
         self._step = -1
 
     def warm_up(self) -> None:
-        """Train as a job does that has just begun: its first steps are copied, whatever that costs."""
-        for _ in range(WARM_STEPS):
+        """Train as a job does that has just begun, and copies some of its first steps."""
+        for _ in range(1 if self.pace.every_step else WARM_STEPS):
             if self._train():
                 self._schedule.begin(self._step)
 
@@ -145,7 +146,8 @@ def measure_rank(case: Case, memory: Path, pairs: int) -> None:
     training = CopiedTraining(case, memory)
     training.warm_up()
     length = EVERY_STEP_BLOCK if case.every_step else BLOCK_STEPS
-    training.run(length, copied=False)  # beside it the last of the first copies is completed
+    if not case.every_step:
+        training.run(length, copied=False)  # beside it the last of the first copies is completed
     without, copied = [training.run(length, copied=False)], []
     for _ in range(pairs):
         copied.append(training.run(length, copied=True))
@@ -201,6 +203,7 @@ def main() -> None:
     if args.rank:
         measure_rank(Case(args.compute, args.every_step), args.memory, args.pairs)
         return
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # else gigabytes would stay in memory
     if shutil.disk_usage(args.memory).free < ROOM_BYTES:
         sys.exit(f"{args.memory}: needs {ROOM_BYTES / 1e9:.0f} GB")
     print(

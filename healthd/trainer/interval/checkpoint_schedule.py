@@ -41,7 +41,7 @@ _log = logging.getLogger("healthd.trainer")
 
 
 class Bounds(NamedTuple):
-    """Limits of the plan, whatever is computed. Seconds; `first_steps` holds until the first review.
+    """Limits of the plan, whatever is computed. Seconds; `first_steps` holds until the first review, twice as many after each save.
 
     `cost_share` is the share of its time that training may lose to saves, the steps that a write slows down included. It is
     stronger than `most_s`; None: no such limit.
@@ -161,7 +161,11 @@ class CheckpointInterval:
         self._stall.add(now - began)
         self._resumed = [*self._resumed[-1:], _Resumption(now, [])]
         self._last_saved = step
-        self._looked_at = now  # the save belongs to no step; without the step after it nothing is known where each one is saved
+        if not self._reviews and not self._fixed:  # the write behind this save may last for many steps
+            self.interval_steps *= 2
+        self._looked_at = (
+            now  # the save belongs to no step; without the step after it nothing is known where each one is saved
+        )
 
     def written(self, seconds: float) -> None:
         """Record that the background save before the newest one was complete `seconds` after training resumed."""
