@@ -91,23 +91,23 @@ class Collective:
         found: dict[int, socket.socket] = {}
         server.settimeout(ACCEPT_S)
         deadline = time.monotonic() + self._timeout_s
-        while len(found) < self._world - 1:
-            self._require_current()
-            try:
-                peer, _ = server.accept()
-                self._prepare(peer)
-                rank, generation = _RANK.unpack(_read(peer, _RANK.size))
-                if generation == self._generation:
-                    peer.sendall(_WELCOME)
-                    found[rank] = peer
-                else:
-                    peer.close()
-            except TimeoutError:
+        with contextlib.ExitStack() as given_up:
+            while len(found) < self._world - 1:
+                self._require_current()
                 if time.monotonic() > deadline:
-                    raise
-                continue
-            except ConnectionError:
-                continue  # it has gone again: the launcher knows more
+                    raise TimeoutError("timed out")
+                try:
+                    peer = given_up.enter_context(server.accept()[0])
+                    self._prepare(peer)
+                    rank, generation = _RANK.unpack(_read(peer, _RANK.size))
+                    if generation == self._generation:
+                        peer.sendall(_WELCOME)
+                        found[rank] = peer
+                    else:
+                        peer.close()
+                except (TimeoutError, ConnectionError):
+                    continue  # nobody has come, or has gone again: the launcher knows more
+            given_up.pop_all()
         return [found[rank] for rank in sorted(found)]
 
     def _require_current(self) -> None:
@@ -119,16 +119,17 @@ class Collective:
         while True:
             self._require_current()
             try:
-                peer = socket.create_connection(address, self._timeout_s)
-                self._prepare(peer)
-                peer.sendall(_RANK.pack(self._rank, self._generation))
-                self._await_welcome(peer, deadline)
+                with contextlib.ExitStack() as refused:
+                    peer = refused.enter_context(socket.create_connection(address, self._timeout_s))
+                    self._prepare(peer)
+                    peer.sendall(_RANK.pack(self._rank, self._generation))
+                    self._await_welcome(peer, deadline)
+                    refused.pop_all()
+                    return peer
             except ConnectionError:  # rank 0 is not there yet, or not yet in this generation
                 if time.monotonic() > deadline:
                     raise
                 time.sleep(CONNECT_PAUSE_S)
-            else:
-                return peer
 
     def _await_welcome(self, peer: socket.socket, deadline: float) -> None:
         peer.settimeout(ACCEPT_S)
