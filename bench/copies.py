@@ -167,7 +167,11 @@ def print_row(case: Case, without: list[Block], copied: list[Block], training: C
     shares = [each / (steps * step_s + each) for each in (statistics.median(lost), lost[0], lost[-1])]
     last = training.copies.last
     assert last is not None
-    cells = (case.compute, f"{steps} steps{'' if case.every_step else ', adaptive'}", f"{step_s * 1e3:.0f}")
+    cells: tuple[str, ...] = (
+        case.compute,
+        f"{steps} steps{'' if case.every_step else ', adaptive'}",
+        f"{step_s * 1e3:.0f}",
+    )
     cells += (f"{last.stall_seconds * 1e3:.0f}", f"{last.seconds:.1f}", f"{statistics.median(lost) * 1e3:.0f}")
     cells += (f"**{shares[0]:.2%}**", f"{shares[1]:.2%} to {shares[2]:.2%}", f"{os.getloadavg()[0]:.1f}")
     print(f"| {' | '.join(cells)} |", flush=True)
