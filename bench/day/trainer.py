@@ -25,13 +25,13 @@ from bench.day.device import Device, State
 from bench.day.node_step_breakdown import CHECKPOINT_EVERY
 from bench.ranks.collective import Collective, StuckError
 from bench.ranks.generations import GenerationRank, Generations
+from bench.ranks.linear_model import LinearModel
 from bench.ranks.shared_store import SharedStore
 from healthd.trainer.checkpoint import Checkpoints
 from healthd.trainer.checkpoint_storage.checkpoint_files import FileWriter
 from healthd.trainer.guard import Guard
 from healthd.trainer.rendezvous_client import ADDRESS
 
-WEIGHTS, BATCH, RATE = 32, 4, 0.02
 FORWARD_SHARE, BUSY_SHARE, NOISE = 0.35, 0.9, 0.005  # of a step; noise is the published one within a stage
 LOOK_S = 0.05
 
@@ -84,33 +84,6 @@ class Gpu:
             _end("CUDA error: an uncorrectable error was met; the context is lost")
 
 
-class Model:
-    """Linear regression on made-up data. Data and result depend on the step and the world alone, bit for bit."""
-
-    def __init__(self) -> None:
-        self.weights = [0.0] * WEIGHTS
-        self.step = 0
-
-    def gradient(self, rank: int) -> list[float]:
-        """Of this rank's part of the batch; its last number is the loss."""
-        chance = random.Random(self.step * 100_003 + rank)  # noqa: S311 - data to learn from
-        total = [0.0] * (WEIGHTS + 1)
-        for _ in range(BATCH):
-            x = [chance.gauss(0, 1) for _ in range(WEIGHTS)]
-            error = sum(w * value for w, value in zip(self.weights, x, strict=True)) - sum(x[:8])
-            for index, value in enumerate(x):
-                total[index] += error * value
-            total[-1] += error * error
-        return total
-
-    def learn(self, summed: list[float], world: int) -> float:
-        """One step down; the loss."""
-        scale = 1 / (world * BATCH)
-        self.weights = [w - RATE * g * scale for w, g in zip(self.weights, summed, strict=False)]
-        self.step += 1
-        return summed[-1] * scale
-
-
 class Unguarded:
     """The same loop without us."""
 
@@ -138,7 +111,7 @@ class Training:
     def __init__(self, rank: Rank, *, guarded: bool) -> None:
         self._rank = rank
         self._gpu: Gpu | None = None  # of a spare: once it holds a rank
-        self._model = Model()
+        self._model = LinearModel()
         self._checkpoints = Checkpoints(rank.place / "checkpoints" / rank.job, keep=2)
         self._guarded = guarded
         self._place: GenerationRank | None = None
@@ -182,16 +155,12 @@ class Training:
             self._gpu = Gpu(self._rank.device)
 
     def _take_newest(self) -> None:
-        """What the rank has that is ahead of all: what it has finished, all have given their part to. Else the checkpoint."""
+        """What the rank has that is ahead of all. Else the checkpoint."""
         rank, model = self._rank, self._model
         if rank.rank == 0 and model.step == 0 and (found := self._checkpoints.latest()):
             state = json.loads((found.path / "model.json").read_text())
             model.weights, model.step = state["weights"], state["step"]
-        steps = self._together.sum([float(model.step) if each == rank.rank else 0.0 for each in range(rank.world)])
-        newest = max(steps)
-        mine = rank.rank == steps.index(newest)
-        weights = self._together.sum(model.weights if mine else [0.0] * WEIGHTS)
-        model.step, model.weights = int(newest), weights
+        model.adopt_newest(self._together, rank.rank, rank.world)
 
     def _train(self, guard: Guard | Unguarded) -> None:
         model, rank, noise = self._model, self._rank, random.Random()  # noqa: S311 - of times, not of secrets

@@ -10,7 +10,10 @@ from collections.abc import Callable, Sequence
 
 CONNECT_PAUSE_S = 0.1
 ACCEPT_S = 0.2  # between two looks whether somebody is still to come
-_RANK = struct.Struct("!II")  # and the generation: of a connection of before nothing is heard
+_RANK = struct.Struct(
+    "!II"
+)  # and the generation: a connection of another one is ended, and made again if it came too early
+_WELCOME = b"1"
 
 
 class StuckError(Exception):
@@ -88,22 +91,23 @@ class Collective:
         found: dict[int, socket.socket] = {}
         server.settimeout(ACCEPT_S)
         deadline = time.monotonic() + self._timeout_s
-        while len(found) < self._world - 1:
-            self._require_current()
-            try:
-                peer, _ = server.accept()
-                self._prepare(peer)
-                rank, generation = _RANK.unpack(_read(peer, _RANK.size))
-            except TimeoutError:
+        with contextlib.ExitStack() as given_up:
+            while len(found) < self._world - 1:
+                self._require_current()
                 if time.monotonic() > deadline:
-                    raise
-                continue
-            except ConnectionError:
-                continue  # it has gone again: the launcher knows more
-            if generation == self._generation:
-                found[rank] = peer
-            else:
-                peer.close()
+                    raise TimeoutError("timed out")
+                try:
+                    peer = given_up.enter_context(server.accept()[0])
+                    self._prepare(peer)
+                    rank, generation = _RANK.unpack(_read(peer, _RANK.size))
+                    if generation == self._generation:
+                        peer.sendall(_WELCOME)
+                        found[rank] = peer
+                    else:
+                        peer.close()
+                except (TimeoutError, ConnectionError):
+                    continue  # nobody has come, or has gone again: the launcher knows more
+            given_up.pop_all()
         return [found[rank] for rank in sorted(found)]
 
     def _require_current(self) -> None:
@@ -115,15 +119,29 @@ class Collective:
         while True:
             self._require_current()
             try:
-                peer = socket.create_connection(address, self._timeout_s)
-                break
-            except ConnectionRefusedError:
+                with contextlib.ExitStack() as refused:
+                    peer = refused.enter_context(socket.create_connection(address, self._timeout_s))
+                    self._prepare(peer)
+                    peer.sendall(_RANK.pack(self._rank, self._generation))
+                    self._await_welcome(peer, deadline)
+                    refused.pop_all()
+                    return peer
+            except ConnectionError:  # rank 0 is not there yet, or not yet in this generation
                 if time.monotonic() > deadline:
                     raise
                 time.sleep(CONNECT_PAUSE_S)
-        self._prepare(peer)
-        peer.sendall(_RANK.pack(self._rank, self._generation))
-        return peer
+
+    def _await_welcome(self, peer: socket.socket, deadline: float) -> None:
+        peer.settimeout(ACCEPT_S)
+        while True:
+            self._require_current()
+            try:
+                _read(peer, len(_WELCOME))
+                break
+            except TimeoutError:
+                if time.monotonic() > deadline:
+                    raise
+        peer.settimeout(self._timeout_s)
 
     def _prepare(self, peer: socket.socket) -> None:
         peer.settimeout(self._timeout_s)

@@ -62,6 +62,7 @@ class StepCopies:
         before = self.copies.last
         for attempt in range(2):  # the first one may say that the copy before failed
             try:
+                self.copies.wait()  # not a part of what this one costs: at a slower pace there is nothing to wait for
                 with self._pace.interval.saving(step):
                     self.copies.save(step)
                 break

@@ -10,9 +10,9 @@ from healthd.trainer.interval import Bounds, CheckpointInterval
 from healthd.trainer.interval.checkpoint_schedule import parse_step_count
 
 COPY_STEPS = "HEALTHD_COPY_STEPS"
-# A copy costs milliseconds, so a lost rank costs half a minute of training at most. The first steps are all copied: that
-# measures the cost.
-BOUNDS = Bounds(least_s=1.0, most_s=30.0, first_steps=1)
+# A lost rank costs half a minute of training at most, unless copies as frequent as that would cost more than a hundredth of
+# it. The first step is copied, and soon others: that measures the cost.
+BOUNDS = Bounds(least_s=1.0, most_s=30.0, first_steps=1, cost_share=0.01)
 
 
 class CopyPace(NamedTuple):

@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 from healthd.trainer.agreement import LocalStore, Store
 from healthd.trainer.beacons.rank_environment import read_environment
-from healthd.trainer.interval.cost_estimates import HazardEstimate, MedianCost
+from healthd.trainer.interval.cost_estimates import HazardEstimate, MedianCost, compute_slowdown
 from healthd.trainer.interval.hazard_file import read_hazard
 from healthd.trainer.interval.optimal_interval import daly_s
 from healthd.trainer.store_caller import FIRST_PAUSE_SECONDS, PAUSE_SECONDS_MAX, StoreCaller, StoreGoneError
@@ -29,6 +29,7 @@ FIRST_REVIEW_STEPS = 8  # by then the first steps, which compile and warm up, ar
 REVIEWS_PER_INTERVAL = 8  # so a degrading node shortens the current interval, not only the next
 REVIEW_STEPS_MAX = 1000
 STEPS_KEPT = 64
+STEP_ENDS_KEPT = 4096  # after a save, to see how long its write slows steps down
 STEPS_MAX = 1 << 40
 WAIT_SECONDS = 30.0  # for rank 0's number, which lags as far as rank 0's host does
 WORD_SECONDS = 20.0  # for an answer of the store, which may be lost
@@ -40,11 +41,16 @@ _log = logging.getLogger("healthd.trainer")
 
 
 class Bounds(NamedTuple):
-    """Limits of the plan, whatever is computed. Seconds; `first_steps` holds until the first review."""
+    """Limits of the plan, whatever is computed. Seconds; `first_steps` holds until the first review, twice as many after each save.
+
+    `cost_share` is the share of its time that training may lose to saves, the steps that a write slows down included. It is
+    stronger than `most_s`; None: no such limit.
+    """
 
     least_s: float = 30.0
     most_s: float = 4 * 3600.0
     first_steps: int = 500
+    cost_share: float | None = None
 
 
 class RankIdentity(NamedTuple):
@@ -54,6 +60,13 @@ class RankIdentity(NamedTuple):
     attempt: int = 0
     rank: int = 0
     directory: str = ""
+
+
+class _Resumption(NamedTuple):
+    """When training went on after a save, and when each step since then ended, in seconds from there on."""
+
+    at: float
+    ends_s: list[float]
 
 
 class CheckpointInterval:
@@ -83,6 +96,8 @@ class CheckpointInterval:
     ) -> None:
         self._hazard = HazardEstimate(nodes, node_mtbf_s)
         self._stall, self._write = MedianCost(stall_prior_s), MedianCost(0.0)
+        self._slowdown = MedianCost(0.0)  # of the steps beside a save's write, in all
+        self._resumed: list[_Resumption] = []  # after the save before the newest one, and after that
         self._job, self._directory, self._rank = seat.job, seat.directory, seat.rank
         self._store, self._key = store or LocalStore(), f"healthd/interval/{seat.attempt}/"
         self._bounds, self._clock = bounds or Bounds(), clock or SystemClock()
@@ -142,13 +157,21 @@ class CheckpointInterval:
         """Measure the part of a save that training waits for, whatever ordered it. A failed save does not count."""
         began = self._clock.monotonic()
         yield
-        self._stall.add(self._clock.monotonic() - began)
+        now = self._clock.monotonic()
+        self._stall.add(now - began)
+        self._resumed = [*self._resumed[-1:], _Resumption(now, [])]
         self._last_saved = step
-        self._looked_at = None  # the time since belongs to no step
+        if not self._reviews and not self._fixed:  # the write behind this save may last for many steps
+            self.interval_steps *= 2
+        self._looked_at = (
+            now  # the save belongs to no step; without the step after it nothing is known where each one is saved
+        )
 
     def written(self, seconds: float) -> None:
-        """Record that a background save was complete `seconds` after training resumed."""
+        """Record that the background save before the newest one was complete `seconds` after training resumed."""
         self._write.add(seconds)
+        if len(self._resumed) > 1 and (slowdown_s := compute_slowdown(self._resumed[0].ends_s, seconds)) is not None:
+            self._slowdown.add(slowdown_s)
 
     def failed(self, failures: int = 1) -> None:
         """Record node failures of this job: a relaunching launcher may pass on those of earlier attempts."""
@@ -164,7 +187,12 @@ class CheckpointInterval:
     def interval_s(self) -> float:
         """The current optimum, within the limits; never shorter than a save takes to be written."""
         optimum_s = daly_s(self._stall.seconds, self.mtbf_s)
-        return min(max(optimum_s, self._bounds.least_s, self._write.seconds), self._bounds.most_s)
+        found_s = min(max(optimum_s, self._bounds.least_s, self._write.seconds), self._bounds.most_s)
+        if (share := self._bounds.cost_share) is None:
+            return found_s
+        lost_s = (self._stall.seconds if self._stall.measured else 0.0) + self._slowdown.seconds
+        # after a write there must be steps without one: they show by how much it slows steps down
+        return max(found_s, 2 * self._write.seconds, lost_s * (1 - share) / share)
 
     def _measure(self) -> None:
         now = self._clock.monotonic()
@@ -172,6 +200,8 @@ class CheckpointInterval:
             self._steps_s.append(now - self._looked_at)
             self._hazard.lived(now - self._looked_at)
         self._looked_at = now
+        if self._resumed and len(self._resumed[-1].ends_s) < STEP_ENDS_KEPT:
+            self._resumed[-1].ends_s.append(now - self._resumed[-1].at)
 
     def _review(self, step: int) -> None:
         """Apply the number that was written at the last review, and (rank 0) write the next one."""

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import bisect
 from collections import deque
+from collections.abc import Sequence
 from math import isfinite
 from statistics import median
 
@@ -25,9 +27,28 @@ class MedianCost:
             self._seen_s.append(seconds)
 
     @property
+    def measured(self) -> bool:
+        """Whether it is more than the prior."""
+        return bool(self._seen_s)
+
+    @property
     def seconds(self) -> float:
         """The cost, as far as known."""
         return median(self._seen_s) if self._seen_s else self._prior_s
+
+
+def compute_slowdown(ends_s: Sequence[float], write_s: float) -> float | None:
+    """Return by how much the steps beside a save's write were longer in all than as many after it; None if none came after it.
+
+    Args:
+        ends_s: when each step ended, from when training resumed.
+        write_s: how long the save was being written, from then on.
+    """
+    beside = bisect.bisect_left(ends_s, write_s) + 1
+    if beside >= len(ends_s):
+        return None
+    alone_s = (ends_s[-1] - ends_s[beside - 1]) / (len(ends_s) - beside)
+    return max(0.0, ends_s[beside - 1] - beside * alone_s)
 
 
 class HazardEstimate:

@@ -98,6 +98,22 @@ def test_a_rank_of_another_generation_is_not_taken_for_one_of_this(tmp_path: Pat
             late.result(PATIENCE_S)
 
 
+def test_a_rank_that_is_in_the_next_generation_first_is_met_there() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server, ThreadPoolExecutor(1) as ranks:
+        address = server.getsockname()
+
+        def early() -> list[float]:
+            with closing(Collective(address, 1, 2, PATIENCE_S, generation=2)) as together:
+                return together.sum([1.0])
+
+        waits = ranks.submit(early)
+        with pytest.raises(StuckError, match="not all 2 ranks"):
+            Collective(address, 0, 2, 1.0, server=server, generation=1)
+        with closing(Collective(address, 0, 2, PATIENCE_S, server=server, generation=2)) as together:
+            assert together.sum([2.0]) == [3.0]
+        assert waits.result(PATIENCE_S) == [3.0]
+
+
 def test_the_ranks_that_are_left_go_on_with_the_spare_in_the_lost_ones_place() -> None:
     server = RendezvousServer([Member(number, f"n{number}") for number in range(3)], world=2)
     seen: dict[int, list[tuple[int, int, float]]] = {number: [] for number in range(3)}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
@@ -95,6 +96,27 @@ def test_at_the_pace_that_pays_no_update_waits(make_job: Callable[..., Job]) -> 
     assert not job.copies._flight.done
     assert job.updated
     assert job.rendezvous.finished == 0  # as it is, though its copy may yet be lost
+
+
+def test_the_wait_for_the_copy_before_is_no_part_of_what_a_copy_costs(
+    make_job: Callable[..., Job], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job = make_job("")
+    interval, wait, under_way = job.steps._pace.interval, job.copies.wait, []
+    saving = interval.saving
+
+    def record(step: int) -> AbstractContextManager[None]:
+        under_way.append(not job.copies._flight.done)
+        return saving(step)
+
+    def let_go() -> str:
+        job.copies.go.set()
+        return wait()
+
+    monkeypatch.setattr(job.copies, "wait", let_go)
+    monkeypatch.setattr(interval, "saving", record)
+    job.steps.begin(1)
+    assert under_way == [False]
 
 
 def test_a_pace_of_several_steps_is_kept() -> None:

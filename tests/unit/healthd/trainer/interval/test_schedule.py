@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from healthd.trainer.agreement import LocalStore
 from healthd.trainer.interval import CheckpointInterval
 from healthd.trainer.interval.checkpoint_schedule import Bounds, RankIdentity
+from healthd.trainer.interval.cost_estimates import compute_slowdown
 from healthd.trainer.interval.hazard_file import PublishedHazard, hazard_path, parse_hazard, read_hazard, write_hazard
 from vocabulary.clock import ManualClock
 
@@ -173,3 +174,56 @@ def test_a_number_of_steps_overrules_what_is_measured() -> None:
 def test_what_is_no_number_of_steps_is_refused_by_name(text: str) -> None:
     with pytest.raises(ValueError, match="HEALTHD_CHECKPOINT_STEPS="):
         CheckpointInterval.from_env(environ={"HEALTHD_CHECKPOINT_STEPS": text})
+
+
+@pytest.mark.parametrize(("slowed", "lost_s"), [(1.0, 2.0), (1.5, 2.0 + 5 * 1.0)])
+def test_saves_cost_no_more_than_their_share_with_the_steps_that_their_writes_slow_down(
+    slowed: float, lost_s: float
+) -> None:
+    clock, bounds = ManualClock(), Bounds(least_s=1, most_s=30, first_steps=1, cost_share=0.01)
+    each = CheckpointInterval(nodes=2, bounds=bounds, clock=clock)
+    written_at, saves = 0.0, 0
+    for step in range(2000):
+        beside = clock.monotonic() < written_at
+        clock.advance(2.0 * (slowed if beside else 1.0))
+        if each.due(step):
+            write_s = 15.0 if slowed > 1 else 10.0  # five steps
+            with each.saving(step):
+                clock.advance(2.0)
+            if saves:
+                each.written(write_s)
+            saves, written_at = saves + 1, clock.monotonic() + write_s
+    assert each.interval_s == pytest.approx(99 * lost_s)
+
+
+def test_copies_that_cost_little_are_not_rarer_than_the_bounds_say() -> None:
+    clock, bounds = ManualClock(), Bounds(least_s=1, most_s=30, first_steps=1, cost_share=0.01)
+    each = CheckpointInterval(nodes=2, bounds=bounds, clock=clock)
+    assert each.interval_s == 30  # nothing is measured yet
+    saved = train(each, clock, range(200), stall_s=0.1)
+    assert saved[:3] == [0, 2, 6]  # the first ones are measured, and training seldom waits for one of them
+    assert each.interval_s == 30
+    assert each.interval_steps == 15  # of 2 s each
+
+
+def test_a_write_leaves_room_for_steps_that_show_what_it_costs() -> None:
+    each = CheckpointInterval(nodes=2, bounds=Bounds(least_s=1, most_s=30, cost_share=0.01), clock=ManualClock())
+    each.written(40.0)
+    assert each.interval_s == 80
+
+
+@pytest.mark.parametrize(
+    ("ends_s", "write_s", "expected"),
+    [
+        ([3, 6, 8, 10], 5, 2),
+        ([3, 6, 8, 10], 6, 2),
+        ([2, 4, 6], 3, 0),
+        ([2, 4, 7], 3, 0),
+        ([3, 6], 5, None),
+        ([], 5, None),
+    ],
+)
+def test_a_slowdown_is_what_the_steps_beside_a_write_take_longer(
+    ends_s: list[float], write_s: float, expected: float | None
+) -> None:
+    assert compute_slowdown(ends_s, write_s) == expected
