@@ -15,10 +15,10 @@ from pathlib import Path
 from typing import Any
 
 from bench.side_by_side.tiny_training import PACE_S
-from bench.side_by_side.ways import Job, Settings, Way
+from bench.side_by_side.ways import Job, Way
 
 STEPS_BEFORE, STEPS_AFTER = 30, 20
-START_S, RECOVERY_S = 120.0, 200.0
+START_S = 120.0
 FAULTS = {"kill -9": signal.SIGKILL, "frozen (SIGSTOP)": signal.SIGSTOP}
 Row = dict[str, Any]
 
@@ -50,7 +50,7 @@ def wait_for_rows(job: Job, ready: Callable[[list[Row]], bool], limit_s: float) 
     while time.monotonic() < end:
         if ready(rows := read_rows(job.steps_file)):
             return rows
-        time.sleep(0.02)
+        time.sleep(0.05)  # rarely: the ranks need the processors
     raise TimeoutError(f"nothing trained within {limit_s:.0f} s:\n{(job.place / 'log').read_text()[-3000:]}")
 
 
@@ -59,7 +59,7 @@ def lose_rank(way: Way, fault: str, reference: list[str]) -> Outcome:
     place = Path(tempfile.mkdtemp(prefix="bench-side-", dir="/dev/shm"))
     job = Job(place)
     try:
-        return _lose_rank(job, way, way.settings, fault, reference)
+        return _lose_rank(job, way, fault, reference)
     finally:
         job.end()
         if os.environ.get("BENCH_KEEP"):
@@ -68,8 +68,8 @@ def lose_rank(way: Way, fault: str, reference: list[str]) -> Outcome:
             shutil.rmtree(place, ignore_errors=True)
 
 
-def _lose_rank(job: Job, way: Way, settings: Settings, fault: str, reference: list[str]) -> Outcome:
-    way.start(job, settings)
+def _lose_rank(job: Job, way: Way, fault: str, reference: list[str]) -> Outcome:
+    way.start(job, way.settings)
 
     def are_under_way(rows: list[Row]) -> bool:
         return {0, 1} <= {row["rank"] for row in rows if row["step"] >= STEPS_BEFORE}
@@ -85,7 +85,7 @@ def _lose_rank(job: Job, way: Way, settings: Settings, fault: str, reference: li
     def of_rank_0(rows: list[Row]) -> list[Row]:
         return [row for row in rows if row["rank"] == 0 and row["at"] > began and row["generation"] != generation]
 
-    rows = wait_for_rows(job, lambda rows: len(of_rank_0(rows)) >= STEPS_AFTER, RECOVERY_S)
+    rows = wait_for_rows(job, lambda rows: len(of_rank_0(rows)) >= STEPS_AFTER, way.limit_s)
     if FAULTS[fault] == signal.SIGSTOP:
         _end_frozen(victim["pid"])
     after = of_rank_0(rows)

@@ -39,7 +39,7 @@ class TinyTraining:
         torch.manual_seed(seed)
         loss = _example.loss_of(wrapped, _example.sequences(picks.tolist()))
         loss.backward()
-        return float(loss)
+        return float(loss.detach())
 
 
 class StepRecorder:

@@ -58,6 +58,7 @@ class Way:
     start: Callable[[Job, Settings], None]
     package: str = ""
     settings: Settings = field(default_factory=dict)
+    limit_s: float = 45.0  # for the recovery
 
 
 def start_swap(job: Job, _settings: Settings) -> None:
@@ -167,12 +168,12 @@ NVRX_QUICK = {
     "termination_grace_time": 0.1,
 }
 
-TORCHFT, NVRX = "torchft", "nvidia-resiliency-ext"
+TORCHFT, NVRX = "torchft-nightly", "nvidia-resiliency-ext"
 WAYS = (
     Way("healthctl launch --swap", start_swap),
     Way("torchft, shrinking, quick", start_torchft_shrinking, TORCHFT, TORCHFT_QUICK),
     Way("torchft with a spare, quick", start_torchft_with_spare, TORCHFT, TORCHFT_QUICK),
     Way("NVRx in-process, quick", start_nvrx, NVRX, NVRX_QUICK),
     Way("torchft with a spare, as its example", start_torchft_with_spare, TORCHFT, TORCHFT_EXAMPLE),
-    Way("NVRx in-process, defaults", start_nvrx, NVRX, NVRX_EXAMPLE),
+    Way("NVRx in-process, defaults", start_nvrx, NVRX, NVRX_EXAMPLE, limit_s=150.0),
 )
