@@ -68,10 +68,10 @@ def main() -> None:
     """Measure, and print a table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--runs", type=int, default=5)
-    parser.add_argument("--only", default="", help="ways whose name contains this")
+    parser.add_argument("--only", default="", help="ways whose name contains one of these, with commas between")
     parser.add_argument("--faults", default="", help="faults whose name contains this")
     options = parser.parse_args()
-    ways = select_installed([way for way in WAYS if options.only in way.name])
+    ways = select_installed([way for way in WAYS if any(text in way.name for text in options.only.split(","))])
     faults = [fault for fault in FAULTS if options.faults in fault]
     reference = make_reference()
     print(f"load before: {os.getloadavg()[0]:.1f}", flush=True)

@@ -40,18 +40,20 @@ def read_rows(file: Path) -> list[Row]:
     return sorted(map(json.loads, lines), key=lambda row: float(row["at"]))
 
 
-def wait_for_rows(job: Job, ready: Callable[[list[Row]], bool], limit_s: float) -> list[Row]:
+def wait_for_rows(job: Job, ready: Callable[[list[Row]], bool], limit_s: float, lost: int = 0) -> list[Row]:
     """The records, as soon as they are `ready`.
 
     Raises:
-        TimeoutError: they are not, with the end of the job's log.
+        TimeoutError: they are not in time, or more than the `lost` processes have ended; with the end of the job's log.
     """
     end = time.monotonic() + limit_s
-    while time.monotonic() < end:
+    while time.monotonic() < end and job.count_ended() <= lost:
         if ready(rows := read_rows(job.steps_file)):
             return rows
         time.sleep(0.05)  # rarely: the ranks need the processors
-    raise TimeoutError(f"nothing trained within {limit_s:.0f} s:\n{(job.place / 'log').read_text()[-3000:]}")
+    raise TimeoutError(
+        f"no more steps after {limit_s - end + time.monotonic():.0f} s; {job.count_ended()} processes have ended:\n{(job.place / 'log').read_text()[-3000:]}"
+    )
 
 
 def lose_rank(way: Way, fault: str, reference: list[str]) -> Outcome:
@@ -85,7 +87,7 @@ def _lose_rank(job: Job, way: Way, fault: str, reference: list[str]) -> Outcome:
     def of_rank_0(rows: list[Row]) -> list[Row]:
         return [row for row in rows if row["rank"] == 0 and row["at"] > began and row["generation"] != generation]
 
-    rows = wait_for_rows(job, lambda rows: len(of_rank_0(rows)) >= STEPS_AFTER, way.limit_s)
+    rows = wait_for_rows(job, lambda rows: len(of_rank_0(rows)) >= STEPS_AFTER, way.limit_s, 1)
     if FAULTS[fault] == signal.SIGSTOP:
         _end_frozen(victim["pid"])
     after = of_rank_0(rows)

@@ -42,6 +42,10 @@ class Job:
             process = subprocess.Popen(argv, env={**os.environ, **alone}, stdout=log, stderr=log)
         self.processes.append(process)
 
+    def count_ended(self) -> int:
+        """Processes that have ended."""
+        return sum(process.poll() is not None for process in self.processes)
+
     def end(self) -> None:
         """End what is left of it, frozen or not."""
         for process in self.processes:
@@ -155,10 +159,10 @@ TORCHFT_QUICK = {
 NVRX_EXAMPLE: Settings = {"collective_s": 10}
 NVRX_QUICK = {
     "collective_s": 1,
-    "monitor_thread_interval": 0.05,
+    "monitor_thread_interval": 0.5,  # it wakes at once; shorter only costs processor time
     "monitor_process_interval": 0.05,
-    "heartbeat_interval": 0.05,
-    "progress_watchdog_interval": 0.05,
+    "heartbeat_interval": 0.2,
+    "progress_watchdog_interval": 0.2,
     "last_call_wait": 0.0,
     "soft_timeout": 1.0,
     "hard_timeout": 1.2,
