@@ -1,7 +1,7 @@
 """Side by side, on this machine: from the loss of a rank to the next finished step, by three ways.
 
     make adapters                                  # installs the other two; without them, they are left out
-    python -m bench.side_by_side [--runs 5] [--only TEXT] [--faults kill]
+    python -m bench.side_by_side [--runs 5] [--only swap quick] [--faults kill]
 
 Each run starts a job of two ranks (and a spare, where the way has one) over gloo in steps of 50 ms, kills or freezes rank
 1 in its 30th step or later, and ends 20 steps after the recovery. The ways alternate. "Again" are finished steps that are
@@ -68,10 +68,10 @@ def main() -> None:
     """Measure, and print a table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--runs", type=int, default=5)
-    parser.add_argument("--only", default="", help="ways whose name contains one of these, with commas between")
+    parser.add_argument("--only", nargs="+", default=[""], help="ways whose name contains one of these")
     parser.add_argument("--faults", default="", help="faults whose name contains this")
     options = parser.parse_args()
-    ways = select_installed([way for way in WAYS if any(text in way.name for text in options.only.split(","))])
+    ways = select_installed([way for way in WAYS if any(text in way.name for text in options.only)])
     faults = [fault for fault in FAULTS if options.faults in fault]
     reference = make_reference()
     print(f"load before: {os.getloadavg()[0]:.1f}", flush=True)
