@@ -44,7 +44,7 @@ def test_who_failed_since_is_taken_out_and_teaches_no_more(ask: Ask, tmp_path: P
     monday, tuesday = document("bad", [50.0] * 8, 1e9), document("bad", [50.0] * 8, 1.1e9, verdict=Verdict.FAIL)
     both = ask("learn", [monday, tuesday])
     assert both.exit_code == 3
-    assert "bad-1000000000.json teaches nothing: bad: it failed after that" in both.stderr
+    assert "bad-1000000000.json was not learned: bad: it failed in a later run" in both.stderr
     assert ask("forget", (), "bad").exit_code == 0
     assert ask("learn", [*GOOD, monday]).exit_code == 0
     assert nodes(ask) == {5}
@@ -93,5 +93,5 @@ def test_a_node_under_a_second_name_is_told_of(ask: Ask) -> None:
     ask("learn", GOOD)
     done = ask("learn", [document("n1.cluster", [100.0] * 8, 2.0, machine="n1")])
     assert done.exit_code == 0
-    assert "n1 is taken out: it failed since, or goes by another name" in done.stderr
+    assert "n1 was removed: it failed since, or has another name now" in done.stderr
     assert nodes(ask) == {4}

@@ -80,7 +80,7 @@ DRIVER_SAYS = [
     ("gpus 3\nhang 1", 1, "no end within 2 s; last seen at: GPU 1: handle"),
     ("hang init", 1, "no end within 2 s; last seen at: nvmlInit"),
     ("fail 999", 3, "the driver does not start: Unknown Error"),
-    ("gpus 0", 3, "the driver is here but sees no GPU"),
+    ("gpus 0", 3, "the driver is loaded but sees no GPU"),
 ]
 
 

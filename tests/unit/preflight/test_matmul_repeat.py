@@ -92,7 +92,7 @@ FOUND = {
         TYPES,
         {"rows": "85", "columns": "51"},
     ),
-    "operand": ("its left operand changed in memory; 1 wrong words", TYPES, {"operand": "left"}),
+    "operand": ("the left operand changed in memory; 1 wrong words", TYPES, {"operand": "left"}),
     "nan": (
         "wrong in every repeat; what is no number: 1 wrong, first [85, 51] is nan",
         [*TYPES[:4], "fp64"],
@@ -212,7 +212,7 @@ def test_what_a_work_gave_before_is_remembered() -> None:
     visits.digests[str(item)] = "0" * 16
     visits.visit(item)
     (found,) = visits.findings
-    assert "0000000000000000 before, from the same operands" in found.what
+    assert "0000000000000000 before from the same operands" in found.what
 
 
 def test_what_is_judged_is_what_was_digested_and_no_further_product(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -237,7 +237,7 @@ def test_an_output_that_changed_after_it_was_digested_is_found(monkeypatch: pyte
     monkeypatch.setattr(matmul_repeat, "repeat_product", forgetful)
     result = products()
     assert result.outcome is Outcome.FAIL
-    assert "of the output to be judged, and it was" in result.reason
+    assert "of the output when verified, but" in result.reason
 
 
 def refusing(monkeypatch: pytest.MonkeyPatch, error: Exception, *types: str) -> None:
@@ -254,7 +254,7 @@ def test_a_type_that_the_library_refuses_is_lacking(monkeypatch: pytest.MonkeyPa
     refusing(monkeypatch, RuntimeError("CUDA error: CUBLAS_STATUS_NOT_SUPPORTED when calling cublasLtMatmul"), "fp8")
     result = products("", HOST[1])
     assert result.outcome is Outcome.PASS
-    assert "the library refuses fp8, which this device should have: CUDA error: CUBLAS" in result.remarks[0]
+    assert "the library refuses fp8, which this device should support: CUDA error: CUBLAS" in result.remarks[0]
     assert [each.outcome for each in judge_by_majority([good, result])] == [Outcome.PASS, Outcome.FAIL]
 
 

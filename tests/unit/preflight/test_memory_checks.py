@@ -168,7 +168,7 @@ def test_charge_that_cells_lose_while_they_are_held_is_told_from_a_broken_cell()
     assert "right when read at once" in result.reason
     assert result.evidence["bit_histogram"] == "30: 32"
     assert int(result.evidence["bursts"]) == 2
-    assert told[-1] == "cpu:1: errors; looking a second time, without waiting"
+    assert told[-1] == "cpu:1: errors found; checking again without the hold time"
 
 
 @pytest.mark.parametrize(

@@ -93,7 +93,7 @@ def test_a_word_that_answers_for_another_is_an_alias_with_both_addresses(pattern
     other = at ^ 1 << bit
     found = diagnose_errors([errors(pattern, {at: compute_expected_word(pattern, other)})], [], BY_NAME, WORDS)
     assert found.kind is MemoryFaultKind.ALIAS
-    assert f"{at * 8:#x} answers with the word of {other * 8:#x}" in found.words
+    assert f"{at * 8:#x} returns the word of {other * 8:#x}" in found.words
     assert f"bit {bit + 3} of the address" in found.words
 
 

@@ -218,7 +218,7 @@ def test_a_device_that_is_gone_leaves_the_others_and_no_peers(more_tests: None) 
 
 
 def test_a_fault_on_a_device_that_is_not_there_is_refused_with_those_that_are(more_tests: None) -> None:
-    with pytest.raises(PlanError, match=r"speaks:slow@cuda:9.*: no such device; there is cpu:0, cpu:1"):
+    with pytest.raises(PlanError, match=r"speaks:slow@cuda:9.*: no such device; use one of cpu:0, cpu:1"):
         run_plan(planned(("speaks", Scope.DEVICE), speaks="slow@cuda:9"), CLOCK, SilentProgress())
 
 

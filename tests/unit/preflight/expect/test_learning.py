@@ -174,7 +174,7 @@ def test_a_node_that_failed_since_teaches_nothing() -> None:
         for each in order:
             one_by_one = learn_baseline([each], one_by_one)
         assert one_by_one == learn_baseline(order)
-    assert explain_outdated(learn_baseline([failed]), passed) == "bad: it failed after that"
+    assert explain_outdated(learn_baseline([failed]), passed) == "bad: it failed in a later run"
     again = document("bad", [100.0], 10.0)
     (entry,) = learn_baseline([passed, failed, again]).entries
     assert entry.nodes == {"bad": NodeObservation(10.0, (100.0,))}

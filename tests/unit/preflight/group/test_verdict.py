@@ -206,7 +206,7 @@ def test_one_name_for_two_processes_and_one_machine_for_two_nodes_are_seen() -> 
     "text", ["", "slow:n1", "slow:n1=1", "slow:n1=0", "slow:n1=x", "link:n1=0.5", "link:n1,n1=0.5", "hang:n1=0.5", "hang:", "melt:n1"]
 )  # fmt: skip
 def test_what_is_no_fault_is_refused(text: str) -> None:
-    with pytest.raises(FaultError, match="there is slow:NODE=SHARE"):
+    with pytest.raises(FaultError, match="use one of slow:NODE=SHARE"):
         parse_injected_faults([text])
 
 

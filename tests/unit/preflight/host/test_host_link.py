@@ -196,7 +196,7 @@ def test_the_slot_bounds_what_can_be_asked_of_the_link(driver_says: Say, tmp_pat
     assert (link.width_max, link.device_width_max, link.generation_max) == (8, 16, 4)
     assert gpu_pcie_link.judge_pcie_link(link, link, link) == (
         (),
-        ("the PCIe link has 8 lanes: the slot has no more, the GPU could use 16",),
+        ("the PCIe link has 8 lanes, all that the slot has; the GPU supports 16",),
     )
 
 

@@ -36,7 +36,7 @@ def the(fault: str, on: Machine) -> Result:
     notes: list[str] = []
     context = Context(device=None, devices=(), level="gate", seconds=0.05, fault=fault, note=notes.append)
     (result,) = host_memory.check_host_memory(context, on)
-    assert notes[0] == "taking host memory"
+    assert notes[0] == "allocating host memory"
     return result
 
 
@@ -75,7 +75,7 @@ def test_little_room_is_no_conclusion(tmp_path: Path) -> None:
     context = Context(device=None, devices=(), level="gate", seconds=0.05, fault="", note=lambda _: None)
     (result,) = host_memory.check_host_memory(context, machine(tmp_path, available_mib=1100))
     assert result.outcome is Outcome.ERROR
-    assert "MiB of host memory may be taken" in result.reason
+    assert "MiB of host memory can be allocated" in result.reason
 
 
 def test_others_keep_what_they_need(tmp_path: Path) -> None:

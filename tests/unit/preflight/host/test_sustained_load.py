@@ -61,7 +61,7 @@ def test_good_arithmetic_under_load_passes_with_a_rate_of_each_part() -> None:
     ("fault", "says"),
     [
         ("throttle", "slowed down by its hardware, which is too hot"),
-        ("hot", "it reached 88 °C, where protection begins (87 °C)"),
+        ("hot", "it reached 88 °C; thermal protection begins at 87 °C"),
         ("wrong", "a product differs from the first one in 1 element, under steady load"),
     ],
 )

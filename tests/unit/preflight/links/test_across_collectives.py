@@ -60,7 +60,7 @@ def test_who_receives_wrong_from_many_is_named() -> None:
 def test_one_wrong_way_is_between_its_ends() -> None:
     found = failed(ranks({("cuda:1", "cuda:6")}))
     assert set(found) == {"cuda:1", "cuda:6"}
-    assert "wrong between cuda:1 and cuda:6; which end or the link this cannot tell" in found["cuda:1"]
+    assert "wrong data between cuda:1 and cuda:6; this test cannot tell the ends from the link" in found["cuda:1"]
 
 
 def test_parts_of_many_that_are_wrong_everywhere_name_nobody_but_fail() -> None:

@@ -36,7 +36,7 @@ def test_clean_collectives_are_right_and_each_has_its_rate(ranks: Run, count: in
 def test_who_gives_wrong_bits_is_named_alone(ranks: Run, count: int, culprit: int) -> None:
     found = failed(ranks, count, {culprit: "wrong_sum"})
     assert set(found) == {f"cpu:{culprit}"}
-    assert f"its part was wrong on {count} of {count} devices" in found[f"cpu:{culprit}"]
+    assert f"its contribution was wrong on {count} of {count} devices" in found[f"cpu:{culprit}"]
 
 
 def test_a_bit_that_is_wrong_in_every_sum_names_nobody(ranks: Run) -> None:

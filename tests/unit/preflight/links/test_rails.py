@@ -93,7 +93,7 @@ def test_a_rail_slower_or_narrower_than_its_siblings_fails_alone(node: Path) -> 
     results = {r.device: r for r in ran(node)}
     assert {name for name, r in results.items() if r.outcome is Outcome.FAIL} == {"mlx5_2/1"}
     assert results["mlx5_2/1"].reason == (
-        "runs at 200 Gb/s, others of its kind at 400; has 8 PCIe lanes, others of its kind 16"
+        "runs at 200 Gb/s, ports of the same kind at 400; has 8 PCIe lanes, ports of the same kind 16"
     )
     assert results["mlx5_2/1"].locations[0].nic == "mlx5_2/1"
 
@@ -340,4 +340,4 @@ def test_no_answer_over_a_link_that_is_up_accuses_nobody(rail: tuple[str, str]) 
             HEALTHD_PREFLIGHT_RAIL_PEERS=f"{name}={address.rpartition(':')[0]}:{elsewhere[1]}",
         )
     assert result.outcome is Outcome.ERROR
-    assert "this end, the other or what is between them" in result.reason
+    assert "the fault is at this end, the other end or in between" in result.reason

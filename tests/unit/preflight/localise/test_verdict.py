@@ -63,7 +63,7 @@ def test_a_node_is_named_with_how_slow_it_is(share: float | None) -> None:
     (culprit,) = verdict.culprits
     assert culprit.score == pytest.approx(share or 0.0, abs=0.02)
     assert culprit.margin > 0.05
-    assert culprit.evidence == ("slow with 4 of 4 cleared partners, and with none of its 4 partners at its best",)
+    assert culprit.evidence == ("slow with 4 of 4 cleared partners, and at full rate with none of its 4 partners",)
     assert "n05" not in verdict.cleared
 
 
@@ -114,7 +114,9 @@ def test_an_oversubscribed_spine_is_no_node_s_fault() -> None:
     seen = results(lambda a, b: 0.4 if leaf(a) != leaf(b) else 1.0)
     verdict = localise_faults(seen, FABRIC, PairExpectations(inside=400, across=400))
     assert verdict.conclusion is Conclusion.NOBODY
-    assert verdict.reasons == ("pairs across leaves reach 40% of what is expected, all alike: no node's fault",)
+    assert verdict.reasons == (
+        "pairs across leaves reach 40% of the expected rate, all of them: not the fault of a node",
+    )
 
 
 def test_a_bad_node_is_seen_under_an_oversubscribed_spine() -> None:
