@@ -43,7 +43,7 @@ def look(*told: ToldIncident, status: StatusView = WELL, **more: Any) -> Overvie
     ("status", "well"),
     [
         (WELL, True),
-        (replace(WELL, mode="recommend", blocked=("mode is recommend: decisions are shown, not carried out",)), True),
+        (replace(WELL, mode="recommend", blocked=("mode is recommend: decisions are shown but not executed",)), True),
         (replace(WELL, mode="observe", mode_by="ann", blocked=("mode is observe: …",)), False),
         (replace(WELL, blocked=("the disk is full",)), False),
         (replace(WELL, breaker="open since …"), False),
@@ -82,7 +82,7 @@ def test_a_screen_is_not_filled_with_what_blocks_or_waits(count: int, most: int,
 
 
 def test_what_did_not_come_of_what_stands_still_is_counted() -> None:
-    blocked = tuple(f"inc-{n} on n waits for a person: a fan" for n in range(1, 9))
+    blocked = tuple(f"inc-{n} on n needs a person: a fan" for n in range(1, 9))
     text = render_plain(
         render_status_page(look(incident(1), status=replace(WELL, blocked=blocked), blocked_more=600), 6)
     )
@@ -161,9 +161,9 @@ def test_what_is_stopped_or_waits_for_a_part_is_not_to_be_stopped() -> None:
 
 def test_one_node_that_waits_for_a_part_does_not_keep_automation_from_acting() -> None:
     view = incident(0, state="waiting", waits_for_part=True)
-    status = replace(WELL, incidents_open=1, blocked=("inc-0 on n waits for a person: waits for replacement",))
+    status = replace(WELL, incidents_open=1, blocked=("inc-0 on n needs a person: waits for replacement",))
     assert "automation limited" not in render_plain(render_status_page(look(view, status=status)))
-    assert "inc-0 on n waits for a person" in render_plain(render_status_page(look(status=status)))
+    assert "inc-0 on n needs a person" in render_plain(render_status_page(look(status=status)))
 
 
 def test_a_mode_that_a_person_set_is_given_back_to_the_configuration() -> None:

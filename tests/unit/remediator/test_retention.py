@@ -208,7 +208,7 @@ def test_the_command_line(tmp_path: Path) -> None:
     assert run(main, ["export", "--config", str(config), "--since", "1969-12-31", "-o", str(out)]).exit_code == 0
     assert [json.loads(line)["table"] for line in out.read_text().splitlines()] == ["audit"]
     assert run(main, ["export", "--config", str(config), "-o", "-"]).output.startswith('{"table":"audit"')
-    assert "is no time" in run(main, ["export", "--config", str(config), "--since", "soon", "-o", "-"]).output
+    assert "is not a time" in run(main, ["export", "--config", str(config), "--since", "soon", "-o", "-"]).output
     assert run(main, ["compact", "--config", str(config)]).output.startswith("compacted")
 
 

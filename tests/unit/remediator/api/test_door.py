@@ -373,8 +373,8 @@ def test_the_names_in_a_certificate() -> None:
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        ("listen: 0.0.0.0:15180", "in the clear"),
-        ("listen: '[::]:15180'", "in the clear"),
+        ("listen: 0.0.0.0:15180", "in clear text"),
+        ("listen: '[::]:15180'", "in clear text"),
         ("tls: {certificate: c, key: k, client_certificate: required}", "belong together"),
         ("tls: {certificate: c, key: k, nodes_by_certificate: true}", "needs client_certificate"),
         ("tls: {certificate: c, key: k, client_certificate: maybe}", "known: none, optional"),

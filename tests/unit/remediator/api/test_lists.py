@@ -149,7 +149,7 @@ def test_lemons_and_stragglers_are_the_centres_own_findings() -> None:
     assert (second.node, second.rank, second.stage) == ("", None, None)
     (found,) = list_lemon_views(known)
     assert (found.node, found.score, found.failures, found.hours, found.jobs) == ("n2", 0.8, 3, 48.0, ("a",))
-    assert found.next_step == "a preflight before its next job"
+    assert found.next_step == "run a preflight before its next job"
 
 
 def test_every_limit_has_its_figures() -> None:
@@ -213,10 +213,10 @@ def test_the_lists_over_http(centre: Inside) -> None:
 
 def test_what_blocks_is_told_in_words(centre: Inside) -> None:
     found = get(centre, "/v1/status")
-    assert "mode is approve: people approve each plan" in found["blocked"]
+    assert "mode is approve: each plan needs approval" in found["blocked"]
     assert "epoch 1" in found["leader"]
     assert centre.call("POST", "/v1/nodes/n1/hold", "ann", {"text": "a fan"}).status == 204
-    assert "people keep us off 1 node: n1" in get(centre, "/v1/status")["blocked"]
+    assert "operator hold on 1 node: n1" in get(centre, "/v1/status")["blocked"]
 
 
 @pytest.mark.parametrize(

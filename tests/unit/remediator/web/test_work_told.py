@@ -61,7 +61,7 @@ def shown(centre: Inside, path: str, *words: str) -> None:
 
 
 def test_lemons_say_why_and_what_next(centre: Inside) -> None:
-    shown(centre, "/lemons", "0.87", "a preflight before its next job", "it fails <script>alert(1)</script>")
+    shown(centre, "/lemons", "0.87", "run a preflight before its next job", "it fails <script>alert(1)</script>")
 
 
 def test_stragglers_are_on_their_page_and_their_jobs(centre: Inside) -> None:
