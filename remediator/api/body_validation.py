@@ -15,7 +15,7 @@ _FIELD = re.compile(r"Object (?P<how>missing required|contains unknown) field `(
 _EXPECTED = re.compile(r"Expected `(?P<wanted>[^`]*)`(?:, got `(?P<got>[^`]*)`)?(?P<limit>.*)", re.DOTALL)
 _WORDS = {
     "str": "a text",
-    "int": "a whole number",
+    "int": "an integer",
     "float": "a number",
     "bool": "true or false",
     "null": "null",

@@ -17,7 +17,7 @@ def close_as_part_of(state: ClusterState, above: Incident, part: Incident, now: 
     """Close an incident as part of another one. Returns the updated other one."""
     grown = replace(above, parts=(*above.parts, part.id, *part.parts)[-PARTS_MAX:])
     state.put_incident(grown)
-    close_incident(state, part, f"part of {above.id}, {above.node}, now", now)
+    close_incident(state, part, f"now part of {above.id}, {above.node}", now)
     return grown
 
 

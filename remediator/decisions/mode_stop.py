@@ -27,8 +27,8 @@ class StopEffect(str, enum.Enum):
     """What a stop does to a planned action."""
 
     GOES_ON = "goes on"
-    WAITS = "begins no further attempt"
-    UNLESS_FETCHED = "waits, unless the node has the order already"
+    WAITS = "starts no further attempt"
+    UNLESS_FETCHED = "waits, unless the node already has the order"
 
 
 def find_stop_order(standing: Mapping[str, Standing]) -> ModeOverride | None:

@@ -78,6 +78,6 @@ def reassert_hold(state: ClusterState, incident: Incident, now: float) -> None:
         reason=f"{incident.id} {incident.rule}",
     )
     state.put_action(action)
-    text = f"cordon of {node.node} planned again: our hold is not confirmed"
+    text = f"cordon of {node.node} planned again: the hold is not confirmed"
     facts: dict[str, str | int | float | bool] = {"action": action.id, "verb": action.verb}
     state.note(now, "action_planned", text, node=node.node, incident=incident, data=facts)

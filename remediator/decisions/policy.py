@@ -134,9 +134,9 @@ class Policy:
                     continue
                 why = match_misfit(rule.match, finding, state, now)
                 if why == FITS and first is not rule:
-                    why = f"{first.name if first else '-'} comes first"
+                    why = f"{first.name if first else '-'} takes precedence"
                 elif why == FITS:
-                    why = f"it answers this finding, but {chosen.rule.name} outranks it"
+                    why = f"it matches this finding, but {chosen.rule.name} has priority"
                 found.append(Considered(rule.name, finding.kind, why))
         return tuple(dict.fromkeys(found))[:CONSIDERED_MAX]
 

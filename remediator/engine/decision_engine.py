@@ -183,7 +183,7 @@ class DecisionEngine:
         """Return why a node should send its news later; empty if it may send now."""
         if trouble := self._trouble:
             return trouble
-        return f"{self._waiting} pieces of news wait to be written" if self._waiting > WAITING_MAX else ""
+        return f"{self._waiting} inputs wait to be written" if self._waiting > WAITING_MAX else ""
 
     def change_policy(self, policy: Policy) -> None:
         """Use another policy from the next input on. Safe to call from any thread."""
@@ -211,13 +211,13 @@ class DecisionEngine:
             self._waiting += more
 
     def _run(self) -> None:
-        why = "deciding failed; the log says how"
+        why = "a decision failed; see the log"
         try:
             while self._turn():
                 pass
-            why = "this remediator stops"
+            why = "this controller is stopping"
         except WriterStopped:
-            why = "this remediator stops, and the database cannot be written"
+            why = "this controller is stopping, and the database cannot be written"
         except StoreError as error:
             why = str(error)
         except Exception:
@@ -263,7 +263,7 @@ class DecisionEngine:
         try:
             self._idle(self.epoch)
         except SQLAlchemyError as error:
-            log.warning("tidying the database failed, it is tried again later: %s", error)
+            log.warning("cleaning up the database failed and is retried later: %s", error)
 
     def _next_batch(self) -> tuple[list[_Handed], bool]:
         """Return the next inputs and the time, and whether everything from before `stop` has been taken."""

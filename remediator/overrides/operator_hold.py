@@ -21,10 +21,10 @@ from remediator.overrides.hold_reconciliation import record_node_release
 from remediator.state.cluster_state import ClusterState
 
 _SPOKEN = {
-    NodeCommandKind.HOLD: "keeps us off {}",
-    NodeCommandKind.RELEASE: "lets us at {} again",
-    NodeCommandKind.RETIRE: "retires {}",
-    NodeCommandKind.UNRETIRE: "takes {} back from retirement",
+    NodeCommandKind.HOLD: "placed an operator hold on {}",
+    NodeCommandKind.RELEASE: "released the operator hold on {}",
+    NodeCommandKind.RETIRE: "retired {}",
+    NodeCommandKind.UNRETIRE: "unretired {}",
 }
 
 
@@ -52,7 +52,7 @@ def expire_operator_holds(state: ClusterState, now: float) -> None:
     """End operator holds whose time has passed."""
     for node in state.nodes_in(NodeState.OPERATOR_HELD):
         if node.hands_off is not None and node.hands_off.until is not None and now >= node.hands_off.until:
-            _release_node(state, node, now, f"the time is over for which {node.hands_off.actor} kept us off")
+            _release_node(state, node, now, f"the operator hold of {node.hands_off.actor} expired")
 
 
 def _changes_node(node: NodeRecord, item: NodeCommand) -> bool:

@@ -131,10 +131,10 @@ class Replica:
         except StoreError as error:
             self._end(str(error))
         except (SQLAlchemyError, OSError) as error:  # the database is down; the next process becomes a standby
-            self._end(f"taking the lead failed: {driver_message(error)}")
+            self._end(f"taking leadership failed: {driver_message(error)}")
         except Exception as error:
-            log.exception("taking the lead failed")
-            self._end(f"taking the lead failed: {error}")
+            log.exception("taking leadership failed")
+            self._end(f"taking leadership failed: {error}")
 
     def _new_term(self) -> LeaderTerm | None:
         try:
@@ -168,7 +168,7 @@ class Replica:
         except (SQLAlchemyError, OSError) as error:
             self._front.word = f"cannot read the leader from the database: {str(error).partition(chr(10))[0]}"
             return False
-        self._front.word = "taking the lead" if won else "another remediator leads"
+        self._front.word = "taking leadership" if won else "another replica leads"
         return won
 
     def _end(self, why: str) -> None:

@@ -217,8 +217,8 @@ def test_a_decision_says_what_else_was_considered_and_why_not(tmp_path: Path) ->
     told.finding("xid/62", Severity.FATAL)
     (decision,) = told.decisions.values()
     assert [(c.rule, c.why) for c in decision.considered] == [
-        ("rare", "1 so far, it needs at least 9 of the same per node in 1 min"),
-        ("later", "r comes first"),
+        ("rare", "1 so far, required at least 9 of the same per node in 1 min"),
+        ("later", "r takes precedence"),
     ]
 
 

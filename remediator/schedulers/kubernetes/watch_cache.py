@@ -88,7 +88,7 @@ class WatchCache(Generic[T]):
             allowed = self._options.stale_after_s + (self._options.quiet_s if self._connected else 0.0)
             if silent <= allowed:
                 return ""
-            return f"its watch has said nothing for {allowed:g} s" if self._connected else self._trouble
+            return f"its watch has been silent for {allowed:g} s" if self._connected else self._trouble
 
     def items(self) -> dict[str, T]:
         """Return all objects by key."""

@@ -47,7 +47,7 @@ def test_a_step_that_told_nobody_or_waits_for_a_part_is_no_success() -> None:
     assert shown(waiting, untold) == ["not delivered", "waiting for a replacement part", "succeeded"]
     assert shown(waiting, ENDED) == ["succeeded", "waiting for a replacement part", "succeeded"]
     assert shown(replace(incident, state=IncidentState.CLOSED), ENDED) == ["succeeded"] * 3
-    assert shown(replace(waiting, outcome="the rest is theirs"), ENDED) == ["succeeded"] * 3
+    assert shown(replace(waiting, outcome="automation stops here"), ENDED) == ["succeeded"] * 3
 
 
 def test_only_what_waits_for_a_part_says_so() -> None:

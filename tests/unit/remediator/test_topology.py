@@ -38,7 +38,7 @@ nodes:
         ("nodes: {a: {rak: 1}}", "unknown field `rak`"),
         ("nodes: {a: {rack: 1}}", "nodes: a: Expected `str`, got `int`"),
         ("nodes: {a: r1}", "Expected `object`"),
-        ("nodes: {1: {rack: r}}", "1 is no name; put it in quotes"),
+        ("nodes: {1: {rack: r}}", "1 is not a string; put it in quotes"),
         ("nodes: {'n[9-2]': {rack: r}}", "from the smaller number to the larger"),
         ("nodes: {'n[1-999999999]': {rack: r}}", "100000 at most"),
         ("racks: {}", "write 'nodes:'"),

@@ -69,7 +69,7 @@ def test_an_operator_who_uncordons_and_cordons_again_owns_the_node(cluster: Clus
     cluster.uncordon("node1")
     cluster.cordon("node1")
     assert ours.resume("node1").result is ActionResult.REFUSED
-    assert (seen(ours).owner, seen(ours).reason) == (HoldOwner.OPERATOR, "cordoned anew by kubectl-cordon")
+    assert (seen(ours).owner, seen(ours).reason) == (HoldOwner.OPERATOR, "cordoned again by kubectl-cordon")
 
 
 def test_our_taint_goes_when_an_operator_uncordons(cluster: Cluster) -> None:
@@ -171,7 +171,7 @@ def test_a_node_that_goes_for_good_is_unknown_and_no_operators(cluster: Cluster)
     assert ours.cordon("node1", OURS).result is ActionResult.UNKNOWN
     answer = ours.resume("node1")
     assert answer.result is ActionResult.UNKNOWN
-    assert "knows no node node1" in answer.detail
+    assert "has no node node1" in answer.detail
     wait_until_ready(lambda: not seen(ours).known, 90, "the watch to say the same")
 
 

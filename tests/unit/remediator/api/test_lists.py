@@ -155,13 +155,13 @@ def test_lemons_and_stragglers_are_the_centres_own_findings() -> None:
 def test_every_limit_has_its_figures() -> None:
     said = describe_budget_limits(IsolationBudget(), 200, 2, (NOW - 4000, NOW - 90), {"cordon": 2}, NOW)
     assert said == (
-        "level: 2 of at most 4 nodes isolated by us, of 200 in the cluster",
+        "level: 2 of at most 4 nodes isolated, of 200 in the cluster",
         "rate: 1 of at most 1 isolation in the last hour",
-        "gap: at least 10 min lie between two isolations; the last was 1 min 30 s ago",
-        "breaker: opens at 10 nodes isolated by us; now 2",
+        "gap: at least 10 min between two isolations; the last was 1 min 30 s ago",
+        "breaker: opens at 10 nodes isolated; now 2",
         "failures: cordon failed for 2 incidents in a row; the breaker opens at 3",
     )
-    assert "there was none lately" in describe_budget_limits(IsolationBudget(), 1, 0, (), {}, NOW)[2]
+    assert "none recently" in describe_budget_limits(IsolationBudget(), 1, 0, (), {}, NOW)[2]
 
 
 @pytest.fixture

@@ -248,7 +248,7 @@ def test_what_is_refused(centre: Inside) -> None:
             "the field 'mode': 'bold' is not one of '', 'act', 'approve', 'observe', 'recommend'",
         ),
         ("/v1/mode", {}, "the body lacks the field 'mode'"),
-        ("/v1/nodes/n1/hold", {"text": 7}, "the field 'text': expected a text, not a whole number"),
+        ("/v1/nodes/n1/hold", {"text": 7}, "the field 'text': expected a text, not an integer"),
         ("/v1/nodes/n1/hold", {"text": ""}, "the field 'text': expected a text, at least 1 long"),
         ("/v1/nodes/n1/hold", {"text": "x", "for": 1}, "the body has an unknown field: 'for'"),
         ("/v1/nodes/n1/hold", {"text": "x", "until": 1e300}, "the field 'until': expected a number, at most"),

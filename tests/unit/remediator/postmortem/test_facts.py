@@ -102,7 +102,7 @@ def test_what_is_assumed_and_what_is_not_known_is_said() -> None:
     assert node.assumed
     assert "assumed: 8 GPUs on gpu-17" in node.basis
     assert told.cost.left_out == (
-        "job llama-70b stood still: not known when it ran again",
+        "job llama-70b stopped: end unknown",
         "job llama-70b: the steps since its last checkpoint, which were done again",
     )
 
@@ -168,7 +168,7 @@ def test_of_several_findings_the_first_of_the_gravest_is_blamed() -> None:
 
 def test_follow_ups_name_what_is_open() -> None:
     words = build_post_mortem(story()).follow_ups
-    assert words[0] == f"Replace {LOST} on {NODE}, then give the node back."
+    assert words[0] == f"Replace {LOST} on {NODE}, then return the node to service."
     assert any(word.startswith("The step 'ticket: a GPU fell off the bus' failed") for word in words)
     assert not any(word.startswith("ticket of") for word in words), "each failure is named once"
     assert any("ethernet (absent: no such interface)" in word for word in words)
@@ -178,7 +178,7 @@ def test_whatever_else_waits_for_a_person_is_said_in_its_words() -> None:
     told = story()
     waiting = msgspec.structs.replace(told.incident, plan=(), outcome="nobody knows this node")
     words = build_post_mortem(msgspec.structs.replace(told, incident=waiting)).follow_ups
-    assert words[0] == "It waits for a person: nobody knows this node."
+    assert words[0] == "It needs a person: nobody knows this node."
 
 
 def test_follow_ups_name_what_recurs_and_what_is_missing() -> None:
@@ -193,7 +193,7 @@ def test_follow_ups_name_what_recurs_and_what_is_missing() -> None:
 def test_a_closed_incident_whose_node_is_still_out_is_a_follow_up() -> None:
     told = build_post_mortem(closed(story(), T + 60))
     assert any("has not come back into service" in word for word in told.follow_ups)
-    assert any("Still asserted by the node: xid/154, xid/79" in word for word in told.follow_ups)
+    assert any("Still reported by the node: xid/154, xid/79" in word for word in told.follow_ups)
 
 
 def test_kernel_lines_are_those_around_the_fault() -> None:

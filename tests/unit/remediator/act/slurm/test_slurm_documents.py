@@ -75,9 +75,9 @@ def test_every_version_reads_the_same(path: Path) -> None:
     ("raw", "why"),
     [
         (b"", "no JSON"),
-        (b"[]", "no JSON object"),
-        (b"{}", "no list of nodes"),
-        (b'{"nodes": {}}', "no list of nodes"),
+        (b"[]", "not a JSON object"),
+        (b"{}", "it has no list nodes"),
+        (b'{"nodes": {}}', "it has no list nodes"),
         (b'{"errors": [{"error": "Invalid node name specified", "errno": 2018}], "nodes": []}', "Invalid node name"),
         (b'{"errors": [{"description": "Failure to query node n1", "source": "_dump_nodes"}], "nodes": []}', "query"),
         (b'{"errors": ["odd"], "nodes": []}', "odd"),

@@ -129,7 +129,7 @@ def test_an_operator_who_drains_right_after_us_keeps_the_node() -> None:
     slurm.between = lambda: slurm.hold("n1", "fan, ask Kim")
     outcome = centre(slurm)[0].cordon("n1", OURS)
     assert outcome.result is ActionResult.REFUSED
-    assert "in the same moment: fan, ask Kim" in outcome.detail
+    assert "at the same moment: fan, ask Kim" in outcome.detail
     assert slurm.table["n1"].reason == "fan, ask Kim"
 
 
@@ -139,7 +139,7 @@ def test_an_operator_who_drains_right_after_we_lift_keeps_the_node() -> None:
     slurm.between = lambda: slurm.hold("n1", "not yet")
     outcome = centre(slurm)[0].resume("n1")
     assert outcome.result is ActionResult.REFUSED
-    assert "in the same moment: not yet" in outcome.detail
+    assert "at the same moment: not yet" in outcome.detail
 
 
 def test_a_drain_that_was_taken_counts_though_nobody_answers_any_more() -> None:
@@ -217,7 +217,7 @@ def test_a_drain_that_slurm_forgot_is_not_taken_for_lifted() -> None:
     slurm.start = clock.wall()
     hold = scheduler.observe(["n1"])["n1"]
     assert (hold.schedulable, hold.known) == (None, False)
-    assert "has forgotten our drain of n1" in hold.reason
+    assert "lost the drain of n1" in hold.reason
     assert scheduler.observe(["n1"])["n1"] == NodeHold("n1", schedulable=True)  # told once: whoever holds asks again
 
 
@@ -367,7 +367,7 @@ def test_two_who_set_aside_in_the_same_moment_agree() -> None:
 
 @pytest.mark.parametrize("purpose", ["", "a b", "x" * 41, "a,b", "ü"])
 def test_a_purpose_must_fit_into_a_name(purpose: str) -> None:
-    with pytest.raises(ValueError, match="cannot stand in a reservation's name"):
+    with pytest.raises(ValueError, match="is not allowed in a reservation's name"):
         centre(Slurm())[0].set_aside(purpose, ("n1",), 30)
 
 

@@ -77,7 +77,7 @@ def test_the_first_route_that_fits_decides(changes: dict[str, Any], names: tuple
         ("{receivers: {rma: {kind: ticket, url: 'http://x', body: '{{ a'}}}", "template, line 1"),
         ("{receivers: {hook: {kind: webhook, url: 'http://x'}}}", "missing required field `keys_file`"),
         ("{receivers: {'a b': {kind: slack, url: 'http://x'}}}", "a name has letters"),
-        ("{routes: [{receivers: [x]}]}", "route 1 names the receiver 'x'; there are: none"),
+        ("{routes: [{receivers: [x]}]}", "route 1 names the receiver 'x'; configured: none"),
         (
             "{webhooks: ['http://x'], routes: [{receivers: [webhook-1], kinds: [alert]}]}",
             "last route must fit everything",
