@@ -60,7 +60,7 @@ class TimeParam(click.ParamType[float]):
     "--follow",
     "-f",
     is_flag=True,
-    help="Wait for new events until interrupted; reconnects when the remediator restarts.",
+    help="Wait for new events until interrupted; reconnects when the controller restarts.",
 )
 @click.option("--after", type=click.IntRange(min=0), help="Show events after this event number.")
 @click.option(
@@ -195,7 +195,7 @@ def _follow_events(server: RemediatorClient, screen: Screen, after: int, wanted:
     try:
         portion = server.get("/v1/events", EventList, wait_s=WAIT_S, after=after).events
     except ServerUnreachable as trouble:
-        click.echo(f"healthctl: {escape_control_chars(trouble.message)}; trying again every {RETRY_S:g} s", err=True)
+        click.echo(f"healthctl: {escape_control_chars(trouble.message)}; retrying every {RETRY_S:g} s", err=True)
         time.sleep(RETRY_S)
         return after
     for event in filter(wanted, portion):

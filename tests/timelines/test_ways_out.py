@@ -141,7 +141,7 @@ def test_a_node_never_drained_is_handed_to_a_person() -> None:
     story.after(86401)
     (incident,) = story.state.incidents.values()
     assert incident.state is IncidentState.WAITING
-    assert "not done within 1 d" in incident.outcome
+    assert "not finished within 1 d" in incident.outcome
 
 
 def test_a_scheduler_that_is_away_is_asked_again_however_long_that_takes() -> None:

@@ -187,6 +187,6 @@ def test_the_breaker_is_closed_after_a_yes(run: Run, centre: SmallCentre) -> Non
     assert run("breaker", "reset", "looked", "--yes").exit_code == 0
     assert centre.heard == [("/v1/breaker/reset", {"text": "looked"})]
     centre.answers["/v1/breaker"] = BreakerView(open=False, at=AT, limits=())
-    assert "closed already" in run("breaker", "reset").stdout
+    assert "already closed" in run("breaker", "reset").stdout
     assert run("breaker").exit_code == 0
     assert len(centre.heard) == 1

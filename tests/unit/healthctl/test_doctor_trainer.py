@@ -124,5 +124,5 @@ def test_the_command(healthctl: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NCCL_TIMEOUT", "1800")
     result = healthctl("doctor", "--trainer")
     assert result.exit_code == 1
-    assert "NCCL_TIMEOUT: 1800: no version reads it" in result.stdout
+    assert "NCCL_TIMEOUT: 1800: not read by any version of PyTorch" in result.stdout
     assert "kernel log" not in result.stdout

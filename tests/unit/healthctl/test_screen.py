@@ -191,7 +191,7 @@ def test_watching_through_a_pipe_appends_outlasts_an_outage_and_ends_well(watche
             assert [line for line in looks if "look" in line] == ['  "look": 0\n', '  "look": 2\n']
             process.send_signal(signal.SIGINT)
             assert process.wait(60) == 0
-            assert "no answer; trying again every 0.2 s" in process.stderr.read()
+            assert "no answer; retrying every 0.2 s" in process.stderr.read()
         finally:
             process.kill()
 

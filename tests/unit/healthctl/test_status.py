@@ -136,7 +136,7 @@ HELD = NodeView("n", "operator-held", "unhealthy", AT, "", AT, hands_off=HandsOf
     ("view", "node", "words"),
     [
         (incident(0, decisions=(decided("recommend"),), proposed=STEPS), None, "proposed: 1 cordon, 2 ticket and alert"),
-        (incident(0, decisions=(decided("hold"),), proposed=STEPS), None, "as soon as no guard refuses; then: 1 cordon"),
+        (incident(0, decisions=(decided("hold"),), proposed=STEPS), None, "when all guards pass; then: 1 cordon"),
         (incident(0, awaits=(Awaited("d1", "a plan"),), proposed=STEPS), None, "2 ticket and alert; awaiting approval: healthctl actions approve d1"),
         (incident(0, state="waiting", waits_for_part=True), None, "healthctl nodes uncordon n 'WHAT WAS DONE'"),
         (incident(0, state="waiting", outcome="reset failed"), replace(HELD, hands_off=None), "healthctl incidents resolve inc-0"),
@@ -192,7 +192,7 @@ def test_what_people_hold_or_silenced_and_what_nobody_decided_upon_is_named() ->
         (HeardView(3, 3, 0, AT - 8), "all nodes report in time; the oldest report is 8s old"),
         (HeardView(3, 2, 0, AT - 720), "2 of 3 nodes in time; the oldest report is 12m old"),
         (HeardView(3, 1, 2, AT), "1 of 3 nodes in time, 2 not yet since this controller leads; the oldest report is 1s old"),
-        (HeardView(1, 0, 1), "0 of 1 node in time, 1 not yet since this controller leads"),
+        (HeardView(1, 0, 1), "0 of 1 node in time, 1 not since this controller became leader"),
     ],
 )  # fmt: skip
 def test_how_old_it_is_what_is_told(heard: HeardView, says: str) -> None:

@@ -66,7 +66,7 @@ def test_a_list_says_so_beside_the_state() -> None:
 
 @pytest.mark.parametrize(
     ("until", "says"),
-    [(None, "valid until something new is found"), (1_700_000_900.0, "after 2023-11-14 22:28:20Z opens a new")],
+    [(None, "applies until there is a new finding"), (1_700_000_900.0, "after 2023-11-14 22:28:20Z opens a new")],
 )
 def test_for_how_long_a_word_counts_is_said(until: float | None, says: str) -> None:
     seen = IncidentView("i", "n1", "closed", "t", 0.0, word=WordView("ann resolved it", 1_700_000_000.0, until))

@@ -94,7 +94,7 @@ FOUND = {
     ),
     "operand": ("the left operand changed in memory; 1 wrong words", TYPES, {"operand": "left"}),
     "nan": (
-        "wrong in every repeat; what is no number: 1 wrong, first [85, 51] is nan",
+        "wrong in every repeat; not a number: 1 wrong, first [85, 51] is nan",
         [*TYPES[:4], "fp64"],
         {"rows": "85"},
     ),

@@ -65,7 +65,7 @@ def test_the_rank_that_did_not_arrive_is_named_with_where_it_was_last(healthctl:
         "check rank 1: the others wait for it, and it waits for no other rank",
         "    group 0 (default_pg), all_reduce number 2: rank 1 missing, 2 waiting",
         "    rank 1 was last seen in nccl:all_reduce number 1, called from /job/train.py:31 in train",
-        "waiting themselves: ranks 0, 2",
+        "only waiting: ranks 0, 2",
     ]
     found = json.loads(healthctl("analyze", "hang", str(tmp_path), "-o", "json").stdout)
     assert found == {
