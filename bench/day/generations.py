@@ -111,7 +111,7 @@ class Generations:
             except StuckError as error:
                 self._must_follow(number, error)
             except SystemExit as leave:
-                self._rendezvous.leave(leave.code if isinstance(leave.code, int) else 1, "it ends by itself")
+                self._rendezvous.leave(leave.code if isinstance(leave.code, int) else 1, "it ends on its own")
                 raise
 
     def close(self) -> None:

@@ -145,7 +145,7 @@ class BeaconCollector:
         self._late = {uid: self._late.get(uid, 0) + 1 for uid in look.late}
         for uid, looks in self._late.items():
             if looks >= LATE_LOOKS:
-                broken[f"user {uid}"] = f"{look.late[uid]} of this user's files here are not read: there are too many"
+                broken[f"user {uid}"] = f"{look.late[uid]} files of this user are not read: there are too many"
         return broken
 
     def _clean(self, look: DirectorySweep, now: float) -> None:

@@ -234,7 +234,7 @@ def _make_overflow_fact(fact: Raise) -> Raise:
         code="overflow",
         component=Component(ComponentKind.AGENT, name="healthd"),
         severity=Severity.ERROR,
-        summary=f"more than {ACTIVE_MAX} findings are active at once; further ones are only counted",
+        summary=f"more than {ACTIVE_MAX} findings are active at once; further findings are counted but not stored",
         at=fact.at,
         event=True,
         origin=f"overflow:{fact.at:.6f}",

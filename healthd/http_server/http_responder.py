@@ -354,7 +354,7 @@ class HttpResponder:
     def _end_overdue(self, connection: _Connection) -> None:
         if connection.phase is _Phase.READING and (connection.unread or connection.request):
             words = f"the request was incomplete after {self._limits.request_s:g} s"
-            self._send(connection, problem_reply(408, words, "send it at once"))
+            self._send(connection, problem_reply(408, words, "send the request without pauses"))
         else:
             self._drop(connection)
 

@@ -69,7 +69,7 @@ def await_all_ranks(store: CounterStore, key: str, world: int, limits: ExchangeL
     while (here := store.add(key, 0)) < world:
         limits.require_current()
         if time.monotonic() > end:
-            raise CheckpointError(f"{here} of {world} ranks have come within {limits.seconds:g} s")
+            raise CheckpointError(f"{here} of {world} ranks arrived within {limits.seconds:g} s")
         time.sleep(pause)
         pause = min(2 * pause, _PAUSE_SECONDS_MAX)
 

@@ -70,7 +70,7 @@ NOTICE_SNAPSHOT_SECONDS = 3.0  # what TERMINATION_SECONDS leave of those 30 s, w
 TEARDOWN_SECONDS = 10.0
 LEAVE_SECONDS = 20.0
 TERMINATION_SECONDS = 25.0  # below the 30 s most schedulers wait before SIGKILL
-_GOES_ON = "this rank goes on in the next generation of the process group"
+_GOES_ON = "this rank continues in the next generation of the process group"
 
 _log = logging.getLogger("healthd.trainer")
 

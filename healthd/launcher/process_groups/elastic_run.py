@@ -133,7 +133,7 @@ class ElasticRun:
 
     def terminate(self) -> None:
         """SIGTERM to all; from here on nobody is replaced."""
-        self._rendezvous.stop("the job was told to stop")
+        self._rendezvous.stop("the job received a stop request")
         self._processes.terminate()
 
     def kill(self) -> None:

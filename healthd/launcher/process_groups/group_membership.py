@@ -116,7 +116,7 @@ class GroupMembership:
         spares, ready = self.spares, self._ready()
         if len(vacant) > len(spares):
             ranks = ", ".join(map(str, vacant))
-            raise NoSpareError(f"{len(spares)} spare processes are left for rank {ranks}")
+            raise NoSpareError(f"{len(spares)} spare processes are available for rank {ranks}")
         settled = [holder for holder in self._holders if self._usable(holder)]
         if (self._number >= 0 and not vacant and not resume) or len(ready) < len(vacant):
             return None

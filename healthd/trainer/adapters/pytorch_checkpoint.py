@@ -288,7 +288,7 @@ class TrainingCheckpoints:
             )
         except OutcomeUnknownError as error:
             raise CheckpointError(
-                f"step {step}: whether it was saved is not known, loading will tell: {error}"
+                f"step {step}: it is unknown whether the save succeeded until the next load: {error}"
             ) from error
         except (Exception, CheckpointException) as error:  # DCP's own is a BaseException
             text = self._checkpoints.explain(step, _find_root_cause(error))
@@ -336,7 +336,7 @@ def _require_names(state: dict[str, Any], reader: Any) -> None:
     if missing := sorted(asked - saved):
         raise CheckpointError(f"holds no {', '.join(missing)}")
     if unused := sorted(saved - asked):
-        _log.warning("the checkpoint also holds %s, which nothing here takes", ", ".join(unused))
+        _log.warning("the checkpoint also contains %s, which this job does not use", ", ".join(unused))
 
 
 def _find_root_cause(error: BaseException) -> BaseException:

@@ -66,7 +66,9 @@ class StepCopies:
                     self.copies.save(step)
                 break
             except CheckpointError as error:
-                _log.error("%s; training goes on", CopyRefusedError(error, self.copies.directory) if attempt else error)
+                _log.error(
+                    "%s; training continues", CopyRefusedError(error, self.copies.directory) if attempt else error
+                )
         if self.copies.last is not None and self.copies.last is not before:
             self._pace.interval.written(self.copies.last.seconds - self.copies.last.stall_seconds)
 
@@ -96,7 +98,7 @@ class StepCopies:
             except CopyRefusedError as error:
                 if error.rank_lost and self._rendezvous.is_replaced(self._generation, NOTICE_SECONDS):
                     raise
-                _log.error("%s; training goes on without it", error)
+                _log.error("%s; training continues without it", error)
         self._report_size()
         self._rendezvous.finished = max(self._rendezvous.finished, self._trained)
 
@@ -223,7 +225,7 @@ class PacedCheckpoints(TrainingCheckpoints):
         try:
             self.save_async(step)
         except CheckpointError as error:
-            _log.error("%s; training goes on", error)
+            _log.error("%s; training continues", error)
             self.save_async(step)
         if self.last is not None and self.last is not before:
             self._interval.written(self.last.seconds - self.last.stall_seconds)

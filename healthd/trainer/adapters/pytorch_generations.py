@@ -168,11 +168,13 @@ class _Generations:
             except NextGeneration:
                 self._must_go_on(number, Leave(ExitCode.RELAUNCH))  # its state is in the nodes' memory
             except SystemExit as leave:  # all ranks do, or the program has its own reasons
-                self._rendezvous.leave(_exit_code(leave), "it ends by itself")
+                self._rendezvous.leave(_exit_code(leave), "it ends on its own")
                 raise
             except Exception as error:  # noqa: BLE001 - whatever it is: the launcher knows whether a lost peer is why
                 self._must_go_on(number, error)
-                _log.warning("generation %d is over: %s; this rank goes on in the next one", number, _first_line(error))
+                _log.warning(
+                    "generation %d has ended: %s; this rank continues in the next one", number, _first_line(error)
+                )
                 traceback.clear_frames(error.__traceback__)  # they hold the model of the old process group
             finally:
                 self._end_group()
@@ -190,7 +192,7 @@ class _Generations:
             if not done and not os.environ.get(SPARE):
                 _log.warning("this rank has not begun: %s", why)
                 raise Leave(ExitCode.RELAUNCH) from why
-            _log.info("this process is not needed any more: %s", why)
+            _log.info("this process is no longer needed: %s", why)
             return None
 
     def _enter(self, generation: Generation, train: Callable[[GuardedJob], T]) -> T:

@@ -156,7 +156,7 @@ class RankChannel:
         except Exception as error:  # torch raises many kinds here
             self._broken = True
             limit = f"{self._deadline.total_seconds():g} s"
-            raise ExchangeError(f"a rank is gone, has given up, or did not answer within {limit}: {error}") from error
+            raise ExchangeError(f"a rank is lost, has given up, or did not answer within {limit}: {error}") from error
 
     def _connect_anew(self) -> None:
         """Beside the public `new_group`, which counts groups: a rank that missed one could never make another again."""
@@ -170,10 +170,10 @@ class RankChannel:
             )
             c10d._world.pg_group_ranks[made] = {each: each for each in everybody}  # noqa: SLF001 - as its caller does
         except Exception as error:  # torch raises many kinds here
-            raise CheckpointError(f"the ranks cannot connect anew: {error}") from error
+            raise CheckpointError(f"the ranks cannot reconnect: {error}") from error
         self.group = made
         self._set_deadline()
-        _log.warning("the ranks have connected anew, after a save or a load that failed")
+        _log.warning("the ranks have reconnected after a failed save or load")
 
     def _set_deadline(self) -> None:
         """Of the exchanges; connecting had its own."""

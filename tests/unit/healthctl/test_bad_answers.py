@@ -21,7 +21,11 @@ MORE = {
 ANSWERS = {
     "a token that is not known": (401, b'{"error": "this token is not known"}', "give another token with --token-file"),
     "another role": (403, b'{"error": "this needs an operator"}', "an admin creates one with 'healthctl token issue'"),
-    "nothing there": (404, b'{"error": "not found"}', "is this a remediator of the same version as healthctl?"),
+    "nothing there": (
+        404,
+        b'{"error": "not found"}',
+        "check that this is a controller of the same version as healthctl",
+    ),
     "its bug": (500, b'{"error": "its log says why"}', "its log says why"),
     "another program": (200, b"<html>\x1b[31m", "check that the controller and healthctl have the same version"),
     "nothing": (200, b"", "check that the controller and healthctl have the same version"),

@@ -79,7 +79,7 @@ def test_a_bad_file_is_told_of_and_the_run_goes_on(tmp_path: Path, text: str, sa
         read_baseline(path)
     known = load_knowledge(tmp_path, "n1", {})
     assert str(path) in known.remarks[0]
-    assert "goes on without the fleet" in known.remarks[0]
+    assert "continues without the fleet" in known.remarks[0]
     assert path.exists()
 
 
