@@ -116,7 +116,7 @@ def events(  # noqa: PLR0913, PLR0917 - one for each option
     *,
     follow: bool,
 ) -> None:
-    """Show the audit log, oldest first: what was observed, decided and done, and by whom.
+    """Show the audit log, oldest first: what was observed, decided and done, and who caused it.
 
     With '-o json', prints one object per line. To verify that the log is unchanged, use 'remediator audit verify'.
     """

@@ -54,7 +54,7 @@ def mode(server: RemediatorClient, screen: Screen, consent: Consent, mode: Wante
     """Show the automation mode, or set it to MODE with the reason WHY.
 
     \b
-    observe    show decisions, do nothing, ask nobody
+    observe    show decisions, do nothing, notify no one
     recommend  notify people of the recommended actions, do nothing
     approve    ask for approval of each plan, then act
     act        act within the budget

@@ -135,7 +135,7 @@ def check_condemned_nodes_left(facts: DemoFacts) -> DemoCheck:
 
 
 def check_first_node_returned(facts: DemoFacts) -> DemoCheck:
-    """The first node was drained, reset, tested and undrained by us, and is on probation."""
+    """The first node was drained, reset, tested and undrained by the controller, and is on probation."""
     incident, node, hold = (
         facts.incident_of(facts.graceful_node),
         facts.nodes.get(facts.graceful_node),
@@ -152,7 +152,7 @@ def check_first_node_returned(facts: DemoFacts) -> DemoCheck:
 
 
 def check_second_node_quarantined(facts: DemoFacts) -> DemoCheck:
-    """The second node is still drained by us, with our reason, and waits for an operator."""
+    """The second node is still drained by the controller, with its reason, and waits for an operator."""
     incident, node, hold = (
         facts.incident_of(facts.abort_node),
         facts.nodes.get(facts.abort_node),

@@ -146,7 +146,7 @@ class SupervisedPrograms:
         try:
             pipe.write(msgspec.json.encode(request) + b"\n")
             pipe.flush()
-        except (BrokenPipeError, ValueError):  # already ended, or closed by us
+        except (BrokenPipeError, ValueError):  # already ended, or already closed
             raise ProgramError(f"the supervisor has died; see {self.log('supervisor')}") from None
 
     def _read(self) -> None:

@@ -61,7 +61,7 @@ class _CachedPages:
 
 
 class BeaconCollector:
-    """Remembers pages that cannot change any more, so that old jobs and invalid files cost next to nothing."""
+    """Remembers pages that can no longer change, so that old jobs and invalid files cost next to nothing."""
 
     def __init__(self, directory: Path, window_s: float = WINDOW_S) -> None:
         """Args: `directory`: of the pages; `window_s`: minimum seconds of a reported window of steps."""

@@ -141,7 +141,7 @@ class HttpResponder:
         while not self._closing.is_set():
             try:
                 self._turn()
-            except Exception:  # noqa: BLE001 - the next turn must come, or nobody is answered any more
+            except Exception:  # noqa: BLE001 - the next turn must come, or no client gets an answer
                 _log.exception("internal error; please report this")
                 self._closing.wait(ACCEPT_PAUSE_S)
 

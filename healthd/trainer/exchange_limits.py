@@ -75,7 +75,7 @@ def await_all_ranks(store: CounterStore, key: str, world: int, limits: ExchangeL
 
 
 class GenerationStore:
-    """What the ranks of one generation share; nobody waits for an answer in it once the generation has ended."""
+    """What the ranks of one generation share; no rank waits for an answer in it once the generation has ended."""
 
     def __init__(self, store: Store, over: Callable[[], bool]) -> None:
         """Args: `over`: whether a newer generation is there."""

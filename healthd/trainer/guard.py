@@ -226,7 +226,7 @@ class Guard:
             if device is not None and isinstance(self._beacon, Beacon):
                 self._measures.use(device)
                 self._beacon.identify(device.gpu())
-        except Exception as error:  # noqa: BLE001 - a GPU or torch of any make: training goes on
+        except Exception as error:  # noqa: BLE001 - a GPU or torch of any make: training continues
             _log.warning("the GPU's name cannot be read: %s; training continues", error)
         self._begin(step)
 
@@ -312,7 +312,7 @@ class Guard:
     def _end_agreed_step(self, error: BaseException | None) -> None:
         grows = all(map(is_growth, self._due))
         if error is not None and (not isinstance(error, Exception) or self._swap.over or grows):
-            return  # where it is over, the ranks that go have left already, and all copies were whole by then
+            return  # where it has ended, the ranks that go have already left, and all copies were whole by then
         if error is not None:
             log_without_blocking(logging.ERROR, "saving at the agreed step failed", error=error)
             self._fail(f"{type(error).__name__}: {error}")

@@ -43,7 +43,7 @@ class Generation(NamedTuple):
 
 
 class RendezvousError(Exception):
-    """The launcher goes on without this generation: no spare is left, or the launcher is gone."""
+    """The launcher continues without this generation: no spare is left, or the launcher is lost."""
 
 
 def take_messages(buffer: bytearray) -> list[dict[str, Any]]:

@@ -3,7 +3,7 @@
     python -m preflight.execution.worker PARENT
 
 Standard input carries one request per line, standard output one answer (`preflight.worker_messages`); whatever a library prints
-there goes to standard error instead. It dies with its parent, and ends when nobody asks any more.
+there goes to standard error instead. It dies with its parent, and ends when its input ends.
 """
 
 from __future__ import annotations

@@ -47,7 +47,7 @@ class RendezvousStore:
     forever for a stopped rank 0.
 
     Raises:
-        RendezvousLost: nobody listens there within `within_s`, or rank 0 cannot listen.
+        RendezvousLost: no server listens there within `within_s`, or rank 0 cannot listen.
     """
 
     def __init__(self, place: RankPlacement, within_s: float, *, host: bool = False, key: bytes = b"") -> None:

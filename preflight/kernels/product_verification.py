@@ -113,7 +113,7 @@ def has_fast_double(device: str) -> bool:
 
 
 def find_faulty_multiprocessors(work: MatmulWork) -> dict[int, tuple[int, int]]:
-    """Repeat our own product with the tiles given out anew: multiprocessors with wrong tiles, as (wrong, computed).
+    """Repeat the Triton matmul with another assignment of tiles: multiprocessors with wrong tiles, as (wrong, computed).
 
     Empty where multiprocessors are not known: on a processor, without Triton, and for types that our kernel doesn't take.
     """

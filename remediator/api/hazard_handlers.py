@@ -73,7 +73,7 @@ class HazardCache:
         self._at = 0.0
 
     async def jobs(self, job: str, node: str | None) -> JobHazards:
-        """Return the jobs; grouped anew if that was long ago, or if the job, or a rank of it on `node`, is missing."""
+        """Return the jobs; grouped again if that was long ago, or if the job, or a rank of it on `node`, is missing."""
         async with self._sorting:
             known, age_s = self._jobs, self._service.clock.monotonic() - self._at
             if known is not None and age_s < STALE_S:

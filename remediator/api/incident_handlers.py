@@ -77,7 +77,7 @@ async def resolve_incident(request: Request) -> Response:
 
 
 async def reopen_incident(request: Request) -> Response:
-    """`POST /v1/incidents/{id}/reopen`: it is decided anew, and only an operator closes it again."""
+    """`POST /v1/incidents/{id}/reopen`: it is decided again, and only an operator closes it again."""
     words = await decode_request_body(request, Words, WORDS_BYTES_MAX)
     incident, findings = await _stored_incident(request)
     if incident.state is not IncidentState.CLOSED:

@@ -46,4 +46,4 @@ def review_group_incidents(state: ClusterState, now: float) -> None:
         if wide.rule not in (CAUSE, SLOW_CAUSE) or any(state.incident_of(node) is not None for node in wide.members):
             continue
         if not (wide.rule == SLOW_CAUSE and state.suspects.at(wide.node, now - QUIET_S, drills=True)):
-            close_incident(state, wide, "none of its nodes has an open incident any more", now)
+            close_incident(state, wide, "none of its nodes has an open incident", now)

@@ -17,7 +17,7 @@ NOBODYS = "the controller holds the node without an incident; check the node, th
 
 
 def redecide_node(state: ClusterState, node: str, now: float) -> None:
-    """Decide anew on the active findings of a held node; without any, an operator must lift our hold."""
+    """Decide again on the active findings of a held node; without any, an operator must lift our hold."""
     incident = state.incident_of(node)
     if incident is None:
         _open_hold_incident(state, node, now)

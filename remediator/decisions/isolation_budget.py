@@ -179,7 +179,7 @@ def _shared_location_guards(state: ClusterState, node: NodeRecord, budget: Isola
 
 
 def _incident_acts(incident: Incident) -> bool:
-    """Return whether its plan acts, or will do so in this pass because it is to be decided anew later in the queue."""
+    """Return whether its plan acts, or will do so in this pass because it is due for a new decision later in the queue."""
     return incident.state is IncidentState.ACTING or (incident.state is IncidentState.OPEN and not incident.rule)
 
 

@@ -80,7 +80,7 @@ class Policy:
     def rank(self, name: str, told: Collection[str] = ()) -> int:
         """Return a rule's rank: rules that act, then rules that notify, then those that have notified already.
 
-        A name that the policy does not have (any more) ranks last.
+        A name that is not in the policy ranks last.
         """
         place = self._places.get(name)
         if place is None:

@@ -46,10 +46,8 @@ log = logging.getLogger(__name__)
 QUEUE_MAX = 100_000  # inputs of any kind
 WAITING_MAX = 50_000  # findings and other news not yet written, above which nodes are asked to wait
 BATCH_MAX = 256
-BATCH_PIECES = (
-    1000  # pieces of news after which a batch is full: others wait that long for one node with much to report
-)
-PLACEMENT_WEIGHS = 10  # in pieces of news: every open incident is evaluated again
+BATCH_PIECES = 1000  # inputs after which a batch is full: others wait that long for one node with much to report
+PLACEMENT_WEIGHS = 10  # in inputs: every open incident is evaluated again
 TICK_S = 0.25
 STUCK_S = 10.0  # a slower batch is reported as trouble
 STOP_S = 10.0
@@ -69,7 +67,7 @@ class StateSnapshot(msgspec.Struct, frozen=True):
     ordered: dict[str, list[Action]] = {}  # open orders by node, so that thousands of polls need no search
     isolated_at: tuple[float, ...] = ()  # of the last day, oldest first, UTC s
     standing: dict[str, Standing] = {}
-    unheard: dict[str, Action] = {}  # given up by us, but perhaps still running on the node
+    unheard: dict[str, Action] = {}  # given up, but perhaps still running on the node
     failed: dict[str, int] = {}  # failed actions in a row, by verb
 
     def orders_for(self, node: str, now: float, known: Collection[str] = ()) -> tuple[Order, ...]:
@@ -94,7 +92,7 @@ class DecisionEngine:
         ended: Callable[[str], None] = lambda _why: None,
         idle: Callable[[int], None] = lambda _epoch: None,
     ) -> None:
-        """Take the lead and load the state. `ended` is called with the reason when decisions stop unexpectedly.
+        """Take leadership and load the state. `ended` is called with the reason when decisions stop unexpectedly.
 
         `idle` is called with the epoch now and then when the queue is empty; it may write a little.
         """
@@ -159,7 +157,7 @@ class DecisionEngine:
 
     @property
     def waiting(self) -> int:
-        """Pieces of news accepted but not yet written."""
+        """Inputs accepted but not yet written."""
         return self._waiting
 
     @property
@@ -296,7 +294,7 @@ class DecisionEngine:
 
 
 def input_weight(item: AnyInput) -> int:
-    """Return the approximate weight of an input: its pieces of news."""
+    """Return the approximate weight of an input, in inputs."""
     if isinstance(item, FindingsReported):
         return 1 + len(item.changes) + len(item.active or ())
     return PLACEMENT_WEIGHS + len(item.jobs) if isinstance(item, PlacementChanged) else 1

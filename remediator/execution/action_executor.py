@@ -108,7 +108,7 @@ class ActionExecutor:
         self._deeds.stop()
 
     def give_up(self) -> None:
-        """End after the lead was lost: start nothing more, and let no action wait for the lead."""
+        """End after leadership was lost: start nothing more, and let no action wait for it."""
         self._stopping.set()
         self._wake.set()
 

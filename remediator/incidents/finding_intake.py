@@ -167,7 +167,7 @@ def clear_unasserted(state: ClusterState, node: str, asserted: set[str], now: fl
 
 
 def open_missing_incidents(state: ClusterState, now: float) -> None:
-    """Open incidents for active findings that nobody has settled and that have none."""
+    """Open incidents for active findings that no operator has settled and that have none."""
     unanswered = [
         f
         for f in state.findings.values()

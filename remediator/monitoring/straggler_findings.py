@@ -71,7 +71,7 @@ def build_straggler_findings(
 
 
 def straggler_end_reason(finding: Finding, seats: Mapping[int, RankPlacement]) -> str:
-    """Return why an earlier finding no longer holds; empty if its ranks are no longer reported, so nobody can judge."""
+    """Return why an earlier finding no longer holds; empty if its ranks are no longer reported, so it cannot be decided."""
     if finding.component == HOST or finding.component.kind is ComponentKind.GPU:
         heard = any(seat.node == finding.node for seat in seats.values())
     else:

@@ -57,7 +57,7 @@ def _apply_command(state: ClusterState, item: IncidentCommand) -> set[str]:
 
 
 def _apply_reopening(state: ClusterState, item: IncidentReopened) -> set[str]:
-    """Reopen a closed incident, unless its node has another open one by now. It is decided anew."""
+    """Reopen a closed incident, unless its node has another open one by now. It gets a new decision."""
     incident = item.incident
     if incident.id in state.incidents or state.incident_of(incident.node) is not None:
         return set()

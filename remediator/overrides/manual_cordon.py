@@ -102,7 +102,7 @@ def apply_manual_action_end(state: ClusterState, action: Action, now: float) -> 
 
 
 def _restore_own_hold(state: ClusterState, node: NodeRecord, now: float, why: str) -> None:
-    """Restore our hold: nobody lifted it or replaced it, so the node and its findings are ours again."""
+    """Restore the controller's hold: it was neither lifted nor replaced, so the controller handles the node and its findings again."""
     if (
         node.state is NodeState.OPERATOR_HELD
         and node.hands_off is None

@@ -74,9 +74,9 @@ def _hold_node(state: ClusterState, node: NodeRecord, item: NodeCommand, why: st
 def _release_node(state: ClusterState, node: NodeRecord, now: float, why: str, said: str = "") -> None:
     """End the operator hold.
 
-    The scheduler's answer counts again, and active findings are decided anew, budget included.
+    The scheduler's answer counts again, and active findings are decided again, budget included.
 
-    A release means that the system may act again, not that the node is healthy. Where nothing is active any more, an
+    A release means that the system may act again, not that the node is healthy. Where no finding is active, an
     existing hold of the controller stays for operators to lift; one that was withdrawn before it was confirmed is
     dropped.
     """

@@ -1,4 +1,4 @@
-"""Runs one replica: standby on the same address until the lead is free, then leader, and exit at the end of the term."""
+"""Runs one replica: standby on the same address until leadership is free, then leader, and exit at the end of the term."""
 
 from __future__ import annotations
 
@@ -120,7 +120,7 @@ class Replica:
                 self._term.stop()
 
     def _stand(self) -> None:
-        """Campaign until this process has the lead, then lead."""
+        """Campaign until this process leads, then lead."""
         try:
             while not self._stopping.is_set():
                 term = self._new_term() if self._campaign() else None
@@ -195,7 +195,7 @@ def serve_replica(config: Config) -> None:
 
     Raises:
         PolicyError: a playbook is invalid.
-        StoreError: the database cannot be used, another remediator has exclusive access, or the lead was lost.
+        StoreError: the database cannot be used, another remediator has exclusive access, or leadership was lost.
     """
     message_decoders.build_decoders()
     reload = PolicyReloader(config)

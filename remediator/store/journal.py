@@ -119,7 +119,7 @@ class Journal:
         return f"another controller holds {self._lock.where}; stop it first, or give this one its own database"
 
     def close(self) -> None:
-        """Give up the lead and the connections."""
+        """Give up leadership and the connections."""
         self.leadership.resign()
         self.engine.dispose()
 

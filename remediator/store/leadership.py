@@ -26,7 +26,7 @@ def _boot_clock_s() -> float:
 
 
 class Leadership:
-    """Campaigns for the lead, renews it, and reports its end. `may_act` is safe to call from any thread."""
+    """Campaigns for leadership, renews it, and reports its end. `may_act` is safe to call from any thread."""
 
     def __init__(self, lock: WriterLock, over: Callable[[str], None] = lambda _why: None) -> None:
         self.trouble = ""
@@ -68,8 +68,8 @@ class Leadership:
         while not self._stopping.wait(CONFIRM_S):
             asked = _boot_clock_s()
             try:
-                # After a lost session this takes the lock anew. If no other term began meanwhile, this process's state
-                # is still current, and its term goes on.
+                # After a lost session this takes the lock again. If no other term began meanwhile, this process's state
+                # is still current, and its term continues.
                 held, epoch = self._lock.acquire(), self._lock.epoch()
             except Exception as error:  # noqa: BLE001 - without this thread the process would stand there and never act again
                 self._lock.release()

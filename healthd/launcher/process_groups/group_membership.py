@@ -56,7 +56,7 @@ class GroupMembership:
 
     @property
     def condemned(self) -> frozenset[str]:
-        """Nodes on which nothing is used any more."""
+        """Nodes on which nothing is used."""
         return frozenset(self._condemned)
 
     @property
@@ -98,7 +98,7 @@ class GroupMembership:
         return number in self._gone
 
     def condemn(self, nodes: Collection[str]) -> list[Member]:
-        """Nothing on these nodes is used any more; the members there that are not gone yet."""
+        """Stop using these nodes; the members there that are not gone yet."""
         self._condemned |= set(nodes)
         everyone = (*self._holders, *self._spares)
         return [each for each in everyone if each.node in self._condemned and each.number not in self._gone]

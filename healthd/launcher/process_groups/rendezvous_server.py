@@ -103,7 +103,7 @@ class RendezvousServer:
             return self._membership.condemned
 
     def rank_of(self, member: int) -> int | None:
-        """The rank that a member holds now, or held last if nobody has followed it."""
+        """The rank that a member holds now, or held last if no other member has it."""
         with self._lock:
             return self._membership.rank_of(member)
 
@@ -145,7 +145,7 @@ class RendezvousServer:
         return found
 
     def stop(self, why: str) -> None:
-        """Replace nobody from now on: the members act as if there were no rendezvous."""
+        """Replace no member from now on: the members act as if there were no rendezvous."""
         with self._lock:
             self._stop(why)
 

@@ -108,7 +108,7 @@ class TrainingCheckpoints:
         return saved.path
 
     def save_async(self, step: int) -> None:
-        """Copy the state after step `step` to host memory and write it while training goes on; one at a time.
+        """Copy the state after step `step` to host memory and write it while training continues; one at a time.
 
         Raises:
             CheckpointError: the save before this one failed, and this one was not begun: call again, or stop.
@@ -134,7 +134,7 @@ class TrainingCheckpoints:
     def flush(self, seconds: float) -> str | None:
         """Give the save under way so long to become complete: `guard.on_abort(checkpoints.flush)`.
 
-        The state it writes lies in host memory, and its traffic is not training's: it goes on while a collective is stuck.
+        The state it writes lies in host memory, and its traffic is not training's: it continues while a collective is stuck.
 
         Returns:
             The path of the checkpoint that was begun last, if it is complete.

@@ -28,7 +28,7 @@ class StepCopies:
     """Copies of the state in the nodes' memory, for a job whose ranks can be replaced.
 
     A step counts as finished when the next update begins. Where every step is copied, that waits until all ranks hold the
-    copy: whatever fails later, the job goes on after this step.
+    copy: whatever fails later, the job continues after this step.
     """
 
     def __init__(self, copies: PeerCopies, rendezvous: RendezvousClient, generation: int, pace: CopyPace) -> None:
@@ -153,7 +153,7 @@ class PacedCheckpoints(TrainingCheckpoints):
     def save_if_due(self, step: int, s: TrainingStep, *, also: bool = False) -> None:
         """Call once in every step, when its result stands. All ranks together.
 
-        A save that fails behind training's back is logged, the next one is begun all the same, and training goes on.
+        A save that fails behind training's back is logged, the next one is begun all the same, and training continues.
 
         Args:
             step: the step that `s` is.

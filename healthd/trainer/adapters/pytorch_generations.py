@@ -12,7 +12,7 @@
     run_guarded_job(train)
 
 Under `healthctl launch --swap --spares 1` a lost rank is replaced by a process that waits on a spare node. All others
-leave `train` by an exception, and enter it anew with the next generation of the process group; imports, the CUDA context
+leave `train` by an exception, and enter it again with the next generation of the process group; imports, the CUDA context
 and compiled functions stay. The state comes from the memory of the nodes. Without such a launcher `train` is called once.
 """
 
@@ -233,7 +233,7 @@ class _Generations:
             return train(GuardedJob(guard, rank, world, device, shared, *shown))
 
     def _is_over(self, number: int) -> bool:
-        """Whether the generation lacks a rank: nobody need wait for all of its ranks any more."""
+        """Whether the generation lacks a rank, so that waiting for all of its ranks is pointless."""
         return self._rendezvous.is_over(number) or self._rendezvous.broken
 
     def _leave_rank(self, rank: int) -> None:

@@ -99,7 +99,7 @@ class PeerCopies:
         self._newcomer = newcomer
 
     def save(self, step: int) -> None:
-        """Copy the state after step `step` to host memory; it goes to the neighbour while training goes on.
+        """Copy the state after step `step` to host memory; it goes to the neighbour while training continues.
 
         Raises:
             CheckpointError: the save before this one failed, and this one was not begun; the last whole one is still held.

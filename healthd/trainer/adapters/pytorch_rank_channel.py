@@ -82,7 +82,7 @@ class RankChannel:
 
         Raises:
             CheckpointError: it came to nothing; or what `prepare` raised here.
-            OutcomeUnknownError: rank 0 cannot be heard any more.
+            OutcomeUnknownError: rank 0 is unreachable.
         """
         with self.together():
             try:
@@ -193,7 +193,7 @@ class RankChannel:
 
 
 def _require_store_server(store: dist.Store, *, doubted: bool) -> None:
-    """An OSError if there is no server any more: torch itself would go on knocking for the store's own time-out, minutes.
+    """An OSError if the server is gone: torch itself would retry until the store's own timeout, for minutes.
 
     Args:
         store: whose server.

@@ -35,7 +35,7 @@ def describe_node_hold(node: Node, us: str) -> NodeHold:
 
 
 def foreign_cordon_reason(node: Node, us: str) -> str:
-    """Return what shows that a cordon is not ours (any more); empty if it is."""
+    """Return what shows that a cordon is not, or no longer, the controller's; empty if it is."""
     notes = node.metadata.annotations
     taint = _find_our_taint(node)
     if not notes.owner and taint is None:

@@ -1,6 +1,6 @@
 """A cache of one kind of objects, kept current by a list and a watch.
 
-A stale cache says so at once, and is listed anew: a reopened watch delivers missed events only a moment later, and a
+A stale cache says so at once, and is listed again: a reopened watch delivers missed events only a moment later, and a
 hold of ours that is not visible in that moment would count as lifted.
 """
 

@@ -50,7 +50,7 @@ def test_who_failed_since_is_taken_out_and_teaches_no_more(ask: Ask, tmp_path: P
     assert nodes(ask) == {5}
     found = ask("learn", [tuesday])
     assert found.exit_code == 3
-    assert "bad is taken out" in found.stderr
+    assert "bad was removed" in found.stderr
     assert "is without those who failed" in found.stderr
     assert nodes(ask) == {4}
     again = ask("learn", [monday])
@@ -63,7 +63,7 @@ def test_a_node_is_forgotten_by_its_name(ask: Ask) -> None:
     ask("learn", GOOD)
     done = ask("forget", (), "n1", "nobody")
     assert done.exit_code == 3
-    assert "forgot n1; 3 nodes stay" in done.stdout
+    assert "forgot n1; 3 nodes remain" in done.stdout
     assert "no node nobody has taught it" in done.stderr
     assert ask("forget", (), "n2").exit_code == 0
     assert nodes(ask) == {2}

@@ -78,7 +78,7 @@ def test_good_arithmetic_passes_with_a_rate_and_a_digest_for_each_type() -> None
     told = parse_computed_digests(result)
     assert told is not None
     assert list(told.digests) == [f"{kind} 256 seed {SEEDS[0]}" for kind in TYPES]
-    assert result.evidence["lacks"] == "tf32 (a processor has no tensor float)"
+    assert result.evidence["lacks"] == "tf32 (CPUs do not support TF32)"
 
 
 FOUND = {
@@ -133,7 +133,7 @@ def test_one_refused_by_its_own_judges_fails_and_what_all_share_is_nobodys_fault
     assert [each.outcome for each in judge_by_majority([good, bad])] == [Outcome.PASS, Outcome.FAIL]
     alike = judge_by_majority([products("all_outputs"), bad])
     assert [each.outcome for each in alike] == [Outcome.ERROR, Outcome.ERROR]
-    assert "the library or the limits of rounding" in alike[0].reason
+    assert "the library or the rounding limits" in alike[0].reason
     operand = [products("operand", device) for device in HOST]
     assert [each.outcome for each in judge_by_majority(operand)] == [Outcome.FAIL, Outcome.FAIL]
     shared = judge_by_majority([functions("nan"), functions("nan", HOST[1])])
@@ -284,7 +284,9 @@ def test_each_fault_of_special_functions_is_found(fault: str) -> None:
     assert result.reason.endswith("; also log, sin, cos, tanh, rsqrt, reciprocal, erf")
     assert result.evidence["wrong_works"] == 16, "each of near and of wide numbers"
     assert result.locations[0].gpu == "cpu:0"
-    assert ("its numbers changed in memory; 1 wrong words, first at byte" in result.reason) == (fault == "operand")
+    assert ("the input numbers changed in memory; 1 wrong words, first at byte" in result.reason) == (
+        fault == "operand"
+    )
 
 
 def test_numbers_that_changed_are_no_fault_of_the_library() -> None:

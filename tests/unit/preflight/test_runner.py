@@ -212,7 +212,7 @@ def test_a_device_that_is_gone_leaves_the_others_and_no_peers(more_tests: None) 
         ("meets", "cpu:0", "not_run"),
         ("meets", "cpu:1", "not_run"),
     ]
-    assert results[2].reason == "speaks took its process down; run it again with --only meets"
+    assert results[2].reason == "speaks crashed its process; run it again with --only meets"
     assert results[3].reason == "it needs cpu:0 as a peer"
     assert results[4].test == "gpu_state"
 

@@ -147,7 +147,7 @@ def test_a_fleet_that_slows_is_followed_slowly_and_not_far() -> None:
 
 def test_a_step_that_will_be_followed_says_so() -> None:
     baseline = learn_baseline(fleet(95.0, 2.0), learn_baseline(fleet(100.0, 1.0)))
-    assert "moves on" in list_held_levels(baseline)[0]
+    assert "it moves further" in list_held_levels(baseline)[0]
 
 
 DAY_S = 86_400.0

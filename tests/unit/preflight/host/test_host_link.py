@@ -161,7 +161,7 @@ def test_who_waits_for_others_that_hang_is_done_before_its_own_watchdog(monkeypa
     )
     result = copies.result()
     assert result.outcome is Outcome.PASS
-    assert "other devices may have copied" in result.remarks[0]
+    assert "another device missed the barrier" in result.remarks[0]
     assert len(nobody.waited) == 3
     assert nobody.now + 2 * host_link.DRIVER_PATIENCE_S <= compute_watchdog_s(spec, "gate") - 3
 
@@ -236,7 +236,7 @@ def test_processors_near_the_device_are_used_and_where_none_may_be_that_is_said(
     assert os.sched_getaffinity(0) == mine
     used, remarks = beside("4000-4001")
     assert used == mine
-    assert "none of the processors near the device may be used" in remarks[0]
+    assert "no CPU near the device is allowed" in remarks[0]
 
 
 WIDE = PcieLink(
@@ -254,8 +254,8 @@ def changed(**fields: int) -> PcieLink:
         (WIDE, WIDE, "", ""),
         (changed(width=8), WIDE, "8 of 16 lanes", ""),
         (changed(generation=4), WIDE, "generation 4 of 5 under load", ""),
-        (WIDE, changed(replays=80), "", "sent 80 packets again"),
-        (WIDE, changed(replays=81), "sent 81 packets again", ""),
+        (WIDE, changed(replays=80), "", "replayed 80 packets"),
+        (WIDE, changed(replays=81), "replayed 81 packets", ""),
         (WIDE, changed(corrected=2), "", "2 corrected PCIe errors"),
         (WIDE, changed(uncorrected=1), "1 uncorrectable PCIe errors", ""),
     ],

@@ -56,7 +56,7 @@ def test_one_flipped_bit_is_found_and_placed(tmp_path: Path) -> None:
     assert result.outcome is Outcome.FAIL
     assert (result.evidence["wrong_words"], result.evidence["wrong_bits"]) == (1, f"{1 << 21:#018x}")
     assert "1 wrong words in pattern 1" in result.reason
-    assert "and so again" in result.reason
+    assert "wrong when read again" in result.reason
     (location,) = result.locations
     assert int(location.address, 16) % PIECE_BYTES == 77 * 8
     assert not location.page or int(location.page, 16) % 4096 == 77 * 8

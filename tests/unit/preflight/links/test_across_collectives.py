@@ -66,7 +66,7 @@ def test_one_wrong_way_is_between_its_ends() -> None:
 def test_parts_of_many_that_are_wrong_everywhere_name_nobody_but_fail() -> None:
     found = failed(ranks(ALL))
     assert set(found) == set(NAMES)
-    assert "the parts of many are wrong" in found["cuda:3"]
+    assert "the contributions of many devices are wrong" in found["cuda:3"]
 
 
 def test_wrong_sums_that_are_nobodys_are_an_error() -> None:
@@ -77,7 +77,7 @@ def test_wrong_sums_that_are_nobodys_are_an_error() -> None:
     ]
     judged = judge_collectives(results, DEVICES)
     assert [r.outcome for r in judged] == [Outcome.ERROR] * 7 + [Outcome.PASS]
-    assert "all_reduce: 1 wrong words; the wrong bits move with no device's part" in judged[0].reason
+    assert "all_reduce: 1 wrong words; the wrong bits follow no device's contribution" in judged[0].reason
     with_culprit = ranks({("cuda:7", "cuda:7"), ("cuda:7", "cuda:0")})
     assert set(failed([*results[:7], with_culprit[7]])) == {"cuda:7"}
 

@@ -190,7 +190,7 @@ def test_a_baseline_is_learned_shown_and_held_against_a_node(
         kept(huge, node=f"node{n}", devices=cards(huge, n), results=slower(huge, "cuda:0", 1 - noise.random() / 100))
         for n in range(4)
     ]
-    assert "nothing is learned yet" in ask("baseline", "show", *at).stdout
+    assert "no baseline yet" in ask("baseline", "show", *at).stdout
     assert ask("baseline", "check", good[0], *at).exit_code == 3
     learned = ask("baseline", "learn", *good, kept(failing), *at)
     assert learned.exit_code == 0
