@@ -148,7 +148,7 @@ def _token_state(token: TokenView, now: float) -> str:
     if token.uses_left == 0:
         return "used up"
     if token.expires_at is None:
-        return "good"
+        return "valid"
     if token.expires_at <= now:
         return "ended"
     until = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(token.expires_at))

@@ -98,7 +98,7 @@ def test_our_hold_that_has_lost_its_reason_meanwhile_is_for_people_to_lift() -> 
     incident = story.state.incident_of("n1")
     assert incident is not None
     assert incident.state is IncidentState.WAITING
-    assert "the controller's hold is still in place" in incident.outcome
+    assert "the controller still holds the node" in incident.outcome
     free(story)
     assert story.node_state() == "probation"
 

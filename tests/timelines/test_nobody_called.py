@@ -106,7 +106,7 @@ def test_a_node_that_we_hold_without_an_incident_gets_one() -> None:
     story = Story()
     story.state.put_node(NodeRecord("n1", NodeState.QUARANTINED, held=True, hold_confirmed_at=story.now))
     story.after(1)
-    assert "no incident says why" in waits(story)
+    assert "the controller holds the node without an incident" in waits(story)
     gone = NodeHold("n1", None, known=False)
     story.tell(HoldsObserved(at=story.now, holds=(gone,)))
     story.after(1).hold(schedulable=True, owner=HoldOwner.NOBODY)

@@ -105,7 +105,7 @@ def test_a_rules_guard_holds_it_back_until_it_passes(tmp_path: Path) -> None:
     told.job("j", "n1", "n2")
     told.finding("xid/62", Severity.FATAL)
     assert answers(told) == [("r", "hold")]
-    assert "refused spares: 0 free, 1 wanted" in next(iter(told.decisions.values())).reason
+    assert "refused spares: 0 free, 1 required" in next(iter(told.decisions.values())).reason
     told.no_job("n2")
     told.after(1)
     assert answers(told) == [("r", "hold"), ("r", "act")]

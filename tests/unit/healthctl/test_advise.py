@@ -38,7 +38,7 @@ def test_people_get_a_table(healthctl: Run) -> None:
 
 def test_no_save_begins_while_another_is_being_written(healthctl: Run) -> None:
     done = healthctl(*ASKED, "--cost", "1s", "--write", "3h")
-    assert "save every           3h (as long as a write takes" in done.stdout
+    assert "save every           3h (the duration of a write" in done.stdout
 
 
 @pytest.mark.parametrize(

@@ -156,7 +156,7 @@ def test_a_silence_says_whom_how_long_and_why(run: Run, centre: SmallCentre) -> 
 
 def test_a_silence_of_everything_must_be_said(run: Run, centre: SmallCentre) -> None:
     done = run("alerts", "silence", "moving", "--for", "1h")
-    assert (done.exit_code, "--node '*' is everything" in done.output) == (2, True)
+    assert (done.exit_code, "--node '*' silences everything" in done.output) == (2, True)
     assert not centre.heard
 
 

@@ -72,7 +72,7 @@ def test_an_old_name_counts_as_the_new_one_unless_both_are_set() -> None:
     assert found["NCCL_BLOCKING_WAIT"].todo == "set TORCH_NCCL_BLOCKING_WAIT instead"
     assert found["TORCH_NCCL_BLOCKING_WAIT"].state is DiagnosisState.BAD
     both = of({"NCCL_BLOCKING_WAIT": "1", "TORCH_NCCL_BLOCKING_WAIT": "0"})
-    assert "wins" in both["NCCL_BLOCKING_WAIT"].found
+    assert "takes precedence" in both["NCCL_BLOCKING_WAIT"].found
     assert both["TORCH_NCCL_BLOCKING_WAIT"].state is DiagnosisState.GOOD
 
 

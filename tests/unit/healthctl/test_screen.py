@@ -206,7 +206,7 @@ def test_watching_on_a_terminal_draws_in_place_and_ends_well(watched: list[str])
                 assert select.select([ours], [], [], 60)[0], seen
                 seen += os.read(ours, 4096)
             assert b"\x1b[H" in seen
-            outage = seen.partition(b"no answer; trying again")[2]
+            outage = seen.partition(b"no answer; retrying")[2]
             assert b"look 0" in outage.partition(b"\x1b[H")[0], "what was known last still stands there, with its time"
             process.send_signal(signal.SIGINT)
             assert process.wait(60) == 0

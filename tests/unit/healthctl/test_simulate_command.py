@@ -45,7 +45,7 @@ def test_people_get_a_table_of_all_policies(healthctl: Run) -> None:
     [
         ("lemmon_share: 0.1", "lemmon_share"),
         ("lemon_share: much", "lemon_share"),
-        ("- 1", "no mapping"),
+        ("- 1", "not a mapping"),
         ("a: [", "fleet.yaml"),
         ("job_nodes: [100]", "take 100 nodes, but the fleet has 64"),
     ],

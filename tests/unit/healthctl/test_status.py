@@ -191,7 +191,7 @@ def test_what_people_hold_or_silenced_and_what_nobody_decided_upon_is_named() ->
         (HeardView(), ""),
         (HeardView(3, 3, 0, AT - 8), "all nodes report in time; the oldest report is 8s old"),
         (HeardView(3, 2, 0, AT - 720), "2 of 3 nodes in time; the oldest report is 12m old"),
-        (HeardView(3, 1, 2, AT), "1 of 3 nodes in time, 2 not yet since this controller leads; the oldest report is 1s old"),
+        (HeardView(3, 1, 2, AT), "1 of 3 nodes in time, 2 not since this controller became leader; the oldest report is 1s old"),
         (HeardView(1, 0, 1), "0 of 1 node in time, 1 not since this controller became leader"),
     ],
 )  # fmt: skip
@@ -224,7 +224,7 @@ def test_a_centre_without_the_route_may_be_older(
 ) -> None:
     done = healthctl("status", "--server", small_centre.url, "--token-file", str(token_file))
     assert (done.exit_code, done.stdout) == (3, "")
-    assert "if it is older than this healthctl, use one of its version" in done.stderr
+    assert "if the controller is older than healthctl, use healthctl of its version" in done.stderr
 
 
 def test_what_a_node_carries_out_is_running_since_when() -> None:

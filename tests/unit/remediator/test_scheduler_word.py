@@ -32,8 +32,8 @@ def holds(*reasons: str) -> dict[str, NodeHold]:
     [
         (holds("", ""), "ok"),
         (holds(AWAY, AWAY), f"gives no answer for 2 of 2 nodes: {AWAY}"),
-        (holds("", "no node n1", "no node n2"), "cannot say for 2 of 3 nodes: no node n1 (and 1 other reason)"),
-        (holds("a", "b", "c", "b"), "cannot say for 4 of 4 nodes: a (and 2 other reasons)"),
+        (holds("", "no node n1", "no node n2"), "gives no answer for 2 of 3 nodes: no node n1 (and 1 other reason)"),
+        (holds("a", "b", "c", "b"), "gives no answer for 4 of 4 nodes: a (and 2 other reasons)"),
     ],
 )
 def test_the_first_reason_is_named(said: dict[str, NodeHold], word: str) -> None:

@@ -40,7 +40,7 @@ nodes:
         ("nodes: {a: r1}", "Expected `object`"),
         ("nodes: {1: {rack: r}}", "1 is not a string; put it in quotes"),
         ("nodes: {'n[9-2]': {rack: r}}", "from the smaller number to the larger"),
-        ("nodes: {'n[1-999999999]': {rack: r}}", "100000 at most"),
+        ("nodes: {'n[1-999999999]': {rack: r}}", "at most 100000"),
         ("racks: {}", "write 'nodes:'"),
         ("nodes: [", "while parsing"),
     ],

@@ -60,7 +60,7 @@ def test_a_refusal_says_what_to_look_at_and_no_secret(tmp_path: Path, peer: Peer
 
 
 def test_a_name_or_a_file_that_is_not_there_is_said(tmp_path: Path, peer: Peer) -> None:
-    assert "there are: chat, pager, lost" in run(tmp_path, peer, "test", "cht").output
+    assert "configured: chat, pager, lost" in run(tmp_path, peer, "test", "cht").output
     assert "none: cannot be read (No such file or directory)" in run(tmp_path, peer, "test", "lost").output
 
 

@@ -60,7 +60,7 @@ def test_a_node_that_never_stands_still_is_tried_again_later(cluster: Cluster) -
     cluster.server.before_write += [label] * 4
     failed = cluster.scheduler().cordon("node1", OURS)
     assert failed.result is ActionResult.FAILED
-    assert "changed by others" in failed.detail
+    assert "other clients changed node1" in failed.detail
 
 
 def test_an_operator_who_uncordons_and_cordons_again_owns_the_node(cluster: Cluster) -> None:
@@ -220,4 +220,4 @@ def test_a_condition_that_cannot_be_written_spoils_no_cordon(cluster: Cluster) -
     cluster.server.rules["centre"] = [rule for rule in rules if rule["resources"] != ["nodes/status"]]
     done = cluster.scheduler().cordon("node1", OURS)
     assert done.result is ActionResult.DONE
-    assert "its condition is not written" in done.detail
+    assert "its condition was not written" in done.detail

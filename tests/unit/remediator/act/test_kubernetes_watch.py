@@ -145,7 +145,7 @@ def test_a_server_that_is_busy_is_given_the_time_it_asks_for(cluster: Cluster) -
     assert (failed.result, "asks to wait 3600 s" in failed.detail) == (ActionResult.FAILED, True)
     before = len(cluster.server.asked)
     again = ours.resume("node1")
-    assert (again.result, "wants us to be slow" in again.detail) == (ActionResult.FAILED, True)
+    assert (again.result, "limits the request rate" in again.detail) == (ActionResult.FAILED, True)
     assert len(cluster.server.asked) == before
 
 
@@ -190,15 +190,15 @@ def test_a_watch_that_the_server_is_too_busy_for_is_opened_later(cluster: Cluste
 
 def test_calls_beyond_the_pace_are_not_made(cluster: Cluster) -> None:
     failed = cluster.scheduler(calls_per_s=0.001).resume("node1")
-    assert (failed.result, "wants us to be slow" in failed.detail) == (ActionResult.FAILED, True)
+    assert (failed.result, "limits the request rate" in failed.detail) == (ActionResult.FAILED, True)
     assert cluster.server.asked == []
 
 
 @pytest.mark.parametrize(
     ("options", "says"),
     [
-        (KubernetesOptions(kubeconfig="/nowhere/kubeconfig"), "no way to Kubernetes from /nowhere/kubeconfig"),
-        (KubernetesOptions(deadline_s=0.5), "no way to Kubernetes from the service account of this pod"),
+        (KubernetesOptions(kubeconfig="/nowhere/kubeconfig"), "no Kubernetes configuration from /nowhere/kubeconfig"),
+        (KubernetesOptions(deadline_s=0.5), "no Kubernetes configuration from the service account of this pod"),
     ],
 )
 def test_a_way_in_that_is_missing_is_named(options: KubernetesOptions, says: str) -> None:

@@ -135,7 +135,7 @@ def test_a_node_enrols_through_tls_and_counts_only_with_its_certificate(secured:
         url=url, token_file=place / "other", enrol_token_file=place / "none", ca_file=place / "localhost.pem"
     )
     wrong = ControllerClient(late, "gpu-2")
-    with pytest.raises(ControllerDenied, match="not known"):
+    with pytest.raises(ControllerDenied, match="unknown"):
         wrong.report(REPORT)
     wrong.close()
     assert not (place / "other").exists()

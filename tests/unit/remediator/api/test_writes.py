@@ -209,7 +209,7 @@ def test_a_receiver_is_tried_out(tmp_path: Path) -> None:
     peer.status = 500
     assert post(centre, "/v1/alerts/test", {"receiver": "webhook-1"}).json()["taken"] is False
     unknown = post(centre, "/v1/alerts/test", {"receiver": "nobody"})
-    assert (unknown.status, unknown.json()["todo"]) == (404, "there are: webhook-1")
+    assert (unknown.status, unknown.json()["todo"]) == (404, "configured: webhook-1")
     assert [e["data"]["receiver"] for e in said(centre, "receiver_tried")] == ["webhook-1", "webhook-1"]
     centre.close()
     peer.close()

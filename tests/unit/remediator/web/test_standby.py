@@ -42,7 +42,7 @@ def test_it_leads_to_the_leader(journal: Journal) -> None:
     )
     journal.close()
     assert status == 503
-    assert "Another remediator leads" in text
+    assert "Another replica leads" in text
     assert "host-a" in text
     assert 'href="https://a.example/&lt;x&gt;"' in text
 

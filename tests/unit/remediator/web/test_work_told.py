@@ -91,7 +91,7 @@ def test_the_page_that_stops_automation_names_what_it_does_not_stop(centre: Insi
     assert "None of the current actions" in text
     Path(centre.config.scheduler.state_file).write_text("{")  # nobody can hold a node: what is ordered stays under way
     assert centre.call("POST", "/v1/nodes/n1/cordon", "ann", {"text": "a fan"}).status == 204
-    until(lambda: "cordon by hand on n1: goes on" in text_of(Browser(centre).log_in("ann"), "/control"), "the cordon")
+    until(lambda: "manual cordon on n1: continues" in text_of(Browser(centre).log_in("ann"), "/control"), "the cordon")
 
 
 def test_the_breaker_shows_its_limits(centre: Inside) -> None:

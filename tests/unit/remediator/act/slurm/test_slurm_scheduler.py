@@ -326,7 +326,7 @@ def test_jobs_are_requeued_and_kept_off_the_node() -> None:
     outcome = scheduler.evict("n1")
     assert outcome.result is ActionResult.FAILED  # so that it is tried again: the owner of 9 may have ended it by then
     assert "requeued from n1: 7" in outcome.detail
-    assert "not requeued, ask their owners: 9 (" in outcome.detail
+    assert "not requeued, contact their owners: 9 (" in outcome.detail
     assert slurm.queue[0] == SlurmJob("7", frozenset({"PENDING"}), (), ("n5", "n1"))
     assert slurm.queue[1].nodes == ("n2",)
     slurm.queue = slurm.queue[:1]
