@@ -20,7 +20,10 @@ NOW = Section(
     "Now",
     (
         build_stat_panel(
-            "Ranks", "Running ranks that report a step time.", "short", Query(f"count(healthd_rank_step_seconds{{{JOB}}})")
+            "Ranks",
+            "Running ranks that report a step time.",
+            "short",
+            Query(f"count(healthd_rank_step_seconds{{{JOB}}})"),
         ),
         build_stat_panel(
             "Step",

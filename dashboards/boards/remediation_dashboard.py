@@ -52,7 +52,10 @@ BUDGET = Section(
             Query(f"max(remediator_oldest_action_seconds{{{CLUSTER}}})"),
         ),
         build_stat_panel(
-            "Open actions", "Actions planned but not finished.", "short", Query(f"sum(remediator_actions_open{{{CLUSTER}}})")
+            "Open actions",
+            "Actions planned but not finished.",
+            "short",
+            Query(f"sum(remediator_actions_open{{{CLUSTER}}})"),
         ),
         build_stat_panel(
             "Failed again within a day",

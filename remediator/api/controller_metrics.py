@@ -63,9 +63,7 @@ class _ControllerCollector(Collector):
             "remediator_batch_age_seconds", "Age of the batch that is being processed and written.", engine.batch_age_s
         )
         yield GaugeMetricFamily(
-            "remediator_inputs_set_aside",
-            "Inputs set aside because the database refuses their results.",
-            engine.set_aside,
+            "remediator_inputs_set_aside", "Inputs whose results the database refuses.", engine.set_aside
         )
         performer = self._service.performer
         text = "1 while the scheduler answers for no node."

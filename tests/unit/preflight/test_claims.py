@@ -74,4 +74,4 @@ def test_two_preflights_do_not_test_one_gpu_at_a_time(tmp_path: Path, monkeypatc
     document = qualify_node(plan, "n1", (), tmp_path, SystemClock(), SilentProgress())
     claims.close()
     assert document.verdict is Verdict.MISCONFIGURED
-    assert f"another preflight, process {os.getpid()}, has {GPU}-1" in document.reason
+    assert f"another preflight, process {os.getpid()}, holds {GPU}-1" in document.reason

@@ -131,4 +131,4 @@ def test_fewer_gpus_than_there_are_is_no_pass(shown: int, ours: int, *, open_: b
     assert (found is not None) is open_
     if found:
         assert found.outcome is Outcome.ERROR
-        assert "8 GPUs are here, and the driver shows 7" in found.reason
+        assert "8 GPUs, but the driver shows 7" in found.reason

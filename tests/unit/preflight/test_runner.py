@@ -61,7 +61,7 @@ def test_a_hang_is_a_result_that_says_where_and_its_process_is_gone(processes: C
     await_answers([turn], CLOCK)
     (result,) = build_worker_results("gpu_state", conclude_request(turn, CLOCK))
     assert (result.outcome, result.device) == (Outcome.HANG, "cpu:0")
-    assert result.reason == "no end within 0.3 s; last seen at: an injected hang"
+    assert result.reason == "did not end within 0.3 s; last seen at: an injected hang"
     end_processes([process], CLOCK)
     with pytest.raises(ProcessLookupError):
         os.kill(process.pid, 0)

@@ -165,7 +165,7 @@ def test_a_join_secret_serves_so_many_nodes_of_its_pattern_once_each(database: s
         found = tokens.identify(mine)
         assert found is not None
         assert (found.role, found.name) == (Role.NODE, "gpu-1")
-        for node, at, why in (("gpu-1", 3.0, "already"), ("cpu-1", 3.0, "for nodes gpu-"), ("gpu-2", 101.0, "over")):
+        for node, at, why in (("gpu-1", 3.0, "already"), ("cpu-1", 3.0, "for nodes gpu-"), ("gpu-2", 101.0, "expired")):
             with pytest.raises(EnrolmentRefused, match=why):
                 tokens.enrol(secret, node, at)
         tokens.enrol(secret, "gpu-2", 4.0)

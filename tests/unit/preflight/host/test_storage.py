@@ -158,7 +158,7 @@ def test_a_file_system_without_room_or_files_fails_before_anything_is_written(tm
     assert "are free; remove files left by old jobs" in full.reason
     files = mounted(tmp_path, "size=64m,nr_inodes=2", "touch a", 0.1)
     assert files.outcome is Outcome.FAIL
-    assert "0 of 2 files can still be made" in files.reason
+    assert "0 of 2 files can still be created" in files.reason
 
 
 def test_a_disk_that_fills_up_while_we_write_fails(tmp_path: Path) -> None:

@@ -85,5 +85,5 @@ def test_the_sum_of_addresses_is_known_without_adding(first: int, words: int, fl
 def test_what_other_patterns_cannot_tell_is_refused() -> None:
     with pytest.raises(ValueError, match="do not encode their address"):
         find_address(GATE[0], 0)
-    with pytest.raises(ValueError, match="has to be added up"):
+    with pytest.raises(ValueError, match="must be added up"):
         sum_address_pattern(GATE[1], 0, 1)

@@ -291,7 +291,7 @@ def test_a_group_is_shown_again_as_text(ask: Ask, kept: Kept, passing: Document,
     for words in (("-o", "html"), (kept(passing),)):
         refused = ask("report", str(file), *words)
         assert refused.exit_code == 3
-        assert "shown as text, and apart" in refused.stderr
+        assert "only be shown as text" in refused.stderr
 
 
 def group_document(culprits: tuple[Named, ...]) -> GroupDocument:
