@@ -207,7 +207,7 @@ def test_what_slows_a_gpu_down_under_load(reasons: list[int], fault: str, remark
 def test_heat_is_judged_by_the_makers_own_limits() -> None:
     hot = readings(0, 0, temperature_c=87.0, memory_temperature_c=96.0)
     faults, _, _ = load_sensors.judge_load_readings(hot, ThermalLimits(slowdown_c=87, memory_max_c=95))
-    assert [fault.split(",")[0] for fault in faults] == ["it reached 87 °C", "its memory reached 96 °C"]
+    assert [fault.split(";")[0] for fault in faults] == ["it reached 87 °C", "its memory reached 96 °C"]
     assert load_sensors.judge_load_readings(hot, ThermalLimits())[0] == ()
 
 
