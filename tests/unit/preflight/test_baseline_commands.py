@@ -56,7 +56,7 @@ def test_who_failed_since_is_taken_out_and_teaches_no_more(ask: Ask, tmp_path: P
     again = ask("learn", [monday])
     assert again.exit_code == 3
     assert "it failed in a later run" in again.stderr
-    assert "is as it was" in again.stderr
+    assert "is unchanged" in again.stderr
 
 
 def test_a_node_is_forgotten_by_its_name(ask: Ask) -> None:
