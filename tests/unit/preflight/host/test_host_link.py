@@ -126,7 +126,10 @@ def test_a_copy_that_moves_half_of_its_bytes_while_it_is_timed_has_no_rate(
     assert result.outcome is (Outcome.PASS if lies is None else Outcome.FAIL)
     assert len(result.figures) == (3 if lies is None else lies)
     if lies is not None:
-        assert f"524288 of 1048576 bytes arrived wrong ({says}, during the timed copies), first at 0x80000" in result.reason
+        assert (
+            f"524288 of 1048576 bytes arrived wrong ({says}, during the timed copies), first at 0x80000"
+            in result.reason
+        )
 
 
 class Nobody:

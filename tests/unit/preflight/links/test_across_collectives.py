@@ -47,7 +47,9 @@ def test_right_and_in_time_accuses_nobody() -> None:
 
 def test_a_part_that_is_wrong_everywhere_is_its_owners() -> None:
     everywhere = {("cuda:5", name) for name in NAMES}
-    assert failed(ranks(everywhere)) == {"cuda:5": "its contribution was wrong on 8 of 8 devices; all_reduce: 1 wrong words"}
+    assert failed(ranks(everywhere)) == {
+        "cuda:5": "its contribution was wrong on 8 of 8 devices; all_reduce: 1 wrong words"
+    }
     judged = {r.device: r for r in judge_collectives(ranks(everywhere), DEVICES)}
     assert "not at fault here" in judged["cuda:0"].remarks[0]
     assert not judged["cuda:0"].locations
