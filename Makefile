@@ -23,11 +23,12 @@ $(STAMP): pyproject.toml requirements/dev.lock requirements/constraints-dev.txt
 
 SCRIPTS = $(shell git ls-files '*.sh' .ci/run)
 
-lint: venv ## check style, types, import contracts and deployment files
+lint: venv ## check style, types, import contracts, names, prose and deployment files
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	$(BIN)/python -m pytest -q -p no:randomly tests/house/test_names.py tests/house/test_prose.py
 	$(BIN)/yamllint --strict deploy
 	@test ! -x $(BIN)/shellcheck && echo "no shellcheck for this platform: scripts are not read" || { set -x; $(BIN)/shellcheck $(SCRIPTS); }
 	@test ! -x $(BIN)/hadolint && echo "no hadolint for this platform: deploy/containers is not read" || { set -x; $(BIN)/hadolint deploy/containers/*; }

@@ -103,11 +103,11 @@ def build_dashboard(board: Board) -> dict[str, Any]:
         dashboard.with_variable(_build_query_variable(level, _LEVELS[level]))
     dashboard.with_variable(
         _build_text_variable(
-            "web", "Address of the centre's pages, without a slash at its end", "https://gpu-health.example"
+            "web", "Base URL of the controller's web pages, without a trailing slash", "https://gpu-health.example"
         )
     )
     if board.name == "capacity":
-        dashboard.with_variable(_build_text_variable("price", "What one GPU costs an hour, in your currency", "2"))
+        dashboard.with_variable(_build_text_variable("price", "Price of one GPU-hour, in your currency", "2"))
     for title, url in board.links:
         dashboard.link(build_dashboard_link(title, url))
     for section in board.sections:

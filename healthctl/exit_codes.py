@@ -23,8 +23,8 @@ class Exit(enum.IntEnum):
 
 MEANINGS = {
     Exit.OK: "success, or healthy",
-    Exit.PROBLEM: "the request succeeded, and found a problem",
-    Exit.USAGE: "wrong usage: an unknown option, an invalid value, or no terminal to ask for confirmation",
+    Exit.PROBLEM: "the request succeeded and found a problem",
+    Exit.USAGE: "wrong usage: an unknown option, an invalid value, or no terminal for the confirmation",
     Exit.UNKNOWN: "no response, refused, not found, unknown, or no server or token given; never treat it as healthy",
     Exit.INTERRUPTED: "Ctrl-C; 0 for commands that run until stopped (--watch, --follow, up, nvhcd)",
     Exit.NO_READER: "the reader of the output closed the pipe, as in 'healthctl events | head' (SIGPIPE)",

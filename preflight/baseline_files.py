@@ -55,16 +55,16 @@ def load_knowledge(at: Path, node: str, software: Mapping[str, str]) -> Knowledg
     try:
         table = load_product_table(at / PRODUCTS)
     except BaselineError as error:
-        remarks.append(f"{error}; the run goes on with the shipped table")
+        remarks.append(f"{error}; the run continues with the shipped table")
         table = load_product_table(None)
     try:
         baseline = read_baseline(at / BASELINE)
     except BaselineError as error:
-        remarks.append(f"{error}; the run goes on without the fleet")
+        remarks.append(f"{error}; the run continues without the fleet baseline")
     try:
         history = read_history(at / HISTORY)
     except BaselineError as error:
-        remarks.append(f"{error}; the run goes on without it")
+        remarks.append(f"{error}; the run continues without it")
     return Knowledge(
         node=node,
         software=describe_software_stack(software),
@@ -128,7 +128,9 @@ def write_baseline_file(path: Path, what: Baseline | History) -> None:
                 Path(name).unlink()
             raise
     except OSError as error:
-        raise BaselineError(f"{path}: cannot be written: {error.strerror}; free or open the folder") from error
+        raise BaselineError(
+            f"{path}: cannot be written: {error.strerror}; free space or fix the folder's permissions"
+        ) from error
 
 
 def update_baseline(at: Path, change: Callable[[Baseline], Baseline]) -> tuple[Baseline, Baseline]:
@@ -169,7 +171,9 @@ def _lock_folder(at: Path) -> Iterator[None]:
         at.mkdir(parents=True, exist_ok=True)
         lock = os.open(path, os.O_RDONLY | os.O_CREAT | os.O_CLOEXEC, 0o644)
     except OSError as error:
-        raise BaselineError(f"{path}: cannot be opened: {error.strerror}; free or open the folder") from error
+        raise BaselineError(
+            f"{path}: cannot be opened: {error.strerror}; free space or fix the folder's permissions"
+        ) from error
     try:
         _acquire_lock(lock, path)
         yield
@@ -185,7 +189,7 @@ def _acquire_lock(lock: int, path: Path) -> None:
         except BlockingIOError:
             if time.monotonic() > until:
                 raise BaselineError(
-                    f"{path}: held by another program for {LOCK_WAIT_S:g} s; see who it is (fuser), then try again"
+                    f"{path}: held by another program for {LOCK_WAIT_S:g} s; find the holder with fuser, then retry"
                 ) from None
         except OSError as error:
             raise BaselineError(f"{path}: cannot be locked: {error.strerror}; use a local folder") from error
@@ -210,7 +214,7 @@ def _read_product_table(path: Path) -> ProductTable:
             raise BaselineError(_describe_unknown_version(path, version))
         table = msgspec.convert(said, ProductTable, strict=False)
     except (yaml.YAMLError, UnicodeDecodeError, msgspec.ValidationError, RecursionError) as error:
-        raise BaselineError(f"{path}: no table of products: {' '.join(str(error).split())}") from error
+        raise BaselineError(f"{path}: not a product table: {' '.join(str(error).split())}") from error
     if wrong := list_table_faults(table):
         raise BaselineError(f"{path}: {wrong[0]}")
     return table
@@ -226,7 +230,9 @@ def _read_versioned_file(path: Path, kind: type[Kind]) -> Kind:
             raise BaselineError(_describe_unknown_version(path, version))
         return msgspec.json.decode(data, type=kind)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise BaselineError(f"{path}: not a {kind.__name__.lower()}: {error}; move it away or learn it anew") from error
+        raise BaselineError(
+            f"{path}: not a {kind.__name__.lower()}: {error}; move it away or learn it again"
+        ) from error
 
 
 def _read_limited_bytes(path: Path, most: int) -> bytes | None:
@@ -241,7 +247,7 @@ def _read_limited_bytes(path: Path, most: int) -> bytes | None:
     except OSError as error:
         raise BaselineError(f"{path}: cannot be read: {error.strerror}") from error
     if len(data) > most:
-        raise BaselineError(f"{path}: larger than {most >> 20} MiB, so no file of ours; move it away")
+        raise BaselineError(f"{path}: larger than {most >> 20} MiB, so not written by preflight; move it away")
     return data
 
 
@@ -250,7 +256,7 @@ def _open_nonblocking(path: str, flags: int) -> int:
 
 
 def _describe_unknown_version(path: Path, version: object) -> str:
-    return f"{path}: version {version!s:.20}, and this program knows {VERSION}; install the newer one"
+    return f"{path}: version {version!s:.20} is not known to this program, which reads version {VERSION}; install the newer release"
 
 
 class _Versioned(msgspec.Struct):

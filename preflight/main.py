@@ -114,7 +114,7 @@ def run(  # noqa: PLR0913 - one for each option
         try:
             append_history(resolve_baseline_folder(baseline), document)
         except BaselineError as error:
-            print_note(f"this run is not remembered: {error}")
+            print_note(f"this run was not saved to the history: {error}")
         sys.exit(document.verdict.exit_code)
 
 
@@ -129,7 +129,7 @@ def _deliver_document(document: Document, form: OutputFormat, file: Path | None)
     except CommandError as error:
         if file is None:
             raise
-        print_note(f"{escape_text(error.message)}; here it is instead")
+        print_note(f"{escape_text(error.message)}; printed here instead")
         output_documents([document], form)
 
 

@@ -163,10 +163,10 @@ def build_plan(
         PlanError: a level, test or fault that does not exist, or a fault for a test that does not run.
     """
     if level not in LEVELS:
-        raise PlanError(f"no such level: {level!r}; there is {_format_names(LEVELS)}")
+        raise PlanError(f"no such level: {level!r}; use one of {_format_names(LEVELS)}")
     for test in (*only, *(watchdogs or {})):
         if test not in LEVELS[level]:
-            raise PlanError(f"no such test in level {level}: {test!r}; there is {_format_names(LEVELS[level])}")
+            raise PlanError(f"no such test in level {level}: {test!r}; use one of {_format_names(LEVELS[level])}")
     specs = tuple(
         msgspec.structs.replace(
             SPECS[test], watchdog_s=(watchdogs or {}).get(test, compute_watchdog_s(SPECS[test], level))
@@ -184,15 +184,17 @@ def _parse_injections(inject: Sequence[str], specs: Sequence[Spec]) -> dict[str,
         test, _, rest = word.partition(":")
         fault, at, device = rest.partition("@")
         if test not in running:
-            raise PlanError(f"cannot inject {word!r}: {test!r} does not run; {_format_names(running)} would")
+            raise PlanError(
+                f"cannot inject {word!r}: {test!r} is not selected; the selected tests are {_format_names(running)}"
+            )
         known = (*running[test].faults, *ANY_FAULT)
         if fault not in known:
-            raise PlanError(f"cannot inject {word!r}: {test} knows {_format_names(known)}")
+            raise PlanError(f"cannot inject {word!r}: the faults of {test} are {_format_names(known)}")
         if at and running[test].scope is Scope.NODE:
-            raise PlanError(f"cannot inject {word!r}: {test} is about the node, leave @{device} out")
+            raise PlanError(f"cannot inject {word!r}: {test} tests the node; leave out @{device}")
         if test in faults:
             raise PlanError(
-                f"cannot inject {word!r}: one fault for each test, and {faults[test].fault} is asked for already"
+                f"cannot inject {word!r}: only one fault per test, and {faults[test].fault} is already requested"
             )
         faults[test] = Injection(fault, device)
     return faults
@@ -207,7 +209,7 @@ def check_devices(chosen: Plan, names: Sequence[str]) -> None:
     for test, injection in chosen.faults.items():
         if names and injection.device and injection.device not in names:
             word = f"{test}:{injection.fault}@{injection.device}"
-            raise PlanError(f"cannot inject {word!r}: no such device; there is {_format_names(names)}")
+            raise PlanError(f"cannot inject {word!r}: no such device; use one of {_format_names(names)}")
 
 
 def _format_names(words: Sequence[str] | Mapping[str, object]) -> str:

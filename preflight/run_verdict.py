@@ -29,7 +29,7 @@ def judge_run(
     if unsure:
         return Verdict.INCONCLUSIVE, unsure
     if not any(r.outcome is Outcome.PASS for r in results):
-        return Verdict.INCONCLUSIVE, ("no test applied to this machine, so nothing is proven",)
+        return Verdict.INCONCLUSIVE, ("no test applied to this machine, so nothing is qualified",)
     return Verdict.PASS, ()
 
 

@@ -110,11 +110,11 @@ def load_config(path: Path) -> Config:
     if re.fullmatch(r".+:\d{1,5}", config.listen) is None:
         raise ConfigError(f"{path}: listen is '{config.listen}'; write HOST:PORT, e.g. 127.0.0.1:15180")
     if not 1 <= config.address[1] <= PORT_MAX:
-        raise ConfigError(f"{path}: listen is '{config.listen}', and ports are 1 to {PORT_MAX}")
+        raise ConfigError(f"{path}: listen is '{config.listen}'; ports are 1 to {PORT_MAX}")
     if config.tls is None and not config.insecure and not is_loopback(config.address[0]):
         raise ConfigError(
-            f"{path}: listen is '{config.listen}', and tokens would travel in the clear; add 'tls: {{certificate: …, key: …}}', "
-            "or say 'insecure: true' where something before it speaks TLS"
+            f"{path}: listen is '{config.listen}', where tokens would be sent in clear text; add 'tls: {{certificate: …, key: …}}', "
+            "or set 'insecure: true' behind a TLS proxy"
         )
     return config
 
@@ -130,5 +130,5 @@ def _check_slurm_conf(path: Path, scheduler: SchedulerConfig) -> None:
     except OSError as error:
         raise ConfigError(
             f"{path}: scheduler.slurm.conf: {conf} cannot be read ({error.strerror}); name the slurm.conf of this machine, "
-            "or leave it out for the installed one"
+            "or omit it to use the installed one"
         ) from error

@@ -25,7 +25,7 @@ def explain_config_error(error: msgspec.ValidationError, document: Any, kind: ty
         places = [inner for place in places for inner in _descend_places(place, field, index)]
     for path, wanted, value in places:
         if wrong[1] == "unknown field" and isinstance(value, dict) and wrong[2] in value:
-            return f"{path or 'at the top'}: unknown field `{wrong[2]}`; {_nearest_known(wrong[2], _struct_field_names(wanted, value))}"
+            return f"{path or 'top level'}: unknown field `{wrong[2]}`; {_nearest_known(wrong[2], _struct_field_names(wanted, value))}"
         if wrong[1] != "unknown field" and value == wrong[2] and (valid := _accepted_texts(wanted)):
             return f"{path}: {match[1]}; known: {', '.join(valid)}"
     return message

@@ -64,7 +64,9 @@ def webhooks_test_command(config_path: Path, name: str) -> None:
 
 @webhooks_group.command("list")
 @CONFIG
-@click.option("--limit", type=click.IntRange(1, 10_000), default=30, show_default=True, help="So many, newest first.")
+@click.option(
+    "--limit", type=click.IntRange(1, 10_000), default=30, show_default=True, help="Maximum number, newest first."
+)
 def webhooks_list_command(config_path: Path, limit: int) -> None:
     """List deliveries with recipient and state."""
     from remediator.commands.webhook_commands import list_deliveries
@@ -100,14 +102,16 @@ def audit_verify_command(config_path: Path) -> None:
 
 @main.command("export")
 @CONFIG
-@click.option("--since", default="1970-01-01", help="7d, 12h, or a date or time in ISO 8601.  [default: everything]")
+@click.option(
+    "--since", default="1970-01-01", help="Start: 7d, 12h, or a date or time in ISO 8601.  [default: everything]"
+)
 @click.option(
     "-o",
     "--output",
     "output",
     type=click.Path(path_type=Path, dir_okay=False),
     required=True,
-    help="FILE.jsonl, or - for standard output.",
+    help="Output file (JSON lines), or - for standard output.",
 )
 def export_command(config_path: Path, since: str, output: Path) -> None:
     """Write records as lines of JSON, oldest first within their table. Credentials are left out."""

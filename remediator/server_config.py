@@ -69,14 +69,14 @@ class TrustedProxy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     def __post_init__(self) -> None:
         if not self.addresses:
-            raise ValueError("addresses is empty: name the proxy's own, e.g. 10.0.0.5")
+            raise ValueError("addresses is empty: give the proxy's address, e.g. 10.0.0.5")
         for address in self.addresses:
             try:
                 network = ipaddress.ip_network(address)
             except ValueError as error:
                 raise ValueError(f"addresses: {error}") from error
             if network.prefixlen == 0:
-                raise ValueError(f"addresses: {address} is everybody, and everybody could name themselves")
+                raise ValueError(f"addresses: {address} matches every client, so any client could forge its identity")
 
 
 class WebSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

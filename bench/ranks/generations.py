@@ -94,7 +94,7 @@ class Generations:
             except StuckError as error:
                 self._must_follow(number, error)
             except SystemExit as leave:
-                self._rendezvous.leave(leave.code if isinstance(leave.code, int) else 1, "it ends by itself")
+                self._rendezvous.leave(leave.code if isinstance(leave.code, int) else 1, "it ends on its own")
                 raise
             if not done and self._rendezvous.number == number:
                 self._leave_rank(-1)  # it waits for another one

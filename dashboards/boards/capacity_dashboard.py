@@ -9,11 +9,11 @@ NOW = Section(
     "Now",
     (
         build_stat_panel(
-            "GPUs", "All that nodes report.", "short", Query(f"sum(cluster:remediator_gpus:sum{{{CLUSTER}}})")
+            "GPUs", "All GPUs that nodes report.", "short", Query(f"sum(cluster:remediator_gpus:sum{{{CLUSTER}}})")
         ),
         build_stat_panel(
             "In service",
-            "Share of GPUs whose node may take work: healthy, suspect or on probation.",
+            "Share of GPUs whose node accepts work: healthy, suspect or on probation.",
             "percentunit",
             Query(
                 f"sum(cluster:remediator_gpus_in_service:sum{{{CLUSTER}}}) / sum(cluster:remediator_gpus:sum{{{CLUSTER}}})"
@@ -23,8 +23,8 @@ NOW = Section(
             (0.98, GREEN),
         ),
         build_stat_panel(
-            "Nodes without work",
-            "Nodes that would take work and have no living rank that we know of.",
+            "Idle nodes",
+            "Nodes that accept work and have no known running rank.",
             "short",
             Query(
                 f"count(healthd_trainer_ranks{{{CLUSTER}}} == 0 and on (cluster, node) healthd_node_fit == 1) or vector(0)"
@@ -37,11 +37,11 @@ NOW = Section(
             Query(f"avg(cluster:healthd_gpu_utilization_ratio:avg{{{CLUSTER}}})"),
         ),
         build_stat_panel(
-            "Power", "Of all GPUs.", "watt", Query(f"sum(cluster:healthd_gpu_power_watts:sum{{{CLUSTER}}})")
+            "Power", "Total over all GPUs.", "watt", Query(f"sum(cluster:healthd_gpu_power_watts:sum{{{CLUSTER}}})")
         ),
         build_stat_panel(
-            "Lost a day, at this rate",
-            "GPUs out of service times what one costs a day (variable Price: an hour, in your currency).",
+            "Cost per day at the current rate",
+            "GPUs out of service times 24 times the price of a GPU-hour (variable Price).",
             "short",
             Query(f"sum(cluster:remediator_gpus_out:sum{{{CLUSTER}}}) * 24 * $price"),
         ),
@@ -53,13 +53,13 @@ COURSE = Section(
     (
         build_time_series(
             "GPUs by the state of their node",
-            "Capacity that is there, and where the rest is.",
+            "Usable capacity, and the states of the remaining nodes.",
             "short",
             Query(f"sum by (state) (remediator_gpus{{{CLUSTER}}}) > 0", "{{state}}"),
             stacked=True,
         ),
         build_time_series(
-            "GPU-hours lost, by day",
+            "GPU-hours lost per day",
             "GPUs out of service, averaged over the last day, times 24 h.",
             "h",
             Query(
@@ -68,8 +68,8 @@ COURSE = Section(
             ),
         ),
         build_time_series(
-            "What that cost, by day",
-            "GPU-hours lost times the price of one. Work that was lost with a job's last checkpoint is not in it.",
+            "Cost of lost GPU-hours per day",
+            "GPU-hours lost times the price of one. Excludes work lost since a job's last checkpoint.",
             "short",
             Query(
                 f"sum by (cluster) (avg_over_time(cluster:remediator_gpus_out:sum{{{CLUSTER}}}[1d])) * 24 * $price",
@@ -78,8 +78,8 @@ COURSE = Section(
             span=THIRD,
         ),
         build_time_series(
-            "Energy, by day",
-            "Of all GPUs, in kilowatt-hours.",
+            "Energy per day",
+            "Total over all GPUs, in kilowatt-hours.",
             "kwatth",
             Query(
                 f"sum by (cluster) (increase(healthd_gpu_energy_joules_total{{{CLUSTER}}}[1d])) / 3.6e6", "{{cluster}}"
@@ -87,8 +87,8 @@ COURSE = Section(
             span=THIRD,
         ),
         build_time_series(
-            "Incidents by day",
-            "Opened within a day, without drills.",
+            "Incidents per day",
+            "Incidents opened within a day, excluding drills.",
             "short",
             Query(
                 f'sum by (cluster) (increase(remediator_audit_events_total{{{CLUSTER},kind="incident_opened",drill="false"}}[1d]))',
@@ -105,10 +105,10 @@ COURSE = Section(
         ),
         build_time_series(
             "Returns that failed again",
-            "Of nodes brought back in the last eight weeks and watched for the whole window: how many failed within it.",
+            "Nodes returned to service in the last eight weeks and observed for the whole window: how many failed within it.",
             "short",
             Query(f"sum by (window) (remediator_returns_failed_again{{{CLUSTER}}})", "failed within {{window}}"),
-            Query(f"sum by (window) (remediator_returns{{{CLUSTER}}})", "watched for {{window}}"),
+            Query(f"sum by (window) (remediator_returns{{{CLUSTER}}})", "observed for {{window}}"),
             span=HALF,
         ),
     ),
@@ -117,7 +117,7 @@ COURSE = Section(
 BOARD = Board(
     "capacity",
     "Capacity and cost",
-    "What the fleet gives, and what faults cost.",
+    "Capacity in service, and the cost of faults.",
     (NOW, COURSE),
     since="now-7d",
 )

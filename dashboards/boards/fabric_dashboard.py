@@ -12,7 +12,7 @@ NOW = Section(
     (
         build_stat_panel(
             "NVLinks down",
-            "Links of GPUs that are not up. Some products leave links unused.",
+            "GPU links that are not up. Some products leave links unused.",
             "short",
             Query(f"sum(healthd_nvlink_active{{{NODE}}} == bool 0)"),
             (None, GREEN),
@@ -20,7 +20,7 @@ NOW = Section(
         ),
         build_stat_panel(
             "GPUs not in the fabric",
-            "GPUs whose NVLink registration is not completed, where there are NVSwitches.",
+            "GPUs that have not completed NVLink fabric registration, on nodes with NVSwitches.",
             "short",
             Query(f"sum(healthd_gpu_fabric_state{{{NODE}}} != bool 3)"),
             (None, GREEN),
@@ -28,7 +28,7 @@ NOW = Section(
         ),
         build_stat_panel(
             "Ports that are not active",
-            "InfiniBand and RoCE ports whose state is another than active.",
+            "InfiniBand and RoCE ports in any state other than active.",
             "short",
             Query(
                 f"count(healthd_infiniband_port_info{{{NODE}}}) - "
@@ -40,7 +40,7 @@ NOW = Section(
         ),
         build_stat_panel(
             "Ports",
-            "InfiniBand and RoCE ports that are looked at.",
+            "Monitored InfiniBand and RoCE ports.",
             "short",
             Query(f"count(healthd_infiniband_port_info{{{NODE}}})"),
         ),
@@ -54,7 +54,7 @@ NOW = Section(
         ),
         build_stat_panel(
             "Narrow PCIe links",
-            "Links of GPUs and adapters with fewer lanes than they have.",
+            "GPU and adapter links that run with fewer lanes than they support.",
             "short",
             Query(f"sum(healthd_pcie_link_width_lanes{{{NODE}}} < bool healthd_pcie_link_width_max_lanes{{{NODE}}})"),
             (None, GREEN),
@@ -68,32 +68,32 @@ PORTS = Section(
     (
         build_time_series(
             "Symbol errors",
-            "A second; a cable or transceiver that goes bad.",
+            "Errors per second. Suggests a failing cable or transceiver.",
             "short",
             Query(f"rate(healthd_infiniband_symbol_errors_total{{{NODE}}}[5m])", PORT),
         ),
         build_time_series(
             "Link flaps within the last hour",
-            "How often a link went down.",
+            "Number of times a link went down.",
             "short",
             Query(f"increase(healthd_infiniband_link_downed_total{{{NODE}}}[1h])", PORT),
         ),
         build_time_series(
-            "Waiting to send",
-            "Ticks a second in which a port had data and no credit: congestion ahead.",
+            "Transmit wait",
+            "Ticks per second in which a port had data to send but no credit: congestion downstream.",
             "short",
             Query(f"rate(healthd_infiniband_transmit_wait_ticks_total{{{NODE}}}[5m])", PORT),
         ),
         build_time_series(
-            "Errors and packets given up",
+            "Errors and discarded packets",
             "A second.",
             "short",
             Query(f"rate(healthd_infiniband_receive_errors_total{{{NODE}}}[5m])", f"{PORT} errors"),
-            Query(f"rate(healthd_infiniband_transmit_discards_total{{{NODE}}}[5m])", f"{PORT} given up"),
+            Query(f"rate(healthd_infiniband_transmit_discards_total{{{NODE}}}[5m])", f"{PORT} discarded"),
         ),
         build_table_panel(
             "Ports",
-            "What each port is and how it stands.",
+            "Device and state of each port.",
             f"healthd_infiniband_port_info{{{NODE}}}",
             Column("node", "Node", link=NODE_BOARD),
             Column("device", "Device"),
@@ -111,7 +111,7 @@ LINKS = Section(
     (
         build_time_series(
             "NVLink errors",
-            "A second over all links of a GPU; the ten worst.",
+            "Errors per second over all links of a GPU; top ten.",
             "short",
             Query(
                 f"topk(10, sum by (node, gpu) (rate(healthd_nvlink_errors_total{{{NODE}}}[5m])))",
@@ -120,13 +120,13 @@ LINKS = Section(
         ),
         build_time_series(
             "NVLink traffic",
-            "All GPUs of a node, both directions.",
+            "Sum over all GPUs of a node, both directions.",
             "Bps",
             Query(f"sum by (node) (rate(healthd_nvlink_bytes_total{{{NODE}}}[5m]))", "{{node}}"),
         ),
         build_time_series(
             "PCIe errors within the last hour",
-            "By severity, as the kernel counts them.",
+            "By severity, from the kernel's counters.",
             "short",
             Query(
                 f"sum by (node, severity) (increase(healthd_pcie_errors_total{{{NODE}}}[1h]))", "{{node}} {{severity}}"
@@ -146,7 +146,7 @@ LINKS = Section(
 BOARD = Board(
     "fabric",
     "Fabric",
-    "NVLink, InfiniBand and RoCE, PCIe and Ethernet, of some nodes or all.",
+    "NVLink, InfiniBand and RoCE, PCIe and Ethernet, for selected nodes or all.",
     (NOW, PORTS, LINKS),
     levels=("node",),
 )

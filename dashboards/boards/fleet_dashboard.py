@@ -19,38 +19,38 @@ from dashboards.panels import (
 YES_NO = {0.0: ("NO", RED), 1.0: ("yes", GREEN)}
 
 BLOCKED = Section(
-    "Does automation work?",
+    "Automation status",
     (
         build_stat_panel(
             "Leader",
-            "Whether a replica of the centre leads and may act. Without one nothing is decided; training goes on.",
+            "Whether a controller replica leads and may act. Without a leader, no decisions are made; training continues.",
             "",
             Query(f"max(remediator_leading{{{CLUSTER}}})"),
             words=YES_NO,
         ),
         build_stat_panel(
             "Mode",
-            "How far automation may go: observe, recommend, approve or act. Only act does things by itself.",
+            "Level of automation: observe, recommend, approve or act. Only act executes actions without a person.",
             "",
             Query(f"remediator_mode{{{CLUSTER}}} == 1", "{{mode}}"),
         ),
         build_stat_panel(
             "Breaker",
-            "Open: nothing more is isolated until a person closes it (healthctl breaker).",
+            "Open: no further node is isolated until an operator resets the breaker (healthctl breaker).",
             "",
             Query(f"max(remediator_breaker_open{{{CLUSTER}}})"),
             words={0.0: ("closed", GREEN), 1.0: ("OPEN", RED)},
         ),
         build_stat_panel(
-            "Database takes writes",
-            "Without it nothing is acknowledged and nothing acted upon; nodes keep their findings.",
+            "Database writable",
+            "If not, the controller neither acknowledges findings nor acts; nodes keep their findings.",
             "",
             Query(f"min(remediator_store_writable{{{CLUSTER}}})"),
             words=YES_NO,
         ),
         build_stat_panel(
             "Waiting for approval",
-            "Incidents whose next step waits for a person's word.",
+            "Incidents whose next step needs an operator's approval.",
             "short",
             Query(f'sum(remediator_incidents_answered{{{CLUSTER},answer="approve"}})'),
             (None, GREEN),
@@ -58,7 +58,7 @@ BLOCKED = Section(
         ),
         build_stat_panel(
             "Silent nodes",
-            "Nodes whose last word is older than they promised: unknown, never healthy.",
+            "Nodes whose last report is overdue. They count as unknown, never as healthy.",
             "short",
             Query(f'sum(remediator_nodes_reporting{{{CLUSTER},health="unknown"}})'),
             (None, GREEN),
@@ -69,11 +69,11 @@ BLOCKED = Section(
 )
 
 BROKEN = Section(
-    "What is broken?",
+    "Active problems",
     (
         build_table_panel(
             "Open incidents",
-            "Newest first. A click on the incident shows what was decided, why, and what comes next.",
+            "Newest first. Click an incident to see its decisions, their reasons, and the next steps.",
             f"remediator_incident_opened_timestamp_seconds{{{CLUSTER}}} * 1000",
             Column("Value", "Opened", "dateTimeFromNow"),
             Column("node", "Node", link=NODE_BOARD),
@@ -83,18 +83,18 @@ BROKEN = Section(
         ),
         build_table_panel(
             "Nodes that are not healthy",
-            "Where they stand in their life, since when, and whether we hold them out of service.",
+            "Lifecycle state, since when, and whether the controller holds the node out of service.",
             f"remediator_node_since_timestamp_seconds{{{CLUSTER}}} * 1000",
             Column("Value", "Since", "dateTimeFromNow"),
             Column("node", "Node", link=NODE_BOARD),
             Column("state", "State"),
-            Column("held", "Held by us"),
+            Column("held", "Held by controller"),
             Column("rack", "Rack"),
             span=HALF,
         ),
         build_table_panel(
             "Active findings",
-            "What nodes and the centre find, over all nodes.",
+            "Findings of nodes and of the controller, over all nodes.",
             f"sum by (check, code, severity, drill) (remediator_findings_active{{{CLUSTER}}})",
             Column("Value", "Findings", "short"),
             Column("check", "Check"),
@@ -107,25 +107,25 @@ BROKEN = Section(
 )
 
 COURSE = Section(
-    "Course",
+    "Trends",
     (
         build_time_series(
             "Nodes by state",
-            "Where nodes stand in their life. All of them together are the cluster.",
+            "Lifecycle states. The total is the cluster size.",
             "short",
             Query(f"sum by (state) (remediator_nodes{{{CLUSTER}}}) > 0", "{{state}}"),
             stacked=True,
         ),
         build_time_series(
-            "Nodes by their own word",
-            "What each node says of itself; unknown are those that say nothing.",
+            "Nodes by self-reported health",
+            "Self-reported health. Silent nodes are unknown.",
             "short",
             Query(f"sum by (health) (remediator_nodes_reporting{{{CLUSTER}}})", "{{health}}"),
             stacked=True,
         ),
         build_time_series(
             "Xids within the last hour",
-            "By code, and all codes together; `healthctl xid explain CODE` says what one means.",
+            "By code and in total. `healthctl xid explain CODE` explains a code.",
             "short",
             Query(f'sum(increase(healthd_gpu_xids_total{{{CLUSTER},injected="false"}}[1h]))', "all"),
             Query(query_new_xids("code", f'{CLUSTER},injected="false"'), "Xid {{code}}"),
@@ -139,8 +139,8 @@ COURSE = Section(
             span=THIRD,
         ),
         build_time_series(
-            "Agents that are scraped",
-            "Nodes whose healthd Prometheus reaches, beside those that report to the centre.",
+            "Agents scraped and reporting",
+            "Nodes whose healthd is scraped by Prometheus, compared with nodes that report to the controller.",
             "short",
             Query(f"count(healthd_build_info{{{CLUSTER}}})", "scraped"),
             Query(f'sum(remediator_nodes_reporting{{{CLUSTER},health!="unknown"}})', "reporting"),
@@ -152,7 +152,7 @@ COURSE = Section(
 BOARD = Board(
     "fleet",
     "Fleet",
-    "What is broken in the cluster, whether automation works, and which nodes are out.",
+    "Active problems in the cluster, automation status, and nodes out of service.",
     (BLOCKED, BROKEN, COURSE),
     links=(("Status page", "${web}/"),),
 )

@@ -20,7 +20,10 @@ NOW = Section(
     "Now",
     (
         build_stat_panel(
-            "Ranks", "Living ranks that tell a step time.", "short", Query(f"count(healthd_rank_step_seconds{{{JOB}}})")
+            "Ranks",
+            "Running ranks that report a step time.",
+            "short",
+            Query(f"count(healthd_rank_step_seconds{{{JOB}}})"),
         ),
         build_stat_panel(
             "Step",
@@ -35,8 +38,8 @@ NOW = Section(
             Query(f"quantile(0.5, healthd_rank_step_seconds{{{JOB}}})"),
         ),
         build_stat_panel(
-            "Slowest rank's own work",
-            "Its forward and backward time beside the median of its pipeline stage; 10 % more is worth a look.",
+            "Slowest rank's compute time",
+            "Forward and backward time relative to the median of its pipeline stage. Investigate from 10 % above.",
             "percentunit",
             Query(f"max(job_rank:healthd_compute_excess:ratio{{{JOB}}})"),
             (None, GREEN),
@@ -44,7 +47,7 @@ NOW = Section(
         ),
         build_stat_panel(
             "Stragglers",
-            "Slow ranks that the centre is sure enough of to name.",
+            "Ranks that the controller reports as stragglers.",
             "short",
             Query(f"count(remediator_straggler_slowdown_ratio{{{JOB}}})"),
             (None, GREEN),
@@ -52,7 +55,7 @@ NOW = Section(
         ),
         build_stat_panel(
             "GPU use",
-            "Share of time in which a kernel ran, over the job's GPUs. A job that hangs in a collective shows full use.",
+            "Share of time in which a kernel ran, over the job's GPUs. A job that hangs in a collective shows full utilization.",
             "percentunit",
             Query(f"avg(job_gpu:healthd_gpu_utilization:ratio{{{JOB}}})"),
         ),
@@ -60,23 +63,23 @@ NOW = Section(
 )
 
 SLOW = Section(
-    "Who holds the job back?",
+    "Stragglers",
     (
         build_table_panel(
-            "Stragglers by the centre's judgement",
-            "How much more time the rank needs than its peers; acted upon only when a second sign agrees.",
+            "Reported stragglers",
+            "How much slower the rank is than its peers. The controller acts only with a second, independent signal.",
             f"remediator_straggler_slowdown_ratio{{{JOB}}}",
             Column("Value", "Slower by", "percentunit"),
             Column("exported_job", "Job", link=JOB_PAGE),
             Column("node", "Node", link=NODE_BOARD),
             Column("component", "Component"),
             Column("kind", "Kind"),
-            Column("confirmed", "Second sign agrees"),
+            Column("confirmed", "Second signal"),
             span=HALF,
         ),
         build_time_series(
-            "Ranks with the most work of their own",
-            "Forward and backward time beside the median of its pipeline stage; the ten furthest above it.",
+            "Ranks with the longest compute time",
+            "Forward and backward time relative to the median of the pipeline stage; top ten.",
             "percentunit",
             Query(
                 f"topk(10, job_rank:healthd_compute_excess:ratio{{{JOB}}})",
@@ -92,7 +95,7 @@ SLOW = Section(
             Query(f"max by (exported_job) (healthd_rank_step_seconds{{{JOB}}})", "{{exported_job}} slowest"),
         ),
         build_time_series(
-            "Where the time goes",
+            "Time per section",
             "Mean over ranks of the time in each section of a step.",
             "s",
             Query(
@@ -109,28 +112,28 @@ COURSE = Section(
     (
         build_time_series(
             "Step",
-            "How far the job is. A line that falls went back to a checkpoint.",
+            "Progress of the job. The line falls when the job restarts from a checkpoint.",
             "short",
             Query(f"min by (exported_job) (healthd_job_step{{{JOB}}})", "{{exported_job}}"),
             span=THIRD,
         ),
         build_time_series(
-            "Steps a second",
-            "0 for long is a job that hangs.",
+            "Steps per second",
+            "A job that stays at 0 hangs.",
             "short",
             Query(f"clamp_min(deriv(job:healthd_job_step:min{{{JOB}}}[5m]), 0)", "{{exported_job}}"),
             span=THIRD,
         ),
         build_time_series(
             "Nodes",
-            "Nodes with living ranks.",
+            "Nodes with running ranks.",
             "short",
             Query(f"count by (exported_job) (healthd_job_info{{{JOB}}})", "{{exported_job}}"),
             span=THIRD,
         ),
         build_table_panel(
             "Findings about jobs and ranks",
-            "What the watchdogs of the nodes and the centre's judgement say now, of all jobs.",
+            "Active findings of the nodes' watchdogs and of the controller, for all jobs.",
             f'remediator_findings_active{{{CLUSTER},check=~"straggler|hang|training|beacon|job"}}',
             Column("Value", "Findings", "short"),
             Column("check", "Check"),
@@ -145,7 +148,7 @@ COURSE = Section(
 BOARD = Board(
     "job",
     "Job and stragglers",
-    "How fast a job steps, which rank its peers wait for, and where the time goes.",
+    "Step rate of a job, stragglers, and time per section.",
     (NOW, SLOW, COURSE),
     levels=("job",),
     since="now-1h",

@@ -19,25 +19,25 @@ NOW = Section(
     "Now",
     (
         build_stat_panel(
-            "Health", "The node's own word.", "", Query(f"healthd_node_health{{{NODE}}} == 1", "{{health}}")
+            "Health", "Self-reported health.", "", Query(f"healthd_node_health{{{NODE}}} == 1", "{{health}}")
         ),
         build_stat_panel(
             "Takes work",
-            "Whether the agent lets work be placed here; prologs ask it.",
+            "Whether the agent allows new work on this node. Prologs check this.",
             "",
             Query(f"min(healthd_node_fit{{{NODE}}})"),
             words={0.0: ("NO", RED), 1.0: ("yes", GREEN)},
         ),
         build_stat_panel(
             "Condemned",
-            "From the order that names this node until a preflight passes.",
+            "From the order for this node until a preflight passes.",
             "",
             Query(f"max(healthd_node_condemned{{{NODE}}})"),
             words={0.0: ("no", GREEN), 1.0: ("YES", RED)},
         ),
         build_stat_panel(
             "GPUs lost",
-            "GPUs that the driver no longer reaches.",
+            "GPUs that the driver can no longer reach.",
             "short",
             Query(f"sum(healthd_gpu_lost{{{NODE}}})"),
             (None, GREEN),
@@ -45,16 +45,16 @@ NOW = Section(
         ),
         build_stat_panel(
             "Trainer ranks",
-            "Living ranks that have a beacon page.",
+            "Running ranks that have a beacon page.",
             "short",
             Query(f"sum(healthd_trainer_ranks{{{NODE}}})"),
         ),
         build_stat_panel(
-            "Power", "Drawn by all GPUs.", "watt", Query(f"sum(node:healthd_gpu_power_watts:sum{{{NODE}}})")
+            "Power", "Total draw of all GPUs.", "watt", Query(f"sum(node:healthd_gpu_power_watts:sum{{{NODE}}})")
         ),
         build_table_panel(
             "Active findings",
-            "What the agent finds on this node.",
+            "Active findings of the agent on this node.",
             f"healthd_findings_active{{{NODE}}}",
             Column("Value", "Findings", "short"),
             Column("node", "Node"),
@@ -80,7 +80,7 @@ GPUS = Section(
         build_time_series("Power", "Power drawn.", "watt", Query(f"healthd_gpu_power_watts{{{NODE}}}", "GPU {{gpu}}")),
         build_time_series(
             "Utilisation",
-            "Share of time in which a kernel ran. One GPU far below its siblings is what to look at.",
+            "Share of time in which a kernel ran. Investigate a GPU far below its siblings.",
             "percentunit",
             Query(f"healthd_gpu_utilization_ratio{{{NODE}}}", "GPU {{gpu}}"),
         ),
@@ -92,7 +92,7 @@ GPUS = Section(
         ),
         build_time_series(
             "Throttled",
-            "GPUs whose clock is lowered, by reason; idle and set clocks left out.",
+            "GPUs with reduced clocks, by reason; excludes idle and application clocks.",
             "short",
             Query(
                 f'sum by (reason) (healthd_gpu_throttled{{{NODE},reason!~"gpu_idle|applications_clocks"}})',
@@ -102,14 +102,14 @@ GPUS = Section(
         ),
         build_time_series(
             "Memory in use",
-            "Of each GPU.",
+            "Per GPU.",
             "bytes",
             Query(f"healthd_gpu_memory_used_bytes{{{NODE}}}", "GPU {{gpu}}"),
             span=THIRD,
         ),
         build_time_series(
             "Xids within the last hour",
-            "By GPU and code, and of each GPU all codes together, drills too.",
+            "By GPU and code, and in total per GPU. Includes drills.",
             "short",
             Query(f"sum by (gpu) (increase(healthd_gpu_xids_total{{{NODE}}}[1h]))", "GPU {{gpu}} all"),
             Query(query_new_xids("gpu, code", NODE), "GPU {{gpu}} Xid {{code}}"),
@@ -123,60 +123,60 @@ HOST = Section(
     (
         build_time_series(
             "Pressure",
-            "Share of time in which some task waited for the resource.",
+            "Share of time in which at least one task waited for the resource.",
             "percentunit",
             Query(f"rate(healthd_host_pressure_some_seconds_total{{{NODE}}}[5m])", "{{resource}}"),
             span=THIRD,
         ),
         build_time_series(
-            "Disk space left",
-            "Of each file system, for users.",
+            "Free disk space",
+            "Per file system, available to unprivileged users.",
             "percentunit",
             Query(f"healthd_host_disk_free_bytes{{{NODE}}} / healthd_host_disk_size_bytes{{{NODE}}}", "{{mount}}"),
             span=THIRD,
         ),
         build_time_series(
-            "Tasks that wait in the kernel",
-            "State D: often a file server or a driver that does not answer.",
+            "Tasks in uninterruptible sleep",
+            "State D. Often caused by a file server or a driver that does not answer.",
             "short",
             Query(f"healthd_host_processes_waiting{{{NODE}}}", "{{node}}"),
             span=THIRD,
         ),
         build_time_series(
             "Host memory errors",
-            "EDAC's counts within the last hour.",
+            "EDAC counters within the last hour.",
             "short",
             Query(f"sum by (kind) (increase(healthd_host_memory_errors_total{{{NODE}}}[1h]))", "{{kind}}"),
             span=THIRD,
         ),
         build_time_series(
-            "Sources that are read",
-            "1: the agent reads the source, 0: it should and cannot.",
+            "Sources",
+            "1: the agent can read the source. 0: the source is expected but cannot be read.",
             "short",
             Query(f"healthd_source_up{{{NODE}}}", "{{source}}"),
             span=THIRD,
         ),
         build_time_series(
-            "Reports that wait",
-            "Changes that the centre has not acknowledged. They survive a restart of the node.",
+            "Reports waiting",
+            "Changes that the controller has not acknowledged. They survive a restart of the node.",
             "short",
             Query(f"healthd_outbox_waiting_changes{{{NODE}}}", "{{node}}"),
             span=THIRD,
         ),
         build_time_series(
             "NVML sweep",
-            "How long one look at all GPUs takes; a driver in trouble is slow first.",
+            "Duration of one sweep over all GPUs. A failing driver slows down first.",
             "s",
             Query(f"healthd_nvml_sweep_seconds{{{NODE}}}", "{{node}}"),
             span=HALF,
         ),
         build_table_panel(
-            "What runs here",
-            "Jobs with living ranks.",
+            "Running jobs",
+            "Jobs with running ranks.",
             f"healthd_job_info{{{NODE}}}",
             Column("exported_job", "Job"),
             Column("attempt", "Attempt"),
-            Column("world", "Ranks in all"),
+            Column("world", "World size"),
             Column("node", "Node"),
             span=HALF,
         ),
@@ -186,7 +186,7 @@ HOST = Section(
 BOARD = Board(
     "node",
     "Node",
-    "One node: its own word, its GPUs side by side, its host and its agent.",
+    "One node: self-reported health, GPUs side by side, host and agent.",
     (NOW, GPUS, HOST),
     levels=("node",),
     links=(("Page of this node", "${web}/nodes/${node:percentencode}"),),

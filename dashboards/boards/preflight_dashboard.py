@@ -22,14 +22,14 @@ NOW = Section(
     (
         build_stat_panel(
             "Nodes with a result",
-            "Nodes whose agent knows of a preflight; one that was started anew knows none.",
+            "Nodes whose agent knows a preflight result. An agent forgets it at a restart.",
             "short",
             Query(f"count(healthd_preflight_timestamp_seconds{{{LEVEL}}})"),
         ),
         *(
             build_stat_panel(
                 title,
-                f"Nodes whose last preflight of the level said {verdict}.",
+                f"Nodes whose last preflight of the level had the verdict {verdict}.",
                 "short",
                 Query(f'sum(healthd_preflight_verdict{{{LEVEL},verdict="{verdict}"}})'),
                 *steps,
@@ -43,7 +43,7 @@ NOW = Section(
         ),
         build_stat_panel(
             "Longest",
-            "How long the slowest of the last preflights took.",
+            "Duration of the slowest of the last preflights.",
             "s",
             Query(f"max(healthd_preflight_seconds{{{LEVEL}}})"),
         ),
@@ -55,7 +55,7 @@ RESULTS = Section(
     (
         build_table_panel(
             "Last verdicts",
-            "When each node was tested last, and what came of it.",
+            "Last test of each node, and its verdict.",
             f"(healthd_preflight_timestamp_seconds{{{LEVEL}}} * 1000) "
             f"* on (cluster, node, level) group_right healthd_preflight_verdict{{{LEVEL}}} > 0",
             Column("Value", "Ended", "dateTimeFromNow"),
@@ -66,7 +66,7 @@ RESULTS = Section(
         ),
         build_table_panel(
             "Figures",
-            "The worst device of each node. Compare within one unit and setting; a node far below the others is to be tested again.",
+            "The worst device of each node. Compare within one unit and setting. Test a node again if it is far below the others.",
             f"healthd_preflight_figure{{{LEVEL}}}",
             Column("node", "Node", link=NODE_BOARD),
             Column("figure", "Figure"),
@@ -78,13 +78,13 @@ RESULTS = Section(
         ),
         build_time_series(
             "Ended within a day",
-            "By verdict and by who asked: an order of the centre, or told by a prolog or a person.",
+            "By verdict and by origin: ordered by the controller, or reported by a prolog or a person.",
             "short",
             Query(f"sum by (verdict, by) (increase(healthd_preflights_total{{{LEVEL}}}[1d]))", "{{verdict}} ({{by}})"),
         ),
         build_time_series(
-            "Figures beside the fleet",
-            "Each node's worst device as a share of the median of all nodes shown, by figure; the ten furthest below.",
+            "Figures compared with the fleet",
+            "Worst device of each node relative to the median of all shown nodes, by figure; the ten lowest.",
             "percentunit",
             Query(
                 f"bottomk(10, healthd_preflight_figure{{{LEVEL}}} / on (figure, unit, setting, level) group_left "
@@ -98,7 +98,7 @@ RESULTS = Section(
 BOARD = Board(
     "preflight",
     "Preflight",
-    "What the last preflights of nodes said and measured.",
+    "Verdicts and measurements of the last preflights.",
     (NOW, RESULTS),
     levels=("node", "level"),
     since="now-7d",

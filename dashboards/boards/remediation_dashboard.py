@@ -21,13 +21,13 @@ BUDGET = Section(
     (
         build_stat_panel(
             "Isolated",
-            "Nodes that we hold out of service.",
+            "Nodes that the controller holds out of service.",
             "short",
             Query(f"sum(remediator_isolated_nodes{{{CLUSTER}}})"),
         ),
         build_stat_panel(
             "Budget used",
-            "Of the nodes that may be out at once. When it is used up, nothing more is isolated.",
+            "Share of the nodes that may be isolated at once. When the budget is used up, no further node is isolated.",
             "percentunit",
             Query(f"max(remediator_isolated_nodes{{{CLUSTER}}} / remediator_isolated_nodes_limit{{{CLUSTER}}})"),
             (None, GREEN),
@@ -35,8 +35,8 @@ BUDGET = Section(
             (1, RED),
         ),
         build_stat_panel(
-            "Isolated within an hour",
-            "Of the nodes that may be isolated within an hour.",
+            "Hourly budget used",
+            "Share of the nodes that may be isolated within an hour.",
             "percentunit",
             Query(
                 f"max(remediator_isolations_last_hour{{{CLUSTER}}} / remediator_isolations_last_hour_limit{{{CLUSTER}}})"
@@ -47,16 +47,19 @@ BUDGET = Section(
         ),
         build_stat_panel(
             "Oldest open action",
-            "A drain may wait for a job's end; an order that waits for long has lost its node.",
+            "A drain may wait until a job ends. An order that waits for long has probably lost its node.",
             "s",
             Query(f"max(remediator_oldest_action_seconds{{{CLUSTER}}})"),
         ),
         build_stat_panel(
-            "Open actions", "Planned and not ended.", "short", Query(f"sum(remediator_actions_open{{{CLUSTER}}})")
+            "Open actions",
+            "Actions planned but not finished.",
+            "short",
+            Query(f"sum(remediator_actions_open{{{CLUSTER}}})"),
         ),
         build_stat_panel(
             "Failed again within a day",
-            "Of the nodes that were brought back in the last eight weeks: how many failed within a day.",
+            "Nodes returned to service in the last eight weeks that failed within a day.",
             "short",
             Query(f'sum(remediator_returns_failed_again{{{CLUSTER},window="1d"}})'),
             (None, GREEN),
@@ -65,19 +68,19 @@ BUDGET = Section(
     ),
 )
 
-DEEDS = Section(
+ACTIONS = Section(
     "Decisions and actions",
     (
         build_time_series(
             "Decisions within an hour",
-            "By answer: act, hold (a guard said no), approve, recommend, observe, watch.",
+            "By answer: act, hold (a guard refused), approve, recommend, observe, watch.",
             "short",
             Query(f"sum by (answer) (increase(remediator_decisions_total{{{CLUSTER}}}[1h]))", "{{answer}}"),
             stacked=True,
         ),
         build_time_series(
-            "Actions that ended within an hour",
-            "By verb and end.",
+            "Actions finished within an hour",
+            "By verb and final state.",
             "short",
             Query(
                 f"sum by (verb, state) (increase(remediator_actions_ended_total{{{CLUSTER}}}[1h]))",
@@ -86,8 +89,8 @@ DEEDS = Section(
             stacked=True,
         ),
         build_time_series(
-            "From plan to done",
-            "Median and slowest twentieth of all actions of the last hour, by verb.",
+            "Time from plan to completion",
+            "Median and 95th percentile of all actions of the last hour, by verb.",
             "s",
             Query(
                 f"histogram_quantile(0.5, sum by (verb, le) (rate(remediator_action_seconds_bucket{{{CLUSTER}}}[1h])))",
@@ -101,14 +104,14 @@ DEEDS = Section(
         ),
         build_time_series(
             "Incidents",
-            "Not closed, by state; waiting are those that wait for a person.",
+            "Open incidents by state; `waiting` means waiting for a person.",
             "short",
             Query(f"sum by (state) (remediator_incidents{{{CLUSTER}}})", "{{state}}"),
             stacked=True,
         ),
         build_table_panel(
-            "Rules of this term",
-            "Which rules of the playbooks decided, and what, since this leader began.",
+            "Decisions by rule",
+            "Playbook rules that decided, and their answers, since this leader started.",
             f"sum by (rule, answer) (remediator_decisions_total{{{CLUSTER}}}) > 0",
             Column("Value", "Decisions", "short"),
             Column("rule", "Rule"),
@@ -116,8 +119,8 @@ DEEDS = Section(
             span=HALF,
         ),
         build_table_panel(
-            "Audit log of this term",
-            "Lines by kind; the whole log is at the centre (healthctl events).",
+            "Audit log since this leader started",
+            "Lines by kind. `healthctl events` shows the complete log.",
             f"sum by (kind, drill) (remediator_audit_events_total{{{CLUSTER}}}) > 0",
             Column("Value", "Lines", "short"),
             Column("kind", "Kind"),
@@ -128,57 +131,57 @@ DEEDS = Section(
 )
 
 CENTRE = Section(
-    "The centre itself",
+    "Controller health",
     (
         build_time_series(
-            "Who leads",
-            "1 for the replica that leads. Exactly one line stands at 1.",
+            "Leader",
+            "1 for the leading replica. Exactly one line must be at 1.",
             "short",
             Query(f"remediator_leading{{{CLUSTER}}}", "{{instance}}"),
             span=THIRD,
         ),
         build_time_series(
-            "Changes of the lead",
-            "The number of the term. Each step is a failover or a restart.",
+            "Leader changes",
+            "Leader epoch. Each step is a failover or a restart.",
             "short",
-            Query(f"max by (cluster) (remediator_epoch{{{CLUSTER}}})", "term"),
+            Query(f"max by (cluster) (remediator_epoch{{{CLUSTER}}})", "epoch"),
             span=THIRD,
         ),
         build_time_series(
-            "News not written yet",
-            "Findings and answers in the queue; nodes are asked to wait at 50 000.",
+            "Inputs not yet written",
+            "Findings and answers in the queue. From 50 000 the controller makes nodes wait.",
             "short",
             Query(f"sum by (cluster) (remediator_inputs_waiting{{{CLUSTER}}})", "waiting"),
             span=THIRD,
             bad=50_000,
         ),
         build_time_series(
-            "Age of the batch in hand",
-            "How long the present batch has been decided upon and written. A database that hangs shows here first.",
+            "Age of the current batch",
+            "Time since the current batch was started. A hanging database shows here first.",
             "s",
             Query(f"max by (cluster) (remediator_batch_age_seconds{{{CLUSTER}}})", "batch"),
             span=THIRD,
             bad=10,
         ),
         build_time_series(
-            "Judgements that failed",
-            "Errors of ours, by part: passes over all nodes, and the lookout.",
+            "Failed analyses",
+            "Internal errors by part: passes over all nodes, and the watcher.",
             "short",
             Query(f"sum by (part) (increase(remediator_watch_faults_total{{{CLUSTER}}}[1h]))", "{{part}}"),
-            Query(f"sum by (part) (remediator_lookout_failing{{{CLUSTER}}})", "lookout: {{part}}"),
+            Query(f"sum by (part) (remediator_lookout_failing{{{CLUSTER}}})", "watcher: {{part}}"),
             span=THIRD,
         ),
         build_time_series(
-            "Reports that wait on nodes",
-            "Changes that the centre has not acknowledged, of all nodes; and inputs that were set aside.",
+            "Reports waiting on nodes",
+            "Changes that the controller has not acknowledged, over all nodes; and inputs that were set aside.",
             "short",
             Query(f"sum by (cluster) (healthd_outbox_waiting_changes{{{CLUSTER}}})", "waiting on nodes"),
             Query(f"sum by (cluster) (remediator_inputs_set_aside{{{CLUSTER}}})", "set aside"),
             span=THIRD,
         ),
         build_time_series(
-            "Messages to people",
-            "Attempts within an hour to tell each receiver, by how they ended; what is given up nobody hears of.",
+            "Notifications",
+            "Delivery attempts within an hour by receiver and result. Messages given up are not delivered.",
             "short",
             Query(
                 f"sum by (receiver, result) (increase(remediator_messages_total{{{CLUSTER}}}[1h]))",
@@ -187,8 +190,8 @@ CENTRE = Section(
             span=HALF,
         ),
         build_time_series(
-            "Scheduler does not answer",
-            "1 while the centre cannot ask the scheduler: then no node is taken out or brought back.",
+            "Scheduler unavailable",
+            "1 while the controller cannot reach the scheduler. Until then no node is isolated or returned.",
             "short",
             Query(f"max by (cluster) (remediator_scheduler_failing{{{CLUSTER}}})", "{{cluster}}"),
             span=HALF,
@@ -200,8 +203,8 @@ CENTRE = Section(
 BOARD = Board(
     "remediation",
     "Remediation and audit",
-    "What was decided and done, how long it took, how much of the budget is used, and how the centre fares itself.",
-    (BUDGET, DEEDS, CENTRE),
+    "Decisions, actions and their durations, budget use, and controller health.",
+    (BUDGET, ACTIONS, CENTRE),
     since="now-24h",
     links=(("Incidents", "${web}/incidents"),),
 )

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Write Prometheus' targets of job healthd: every node that has reported to the centre and is not retired.
+"""Write Prometheus' targets of job healthd: every node that has reported to the controller and is not retired.
 
     HEALTHCTL_SERVER=https://... HEALTHCTL_TOKEN_FILE=viewer.token targets.py --cluster main FILE
 
-The centre does not know where an agent's page is. So this takes the node's name for its address, and one port for all;
-it does not know racks either. FILE is replaced whole, or left as it was when the centre does not answer or knows no node:
+The controller does not know the address of an agent's page. So the node's name is its address, with one port for all;
+it does not know racks either. FILE is replaced whole, or left as it was when the controller does not answer or has no node:
 an empty file would end every alert about nodes.
 """
 
@@ -37,10 +37,10 @@ def main() -> None:
     given = asked.parse_args()
     done = subprocess.run([given.healthctl, "nodes", "list", "-o", "json"], stdout=subprocess.PIPE, check=False)
     if done.returncode != 0:
-        sys.exit(f"{given.file} is left as it is: the centre was not asked (healthctl ended with {done.returncode})")
+        sys.exit(f"{given.file} is unchanged: the controller did not answer (healthctl ended with {done.returncode})")
     targets = targets_of(json.loads(done.stdout), given.cluster, given.port)
     if not targets:
-        sys.exit(f"{given.file} is left as it is: the centre knows no node")
+        sys.exit(f"{given.file} is unchanged: the controller has no node")
     new = given.file.with_name(f".{given.file.name}.new")
     new.write_text(json.dumps(targets, indent=1) + "\n")
     new.replace(given.file)

@@ -1,11 +1,11 @@
 #!/bin/sh
 # Slurm's HealthCheckProgram and Epilog, for a site where no remediator drains nodes and brings them back.
 #
-#   healthd calls the node unfit  -> HealthCheckProgram: drained, with the reason, unless somebody has drained it already
+#   healthd calls the node unfit  -> HealthCheckProgram: drained, with the reason, unless it is already drained
 #                                    Epilog: 1, and Slurm drains it
-#   everything else               -> 0, also no answer; a line in the log where healthd could not be asked
+#   everything else               -> 0, also no answer; a line in the log if healthd did not answer
 #
-# A node comes back when a person resumes it. Only an unfit node asks slurmctld anything.
+# A node returns when an operator resumes it. Only an unfit node queries slurmctld.
 set -u
 cd / || exit 0 # Python looks for modules where it stands: nobody but root may write there
 
@@ -33,7 +33,7 @@ code=$?
 said=${said%% | age=*}
 case $code-$said in
 0-* | 1-*"WARNING - "* | 3-*"UNKNOWN - "*) exit 0 ;;
-2-*"CRITICAL - "*) reason=${said##*CRITICAL - } ;; # both: a program that is missing, broken or slow condemns nobody
+2-*"CRITICAL - "*) reason=${said##*CRITICAL - } ;; # both: a missing, broken or slow program must not drain a node
 *)
     say "healthd could not be asked, healthctl ended with $code: $(echo "$said" | tail -n 1 | cut -c 1-400)"
     exit 0

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Slurm's Prolog: may a job begin on this node? docs/how-to/preflight-gate.md says how to set it up.
+# Slurm's Prolog: checks whether a job may start on this node. Setup: docs/how-to/preflight-gate.md.
 #
 #   healthd calls the node unfit, or a test proves it bad  -> 1: Slurm drains the node and puts the job back into the queue
 #   everything else, also no answer and no conclusion      -> 0: the job begins, and a line in the log says why
@@ -39,7 +39,7 @@ said=${said%% | age=*}
 answers=yes
 case $code-$said in
 0-* | 1-*"WARNING - "*) ;;
-2-*"CRITICAL - "*) # both: a program that is missing, broken or slow condemns nobody
+2-*"CRITICAL - "*) # both: a missing, broken or slow program must not drain a node
     say "refused, healthd calls it unfit: ${said##*CRITICAL - }"
     exit 1
     ;;
@@ -82,7 +82,7 @@ fi
 
 case $code-$verdict in
 0-*) exit 0 ;;
-1-fail) # both, and the whole document: a full disk or a missing library condemns nobody
+1-fail) # both, and the whole document: a full disk or a missing library must not drain a node
     say "refused, its preflight failed: ${reason:-$(last_line "$place/err")}"
     exit 1
     ;;

@@ -48,7 +48,7 @@ class Table:
         missing = [name for name in names if name not in self._columns]
         if missing:
             there = ", ".join(self.names) or "nothing"
-            raise Failure(f"{self.path}: no column {', '.join(missing)}; there is: {there}", Exit.USAGE)
+            raise Failure(f"{self.path}: no column {', '.join(missing)}; columns: {there}", Exit.USAGE)
 
     def raw(self, name: str) -> Cells:
         """The cells as read: text, numbers, lists, None."""
@@ -69,7 +69,7 @@ class Table:
         try:
             return np.array([cell_number(cell) for cell in cells], dtype=np.float64)
         except (ValueError, TypeError):
-            raise self._first_bad(name, cell_number, "is no number") from None
+            raise self._first_bad(name, cell_number, "is not a number") from None
 
     def times(self, name: str) -> Floats:
         """UTC seconds, NaN for empty cells: epoch seconds (ms, µs, ns recognized by magnitude) or ISO 8601."""
@@ -81,7 +81,7 @@ class Table:
                 cells.each(_cell_or_none) if isinstance(cells, CsvColumn) else [_cell_or_none(c) for c in cells]
             )
         except (ValueError, TypeError):
-            raise self._first_bad(name, _timestamp_of, "is no time: epoch seconds or ISO 8601") from None
+            raise self._first_bad(name, _timestamp_of, "is not a time: use epoch seconds or ISO 8601") from None
 
     def failure(self, row: int, name: str, what: str) -> Failure:
         """The error for one cell: file, line, column and content."""
@@ -149,7 +149,7 @@ def read_table(path: Path) -> Table:
     suffixes = [suffix.lower() for suffix in path.suffixes]
     kind = next((suffix for suffix in reversed(suffixes) if suffix in KINDS), None)
     if kind is None:
-        raise Failure(f"{path}: what is it? The name must end in {', '.join(KINDS)}", Exit.USAGE)
+        raise Failure(f"{path}: unknown file type; the name must end in {', '.join(KINDS)}", Exit.USAGE)
     try:
         columns, lines = KINDS[kind](path)
     except TableFileError as error:

@@ -151,7 +151,7 @@ def _parse_durations(table: Table, column: str | None) -> Floats:
             try:
                 found[row] = parse_duration(text)
             except ValueError:
-                raise table.failure(row, column, "is no duration: seconds, or 90s, 2h, 3d") from None
+                raise table.failure(row, column, "is not a duration: use seconds, or 90s, 2h, 3d") from None
     found[~(np.isfinite(found) & (found >= 0))] = np.nan
     return found
 

@@ -56,8 +56,8 @@ def hang(screen: Screen, directory: Path, world: int | None) -> None:
     if not found.dumps and found.unreadable:
         raise Failure(next(iter(found.unreadable.values())))
     if not found.dumps:
-        todo = "PyTorch writes them where TORCH_FR_DUMP_TEMP_FILE says, if TORCH_FR_BUFFER_SIZE is set"
-        raise Failure(f"{directory}: no file there ends in a rank's number; {todo}", Exit.USAGE)
+        todo = "PyTorch writes them to TORCH_FR_DUMP_TEMP_FILE if TORCH_FR_BUFFER_SIZE is set"
+        raise Failure(f"{directory}: no file name ends in a rank number; {todo}", Exit.USAGE)
     ranks = [*found.dumps, *(rank for rank in found.unreadable if rank < RANKS_MAX)]
     snapshot = build_snapshot(found.dumps, max(world or 0, max(ranks) + 1))
     verdict = judge_hang(snapshot)
@@ -76,9 +76,9 @@ def hang(screen: Screen, directory: Path, world: int | None) -> None:
 
 
 WORDS = {
-    "dead_rank": "check {}: it left no record, and the others wait for it",
+    "dead_rank": "check {}: no record, and the others wait for it",
     "stuck_compute": "check {}: the others wait for it, and it waits for no other rank",
-    "mismatched_collectives": "check {}: its calls differ from the others, or come in another order",
+    "mismatched_collectives": "check {}: its calls, or their order, differ from the others",
     "network": "check the network between the ranks of that group, and their GPUs{}",
 }
 
@@ -90,11 +90,11 @@ def _render_verdict(verdict: HangVerdict, reasons: list[str]) -> list[Line]:
     if verdict.kind in WORDS:
         named = format_ranks(verdict.culprits) if verdict.culprits else ""
         if verdict.kind == "network":
-            named = f", {named} before all" if named else ""
+            named = f", {named} first" if named else ""
         lines.append(Line(WORDS[verdict.kind].format(named)))
     lines += [Line(reason, indent=4 if lines else 0) for reason in reasons]
     if verdict.victims:
-        lines.append(Line(f"waiting themselves: {format_ranks(verdict.victims)}"))
+        lines.append(Line(f"only waiting: {format_ranks(verdict.victims)}"))
     return lines
 
 

@@ -44,7 +44,7 @@ class LemonAnalysis(msgspec.Struct, frozen=True):
 @click.option("--factor", type=click.FloatRange(3, 200), default=3.0, show_default=True,
               help="Failure rate of a lemon, as a multiple of the fleet's rate.")  # fmt: skip
 @click.option("--gpus-per-node", type=click.FloatRange(1, 1024), default=8.0, show_default=True,
-              help="GPUs per node, if FILE does not say.")  # fmt: skip
+              help="GPUs per node, if FILE omits it.")  # fmt: skip
 @click.option(
     "--plot", type=click.Path(dir_okay=False, path_type=Path), help="Also write a chart to FILE.svg or FILE.html."
 )
@@ -131,10 +131,10 @@ def _round_significant(value: float) -> float:
 def _render_analysis(answer: LemonAnalysis) -> Iterator[Block]:
     fleet = answer.fleet
     if not answer.nodes:
-        yield Line(f"as of {format_timestamp(answer.as_of)}: no data: the file has no node event up to then")
+        yield Line(f"as of {format_timestamp(answer.as_of)}: no data: the file has no earlier node event")
         return
     yield Line(
-        f"as of {format_timestamp(answer.as_of)}: {fleet['listed_nodes']:.0f} nodes listed, {fleet['nodes']:.0f} in all, "
+        f"as of {format_timestamp(answer.as_of)}: {fleet['listed_nodes']:.0f} nodes listed, {fleet['nodes']:.0f} in total, "
         f"{fleet['failures_per_1000_node_days']:.3g} failures in 1000 node-days"
     )
     if answer.unknown_kinds:

@@ -49,7 +49,7 @@ def render_straggler_svg(jobs: Sequence[JobVerdict], traces: Sequence[StepTrace]
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {max(top, ROW):.0f}" role="img" '
         'font-family="system-ui, DejaVu Sans, sans-serif" font-size="12">'
     )
-    return "\n".join([head, "<title>Slowness against peers</title>", *parts, "</svg>"])
+    return "\n".join([head, "<title>Slowdown relative to peers</title>", *parts, "</svg>"])
 
 
 def _render_job(job: JobVerdict, trace: StepTrace) -> tuple[list[str], float]:
@@ -113,7 +113,7 @@ def _stage_label(trace: StepTrace, column: int) -> str:
 
 def _rank_tooltip(trace: StepTrace, column: int, slow: float) -> str:
     node = trace.node_of(column)
-    said = "no peers" if np.isnan(slow) else f"{slow:+.1%} against its peers"
+    said = "no peers" if np.isnan(slow) else f"{slow:+.1%} relative to its peers"
     return f"rank {trace.ranks[column]}{f' on {node}' if node else ''}: {said}"
 
 
@@ -121,7 +121,7 @@ def _render_legend() -> Iterator[str]:
     for place, (value, words) in enumerate(
         [
             (-FULL, f"−{FULL:.0%}"),
-            (0.0, "as its peers"),
+            (0.0, "same as peers"),
             (0.1, "+10%"),
             (FULL, f"+{FULL:.0%} and more"),
             (np.nan, "not known"),

@@ -67,7 +67,7 @@ def create_server_opener(url: str, ca_file: Path | None) -> OpenerDirector:
         try:
             trusting = ssl.create_default_context(cafile=None if ca_file is None else str(ca_file))
         except OSError as error:
-            raise Failure(f"{ca_file}: holds no readable certificates: {error.strerror or error}") from None
+            raise Failure(f"{ca_file}: contains no readable certificates: {error.strerror or error}") from None
         handlers.append(_SecureHandler(trusting))
     return build_opener(*handlers)
 
@@ -91,9 +91,9 @@ def connection_advice(error: BaseException) -> str:
     if isinstance(error, ssl.SSLError):
         return "if the server does not use TLS, start the address with http://"
     if isinstance(error, TimeoutError):
-        return "is the remediator running there, and does a firewall block the port?"
+        return "check that the controller is running there and no firewall blocks the port"
     if isinstance(error, http.client.HTTPException | ConnectionResetError):
-        return "is it a remediator, and does it require https://?"
+        return "check that it is a gpu-healthd controller, and whether it requires https://"
     if isinstance(error, OSError) and type(error).__name__ == "gaierror":
-        return "is the host name correct?"
-    return "is the remediator running there?"
+        return "check the host name"
+    return "check that the controller is running there"

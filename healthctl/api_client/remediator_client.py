@@ -77,7 +77,7 @@ class RemediatorClient:
             return decode_message(answer, kind)
         except WireError as error:
             raise Failure(
-                f"{self._url}{path}: cannot decode the response: {error}; does the remediator have the same version as healthctl?"
+                f"{self._url}{path}: cannot decode the response: {error}; check that the controller and healthctl have the same version"
             ) from None
 
     def _ask(
@@ -126,7 +126,7 @@ class RemediatorClient:
         if answer.code == 403 and not problem.todo:
             words += "; this needs a token with another role: an admin creates one with 'healthctl token issue'"
         if answer.code == 404 and not problem.todo:
-            words += "; is this a remediator of the same version as healthctl?"
+            words += "; check that this is a controller of the same version as healthctl"
         if answer.code < 400:
             words += "; redirects are not followed: use the redirect's target as the address"
         return RequestRefused(words, answer.code)
@@ -156,7 +156,7 @@ def connection_options(command: F) -> F:
             show_envvar=True,
         ),
         click.option(
-            "--server", "url", envvar=SERVER_VARIABLE, metavar="URL", help="URL of the remediator.", show_envvar=True
+            "--server", "url", envvar=SERVER_VARIABLE, metavar="URL", help="URL of the controller.", show_envvar=True
         ),
     ):
         command = option(command)
@@ -197,8 +197,8 @@ def _read_token(path: Path) -> str:
     except UnicodeDecodeError:
         token = ""
     if not token or not token.isprintable() or " " in token:
-        todo = "'healthctl token issue --operator NAME' prints one, to an admin"
-        raise Failure(f"{path}: holds no token (one line of printable ASCII); {todo}")
+        todo = "an admin creates one with 'healthctl token issue --operator NAME'"
+        raise Failure(f"{path}: contains no token (one line of printable ASCII); {todo}")
     if words := read_by_others(path):
         from healthctl.rendering.blocks import escape_control_chars
 

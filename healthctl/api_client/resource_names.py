@@ -87,7 +87,9 @@ def complete_incident_id(given: str, listed: IncidentList) -> str:
     fitting = [each for each in ids if given and (each.startswith(given) or each.partition("-")[2].startswith(given))]
     if len(fitting) > 1:
         more = ", …" if len(fitting) > LISTED_MAX else ""
-        raise Failure(f"{given!r} may be {', '.join(fitting[:LISTED_MAX])}{more}; write more of it", Exit.USAGE)
+        raise Failure(
+            f"{given!r} is ambiguous: {', '.join(fitting[:LISTED_MAX])}{more}; give a longer prefix", Exit.USAGE
+        )
     if not fitting and (hint := suggest_names(given, ids)):
-        raise RequestRefused(f"there is no incident {given}{hint}", NOT_FOUND)
+        raise RequestRefused(f"no incident {given}{hint}", NOT_FOUND)
     return fitting[0] if fitting else given

@@ -21,7 +21,7 @@ AWAITING: Sequence[Column[AwaitingView]] = (
     Column("SINCE", lambda a: format_timestamp(a.since)),
     Column("ID", lambda a: a.what),
     Column("WAITS FOR APPROVAL", lambda a: a.text, prose=True),
-    Column("WILL BE DONE", lambda a: format_proposed_steps(a.proposed), prose=True),
+    Column("ACTION", lambda a: format_proposed_steps(a.proposed), prose=True),
     Column("BECAUSE", lambda a: a.title, prose=True),
 )
 
@@ -40,5 +40,5 @@ def _preview_approval(server: RemediatorClient, wanted: AwaitingView) -> Sequenc
     blocks: list[Block] = [Rows([wanted], AWAITING)]
     if NODE_NAME.fullmatch(wanted.node):
         return [*blocks, *render_blast_radius(server.get(node_path(wanted.node), NodeView), status, breaker)]
-    about = Facts([("about", f"{wanted.node}: several nodes, or the whole cluster")])
+    about = Facts([("about", f"{wanted.node}: several nodes or the whole cluster")])
     return [*blocks, about, cluster_facts(status, breaker)]

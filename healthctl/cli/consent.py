@@ -39,13 +39,11 @@ class Consent:
         asks = sys.stdin.isatty() and sys.stdout.isatty()
         if not (asks or self._dry_run):
             todo = "use --yes to skip the question, or --dry-run to see what is affected"
-            raise Failure(
-                f"not done: {what} needs confirmation, and there is no terminal to ask at; {todo}", Exit.USAGE
-            )
+            raise Failure(f"not done: {what} needs confirmation, but there is no terminal; {todo}", Exit.USAGE)
         screen = Screen()
         screen.show(None, preview)
         if self._dry_run:
-            screen.say(f"nothing was done: '{what}' would affect the above")
+            screen.say(f"dry run: '{what}' would affect the above; nothing was changed")
             return False
         try:
             agreed = click.confirm(f"{escape_control_chars(what)}?", default=False)
@@ -54,7 +52,7 @@ class Consent:
                 raise
             agreed = False  # the terminal has closed
         if not agreed:
-            raise Failure("nothing was done")
+            raise Failure("cancelled; nothing was changed")
         return True
 
 

@@ -110,7 +110,7 @@ class RefreshingScreen(Screen):
 
     def _say_trouble(self, trouble: ServerUnreachable) -> None:
         """Print the error; on a terminal above the last known output."""
-        words = f"{escape_control_chars(trouble.message)}; trying again every {self._every_s:g} s"
+        words = f"{escape_control_chars(trouble.message)}; retrying every {self._every_s:g} s"
         if self._in_place:
             since = f"\n\nas of {self._last}" if self._last else ""
             self._draw(f"! {format_timestamp(time.time())}: {words}{since}")

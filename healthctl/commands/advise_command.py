@@ -74,7 +74,7 @@ def advise_checkpoint_interval(
     job_mtbf_s = mtbf / nodes
     if job_mtbf_s < 1:
         raise Failure(f"{nodes} nodes with an MTBF of {format_duration_short(mtbf)} fail every {format_duration_short(job_mtbf_s)}: "
-                      "no checkpoint helps; check --mtbf, which is one node's", Exit.USAGE)  # fmt: skip
+                      "no checkpoint helps; check --mtbf, the value for one node", Exit.USAGE)  # fmt: skip
     first_order_s, optimum_s = young_daly_s(cost, job_mtbf_s), daly_s(cost, job_mtbf_s)
     best_s = max(optimum_s, write)
     choices = []
@@ -90,7 +90,7 @@ def advise_checkpoint_interval(
 
 def _render_checkpoint_advice(advice: CheckpointAdvice, write_s: float) -> Iterator[Block]:
     """Format for people."""
-    bound = " (as long as a write takes: one save at a time)" if advice.interval_s == write_s else ""
+    bound = " (the duration of a write: one save at a time)" if advice.interval_s == write_s else ""
     yield Facts(
         [
             ("save every", format_duration_short(advice.interval_s) + bound),
@@ -136,8 +136,11 @@ def advise_spare_count(screen: Screen, nodes: int, rate: float, repair: float, q
     wanted = spares_wanted(nodes, rate, repair, quantile)
     page = Facts(
         [
-            ("spares", f"{wanted.spares} for {format_count(nodes, 'node')}, enough {quantile * 100:g} % of the time"),
-            ("mean nodes out", f"{wanted.out_on_average:.2f} nodes"),
+            (
+                "spares",
+                f"{wanted.spares} for {format_count(nodes, 'node')}, sufficient {quantile * 100:g} % of the time",
+            ),
+            ("mean nodes out of service", f"{wanted.out_on_average:.2f} nodes"),
             ("not included", "nodes that fail together: a rack, a switch, a bad driver"),
         ]
     )

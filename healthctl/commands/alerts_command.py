@@ -28,7 +28,7 @@ from remediator.model.views_alerts import (
 
 LIMIT_MAX = 1000
 NONE = (
-    "no notification sent or pending; configure receivers in the remediator's configuration (alerts.receivers),"
+    "no notification sent or pending; configure receivers in the controller's configuration (alerts.receivers),"
     "and test one with 'healthctl alerts test RECEIVER'"
 )
 _TONES = {"sent": Tone.GOOD, "waiting": Tone.WARN, "silenced": Tone.UNKNOWN, "abandoned": Tone.BAD}
@@ -117,7 +117,9 @@ def silence_alerts(
 ) -> None:
     """Silence matching alerts for a limited time, with the reason WHY. Automation continues."""
     if match is None and kinds is None:
-        raise Failure("say what is silenced: --node GLOB, --kind GLOB or both; --node '*' is everything", Exit.USAGE)
+        raise Failure(
+            "select what to silence: --node GLOB, --kind GLOB or both; --node '*' silences everything", Exit.USAGE
+        )
     wish = SilenceWish(time.time() + span, why, match or "*", kinds or "*")
     made = server.exchange("/v1/alerts/silences", wish, SilenceView)
     screen.show(made, lambda: [Rows([made], _SILENCES)])

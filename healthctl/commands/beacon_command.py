@@ -86,7 +86,7 @@ def _read_beacons(directory: str, job: str | None, rank: int | None) -> tuple[li
         os.listdir(directory)  # noqa: PTH208 - only whether it can be
         views, errors = read_all_pages(directory)
     except OSError as error:
-        todo = "is healthd running here? --dir or HEALTHD_BEACON_DIR names another place"
+        todo = "check that healthd is running here; --dir or HEALTHD_BEACON_DIR selects another directory"
         raise Failure(f"{directory}: {error.strerror}; {todo}") from error
     kept = [view for view in views if job in (None, view.identity.job) and rank in (None, view.identity.rank)]
     return sorted(kept, key=lambda view: view.identity[:3]), errors

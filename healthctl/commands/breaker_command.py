@@ -43,15 +43,15 @@ def reset_breaker(server: RemediatorClient, consent: Consent, why: str) -> None:
     """Close the breaker, so that nodes can be isolated again. WHY is recorded."""
     found = server.get("/v1/breaker", BreakerView)
     if not found.open:
-        click.echo("the breaker is closed already")
+        click.echo("the breaker is already closed")
         return
-    if consent.given("close the breaker, so that nodes are isolated again", lambda: _render_breaker(found)):
+    if consent.given("close the breaker, so that nodes can be isolated again", lambda: _render_breaker(found)):
         server.post("/v1/breaker/reset", Words(why))
         click.echo("the breaker is closed")
 
 
 def _render_breaker(found: BreakerView) -> list[Block]:
-    state = Cell("open: nothing is isolated", Tone.BAD) if found.open else Cell("closed", Tone.GOOD)
+    state = Cell("open: no further node is isolated", Tone.BAD) if found.open else Cell("closed", Tone.GOOD)
     by = f" by {found.last_reset_by}" if found.last_reset_by else ""
     return [
         Facts(

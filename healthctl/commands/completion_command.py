@@ -27,7 +27,9 @@ def completion(ctx: click.Context, shell: str | None) -> None:
     """
     name = shell or PurePath(os.environ.get("SHELL", "")).name
     if name not in SHELLS:
-        raise Failure(f"$SHELL is none of {', '.join(SHELLS)}; name the shell: healthctl completion bash", Exit.USAGE)
+        raise Failure(
+            f"$SHELL is not one of {', '.join(SHELLS)}; name the shell: healthctl completion bash", Exit.USAGE
+        )
     kind = get_completion_class(name)
     assert kind is not None  # noqa: S101 - click has these three
     script = kind(ctx.find_root().command, {}, "healthctl", "_HEALTHCTL_COMPLETE").source()

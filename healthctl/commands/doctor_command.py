@@ -71,7 +71,9 @@ def _diagnose_machine(path: Path | None) -> Iterator[Diagnosis]:
     except ConfigError as error:
         config, word = (
             Config(),
-            diagnose_bad("configuration", str(error), "healthd does not start with it", f"correct {given}"),
+            diagnose_bad(
+                "configuration", str(error), "healthd does not start with this configuration", f"correct {given}"
+            ),
         )
     return _run_checks(config, word)
 
@@ -92,7 +94,7 @@ def _load_daemon_config(path: Path, *, must_be_there: bool) -> tuple[Config, Dia
         config = load_node_config(path)
         return config, diagnose_good("configuration", f"{path}, node {config.node}")
     config = Config()
-    why, todo = "healthd uses defaults: no remediator", "copy deploy/healthd.yaml there"
+    why, todo = "healthd uses the defaults: no controller", "copy deploy/healthd.yaml there"
     return config, Diagnosis(part="configuration", state=DiagnosisState.ABSENT, found=f"no {path}", why=why, todo=todo)
 
 

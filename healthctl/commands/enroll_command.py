@@ -28,7 +28,7 @@ JOIN_FILE = Path("/etc/gpu-healthd/join")
     envvar=SERVER_VARIABLE,
     metavar="URL",
     required=True,
-    help="URL of the remediator.",
+    help="URL of the controller.",
     show_envvar=True,
 )
 @click.option("--join-file", type=click.Path(path_type=Path), default=JOIN_FILE, show_default=True,
@@ -61,11 +61,13 @@ def enroll(url: str, join_file: Path, out: Path, node: str | None, ca_file: Path
     except ValueError as error:
         raise Failure(str(error), Exit.USAGE) from None
     except OSError as error:
-        raise Failure(f"{error.filename or out}: {error.strerror}; run as root, or give --out another place") from None
+        raise Failure(
+            f"{error.filename or out}: {error.strerror}; run as root, or choose another path with --out"
+        ) from None
     except ControllerError as error:
         raise Failure(str(error)) from None
-    done = "was there already, and" if there else "is new, and"
-    click.echo(f"{name}: the token in {out} {done} {url} takes it")
+    done = "already exists, and" if there else "is new, and"
+    click.echo(f"{name}: the token in {out} {done} {url} accepts it")
     click.echo(_format_next_steps(config, name))
 
 

@@ -60,7 +60,7 @@ class TimeParam(click.ParamType[float]):
     "--follow",
     "-f",
     is_flag=True,
-    help="Wait for new events until interrupted; reconnects when the remediator restarts.",
+    help="Wait for new events until interrupted; reconnects when the controller restarts.",
 )
 @click.option("--after", type=click.IntRange(min=0), help="Show events after this event number.")
 @click.option(
@@ -116,7 +116,7 @@ def events(  # noqa: PLR0913, PLR0917 - one for each option
     *,
     follow: bool,
 ) -> None:
-    """Show the audit log, oldest first: what was observed, decided and done, and by whom.
+    """Show the audit log, oldest first: what was observed, decided and done, and who caused it.
 
     With '-o json', prints one object per line. To verify that the log is unchanged, use 'remediator audit verify'.
     """
@@ -195,7 +195,7 @@ def _follow_events(server: RemediatorClient, screen: Screen, after: int, wanted:
     try:
         portion = server.get("/v1/events", EventList, wait_s=WAIT_S, after=after).events
     except ServerUnreachable as trouble:
-        click.echo(f"healthctl: {escape_control_chars(trouble.message)}; trying again every {RETRY_S:g} s", err=True)
+        click.echo(f"healthctl: {escape_control_chars(trouble.message)}; retrying every {RETRY_S:g} s", err=True)
         time.sleep(RETRY_S)
         return after
     for event in filter(wanted, portion):

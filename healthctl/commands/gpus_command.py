@@ -74,5 +74,5 @@ def gpus(
         kept += [gpu for gpu in page.gpus if wanted(gpu)]
     shown = GpuList(at=found.at, gpus=tuple(kept[:limit]))
     screen.show(
-        shown, lambda: [Rows(shown.gpus, GPUS, "no matching GPU" if globs or healths or jobs else "no GPU is known")]
+        shown, lambda: [Rows(shown.gpus, GPUS, "no matching GPU" if globs or healths or jobs else "no GPU reported")]
     )

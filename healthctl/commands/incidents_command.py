@@ -142,7 +142,7 @@ def resolve_incident(server: RemediatorClient, given: str, text: str) -> None:
 @server_options
 def reopen_incident(server: RemediatorClient, given: str, text: str) -> None:
     """Reopen incident ID. It is decided again, and only an operator can resolve it."""
-    click.echo(f"{_post_incident_action(server, given, 'reopen', text)}: open again")
+    click.echo(f"{_post_incident_action(server, given, 'reopen', text)}: reopened")
 
 
 @incidents.command("postmortem", epilog="Example: healthctl incidents postmortem 93bc --out 93bc.html")

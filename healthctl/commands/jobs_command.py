@@ -22,7 +22,7 @@ from vocabulary.messages.swap_messages import JobSwap, SwapOutcome
 
 def format_rank_counts(job: JobView) -> str:
     """The number of ranks, and how many of them report if not all do."""
-    return str(job.world) if job.ranks_told == job.world else f"{job.ranks_told} of {job.world} report"
+    return str(job.world) if job.ranks_told == job.world else f"{job.ranks_told} of {job.world} reporting"
 
 
 def format_losses(swap: JobSwap) -> str:
@@ -140,7 +140,7 @@ def render_job_page(job: JobView) -> Iterator[Block]:
             ("silent", Cell(f"ranks {format_ranges(silent)}", Tone.UNKNOWN) if silent else ""),
             ("nodes", f"{len(job.nodes)}: {', '.join(job.nodes)}"),
             ("step", str(job.step) if job.step >= 0 else ""),
-            ("step time", f"{job.step_s:.3g} s, the median" if job.step_s else ""),
+            ("step time", f"{job.step_s:.3g} s (median)" if job.step_s else ""),
             ("phase", job.phase),
             ("last report", format_timestamp(job.at) if job.at else ""),
         ]

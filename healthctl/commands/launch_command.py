@@ -78,9 +78,7 @@ from vocabulary.text.plurals import format_count
     show_default=True,
     help="Number of ranks per node; usually one per GPU.",
 )
-@click.option(
-    "--per-node", is_flag=True, help="Run COMMAND once per node; it starts the ranks itself, as torchrun does."
-)
+@click.option("--per-node", is_flag=True, help="Run COMMAND once per node; COMMAND starts the ranks, as torchrun does.")
 @click.option(
     "--gate",
     type=click.Choice([gate.value for gate in GateMode]),
@@ -190,7 +188,7 @@ def launch(*, backend: str, node_names: str, events: Path | None, command: tuple
         chosen = _select_backend(backend, node_names)
         if shape["swap"] and isinstance(chosen, PodBackend):
             raise click.UsageError(
-                "--swap does not work on Kubernetes: there a controller starts the ranks of each node"
+                "--swap does not work on Kubernetes, where a Kubernetes controller starts the ranks of each node"
             )
         clock = SystemClock()
         journal = LaunchJournal(events, chosen.job(), clock)
@@ -220,7 +218,7 @@ def _build_job(  # the remaining options, by name
         raise click.UsageError(f"--min-nodes {min_nodes} is more than the {wanted} of --nodes")
     if not 1 <= (min_nodes or wanted) <= len(at_hand):
         raise click.UsageError(
-            f"{format_count(len(at_hand), 'node')} at hand ({', '.join(at_hand)}) are too few for --nodes/--spares"
+            f"{format_count(len(at_hand), 'node')} available ({', '.join(at_hand)}), too few for --nodes/--spares"
         )
     pause = rest["backoff_seconds"]
     limits = RetryLimits(rest["max_restarts"], rest["max_crashes"], rest["user_error_seconds"], pause, max(60.0, pause))

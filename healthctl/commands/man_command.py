@@ -47,7 +47,7 @@ def _render_man_pages(root: click.Context, wanted: str | None) -> Iterator[tuple
 
         near = get_close_matches(wanted, names, 1)
         todo = f"did you mean '{near[0]}'?" if near else "'healthctl --help' lists them"
-        raise Failure(f"there is no command '{wanted}'; {todo}", Exit.USAGE)
+        raise Failure(f"no such command '{wanted}'; {todo}", Exit.USAGE)
     if not wanted:
         yield "healthctl", render_man_page(front, root, VERSION)
     for name in names if wanted is None else [wanted] * bool(wanted):

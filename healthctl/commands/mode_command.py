@@ -21,8 +21,8 @@ from vocabulary.text.plurals import format_count
 
 # From the least to the most automation.
 MODES = {
-    "observe": "decisions are made and shown; nothing is done and nobody is asked",
-    "recommend": "people are notified of the recommended actions; nothing is done",
+    "observe": "decisions are recorded; no actions, notifications or approvals",
+    "recommend": "operators are notified of recommended actions; nothing is executed",
     "approve": "each plan waits for approval",
     "act": "plans are executed, within the budget",
 }
@@ -54,7 +54,7 @@ def mode(server: RemediatorClient, screen: Screen, consent: Consent, mode: Wante
     """Show the automation mode, or set it to MODE with the reason WHY.
 
     \b
-    observe    show decisions, do nothing, ask nobody
+    observe    show decisions, do nothing, notify no one
     recommend  notify people of the recommended actions, do nothing
     approve    ask for approval of each plan, then act
     act        act within the budget
@@ -113,16 +113,16 @@ def _preview_mode_change(server: RemediatorClient, status: StatusView, wanted: s
     incidents = [i for i in server.get("/v1/incidents", IncidentList).incidents if i.state != "closed"]
     waiting = server.get("/v1/awaiting", AwaitingList).awaiting
     actions = server.get("/v1/actions", ActionList, state="open").actions
-    meaning = MODES.get(wanted, "the mode from the configuration; not known here, so assume 'act'")
+    meaning = MODES.get(wanted, "the mode from the configuration; unknown to healthctl, so assume 'act'")
     left = max(0, status.isolated_max - status.isolated)
     yield Facts(
         [
             ("mode", f"{wanted}: {meaning}"),
             ("now", status.mode),
-            ("may be decided anew", format_count(len(incidents), "open incident")),
+            ("may be decided again", format_count(len(incidents), "open incident")),
             (
                 "budget",
-                f"{status.isolated} of at most {format_count(status.isolated_max, 'node')} out, so {left} more may be isolated",
+                f"{status.isolated} of at most {format_count(status.isolated_max, 'node')} isolated, so {left} more may be isolated",
             ),
         ]
     )

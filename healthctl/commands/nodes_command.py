@@ -124,7 +124,7 @@ def cordon_node(server: RemediatorClient, consent: Consent, name: str, why: str)
     if consent.given(f"cordon {name}", lambda: fetch_blast_radius(server, node)):
         server.post(f"{node_path(name)}/cordon", Words(why))
         _wait_for_holder(server, name, "operator")
-        click.echo(f"{name}: cordoned, no new work is placed on it; 'healthctl nodes uncordon {name}' ends that")
+        click.echo(f"{name}: cordoned, no new work is placed on it; undo: healthctl nodes uncordon {name}")
 
 
 @nodes.command("uncordon", epilog="Example: healthctl nodes uncordon gpu-7 'GPU 5 replaced'")
@@ -156,7 +156,7 @@ def uncordon_node(server: RemediatorClient, consent: Consent, name: str, why: st
 def hold_node(server: RemediatorClient, name: str, why: str, span: float | None) -> None:
     """Hold node NAME, so that automation never acts on it. Work is still placed on it; cordon it to stop that."""
     _post_node_action(server, name, "hold", HoldWish(why, None if span is None else time.time() + span))
-    click.echo(f"{name}: held, automation does not act on it; 'healthctl nodes release {name}' ends that")
+    click.echo(f"{name}: held, automation does not act on it; undo: healthctl nodes release {name}")
 
 
 @nodes.command("release", epilog="Example: healthctl nodes release gpu-7 'fan replaced'")
@@ -183,7 +183,7 @@ def retire_node(server: RemediatorClient, consent: Consent, name: str, why: str)
     node = fetch_node(server, name, NodeView)
     if consent.given(f"retire {name}", lambda: fetch_blast_radius(server, node)):
         server.post(f"{node_path(name)}/retire", Words(why))
-        click.echo(f"{name}: retired; 'healthctl nodes unretire {name}' takes it back")
+        click.echo(f"{name}: retired; undo: healthctl nodes unretire {name}")
 
 
 @nodes.command("unretire", epilog="Example: healthctl nodes unretire gpu-7 'bought back'")

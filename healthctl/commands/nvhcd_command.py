@@ -57,7 +57,7 @@ def nvhcd(listen: Path, path: str, on_unknown: str, wait_s: float) -> None:
         )
         server.start()
     except OSError as error:
-        raise Failure(f"{error}; does the directory exist, is another instance running?") from None
+        raise Failure(f"{error}; check that the directory exists and no other instance is running") from None
     click.echo(f"listening on {listen}")
     while not told:
         time.sleep(STOP_LOOK_S)

@@ -118,7 +118,7 @@ def explain_decision(server: RemediatorClient, screen: Screen, incident_id: str)
 @click.argument("a", type=click.Path(dir_okay=False, path_type=Path))
 @click.argument("b", type=click.Path(dir_okay=False, path_type=Path))
 @click.option("--config", type=click.Path(path_type=Path), default=REMEDIATOR_CONFIG, show_default=True,
-              help="Configuration file of the remediator: provides the recorded history and the budget.")  # fmt: skip
+              help="Configuration file of the controller: provides the recorded history and the budget.")  # fmt: skip
 @output_options
 def compare_playbooks(screen: Screen, a: Path, b: Path, config: Path) -> None:
     """Compare playbooks A and B on recorded history.

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 @click.option("--playbook", type=click.Path(dir_okay=False, path_type=Path),
               help="Compare with the decisions under this policy.")  # fmt: skip
 @click.option("--config", type=click.Path(dir_okay=False, path_type=Path), default=REMEDIATOR_CONFIG, show_default=True,
-              help="Configuration file of the remediator: provides policy, budget and, by default, the record.")  # fmt: skip
+              help="Configuration file of the controller: provides policy, budget and, by default, the record.")  # fmt: skip
 @output_options
 def replay(screen: Screen, record: str | None, playbook: Path | None, config: Path) -> None:
     """Replay recorded history and show which decisions differ.
@@ -46,7 +46,7 @@ def replay(screen: Screen, record: str | None, playbook: Path | None, config: Pa
     settings = build_settings(own, load_policy_files(own.playbook_paths))
     with open_recorded_history(record or own.database) as found:
         if next(found.inputs(), None) is None:
-            raise Failure(f"{found.name}: contains no input to replay; has a remediator used it?")
+            raise Failure(f"{found.name}: contains no input to replay; check that a controller has used it")
         if playbook is None:
             _replay_as_recorded(screen, found, settings)
         else:

@@ -96,7 +96,7 @@ def _load_parameters(path: Path | None, given: dict[str, float | None]) -> Simul
     if document is None:
         document = {}
     if not isinstance(document, dict):
-        raise Failure(f"{place}: holds no mapping; write lines like 'lemon_share: 0.012'", Exit.USAGE)
+        raise Failure(f"{place}: not a mapping; write lines like 'lemon_share: 0.012'", Exit.USAGE)
     wanted = {**document, **{name: value for name, value in given.items() if value is not None}}
     try:
         return msgspec.convert(wanted, SimulationParameters)
@@ -114,9 +114,9 @@ _COLUMNS: tuple[Column[PolicySummary], ...] = (
     Column("POLICY", lambda s: s.policy),
     Column("GOODPUT", lambda s: s.goodput.text(100, " %", 2)),
     Column("EFFECTIVE TIME", lambda s: s.effective_time.text(100, " %", 2)),
-    Column("RESTARTS A DAY", lambda s: s.restarts_per_day.text()),
+    Column("RESTARTS PER DAY", lambda s: s.restarts_per_day.text()),
     Column("HEALTHY NODE-DAYS LOST", lambda s: s.healthy_node_days_lost.text()),
     Column("WRONG ACTIONS", lambda s: s.wrong_actions.text()),
-    Column("NODES TAKEN OUT", lambda s: s.isolations.text()),
+    Column("NODES ISOLATED", lambda s: s.isolations.text()),
     Column("BY OPERATORS", lambda s: s.by_people.text()),
 )

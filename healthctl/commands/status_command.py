@@ -52,7 +52,7 @@ def _fetch_overview(server: RemediatorClient, told_max: int) -> OverviewView:
     except RequestRefused as refused:
         if refused.status != NOT_FOUND:
             raise
-        todo = "if it is older than this healthctl, use one of its version, or 'healthctl incidents list'"
+        todo = "if the controller is older than healthctl, use healthctl of its version, or 'healthctl incidents list'"
         raise Failure(f"{refused.message}; {todo}") from None
 
 

@@ -129,7 +129,7 @@ def revoke_token(credentials: Credentials, token_id: str | None, **names: str | 
     if token_id is not None:
         known = [t for t in credentials.all() if t.id == token_id]
         if not known:
-            raise Failure(f"there is no token {token_id}; 'healthctl token list' shows them")
+            raise Failure(f"no token {token_id}; list them with 'healthctl token list'")
     else:
         known = find_valid_tokens(credentials.all(), *_require_single_name(names, "an ID or "), time.time())
     for each in known:

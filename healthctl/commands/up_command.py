@@ -89,7 +89,7 @@ def _run_until_stopped(home: HomeDirectory, url: str, node: str, over: threading
     from healthctl.single_node.single_node_cluster import SingleNodeCluster
     from remediator.model.views import StatusView
 
-    click.echo(f"starting in {home.path}{', which has a history' if known else ''} …", err=True)
+    click.echo(f"starting in {home.path}{' (with existing history)' if known else ''} …", err=True)
     with SupervisedPrograms(home.log_dir) as programs:
         machine = SingleNodeCluster(home, programs, over)
         try:
@@ -107,7 +107,7 @@ def _run_until_stopped(home: HomeDirectory, url: str, node: str, over: threading
             raise Failure(str(error)) from None
     with contextlib.suppress(OSError):  # a rank's beacon may be left in it
         home.beacons.rmdir()
-    click.echo(f"ended; everything is kept in {home.path}", err=True)
+    click.echo(f"stopped; all files remain in {home.path}", err=True)
 
 
 _HEALTH = {"unknown": "health unknown (see below for what is missing)"}
@@ -116,8 +116,8 @@ _HEALTH = {"unknown": "health unknown (see below for what is missing)"}
 def _describe_mode(status: StatusView) -> str:
     """What the mode does, also if an operator set it in an earlier run."""
     if status.mode == "observe":
-        return "observe: shows what it would do, and does nothing"
-    return f"{status.mode}, set by {status.mode_by}; 'healthctl mode observe' ends that"
+        return "observe: shows what it would do, without acting"
+    return f"{status.mode}, set by {status.mode_by}; to stop: healthctl mode observe"
 
 
 def _render_summary(home: HomeDirectory, url: str, node: NodeView, mode: str) -> str:
@@ -125,7 +125,7 @@ def _render_summary(home: HomeDirectory, url: str, node: NodeView, mode: str) ->
     where = format_facts(
         [
             ("page", f"{url}/"),
-            ("token", f"{home.token_file} (an admin's; for the page and for healthctl)"),
+            ("token", f"{home.token_file} (admin token, for the web pages and healthctl)"),
             ("node", f"{node.node}, {_HEALTH.get(node.health, node.health)}, {_format_gpu_count(node)}"),
             ("mode", mode),
             ("logs", str(home.log_dir)),

@@ -44,5 +44,7 @@ class ApiCredentials:
 def _require_token(answer: NewToken) -> str:
     """Check the format: people paste the token into shells and files, whatever the server sends."""
     if _TOKEN.fullmatch(answer.token) is None:
-        raise Failure("the server did not return a token (ghd_ and letters, digits, - or _); is it a remediator?")
+        raise Failure(
+            "the server did not return a token (ghd_ and letters, digits, - or _); check that it is a gpu-healthd controller"
+        )
     return answer.token

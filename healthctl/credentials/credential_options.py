@@ -63,7 +63,7 @@ def find_valid_tokens(tokens: tuple[TokenView, ...], role: Role, name: str, now:
     """The tokens of a name that are valid at `now`; raises a Failure if there is none."""
     found = [t for t in tokens if (t.role, t.name) == (role, name) and token_state(t, now).startswith("good")]
     if not found:
-        raise Failure(f"{role.value} {name} has no valid token; 'healthctl token list' shows them")
+        raise Failure(f"{role.value} {name} has no valid token; see 'healthctl token list'")
     return found
 
 

@@ -70,7 +70,7 @@ class DatabaseCredentials:
     def revoke(self, token_id: str) -> None:
         """See `Credentials`."""
         if not self._tokens.revoke(time.time(), actor=_current_operator(), token_id=token_id):
-            raise Failure(f"there is no valid token {token_id}; 'healthctl token list' shows them")
+            raise Failure(f"no valid token {token_id}; see 'healthctl token list'")
 
 
 def _current_operator() -> str:

@@ -126,7 +126,7 @@ class DemoCluster:
             self.slurm.start()
             tell("munge, slurmctld and five slurmd are up")
         self._start_remediator()
-        tell("the remediator runs, and each node has a token of its own")
+        tell("the controller runs, and each node has its own token")
         for node in self.nodes:
             self._start_healthd(node)
         wait_until_ready(self._all_healthy, READY_DEADLINE_S, f"five healthy nodes; see {self.programs.log_dir}")
@@ -147,7 +147,7 @@ class DemoCluster:
                 argv, env=self.env, capture_output=True, text=True, timeout=COMMAND_DEADLINE_S, check=False
             )
         except subprocess.TimeoutExpired:
-            raise ProgramError(f"{' '.join(argv)}: not done within {COMMAND_DEADLINE_S:g} s") from None
+            raise ProgramError(f"{' '.join(argv)}: not finished within {COMMAND_DEADLINE_S:g} s") from None
         if done.returncode:
             raise ProgramError(f"{' '.join(argv)} exited with {done.returncode}: {done.stderr.strip()}")
         return done.stdout.strip()

@@ -77,9 +77,9 @@ def demo(*, output: str, keep: bool, workdir: Path | None, backend: str, kill: s
         strike = parse_kill(kill) if kill else None
     except ValueError as error:
         raise click.UsageError(str(error)) from None
-    missing = explain_missing_slurm() if backend != "local" else "asked for with --backend local"
+    missing = explain_missing_slurm() if backend != "local" else "requested with --backend local"
     if backend == "slurm" and missing:
-        raise Failure(f"no Slurm can be brought up here: {missing}")
+        raise Failure(f"Slurm cannot be started here: {missing}")
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # exit as on Ctrl-C, with cleanup
     place = _prepare_workdir(workdir)
     as_json = output == "json"
@@ -90,7 +90,7 @@ def demo(*, output: str, keep: bool, workdir: Path | None, backend: str, kill: s
         kept = kept or not outcome.ok
     except (ProgramError, Failure) as error:
         kept = True
-        raise Failure(f"{error}; everything is left in {place}") from error
+        raise Failure(f"{error}; all files remain in {place}") from error
     finally:
         timeline.end_progress()
         if not kept:
@@ -118,7 +118,7 @@ def _run_scenario(choices: DemoOptions, timeline: Timeline, kill: KillPoint | No
         cleanup.callback(shutil.rmtree, cluster.beacons, ignore_errors=True)
         _print_introduction(cluster, timeline, no_slurm)
         cluster.start(lambda text: timeline.add("demo", "coming_up", text))
-        timeline.add("demo", "cluster_up", f"{', '.join(cluster.nodes)} are healthy, says the healthd of each")
+        timeline.add("demo", "cluster_up", f"{', '.join(cluster.nodes)} are healthy, as reported by their healthd")
         timeline.say(format_web_access(cluster.url, cluster.operator_token))
         job: Job = SlurmJob(cluster, training) if cluster.slurm else LocalJob(cluster, training)
         watch = ClusterObserver(cluster, job, training, timeline)
@@ -145,9 +145,7 @@ def _print_introduction(cluster: DemoCluster, timeline: Timeline, no_slurm: str)
     scheduler = f"no Slurm here ({no_slurm}): the built-in local scheduler"
     if cluster.slurm:
         seconds = cluster.slurm.shape.credential_s
-        scheduler = (
-            f"a real Slurm; its credential lifetime is cut to {seconds} s, or a requeued job would wait for 120 s"
-        )
+        scheduler = f"a real Slurm; its credential lifetime is cut to {seconds} s, because a requeued job would otherwise wait for 120 s"
     timeline.headline("A cluster of five nodes on this machine")
     timeline.say(f"  scheduler   {scheduler}")
     timeline.say(f"  driver      {cluster.faults.driver}")
@@ -190,8 +188,8 @@ def _collect_facts(
 
 
 def _print_outcome(outcome: DemoOutcome, timeline: Timeline, kept: Path | None) -> None:
-    timeline.headline("How long each link took, from when the node saw the fault")
-    timeline.say("  (in the story above a fault's line is the moment at which a program is started that causes it)")
+    timeline.headline("Duration of each step, from the detection of the fault")
+    timeline.say("  (in the timeline above, a fault's line is the start of the program that causes it)")
     for name, value in outcome.latencies_ms.items():
         timeline.say(f"  {name:<42} {value:>10,.0f} ms")
     timeline.headline("What held")
@@ -199,7 +197,7 @@ def _print_outcome(outcome: DemoOutcome, timeline: Timeline, kept: Path | None) 
         timeline.verdict(check.name, check.detail, ok=check.ok)
     timeline.say()
     if kept is not None:
-        timeline.say(f"everything is left in {kept}")
+        timeline.say(f"all files remain in {kept}")
     timeline.say(format_conclusion(outcome))
 
 
@@ -219,6 +217,6 @@ def format_conclusion(outcome: DemoOutcome) -> str:
         return "FAILED: see the checks above"
     lost = outcome.steps_lost
     return (
-        "OK: every check held, the losses are those of an uninterrupted run; "
-        f"steps trained twice: {lost.graceful} on the graceful way out, {lost.abort} on the abort"
+        "OK: all checks passed, the losses equal those of an uninterrupted run; "
+        f"steps trained twice: {lost.graceful} on the graceful exit, {lost.abort} on the abort"
     )

@@ -76,7 +76,7 @@ class DemoCheck(msgspec.Struct, frozen=True):
 
 def check_scenario_complete(facts: DemoFacts) -> DemoCheck:
     """The scenario ran to its end."""
-    return DemoCheck("scenario complete", not facts.trouble, facts.trouble or "every chapter was reached")
+    return DemoCheck("scenario complete", not facts.trouble, facts.trouble or "every phase was reached")
 
 
 def check_job_exit(facts: DemoFacts) -> DemoCheck:
@@ -111,14 +111,14 @@ def check_graceful_exit_lost_nothing(facts: DemoFacts) -> DemoCheck:
     """The job resumed at the step at which it had agreed to save."""
     lost, allowed = facts.steps_lost(facts.graceful_node), facts.every if facts.killed_in_graceful else 0
     ok = lost is not None and lost <= allowed
-    return DemoCheck("graceful way out", ok, f"{lost} steps lost (at most {allowed} allowed)")
+    return DemoCheck("graceful exit", ok, f"{lost} steps lost (at most {allowed} allowed)")
 
 
 def check_abort_lost_little(facts: DemoFacts) -> DemoCheck:
     """The job resumed from the last periodic checkpoint, or the previous one if that was still being written."""
     lost = facts.steps_lost(facts.abort_node)
     ok = lost is not None and 0 <= lost < 2 * facts.every
-    return DemoCheck("abort way out", ok, f"{lost} steps lost (a checkpoint every {facts.every} steps)")
+    return DemoCheck("exit by abort", ok, f"{lost} steps lost (a checkpoint every {facts.every} steps)")
 
 
 def check_condemned_nodes_left(facts: DemoFacts) -> DemoCheck:
@@ -128,14 +128,14 @@ def check_condemned_nodes_left(facts: DemoFacts) -> DemoCheck:
     last = gone[facts.abort_node]
     back = [start for start in starts if last is not None and start.start > last and facts.abort_node in start.nodes]
     return DemoCheck(
-        "condemned nodes left the job",
+        "isolated nodes left the job",
         None not in gone.values() and not back,
         f"{format_count(len(starts), 'attempt')}: {' → '.join(','.join(start.nodes) for start in starts)}",
     )
 
 
 def check_first_node_returned(facts: DemoFacts) -> DemoCheck:
-    """The first node was drained, reset, tested and undrained by us, and is on probation."""
+    """The first node was drained, reset, tested and undrained by the controller, and is on probation."""
     incident, node, hold = (
         facts.incident_of(facts.graceful_node),
         facts.nodes.get(facts.graceful_node),
@@ -152,7 +152,7 @@ def check_first_node_returned(facts: DemoFacts) -> DemoCheck:
 
 
 def check_second_node_quarantined(facts: DemoFacts) -> DemoCheck:
-    """The second node is still drained by us, with our reason, and waits for an operator."""
+    """The second node is still drained by the controller, with its reason, and waits for an operator."""
     incident, node, hold = (
         facts.incident_of(facts.abort_node),
         facts.nodes.get(facts.abort_node),
@@ -177,12 +177,12 @@ def check_other_nodes_untouched(facts: DemoFacts) -> DemoCheck:
 
 def check_no_duplicate_actions(facts: DemoFacts) -> DemoCheck:
     """Each node was drained once, and every action has a decision: to act, or to wait for approval and notify people."""
-    name = "no action twice, none without a decision"
+    name = "no action repeated, none without a decision"
     for incident in facts.incidents:
         for action in incident.actions:
             known = {d.id for d in incident.decisions if d.answer == "act" or action.verb == "alert"}
             if not any(action.id.startswith(f"{decision}.") for decision in known):
-                return DemoCheck(name, ok=False, detail=f"{action.id} follows from no decision")
+                return DemoCheck(name, ok=False, detail=f"{action.id} has no decision")
     ended = [str(event.data.get("action")) for event in facts.events if event.kind == "action_ended"]
     twice = sorted({action for action in ended if ended.count(action) > 1})
     drained = [a.node for i in facts.incidents for a in i.actions if a.verb == "cordon" and a.state == ACTED]

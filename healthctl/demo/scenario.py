@@ -96,7 +96,7 @@ class Scenario:
         self._return()
 
     def _train(self) -> None:
-        self._timeline.headline("A job trains on three nodes; on two more of its own, spares wait")
+        self._timeline.headline("A job trains on three nodes; spares wait on two more")
         self._timeline.add("demo", "submitted", f"job {self._job.submit()}: {self._training.steps} steps")
         watch = self._watch
         watch.until(lambda: watch.training_on(1), STEP_DEADLINE_S, "the job's first step")
@@ -105,7 +105,7 @@ class Scenario:
         watch.until(lambda: watch.step >= FIRST_FAULT_STEP, STEP_DEADLINE_S, f"step {FIRST_FAULT_STEP}")
 
     def _graceful(self) -> None:
-        self._timeline.headline("A GPU wears out: a spare takes the place of its rank")
+        self._timeline.headline("A GPU degrades: a spare replaces its rank")
         watch = self._watch
         self._strike(self._graceful_node, self._cluster.faults.worn(self._graceful_node))
         self._point("graceful-fault")
@@ -118,7 +118,7 @@ class Scenario:
         self._point("relaunched")
 
     def _abort(self) -> None:
-        self._timeline.headline("A GPU falls off the bus: out of the stuck collective, on with the second spare")
+        self._timeline.headline("A GPU falls off the bus: abort the stuck collective, continue with the second spare")
         watch, every = self._watch, self._training.every
         begun = max(watch.step, 0)
         strike = (begun // every + 1) * every + every // 2  # in the middle between two periodic checkpoints
@@ -134,7 +134,7 @@ class Scenario:
         self._point("resumed")
 
     def _return(self) -> None:
-        self._timeline.headline("The first node proves itself; the second waits for a new part")
+        self._timeline.headline("The first node passes its test; the second waits for a replacement part")
         watch = self._watch
         watch.until(
             lambda: watch.happened("action_planned", self._graceful_node, verb="run_preflight"),
@@ -197,6 +197,6 @@ class Scenario:
         else:
             program = "remediator" if kill.target == "remediator" else f"healthd-{node}"
             if not self._cluster.programs.kill(program):
-                raise ProgramError(f"{program} does not run, so it cannot be killed")
+                raise ProgramError(f"{program} is not running, so it cannot be killed")
         where = "" if kill.target == "remediator" else f" on {node}"
         self._timeline.add("fault", "killed", f"kill -9 of the {kill.target}{where}, at '{name}'")

@@ -66,7 +66,7 @@ class SlurmCluster:
         self._programs = programs
         self._munge = directory / "munge"
         if len(str(self._munge / "socket")) > SOCKET_PATH_MAX:
-            raise ProgramError(f"{directory} is too long a path for a UNIX socket; choose a shorter working directory")
+            raise ProgramError(f"{directory} is too long for a UNIX socket; choose a shorter working directory")
 
     @property
     def env(self) -> dict[str, str]:

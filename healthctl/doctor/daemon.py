@@ -17,7 +17,7 @@ CONNECT_S = 5.0
 KUBELET = Path("/var/lib/kubelet")  # exists only on a Kubernetes node
 IN_KUBERNETES = (
     "kubectl -n gpu-health describe daemonset healthd; if its events say that the RuntimeClass nvidia is not found, no pod is"
-    " ever made: install the NVIDIA GPU operator or make that RuntimeClass, or set healthd.runtimeClassName to an empty text."
+    " ever created: install the NVIDIA GPU operator or create that RuntimeClass, or set healthd.runtimeClassName to an empty text."
     " Outside Kubernetes: systemctl start gpu-healthd"
 )
 
@@ -37,7 +37,10 @@ def check_daemon(config: Config, kubelet: Path = KUBELET) -> Iterator[Diagnosis]
         yield diagnose_good("healthd", found)
     else:
         yield diagnose_bad(
-            "healthd", found, "no work should be placed here", "healthctl node check, and docs/reference/healthd.md"
+            "healthd",
+            found,
+            "no work should be placed on this node",
+            "healthctl node check, and docs/reference/healthd.md",
         )
 
 
@@ -82,6 +85,9 @@ def _check_connection(url: str) -> Diagnosis:
         connection.close()
     except (OSError, URLError, http.client.HTTPException) as error:
         return diagnose_bad(
-            "remediator", f"{url}: {error}", why, "is it running, is the name correct, is the port reachable from here?"
+            "remediator",
+            f"{url}: {error}",
+            why,
+            "check that it is running, that the name is correct, and that the port is reachable from here",
         )
     return diagnose_good("remediator", f"{url} accepts connections")

@@ -46,7 +46,7 @@ def check_driver(config: Config) -> Iterator[Diagnosis]:
             "NVML", f"no response within {DEADLINE_S:.0f} s", _WHY, "check dmesg for Xid lines; try nvidia-smi"
         )
     else:
-        todo = "install the NVIDIA driver, or name its library in nvml.library; does nvidia-smi work?"
+        todo = "install the NVIDIA driver, or name its library in nvml.library; check that nvidia-smi works"
         yield diagnose_bad("NVML", found.reason, _WHY, todo)
 
 

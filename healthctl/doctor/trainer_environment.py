@@ -62,7 +62,7 @@ VARIABLES = (
     EnvironmentVariable(
         "TORCH_NCCL_ASYNC_ERROR_HANDLING",
         "3: the process ends when a collective fails or times out (torchrun sets 1: the same, communicators aborted first)",
-        "0 lets a rank wait for a dead peer for ever; 2 aborts the communicator and trains on with what it left behind",
+        "0 lets a rank wait forever for a dead peer; 2 aborts the communicator and continues training in an undefined state",
         _forbid_values(("0", "2"), "unset it", ("0", "1", "2", "3")),
     ),
     EnvironmentVariable(
@@ -105,7 +105,7 @@ VARIABLES = (
     ),
     EnvironmentVariable(
         "TORCH_NCCL_TRACE_BUFFER_SIZE",
-        "2000; the older name of TORCH_FR_BUFFER_SIZE, and still what decides whether NCCL's watchdog dumps",
+        "2000; the older name of TORCH_FR_BUFFER_SIZE; it still decides whether NCCL's watchdog dumps",
         "0 disables the dump even if TORCH_FR_BUFFER_SIZE is above it",
         _require_range(1, 1 << 20, "unset it, or the same as TORCH_FR_BUFFER_SIZE"),
     ),
@@ -189,7 +189,9 @@ def _check_unknown_names(environ: Mapping[str, str], torch: TorchInstallation | 
     for name in sorted(environ):
         if name in NOBODY_READS:
             why = "a deadline or dump seems to be set, but is not"
-            yield diagnose_bad(name, f"{environ[name]}: no version reads it", why, f"unset it; {NOBODY_READS[name]}")
+            yield diagnose_bad(
+                name, f"{environ[name]}: not read by any version of PyTorch", why, f"unset it; {NOBODY_READS[name]}"
+            )
         elif name == "TORCH_NCCL_AVOID_RECORD_STREAMS":
             yield diagnose_absent(
                 name,
@@ -201,7 +203,7 @@ def _check_unknown_names(environ: Mapping[str, str], torch: TorchInstallation | 
             continue
         elif reads.get(name, name) != name:
             new = reads[name]
-            ruled = " (which is set too, and wins)" if new in environ else ""
+            ruled = " (which is also set and takes precedence)" if new in environ else ""
             why = "deprecated: still read with a warning, but may be removed"
             yield diagnose_absent(name, f"{environ[name]}: read as {new}{ruled}", why, f"set {new} instead")
         elif torch and name not in reads and name.startswith(("TORCH_NCCL_", "TORCH_FR_")):

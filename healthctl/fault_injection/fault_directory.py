@@ -81,7 +81,7 @@ def _fault_directory(path: Path) -> Path:
     if not config.accept_injected:
         raise Failure(f"{path}: accept_injected is false: this node accepts no test faults; set it and restart healthd")
     if not os.access(config.state_dir, os.W_OK):
-        todo = "is healthd running with this configuration, and are you its user (root)?"
+        todo = "check that healthd runs with this configuration, and run this as its user (root)"
         raise Failure(f"{config.state_dir} cannot be written; {todo}")
     return config.state_dir / FOLDER
 
@@ -90,4 +90,4 @@ def _load_daemon_config(path: Path) -> Config:
     try:
         return load_node_config(path)
     except ConfigError as error:
-        raise Failure(f"{error}; --config names the file that healthd here runs with", Exit.USAGE) from None
+        raise Failure(f"{error}; use --config to name healthd's configuration file", Exit.USAGE) from None

@@ -74,7 +74,7 @@ def inject_ecc_errors(
 @click.command("link", epilog="Example: healthctl inject link --gpu 0 --nvlink 3")
 @gpu_option
 @click.option("--nvlink", type=click.IntRange(0, 63), help="Number of the NVLink that is down.")
-@click.option("--pcie-width", type=click.IntRange(1, 32), help="Number of PCIe lanes that are left.")
+@click.option("--pcie-width", type=click.IntRange(1, 32), help="Number of remaining PCIe lanes.")
 @seconds_option
 @config_option
 def inject_link_fault(gpu: int, nvlink: int | None, pcie_width: int | None, seconds: float, path: Path) -> None:
@@ -84,7 +84,7 @@ def inject_link_fault(gpu: int, nvlink: int | None, pcie_width: int | None, seco
     values: dict[str, int | bool] = {} if pcie_width is None else {"pcie_width": pcie_width}
     down = () if nvlink is None else (nvlink,)
     write_fault(path, SimulatedFault(gpu=gpu, until=fault_end_time(seconds), values=values, links_down=down))
-    click.echo(f"GPU {gpu}: its link is worse for {format_duration_short(seconds)}; {DONE}")
+    click.echo(f"GPU {gpu}: link degraded for {format_duration_short(seconds)}; {DONE}")
 
 
 @click.command("nvml-hang", epilog="Example: healthctl inject nvml-hang --gpu 0")
@@ -102,7 +102,7 @@ def nvml_hang(gpu: int | None, path: Path) -> None:
 def inject_source_hang(source: str, path: Path) -> None:
     """Simulate an unresponsive host source. The source child of healthd hangs, is detected and restarted."""
     if source not in map_sources_by_name():
-        raise Failure(f"no source {source!r}; there are {', '.join(sorted(map_sources_by_name()))}", Exit.USAGE)
+        raise Failure(f"no source {source!r}; sources: {', '.join(sorted(map_sources_by_name()))}", Exit.USAGE)
     write_fault(path, SimulatedHang(source=source))
     click.echo(f"{source} hangs; {DONE}")
 

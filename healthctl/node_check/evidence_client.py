@@ -42,17 +42,17 @@ def fetch_evidence(path: str, timeout_s: float) -> bytes:
         answer = connection.getresponse()
         body = answer.read(ANSWER_BYTES_MAX + 1)
     except TimeoutError:
-        raise Failure(f"{path}: no response within {timeout_s:g} s; is healthd stuck?") from None
+        raise Failure(f"{path}: no response within {timeout_s:g} s; check whether healthd is stuck") from None
     except OSError as error:
-        raise Failure(f"{path}: {error.strerror or error}; is healthd running?") from None
+        raise Failure(f"{path}: {error.strerror or error}; check that healthd is running") from None
     except http.client.HTTPException as error:
-        raise Failure(f"{path}: {error!r}; is that healthd's socket?") from None
+        raise Failure(f"{path}: {error!r}; check that this is healthd's socket") from None
     finally:
         connection.close()
     if answer.status != http.client.OK:
         raise Failure(f"{path}: {answer.status}: {_parse_problem_text(body)}")
     if len(body) > ANSWER_BYTES_MAX:
-        raise Failure(f"{path}: more than {ANSWER_BYTES_MAX} bytes; is that healthd's socket?")
+        raise Failure(f"{path}: more than {ANSWER_BYTES_MAX} bytes; check that this is healthd's socket")
     return body
 
 
@@ -68,7 +68,7 @@ def escape_evidence_json(bundle: bytes) -> str:
     try:
         return json.dumps(json.loads(bundle), separators=(",", ":")).replace("\x7f", "\\u007f")
     except ValueError as error:
-        raise Failure(f"the answer is not JSON: {error}; is that healthd's socket?") from None
+        raise Failure(f"the answer is not JSON: {error}; check that this is healthd's socket") from None
 
 
 def write_private_file(out: Path, bundle: bytes) -> None:

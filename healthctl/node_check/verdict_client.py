@@ -70,9 +70,13 @@ def _get_page(path: str, page: str, deadline_s: float) -> bytes:
                 answer += data
                 connection.settimeout(max(0.001, until - time.monotonic()))
     except TimeoutError:
-        raise NoAnswerError(f"no verdict from {path}: no response within {deadline_s:g} s; is healthd stuck?") from None
+        raise NoAnswerError(
+            f"no verdict from {path}: no response within {deadline_s:g} s; check whether healthd is stuck"
+        ) from None
     except OSError as error:
-        raise NoAnswerError(f"no verdict from {path}: {error.strerror or error}; is healthd running?") from None
+        raise NoAnswerError(
+            f"no verdict from {path}: {error.strerror or error}; check that healthd is running"
+        ) from None
     head, _, body = bytes(answer).partition(b"\r\n\r\n")
     status = head.split(None, 2)[1:2]
     if status == [b"200"]:
@@ -80,7 +84,7 @@ def _get_page(path: str, page: str, deadline_s: float) -> bytes:
     if problem := _parse_problem(body):
         raise NoAnswerError(f"no verdict: {problem}")
     words = head.partition(b"\r\n")[0][:100].decode(errors="replace") or "an empty response"
-    raise NoAnswerError(f"no verdict from {path}: {words}; is that healthd's socket?")
+    raise NoAnswerError(f"no verdict from {path}: {words}; check that this is healthd's socket")
 
 
 def _parse_problem(body: bytes) -> str:
@@ -97,9 +101,9 @@ def _validate_answer(path: str, body: bytes) -> VerdictAnswer:
     try:
         said: Any = json.loads(body)
     except ValueError as error:
-        raise NoAnswerError(f"no verdict from {path}: not JSON: {error}; is that healthd's socket?") from None
+        raise NoAnswerError(f"no verdict from {path}: not JSON: {error}; check that this is healthd's socket") from None
     if not _is_complete(said):
-        raise NoAnswerError(f"no verdict from {path}: its fields are invalid; is that healthd's socket?")
+        raise NoAnswerError(f"no verdict from {path}: its fields are invalid; check that this is healthd's socket")
     reasons = tuple(said["reasons"])
     age_s = verdict_age_s(said, time.time())
     return VerdictAnswer(said["node"], said["health"], said["fit"], said["condemned"], reasons, said["at"], body, age_s)

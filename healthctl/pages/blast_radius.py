@@ -35,7 +35,7 @@ def released_hold_facts(node: NodeView) -> Facts:
             ("then", Cell("the scheduler places work at once; no preflight runs first", Tone.WARN)),
             (
                 "closes",
-                f"its incident {node.incident}; automation makes no more decisions on it" if node.incident else "",
+                f"its incident {node.incident}; automation no longer decides on it" if node.incident else "",
             ),
             ("active findings", Cell(active, Tone.BAD) if active else ""),
         ]

@@ -113,7 +113,7 @@ def _format_operator_note(word: WordView | None) -> str:
         return ""
     said = f"{word.said} at {format_timestamp(word.at)}"
     if word.until is None:
-        return f"{said}; valid until something new is found"
+        return f"{said}; applies until there is a new finding"
     return f"{said}; a fatal finding seen after {format_timestamp(word.until)} opens a new incident"
 
 

@@ -18,7 +18,7 @@ def describe_next_step(incident: IncidentView, node: NodeView | None) -> Value:
     if node is not None and node.hands_off is not None:
         held = node.hands_off
         until = "" if held.until is None else f" until {format_timestamp(held.until)}"
-        text = f"nothing while {held.actor} holds the node{until}; continue: healthctl nodes release {node.node}"
+        text = f"nothing while {held.actor} holds the node{until}; to continue: healthctl nodes release {node.node}"
         return Cell(text, Tone.WARN)
     if pending := [f"{s.text} ({s.detail})" if s.detail else s.text for s in incident.steps if s.state == "pending"]:
         return ", ".join(pending) + _format_approval_hint(incident)
@@ -56,7 +56,7 @@ def _describe_undecided(incident: IncidentView) -> Value:
         return f"nothing in mode {answer}; proposed: {steps}" if steps else ""
     if answer == Answer.HOLD.value:
         then = f"; then: {steps}" if steps else ""
-        return f"starts as soon as no guard refuses{then}"
+        return f"starts when all guards pass{then}"
     return "nothing; watched until it clears" if answer == Answer.WATCH.value else ""
 
 

@@ -54,10 +54,10 @@ FINDINGS: Sequence[Column[Finding]] = (
     Column("SUMMARY", lambda f: f"[injected] {f.summary}" if f.injected else f.summary, prose=True),
 )
 _STANDING = {
-    "us": "still cordoned by automation; 'healthctl nodes uncordon' lifts it",
+    "us": "still cordoned by automation; to lift: healthctl nodes uncordon",
     "operator": "cordoned by an operator",
     "scheduler": "cordoned by the scheduler",
-    "?": "the scheduler does not answer whether the node is cordoned",
+    "?": "the scheduler does not report whether the node is cordoned",
 }
 
 

@@ -55,7 +55,7 @@ def render_status_page(view: OverviewView, listed_max: int = LISTED_MAX) -> Iter
 def _render_blockers(view: OverviewView, listed_max: int) -> Iterator[Line]:
     """What stops automation and how to resume it, then waiting incidents that are not shown below."""
     if hindered := _list_cluster_blockers(view):
-        yield Line(Cell("automation is limited:", Tone.BAD if not is_well(view) else Tone.WARN))
+        yield Line(Cell("automation restricted:", Tone.BAD if not is_well(view) else Tone.WARN))
         yield from _render_limited_list(hindered, 0, listed_max)
         if view.breaker:
             yield Line("resume: healthctl breaker reset 'WHY IT OPENED'", 2)
@@ -64,7 +64,7 @@ def _render_blockers(view: OverviewView, listed_max: int) -> Iterator[Line]:
     shown = {incident.id for incident in view.incidents}
     ones = [(why, parse_incident_blocker(why)) for why in view.blocked]
     if waiting := [why for why, one in ones if one is not None and one.incident not in shown]:
-        yield Line("incidents that wait:")
+        yield Line("incidents waiting:")
         yield from _render_limited_list(waiting, view.blocked_more, listed_max)
     if view.lacking:
         yield Line(Cell("incomplete answer:", Tone.WARN))
@@ -130,7 +130,7 @@ def _format_report_freshness(heard: HeardView, now: float) -> Value:
     oldest = "" if heard.oldest_at is None else f"; the oldest report is {_format_age(now - heard.oldest_at)} old"
     if heard.fresh == heard.nodes:
         return f"all nodes report in time{oldest}"
-    never = f", {heard.never} not yet since this controller leads" if heard.never else ""
+    never = f", {heard.never} not since this controller became leader" if heard.never else ""
     return Cell(f"{heard.fresh} of {format_count(heard.nodes, 'node')} in time{never}{oldest}", Tone.WARN)
 
 

@@ -99,7 +99,7 @@ def render_replay_comparison(found: ReplayComparison) -> Iterable[Block]:
         [
             ("inputs", str(found.inputs)),
             ("policy", found.policy),
-            ("decisions", f"{found.compared} recorded, {found.same} come out the same, {len(found.deviations)} do not"),
+            ("decisions", f"{found.compared} recorded, {found.same} unchanged, {len(found.deviations)} different"),
             ("not compared", f"{found.other_policies} made under another policy" if found.other_policies else ""),
         ]
     )

@@ -39,7 +39,7 @@ def load_remediator_config(path: Path, *, needed: bool) -> Config:
         todo = (
             ""
             if path.exists()
-            else "; --config names the remediator's configuration, on the machine that has its database"
+            else "; run this on the controller's machine, and use --config to name its configuration"
         )
         raise Failure(f"{error}{todo}", Exit.USAGE) from None
 

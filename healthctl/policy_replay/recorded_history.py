@@ -32,7 +32,7 @@ class RecordedHistory:
                 yield msgspec.json.decode(line.record, type=AnyInput)
             except msgspec.DecodeError as error:
                 raise Failure(
-                    f"{self.name}: input {line.seq} cannot be read: {error}; was it made by another version?"
+                    f"{self.name}: input {line.seq} cannot be read: {error}; it may be from another version"
                 ) from None
 
     def decisions(self) -> dict[str, Decision]:
@@ -71,7 +71,7 @@ def open_recorded_history(place: str) -> Iterator[RecordedHistory]:
         with contextlib.closing(Journal(place, create=False)) as journal:
             with journal.engine.connect() as db:
                 if not is_current(db):  # reading a record must not change it
-                    todo = "start this version's remediator on it once, or work on a copy that it was started on"
+                    todo = "start this version's controller on it once, or use a copy on which it was started"
                     raise Failure(f"{journal.url}: an older version wrote it; {todo}")
             yield RecordedHistory(str(journal.url), lambda: export_lines(journal.engine, 0.0))
     except (StoreError, SQLAlchemyError) as error:

@@ -81,7 +81,7 @@ class SupervisedPrograms:
             ):
                 raise ProgramError(f"the supervisor did not start {name}; see {self.log('supervisor')}")
             if self._starts.get(name, 0) == before:
-                raise ProgramError(self._exits[name].detail or f"{name} ended at once; see {self.log(name)}")
+                raise ProgramError(self._exits[name].detail or f"{name} exited immediately; see {self.log(name)}")
             return self._pids.get(name, 0)
 
     def pid(self, name: str) -> int | None:
@@ -122,7 +122,7 @@ class SupervisedPrograms:
             ProgramError: it has ended.
         """
         if self.pid(name) is None:
-            raise ProgramError(f"{name} ended: {read_last_line(self.log(name))} (whole log: {self.log(name)})")
+            raise ProgramError(f"{name} ended: {read_last_line(self.log(name))} (complete log: {self.log(name)})")
 
     def log(self, name: str) -> Path:
         """The log file of the program."""
@@ -146,7 +146,7 @@ class SupervisedPrograms:
         try:
             pipe.write(msgspec.json.encode(request) + b"\n")
             pipe.flush()
-        except (BrokenPipeError, ValueError):  # already ended, or closed by us
+        except (BrokenPipeError, ValueError):  # already ended, or already closed
             raise ProgramError(f"the supervisor has died; see {self.log('supervisor')}") from None
 
     def _read(self) -> None:
@@ -170,7 +170,7 @@ def read_last_line(path: Path) -> str:
         lines = path.read_text(errors="replace").strip().splitlines()
     except OSError as error:
         return f"no log ({error})"
-    return lines[-1] if lines else "nothing in the log"
+    return lines[-1] if lines else "the log is empty"
 
 
 def _close_pipe(pipe: IO[bytes] | None) -> None:

@@ -66,7 +66,7 @@ class HomeDirectory:
             Failure: it cannot be created, its path is too long for a socket, or other users have access.
         """
         if len(os.fsencode(self.socket)) > SOCKET_PATH_MAX:
-            raise Failure(f"{self.path}: too long a path for a UNIX socket; give a shorter --dir")
+            raise Failure(f"{self.path}: the path is too long for a UNIX socket; use a shorter --dir")
         try:
             for folder in (self.path, self.token_file.parent):
                 folder.mkdir(mode=FOLDER_MODE, parents=True, exist_ok=True)
@@ -76,7 +76,7 @@ class HomeDirectory:
             return self._database_file.stat().st_size > 0
         except OSError as error:
             raise Failure(
-                f"{error.filename or self.path}: cannot be used: {error.strerror}; give another --dir"
+                f"{error.filename or self.path}: cannot be used: {error.strerror}; use another --dir"
             ) from None
 
     def take(self) -> IO[str]:
@@ -89,7 +89,7 @@ class HomeDirectory:
             way = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
             lock = os.fdopen(os.open(self.path / "up.lock", way, FILE_MODE), "a+")
         except OSError as error:
-            raise Failure(f"{error.filename}: cannot be written: {error.strerror}; give another --dir") from None
+            raise Failure(f"{error.filename}: cannot be written: {error.strerror}; use another --dir") from None
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -107,8 +107,8 @@ class HomeDirectory:
         try:
             found = msgspec.json.decode(lock.read(), type=RunningInstance)
         except msgspec.DecodeError:  # it is still starting
-            return f"{self.path}: another 'healthctl up' is starting there; wait for it, or give another --dir"
-        todo = f"end it with Ctrl-C there (process {found.pid}), or give another --dir"
+            return f"{self.path}: another 'healthctl up' is starting there; wait for it, or use another --dir"
+        todo = f"stop it with Ctrl-C there (process {found.pid}), or use another --dir"
         return f"{self.path}: already running at {found.url}, token in {found.token_file}; {todo}"
 
     def configure(self, node: str, ports: ServicePorts, *, accept_injected: bool) -> None:

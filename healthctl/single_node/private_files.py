@@ -19,16 +19,14 @@ def explain_untrusted_directory(folder: Path, uid: int) -> str:
     """
     status = folder.lstat()
     if stat.S_ISLNK(status.st_mode):
-        return f"{folder}: is a symbolic link; give the folder that it leads to"
+        return f"{folder}: is a symbolic link; use its target"
     if not stat.S_ISDIR(status.st_mode):
-        return f"{folder}: is not a folder; give another --dir"
+        return f"{folder}: is not a folder; use another --dir"
     if status.st_uid != uid:
-        return f"{folder}: belongs to user {status.st_uid}, not to you; give another --dir"
+        return f"{folder}: belongs to user {status.st_uid}, not to you; use another --dir"
     if stat.S_IMODE(status.st_mode) & 0o077:
         mode = f"{stat.S_IMODE(status.st_mode):04o}"
-        return (
-            f"{folder}: other users may enter it ({mode}); chmod 700 it if its content is yours, or give another --dir"
-        )
+        return f"{folder}: accessible to other users ({mode}); run chmod 700 on it if it is yours, or use another --dir"
     return _find_foreign_file(folder, uid)
 
 
@@ -39,7 +37,7 @@ def _find_foreign_file(folder: Path, uid: int) -> str:
             with contextlib.suppress(FileNotFoundError):  # a running instance removes its files
                 owner = os.lstat(path := os.path.join(place, name)).st_uid  # noqa: PTH118 - as `walk` names it
                 if owner != uid:
-                    return f"{path}: belongs to user {owner}, not to you; give another --dir"
+                    return f"{path}: belongs to user {owner}, not to you; use another --dir"
     return ""
 
 

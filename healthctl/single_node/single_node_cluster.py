@@ -90,4 +90,4 @@ class SingleNodeCluster:
 
     def _ended(self, name: str) -> Failure:
         log: Path = self._programs.log(name)
-        return Failure(f"{name} keeps exiting: {read_last_line(log)} (whole log: {log})")
+        return Failure(f"{name} keeps exiting: {read_last_line(log)} (complete log: {log})")

@@ -21,8 +21,8 @@ NAMES = {
 }
 BASIS = {
     Basis.TABLE: "",
-    Basis.LINE: "judged by the driver's own severity or number in it",
-    Basis.ENTRY: "judged by its number alone",
+    Basis.LINE: "classified by the driver's own severity or the number in the line",
+    Basis.ENTRY: "classified by its number alone",
 }
 
 

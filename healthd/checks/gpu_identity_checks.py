@@ -50,7 +50,7 @@ def _judge_odd_field(state: GpuState, siblings: Sequence[GpuState], field: str, 
         state,
         now,
         (CHECK, field),
-        f"GPU {state.gpu.index} has another {words} than its siblings",
+        f"GPU {state.gpu.index} has a different {words} than its siblings",
         evidence={field: own[:100], "siblings": usual[:100]},
     )
     if known and own != usual and 2 * count <= others.total():
@@ -68,7 +68,7 @@ def _judge_missing_persistence(state: GpuState, now: Moment) -> list[Held]:
     enabled = state.latest.persistence
     summary = (
         f"persistence mode is off on GPU {state.gpu.index}: the driver unloads when the GPU is idle, so each job starts"
-        " seconds later and counters begin anew; start nvidia-persistenced"
+        " seconds later and counters reset; start nvidia-persistenced"
     )
     fact = make_gpu_fact(state, now, (CHECK, "persistence_off"), summary)
     return judge_level(None if enabled is None else not enabled, fact)

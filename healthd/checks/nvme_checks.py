@@ -49,12 +49,17 @@ class NvmeCheck:
         return [
             *judge_level(
                 gone,
-                _raise_disk_fact(disk, "not_live", f"its controller is {disk.state or 'gone'}", now, Severity.ERROR),
+                _raise_disk_fact(disk, "not_live", f"its controller is {disk.state or 'missing'}", now, Severity.ERROR),
             ),
             *judge_level(
                 None if bits is None else bits != 0,
                 _raise_disk_fact(
-                    disk, "critical", f"it says: {', '.join(words) or f'bits {bits}'}", now, grave, {"bits": bits or 0}
+                    disk,
+                    "critical",
+                    f"it reports: {', '.join(words) or f'bits {bits}'}",
+                    now,
+                    grave,
+                    {"bits": bits or 0},
                 ),
             ),
             *judge_level(

@@ -23,7 +23,7 @@ def judge_hang(hang: NvmlHang, gpus: Mapping[int, Gpu], first: NvmlHang) -> Rais
     place = "" if first.index is None else f" on GPU {first.index}"
     lasting = hang.injected or hang is not first
     seconds = max(0.0, hang.at - first.at) + first.seconds
-    alone = "; it is left out, and the other GPUs are still read" if hang.trial else ""
+    alone = "; it is skipped, and the other GPUs are still read" if hang.trial else ""
     return Raise(
         check=CHECK,
         code="hang" if lasting else "slow",

@@ -51,7 +51,7 @@ class RowRemapCheck:
             state,
             now,
             (CHECK, "spares"),
-            f"GPU {state.gpu.index} has memory banks with hardly any spare rows left: the next worn row may be the last it can replace",
+            f"GPU {state.gpu.index} has memory banks with almost no spare rows: the next worn row may be the last one that can be remapped",
             evidence={"banks_low": low, "banks_none": none},
         )
         many = make_gpu_fact(

@@ -61,7 +61,7 @@ class _CachedPages:
 
 
 class BeaconCollector:
-    """Remembers pages that cannot change any more, so that old jobs and invalid files cost next to nothing."""
+    """Remembers pages that can no longer change, so that old jobs and invalid files cost next to nothing."""
 
     def __init__(self, directory: Path, window_s: float = WINDOW_S) -> None:
         """Args: `directory`: of the pages; `window_s`: minimum seconds of a reported window of steps."""
@@ -146,7 +146,7 @@ class BeaconCollector:
         self._late = {uid: self._late.get(uid, 0) + 1 for uid in look.late}
         for uid, looks in self._late.items():
             if looks >= LATE_LOOKS:
-                broken[f"user {uid}"] = f"{look.late[uid]} of this user's files here are not read: there are too many"
+                broken[f"user {uid}"] = f"{look.late[uid]} files of this user are not read: there are too many"
         return broken
 
     def _clean(self, look: DirectorySweep, now: float) -> None:

@@ -16,7 +16,7 @@ def read_clock(machine: MachineAccess, options: Options) -> ClockSample:  # noqa
     """Return the kernel's own state of the clock.
 
     Raises:
-        SourceAbsent: another machine's clock cannot be asked.
+        SourceAbsent: another machine's clock cannot be read.
     """
     timex = machine.timex()
     unsynchronized = timex.result == CLOCK_ERROR or bool(timex.status & UNSYNCHRONIZED)

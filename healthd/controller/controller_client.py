@@ -225,7 +225,9 @@ class ControllerClient:
             raise self._unreadable(error) from error
 
     def _unreadable(self, error: WireError) -> ControllerUnreachable:
-        return ControllerUnreachable(f"{self._base}: unreadable answer: {error}; is this a remediator?")
+        return ControllerUnreachable(
+            f"{self._base}: unreadable answer: {error}; check that this is a gpu-healthd controller"
+        )
 
 
 def enrol_node(client: HttpClient, url: str, node: str, secret_file: Path, token_file: Path) -> None:
@@ -255,7 +257,9 @@ def enrol_node(client: HttpClient, url: str, node: str, secret_file: Path, token
     except HttpError as error:
         raise ControllerUnreachable(f"{url}/v1/enrol: {error}") from error
     except WireError as error:
-        raise ControllerUnreachable(f"{url}/v1/enrol: unreadable answer: {error}; is this a remediator?") from error
+        raise ControllerUnreachable(
+            f"{url}/v1/enrol: unreadable answer: {error}; check that this is a gpu-healthd controller"
+        ) from error
     except OSError as error:
         raise ControllerDenied(
             f"token_file {token_file}: a new token cannot be stored beside it: {error.strerror}"

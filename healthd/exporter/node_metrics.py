@@ -60,7 +60,7 @@ def export_node(status: Status, waiting: int) -> Iterator[Metric]:
             value=status.last_commit.at,
         )
         yield GaugeMetricFamily(
-            "healthd_outbox_commit_seconds", "How long that write took.", value=status.last_commit.seconds
+            "healthd_outbox_commit_seconds", "Duration of that write.", value=status.last_commit.seconds
         )
     if status.reported_at is not None:
         yield GaugeMetricFamily(

@@ -25,7 +25,7 @@ def export_preflights(status: Status) -> Iterator[Metric]:
         labels=["level", "verdict"],
     )
     at = GaugeMetricFamily("healthd_preflight_timestamp_seconds", "When the last of the level ended.", labels=["level"])
-    took = GaugeMetricFamily("healthd_preflight_seconds", "How long it took.", labels=["level"])
+    took = GaugeMetricFamily("healthd_preflight_seconds", "Duration of the preflight.", labels=["level"])
     figures = GaugeMetricFamily(
         "healthd_preflight_figure",
         "Measured value of the worst device.",

@@ -18,7 +18,7 @@ def export_sources(status: Status) -> Iterator[Metric]:
     read = GaugeMetricFamily(
         "healthd_source_read_timestamp_seconds", "When the source was last read.", labels=["source"]
     )
-    seconds = GaugeMetricFamily("healthd_source_look_seconds", "How long that took.", labels=["source"])
+    seconds = GaugeMetricFamily("healthd_source_look_seconds", "Duration of the reading.", labels=["source"])
     for name, reading in sorted(status.sources.items()):
         state.add_metric([name, reading.state.value], 1.0)
         if reading.state not in (SourceState.ABSENT, SourceState.OFF):

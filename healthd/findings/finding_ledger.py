@@ -29,7 +29,7 @@ Key = tuple[str, str, str, bool]
 class FindingLedger:
     """Turns facts into findings. `changed` is what the outbox lacks; `urgent` what it must get at once.
 
-    `events` counts what happened since this process started, also what is no finding any more.
+    `events` counts what happened since this process started, including what is no longer a finding.
     """
 
     def __init__(self, node: str, boot_id: str, findings: Iterable[Finding] = ()) -> None:
@@ -234,7 +234,7 @@ def _make_overflow_fact(fact: Raise) -> Raise:
         code="overflow",
         component=Component(ComponentKind.AGENT, name="healthd"),
         severity=Severity.ERROR,
-        summary=f"more than {ACTIVE_MAX} findings are active at once; further ones are only counted",
+        summary=f"more than {ACTIVE_MAX} findings are active at once; further findings are counted but not stored",
         at=fact.at,
         event=True,
         origin=f"overflow:{fact.at:.6f}",

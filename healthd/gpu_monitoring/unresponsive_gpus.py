@@ -69,7 +69,7 @@ class UnresponsiveGpus:
         self.end_trial()
         for gpu in self._gpus.values():
             gpu.out = False
-        self._host.start_failures.clear(_TRIAL)  # no trial is due any more
+        self._host.start_failures.clear(_TRIAL)  # no trial is due
 
     def poll(self) -> TrialResult | None:
         """Start or check a trial; return its result, once there is one."""

@@ -99,7 +99,7 @@ def _parse_request(head: bytes) -> Request:
     if line is None:
         raise BadRequest(400, "this is not an HTTP request", "send for example: GET /v1/verdict HTTP/1.1")
     if line[3] != b"1":
-        raise BadRequest(505, "only HTTP/1.0 and HTTP/1.1 are supported", "ask by HTTP/1.1")
+        raise BadRequest(505, "only HTTP/1.0 and HTTP/1.1 are supported", "use HTTP/1.1")
     headers = _parse_headers(lines)
     newer = line[4] != b"0"
     if newer and "host" not in headers:

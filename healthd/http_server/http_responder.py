@@ -143,7 +143,7 @@ class HttpResponder:
         while not self._closing.is_set():
             try:
                 self._turn()
-            except Exception:  # noqa: BLE001 - the next turn must come, or nobody is answered any more
+            except Exception:  # noqa: BLE001 - the next turn must come, or no client gets an answer
                 _log.exception("internal error; please report this")
                 self._closing.wait(ACCEPT_PAUSE_S)
 
@@ -356,7 +356,7 @@ class HttpResponder:
     def _end_overdue(self, connection: _Connection) -> None:
         if connection.phase is _Phase.READING and (connection.unread or connection.request):
             words = f"the request was incomplete after {self._limits.request_s:g} s"
-            self._send(connection, problem_reply(408, words, "send it at once"))
+            self._send(connection, problem_reply(408, words, "send the request without pauses"))
         else:
             self._drop(connection)
 

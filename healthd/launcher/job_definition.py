@@ -33,7 +33,7 @@ class JobDefinition(NamedTuple):
     preflight_seconds: float = 600.0
     notice_file: Path | None = None  # when it appears or changes, this machine is about to go away
     warm_spares: int = 0  # nodes on which processes wait, to take the ranks of a node that is lost
-    swap: bool = False  # lost ranks are replaced in place; with `least`, the job also goes on with fewer in place
+    swap: bool = False  # lost ranks are replaced in place; with `least`, the job also continues in place with fewer
     return_seconds: float = 15.0  # after the loss of a node, until ranks are started there again; 0: never
     replace_nodes: bool = True  # condemned nodes go back to the scheduler, which is asked for others
     frozen_seconds: float = 15.0  # of silence and standstill until a frozen rank is replaced; 0: never

@@ -195,7 +195,7 @@ class Launcher:
                 AttemptOutcome.LOST,
                 frozenset(),
                 REQUEUE_EXIT,
-                f"{_describe_unfit_nodes(look.found)}; nothing has been trained yet",
+                f"{_describe_unfit_nodes(look.found)}; no step has been trained yet",
             )
         result = result._replace(condemned=result.condemned.union(run.condemned if run else ()))
         self._journal.write(
@@ -247,7 +247,7 @@ class Launcher:
         known = history.crashes + (0 if self._journal.keeps else self._backend.requeues_before)
         if history.crashes == 0 or known < self._job.limits.crashes:
             return True
-        text = f"crashed without progress, requeued {self._backend.requeues_before} times already; {why}"
+        text = f"crashed without progress, requeued {self._backend.requeues_before} times; {why}"
         self._journal.write(
             "stopped", f"{AttemptOutcome.CRASHED.value}: {text}", outcome=AttemptOutcome.CRASHED.value, code=1
         )

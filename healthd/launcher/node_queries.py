@@ -32,7 +32,7 @@ class NodeQueries:
         """Return each node's verdict from its own daemon; empty if the gate is off."""
         if self._job.gate is GateMode.OFF or not nodes:
             if self._job.gate is not GateMode.OFF:
-                self._journal.write("gate", "gate: no node left to query", verdicts={}, reasons={})
+                self._journal.write("gate", "gate: no node remains to query", verdicts={}, reasons={})
             return []
         question = NodeQuestion("gate", (self._job.socket_template,), GATE_SECONDS)
         return self._ask("gate", nodes, question)

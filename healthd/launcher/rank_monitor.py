@@ -71,13 +71,13 @@ class RankMonitor:
                 if give_up_at == _NEVER and ends and self._job.done_seconds:
                     give_up_at = now + self._job.done_seconds
                 if now >= kill_at:
-                    return self._kill(run, attempt, "that stayed after their peers had left")
+                    return self._kill(run, attempt, "that were still running after their peers left")
                 if now >= give_up_at:
                     return self._kill(
                         run, attempt, f"that stayed {self._job.done_seconds:g} s after the first was done"
                     )
                 if kill_at == _NEVER and not ends and look.finds_unfit(now):
-                    return self._kill(run, attempt, "on nodes that have become unfit")
+                    return self._kill(run, attempt, "on nodes that became unfit")
                 time.sleep(POLL_SECONDS)
             return run.ended()
         finally:

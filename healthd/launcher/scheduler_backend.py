@@ -29,7 +29,7 @@ class Attempt(NamedTuple):
     patience_seconds: float = 0.0
     swap: bool = False  # whether lost ranks are replaced while the others go on
     spares: tuple[str, ...] = ()  # nodes on which as many processes wait, to take the ranks of a node that is lost
-    elastic: tuple[int, int] | None = None  # between which numbers of nodes it goes on in place; None: with these
+    elastic: tuple[int, int] | None = None  # between which numbers of nodes it continues in place; None: with these
     frozen_seconds: float = 0.0  # of silence and standstill until a frozen rank is replaced; 0: never
 
     @property
@@ -113,7 +113,7 @@ class AttemptRun(Protocol):
         ...
 
     def over(self) -> bool:
-        """Return whether nothing runs any more; `ended` then lists every rank."""
+        """Return whether everything has ended; `ended` then lists every rank."""
         ...
 
     def terminate(self) -> None:

@@ -44,5 +44,5 @@ class GpuIdentities:
         if now is None or now == before:
             return None
         if before is None:
-            return f"GPU {index} says now who it is: {now[0]}"
+            return f"GPU {index} now reports its identity: {now[0]}"
         return f"GPU {index} is {' '.join((now[0], *now[1]))}, and was {' '.join((before[0], *before[1]))}"

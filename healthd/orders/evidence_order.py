@@ -86,7 +86,7 @@ class EvidenceTask:
     def _work(self) -> None:
         try:
             self._result = self._deliver(self._content())
-        except Exception as error:  # noqa: BLE001 - it must end as a failed order, not as a thread that died unheard
+        except Exception as error:  # noqa: BLE001 - it must end as a failed order, not as a thread that died unnoticed
             _log.exception("order %s", self._order.id)
             self._result = OrderState.FAILED, f"internal error: {error!r}"
 

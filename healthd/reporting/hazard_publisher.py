@@ -81,7 +81,7 @@ class HazardPublisher:
                 trouble = str(error)
                 break  # what blocks one request blocks all
         if trouble and not self._trouble:
-            _log.warning("job hazards cannot be published, jobs keep the last one: %s", trouble)
+            _log.warning("job hazards cannot be published, jobs keep the last value: %s", trouble)
         self._trouble = trouble
 
     def _jobs(self) -> list[str]:

@@ -203,7 +203,7 @@ class ReportUplink:
         is_active = any(finding.id == error.finding for finding in report.active)
         if not error.finding or not (refused or is_active):
             return False
-        _log.error("the remediator rejects finding %s, it is left out: %s", error.finding, error)
+        _log.error("the controller rejects finding %s, which is dropped: %s", error.finding, error)
         for change in refused:
             self._waiting.set_aside(change.seq)
         if is_active:

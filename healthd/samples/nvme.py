@@ -54,7 +54,7 @@ METRICS = (
             Metric("healthd_host_nvme_info", "", "pci", "info"),
             Metric("healthd_host_nvme_critical_bits", "The disk's warnings, as bits; 0 is none.", "critical_bits"),
             Metric("healthd_host_nvme_temperature_celsius", "Temperature.", "temperature_c"),
-            Metric("healthd_host_nvme_spare_ratio", "Spare blocks left.", "spare_percent", factor=0.01),
+            Metric("healthd_host_nvme_spare_ratio", "Remaining spare blocks.", "spare_percent", factor=0.01),
             Metric("healthd_host_nvme_used_ratio", "Share of its rated life.", "used_percent", factor=0.01),
             Metric(
                 "healthd_host_nvme_media_errors_total",

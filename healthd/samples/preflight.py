@@ -47,9 +47,9 @@ class PreflightSample(msgspec.Struct, frozen=True):
 
     def __post_init__(self) -> None:
         if self.verdict not in VERDICTS:
-            raise ValueError(f"not a preflight verdict: {self.verdict[:40]!r}; there is {', '.join(VERDICTS)}")
+            raise ValueError(f"not a preflight verdict: {self.verdict[:40]!r}; use one of {', '.join(VERDICTS)}")
         if self.level not in LEVELS:
-            raise ValueError(f"not a preflight level: {self.level[:40]!r}; there is {', '.join(LEVELS)}")
+            raise ValueError(f"not a preflight level: {self.level[:40]!r}; use one of {', '.join(LEVELS)}")
 
 
 LEVELS = ("gate", "standard", "group", "burn-in")  # a failure at one level outweighs failures at those before it

@@ -55,7 +55,7 @@ class SourceMonitor:
         if reading.state is SourceState.ABSENT and reading.source in self._seen:
             return [
                 _raise_source_fact(
-                    reading.source, "vanished", f"{reading.source} was there, and is gone: {reading.reason}", now
+                    reading.source, "vanished", f"{reading.source} has disappeared: {reading.reason}", now
                 )
             ]
         return []

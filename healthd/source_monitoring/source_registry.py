@@ -203,7 +203,7 @@ SOURCES: tuple[Source, ...] = (
         check=fabric_manager_check.FabricManagerCheck,
         reads="the end of /var/log/fabricmanager.log",
         cost="64 KiB, 0.2 ms",
-        when_absent="there are no NVSwitches here, or their errors show only in the kernel log",
+        when_absent="there are no NVSwitches, or their errors appear only in the kernel log",
         options={"path": "path of the fabric manager's log"},
     ),
     Source(

@@ -50,7 +50,7 @@ def explain_vote_refusal(kind: str, *, can_go_back: bool, can_agree: bool) -> st
     if kind not in (GRACEFUL, STOP, REVERT):
         return f"this rank does not know the order {kind!r}"
     if kind == REVERT and not can_go_back:
-        return "this job cannot go back by itself: use guard.on_revert(...)"
+        return "this job has no way to go back: use guard.on_revert(...)"
     return "" if can_agree else "no store: ranks need Guard.from_env(store=...) to agree"
 
 
@@ -178,7 +178,9 @@ class Agreement:
         except StoreGoneError as error:
             word, why = _OPEN, str(error)
         else:
-            why = "it was decided before this rank had voted: does its store outlive an attempt?" if word > 0 else ""
+            why = (
+                "it was decided before this rank voted: check whether the store outlives an attempt" if word > 0 else ""
+            )
         if stays_out:
             dropped.append(self._drop(order, OrderOutcome.CANCELLED if order.cancelled else OrderOutcome.EXPIRED))
         elif why:
@@ -236,7 +238,7 @@ class Agreement:
         for vote in self._votes.values():
             if 0 < vote.agreed < number:
                 raise AgreementMissedError(
-                    f"order {vote.order.id}: the ranks agreed on boundary {vote.agreed}, this one is at {number} already; each step needs "
+                    f"order {vote.order.id}: the ranks agreed on boundary {vote.agreed}, but this one is already at {number}; each step needs "
                     "a collective over all ranks, and on a GPU the guard needs its framework's adapter to wait for the device"
                 )
         due = tuple(vote.order for vote in self._votes.values() if vote.agreed == number)

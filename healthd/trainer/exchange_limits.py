@@ -69,13 +69,13 @@ def await_all_ranks(store: CounterStore, key: str, world: int, limits: ExchangeL
     while (here := store.add(key, 0)) < world:
         limits.require_current()
         if time.monotonic() > end:
-            raise CheckpointError(f"{here} of {world} ranks have come within {limits.seconds:g} s")
+            raise CheckpointError(f"{here} of {world} ranks arrived within {limits.seconds:g} s")
         time.sleep(pause)
         pause = min(2 * pause, _PAUSE_SECONDS_MAX)
 
 
 class GenerationStore:
-    """What the ranks of one generation share; nobody waits for an answer in it once the generation has ended."""
+    """What the ranks of one generation share; no rank waits for an answer in it once the generation has ended."""
 
     def __init__(self, store: Store, over: Callable[[], bool]) -> None:
         """Args: `over`: whether a newer generation is there."""

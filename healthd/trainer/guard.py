@@ -70,7 +70,7 @@ NOTICE_SNAPSHOT_SECONDS = 3.0  # what TERMINATION_SECONDS leave of those 30 s, w
 TEARDOWN_SECONDS = 10.0
 LEAVE_SECONDS = 20.0
 TERMINATION_SECONDS = 25.0  # below the 30 s most schedulers wait before SIGKILL
-_GOES_ON = "this rank goes on in the next generation of the process group"
+_GOES_ON = "this rank continues in the next generation of the process group"
 
 _log = logging.getLogger("healthd.trainer")
 
@@ -227,7 +227,7 @@ class Guard:
             if device is not None and isinstance(self._beacon, Beacon):
                 self._measures.use(device)
                 self._beacon.identify(device.gpu())
-        except Exception as error:  # noqa: BLE001 - a GPU or torch of any make: training goes on
+        except Exception as error:  # noqa: BLE001 - a GPU or torch of any make: training continues
             _log.warning("the GPU's name cannot be read: %s; training continues", error)
         self._begin(step)
 
@@ -313,7 +313,7 @@ class Guard:
     def _end_agreed_step(self, error: BaseException | None) -> None:
         grows = all(map(is_growth, self._due))
         if error is not None and (not isinstance(error, Exception) or self._swap.over or grows):
-            return  # where it is over, the ranks that go have left already, and all copies were whole by then
+            return  # where it has ended, the ranks that go have already left, and all copies were whole by then
         if error is not None:
             log_without_blocking(logging.ERROR, "saving at the agreed step failed", error=error)
             self._fail(f"{type(error).__name__}: {error}")

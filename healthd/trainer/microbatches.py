@@ -57,7 +57,7 @@ class MicrobatchSampler:
         return self._sampler.state_dict()
 
     def load_state_dict(self, state: Mapping[str, int | bool]) -> None:
-        """Go on from a saved position; iterators from before are not to be used any more.
+        """Continue from a saved position; earlier iterators must no longer be used.
 
         Raises:
             ValueError: it was saved over a data set of another length.

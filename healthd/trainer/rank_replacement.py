@@ -11,7 +11,7 @@ GROWTH = "grow-"  # how the id of an order begins that the launcher gives itself
 
 
 class NextGeneration(BaseException):  # no error: the step ended well
-    """Unwinds the training function of a rank that goes on in the next generation of the process group."""
+    """Unwinds the training function of a rank that continues in the next generation of the process group."""
 
 
 class RankReplacer(Protocol):
@@ -35,7 +35,7 @@ class RankReplacer(Protocol):
 
     @property
     def over(self) -> bool:
-        """Whether this rank's generation is over: a newer one is there."""
+        """Whether this rank's generation has ended: a newer one exists."""
         ...
 
     def note_step(self) -> None:
@@ -56,7 +56,7 @@ class RankReplacer(Protocol):
 
 
 class NoRankReplacer:
-    """A launcher that starts all ranks anew."""
+    """A launcher that restarts all ranks."""
 
     enabled = can_swap = over = noticed = False
 
@@ -71,7 +71,7 @@ class NoRankReplacer:
         return True
 
     def evict(self, nodes: Collection[str], why: str) -> None:
-        """Nobody would be replaced."""
+        """No rank would be replaced."""
 
     def leave(self, code: int, why: str) -> None:
         """The exit code alone tells it."""
@@ -86,11 +86,11 @@ class Evictions:
         self._asked = ""  # id of the newest order that the launcher was asked to act on
 
     def done(self, order: MailboxOrder) -> bool:
-        """Whether no rank is on its nodes any more: an order comes again in the mailboxes of a new generation."""
+        """Whether its nodes have no rank left: an order comes again in the mailboxes of a new generation."""
         return bool(order.condemned) and not self._swap.has_rank_on(order.condemned)
 
     def ask(self, order: MailboxOrder) -> bool:
-        """Have the ranks of its nodes replaced; False where nobody can, or this rank is one of them."""
+        """Have the ranks of its nodes replaced; False where none can, or this rank is one of them."""
         if not order.condemned or self._node in order.condemned:
             return False
         if order.id != self._asked:

@@ -43,7 +43,7 @@ class Generation(NamedTuple):
 
 
 class RendezvousError(Exception):
-    """The launcher goes on without this generation: no spare is left, or the launcher is gone."""
+    """The launcher continues without this generation: no spare is left, or the launcher is lost."""
 
 
 def take_messages(buffer: bytearray) -> list[dict[str, Any]]:
@@ -58,7 +58,7 @@ def take_messages(buffer: bytearray) -> list[dict[str, Any]]:
     buffer[:] = rest
     messages = [json.loads(line) for line in whole]
     if not all(isinstance(each, dict) for each in messages):
-        raise ValueError("a message that is no object")
+        raise ValueError("a message that is not an object")
     return messages
 
 
@@ -221,7 +221,7 @@ class RendezvousClient:
                         self._take_readable(message)
         except (OSError, ValueError, KeyError, TypeError) as error:
             _log.warning("the launcher's rendezvous: %s", error)
-        self._take({"type": "stop", "why": "the launcher is gone", "broken": False})
+        self._take({"type": "stop", "why": "lost the connection to the launcher", "broken": False})
 
     def _take_readable(self, message: dict[str, Any]) -> None:
         """A message that only informs ends no training, whatever is in it."""
@@ -264,5 +264,5 @@ class RendezvousClient:
         elif self.member in waiting:
             self._newest = generation.number
         elif self.generation is not None:
-            self._stopped = self._stopped or "another process has taken this rank"
+            self._stopped = self._stopped or "another process has this rank"
             self.broken = True

@@ -103,7 +103,7 @@ def condemned_segment(
     """
     environ = os.environ if environ is None else environ
     root = directory or environ.get(DIRECTORY_VARIABLE, "")
-    text = "this node is condemned; its ranks have left"
+    text = "this node must be left; its ranks have left"
     with register_final_action(lambda: _mark_segment(root, environ, f"{text} without saving", whole_job=whole_job)):
         try:
             yield
@@ -119,7 +119,7 @@ def _mark_segment(directory: str | os.PathLike[str], environ: Mapping[str, str],
     if not directory or segment is None:
         return
     if not (segment.array or whole_job):
-        text = "job %s is no array: marking it would end all of it, so the launcher is not notified that this node is condemned"
+        text = "job %s is not an array: marking it would end the whole job, so the launcher is not notified that this node must be left"
         _log.warning(text, segment.job)
         return
     try:

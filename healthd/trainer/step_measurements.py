@@ -115,7 +115,7 @@ class StepMeasurements:
                 self._tokens = int(number)
                 self.touched |= TOKENS
             else:
-                self._warn("count", f"tokens not reported: {number} is no count")
+                self._warn("count", f"tokens not reported: {number} is not a count")
 
     def end(self) -> None:
         """Write the completed step to the ring, with values of earlier steps that have arrived."""

@@ -67,7 +67,7 @@ class RoundsResult(NamedTuple):
 def verify_cache(context: Context, device: Device) -> Result:
     """Run rounds of all patterns, each in another window of the buffer, for the test's duration."""
     room, windows = _allocate_windows(context, device)
-    context.note(f"{device.name}: making ready {format_count(len(PATTERNS), 'pattern')}")
+    context.note(f"{device.name}: preparing {format_count(len(PATTERNS), 'pattern')}")
     # Compiles kernels ahead of the timing; errors here count too.
     ready = _hammer_window(room, windows[0], PATTERNS, 1, MemoryFaultInjector("", windows))
     idle = MemoryFaultInjector(context.fault, windows[:1])
@@ -85,7 +85,7 @@ def verify_cache(context: Context, device: Device) -> Result:
         setting = f"{size >> 10} KiB verified, {room.doing}"
         figure = Figure(name="cache_rate", value=statistics.median(gone.rates) / 1e9, unit="GB/s", setting=setting)
         return room.passed(TEST, (figure,), evidence)
-    context.note(f"{device.name}: errors; looking a second time")
+    context.note(f"{device.name}: errors found; checking again")
     second = _hammer_window(room, window, reseed_patterns(PATTERNS, gone.number + 1), repeats, gone.spoil)
     by_name = {pattern.name: pattern for pattern in seen.patterns}
     diagnosis = diagnose_errors(seen.found, second.found, by_name, room.words)

@@ -43,9 +43,9 @@ def check_collectives(context: Context) -> Iterator[Result]:
     """One result per device; 'not applicable' for a single device."""
     device = context.device
     if device is None:
-        raise ValueError("collectives is a test of peers: it needs a device")
+        raise ValueError("collectives tests devices against each other and needs a device")
     if len(context.devices) < 2:
-        yield Result(test=TEST, outcome=Outcome.NOT_APPLICABLE, reason="one device alone has nobody to reduce with")
+        yield Result(test=TEST, outcome=Outcome.NOT_APPLICABLE, reason="a single device has no peer for a collective")
         return
     yield _Collectives(context, device).run()
 

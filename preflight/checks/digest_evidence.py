@@ -31,7 +31,9 @@ def build_digest_evidence(
         objected=tuple(objected),
         refused=tuple(refused),
     )
-    remarks = [f"compared with no golden digests of this site: {trouble}"] if trouble else []
+    remarks = [f"not compared with this site's golden digests: {trouble}"] if trouble else []
     if not device.on_host and (missing := explain_missing_triton(device.torch_name)):
-        remarks.append(f"{missing}: torch made the digests, at some cost in rates, and our own product was not asked")
+        remarks.append(
+            f"{missing}: torch computed the digests, which lowers the rates, and the Triton matmul was not used as a second opinion"
+        )
     return computed.evidence(), tuple(remarks)

@@ -32,15 +32,15 @@ class GpuState(msgspec.Struct, frozen=True, kw_only=True):
 def list_gpu_faults(state: GpuState) -> list[str]:
     """Everything that makes this GPU unfit, each with a fix. Empty for a healthy one."""
     if state.lost:
-        return ["the driver has lost it; reboot the node, replace it if that recurs"]
+        return ["the driver has lost the GPU; reboot the node, and replace the GPU if it recurs"]
     faults = []
     if state.remap_failed:
-        faults.append("a row could not be remapped; run the field diagnostic, plan replacement")
+        faults.append("a memory row could not be remapped; run the field diagnostic and plan a replacement")
     if state.remap_pending:
-        faults.append("a row remap waits for a GPU reset")
+        faults.append("a row remap is pending; reset the GPU")
     if state.recovery_action:
         request = RECOVERY_REQUESTS.get(state.recovery_action)
-        words = request.words if request else "something that this release does not know"
+        words = request.words if request else "an action unknown to this release"
         faults.append(f"the driver asks for {words} (recovery action {state.recovery_action})")
     return faults
 
@@ -57,7 +57,7 @@ def check_gpu_state(context: Context) -> Iterator[Result]:
         return
     count = library.nvmlDeviceGetCount()
     if not count:
-        yield Result(test=TEST, outcome=Outcome.ERROR, reason="the driver is here but sees no GPU")
+        yield Result(test=TEST, outcome=Outcome.ERROR, reason="the driver is loaded but sees no GPU")
     for index in range(count):
         yield judge_state(_read_gpu_state(library, index, context.note))
     if STATE not in allowed_states() and (missing := judge_count(count, count_own_gpus())):
@@ -69,8 +69,8 @@ def judge_count(shown: int, ours: int) -> Result | None:
     if not 0 < shown < ours:
         return None
     reason = (
-        f"{ours} GPUs are here, and the driver shows {shown}: look for Xid 79 and RmInitAdapter in the kernel log, reset or reboot; "
-        f"where a site means it so, {ALLOW_VARIABLE}={STATE}"
+        f"the machine has {ours} GPUs, but the driver shows {shown}: look for Xid 79 and RmInitAdapter in the kernel log, then reset or reboot; "
+        f"if this is intended, set {ALLOW_VARIABLE}={STATE}"
     )
     return Result(test=TEST, outcome=Outcome.ERROR, reason=reason)
 

@@ -44,7 +44,7 @@ def check_host_link(context: Context, machine: Machine | None = None) -> Iterato
     """One result for this device."""
     device = context.device
     if device is None:
-        raise ValueError(f"{TEST} is a test of a device")
+        raise ValueError(f"{TEST} tests a device and needs one")
     machine = machine or Machine()
     with run_near_device(machine, device, context) as place, TurnQueue(device.index, len(context.devices)) as turns:
         yield _CopyRun(context, device, place, turns).result()
@@ -90,7 +90,7 @@ def run_near_device(machine: Machine, device: Device, context: Context) -> Itera
     before = os.sched_getaffinity(0)
     cpus = before & set(place.link().cpus)
     if place.link().cpus and not cpus:
-        place.remarks.append("none of the processors near the device may be used: measured from farther away")
+        place.remarks.append("no CPU near the device is allowed for this process: measured from a farther NUMA node")
     if cpus:
         os.sched_setaffinity(0, cpus)
     try:
@@ -120,7 +120,7 @@ class _CopyRun:
     def result(self) -> Result:
         """Measure alone, then copy with the others, and build the result."""
         before = self._place.link()
-        self._context.note(f"taking two buffers of {self._size >> 20} MiB on either side")
+        self._context.note(f"allocating two buffers of {self._size >> 20} MiB on each side")
         self._buffers()
         wrong = self._round_trip()
         met = self._turns.gather(self._patience_s())
@@ -136,7 +136,7 @@ class _CopyRun:
                 wrong = self._round_trip()
         if not met:
             self._place.remarks.append(
-                "other devices may have copied while this one was measured: one did not come in time"
+                "another device missed the barrier, so its copies may have overlapped with this measurement"
             )
         return self._conclude(before, self._place.link(), wrong, rounds)
 
@@ -188,7 +188,7 @@ class _CopyRun:
             for target in targets:
                 target.bitwise_not_()
             rate = self._rate(ways, each_s)
-            if wrong := self._arrived(f"{said}, while it was timed"):
+            if wrong := self._arrived(f"{said}, during the timed copies"):
                 return wrong
             self._rates[name] = rate
         return None

@@ -70,9 +70,7 @@ def check_host_memory(context: Context, machine: Machine | None = None) -> Itera
     machine = machine or Machine()
     left = compute_memory_budget(machine, context.level)
     if left < ROOM_BYTES_MIN:
-        reason = (
-            f"only {left >> 20} MiB of host memory may be taken, {ROOM_BYTES_MIN >> 20} are needed; end what uses it"
-        )
+        reason = f"only {left >> 20} MiB of host memory can be allocated, {ROOM_BYTES_MIN >> 20} are needed; stop the processes that use it"
         yield Result(test=TEST, outcome=Outcome.ERROR, reason=reason)
         return
     before = edac_counters.read_edac_counts(machine)
@@ -106,7 +104,7 @@ def judge_host_memory(found: MemoryFindings, errors: tuple[Sequence[str], Sequen
     evidence: Evidence = {"bytes": found.bytes_, "patterns": found.patterns, "modules_watched": modules}
     if found.count:
         first = found.listed[0]
-        kind = "and so again" if first.again else "right when read again"
+        kind = "wrong when read again" if first.again else "right when read again"
         reasons.insert(0, f"{found.count} wrong words in {found.pattern}, first {first.word} ({kind})")
         bits = int(
             np.bitwise_or.reduce([wrong.word.expected ^ wrong.word.found for wrong in found.listed], dtype=np.uint64)
@@ -136,7 +134,7 @@ class _MemoryRun:
 
     def all_patterns(self) -> MemoryFindings:
         """Run pairs of patterns until the time is up, at least one pair; then copies."""
-        self._context.note("taking host memory")
+        self._context.note("allocating host memory")
         run_on_all_shares(self._pool, self._take, self._shares)
         size = sum(len(share.pieces) for share in self._shares) * PIECE_BYTES
         pattern = 0

@@ -78,7 +78,7 @@ class WorkHistory:
         known = self.digests.setdefault(str(item), seen.digest)
         found = _find_changed_operand(item, work) or _find_differing_repeats(item, seen, known)
         if not found and first_time:
-            self._context.note(f"{self._device.name}: {item}, judged")
+            self._context.note(f"{self._device.name}: {item}, verifying")
             found = _find_changed_output(item, seen) or _find_objection(
                 item, seen.output, collect_objections(work, seen.output)
             )
@@ -86,7 +86,7 @@ class WorkHistory:
             self.findings.append(found._replace(sms=sorted({*found.sms, *self._hunted(work, found)})))
 
     def _hunted(self, work: MatmulWork, found: WorkFinding) -> list[int]:
-        self._context.note(f"{self._device.name}: {found.item}, looking for the multiprocessor")
+        self._context.note(f"{self._device.name}: {found.item}, locating the multiprocessor")
         faulty = find_faulty_multiprocessors(work)
         if faulty:
             found.evidence["multiprocessors"] = ", ".join(
@@ -116,7 +116,7 @@ def _build_result(device: Device, seen: WorkHistory) -> Result:
     refuses = {kind.name: seen.lacks[kind.name] for kind in seen.kinds if kind.name in seen.lacks}
     evidence, remarks = build_digest_evidence(device, seen.digests, objected, refuses)
     remarks += tuple(
-        f"the library refuses {kind}, which this device should have: {why}" for kind, why in refuses.items()
+        f"the library refuses {kind}, which this device should support: {why}" for kind, why in refuses.items()
     )
     evidence |= {"label": device.label, "outputs": seen.outputs}
     if seen.lacks:
@@ -129,7 +129,7 @@ def _build_result(device: Device, seen: WorkHistory) -> Result:
         test=TEST, outcome=Outcome.PASS, device=device.name, figures=figures, remarks=remarks, evidence=evidence
     )
     if not seen.digests:
-        reason = f"no product could be computed: {evidence.get('lacks', 'torch has no types here')}"
+        reason = f"no matmul could be computed: {evidence.get('lacks', 'torch supports no type here')}"
         return Result(test=TEST, outcome=Outcome.ERROR, device=device.name, reason=reason)
     return _build_failed_result(result, device, seen.findings) if seen.findings else result
 
@@ -174,7 +174,7 @@ def _find_changed_operand(item: ProductItem, work: MatmulWork) -> WorkFinding | 
             "bits": format_bit_counts(each.expected ^ each.actual for each in errors.listed),
             "errors": "; ".join(map(str, errors.listed[:LISTED])),
         }
-        what = f"its {name} operand changed in memory; {errors.sentence}"
+        what = f"the {name} operand changed in memory; {errors.sentence}"
         return WorkFinding(item, what, evidence, [])
     return None
 
@@ -194,7 +194,7 @@ def _find_differing_repeats(item: ProductItem, seen: RepeatResult, known: str) -
         what = f"repeats {seen.differing[:LISTED]} of {seen.repeats} differ from repeat 0, first {seen.places[0]}"
         return WorkFinding(item, what, evidence, [])
     if seen.digest != known:
-        what = f"digest {seen.digest}, and it was {known} before, from the same operands"
+        what = f"digest {seen.digest}, but {known} before from the same operands"
         return WorkFinding(item, what, {"digest_before": known, "digest_now": seen.digest}, [])
     return None
 
@@ -204,7 +204,7 @@ def _find_changed_output(item: ProductItem, seen: RepeatResult) -> WorkFinding |
     now = compute_digest(seen.output)
     if now == seen.digest:
         return None
-    what = f"digest {now} of the output to be judged, and it was {seen.digest} when it was made"
+    what = f"digest {now} of the output when verified, but {seen.digest} when computed"
     return WorkFinding(item, what, {"digest_before": seen.digest, "digest_now": now}, [])
 
 

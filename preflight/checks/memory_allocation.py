@@ -85,7 +85,9 @@ class AllocatedMemory(NamedTuple):
     def empty(self, test: str) -> Result:
         """The result if too little memory is free."""
         free = self.taken.free_bytes >> 20
-        reason = f"not enough free memory: {free} MiB are free on {self.device.name}; end what uses the rest"
+        reason = (
+            f"not enough free memory: {free} MiB are free on {self.device.name}; stop the processes that use the rest"
+        )
         return Result(test=test, outcome=Outcome.ERROR, device=self.device.name, reason=reason, remarks=self.remarks)
 
     def timed(self, call: Callable[[], Answer]) -> tuple[float, Answer]:
@@ -100,16 +102,18 @@ class AllocatedMemory(NamedTuple):
 def allocate_test_memory(device: Device, note: Note) -> AllocatedMemory:
     """Allocate nearly all free memory of a GPU, or `memory_bytes` of the host's."""
     way, said = choose_memory_way(device, note)
-    note(f"{device.name}: taking memory")
+    note(f"{device.name}: allocating memory")
     if device.on_host:
         return AllocatedMemory(device, way, _allocate_host_memory(device.memory_bytes), said)
     taken = allocate_gpu_memory(device.torch_name)
     total = int(torch.cuda.mem_get_info(device.torch_name)[1])
     if taken.pieces and taken.coverage < COVERAGE_MIN:
-        said += (f"took only {taken}: something else took memory at the same time, or it is in fragments",)
+        said += (f"allocated only {taken}: another process allocated memory at the same time, or it is fragmented",)
     elif taken.taken_bytes < OF_ALL_MIN * total:
         held = (total - taken.free_bytes) / 2**30
-        said += (f"{held:.1f} of {total / 2**30:.1f} GiB were in use already and are not tested; end what uses them",)
+        said += (
+            f"{held:.1f} of {total / 2**30:.1f} GiB were already in use and are not tested; stop the processes that use them",
+        )
     return AllocatedMemory(device, way, taken, said)
 
 
@@ -127,11 +131,11 @@ def choose_memory_way(device: Device, note: Note) -> tuple[Way, tuple[str, ...]]
         wrong = count_disagreements(TritonWay(), device)
     except Exception as error:  # noqa: BLE001 - no Triton, no compiler, no driver for it; a broken device fails again at once
         why = next(iter(str(error).splitlines()), "") or type(error).__name__
-        return TorchWay(), (f"Triton does not work here ({why}): torch wrote and verified, which is slower",)
+        return TorchWay(), (f"Triton does not work here ({why}): torch wrote and verified instead, which is slower",)
     if wrong:
         raise ArithmeticError(
-            f"Triton's kernels and torch disagree about {wrong} words on {device.name}: it computes wrongly, or Triton "
-            "compiles wrongly for it; see what matmul_repeat says, try another Triton"
+            f"Triton's kernels and torch disagree about {wrong} words on {device.name}: the device computes wrongly, or Triton "
+            "compiles wrongly for it; check the result of matmul_repeat, and try another version of Triton"
         )
     return TritonWay(), ()
 

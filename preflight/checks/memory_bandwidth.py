@@ -65,8 +65,8 @@ def _build_passed_result(room: AllocatedMemory, seen: dict[str, list[TransferRes
     cache = read_host_cache_bytes() if room.device.on_host else 0
     if room.taken.taken_bytes < BEYOND_CACHE * cache:
         said = (
-            f"{room.taken.taken_bytes >> 20} MiB were moved, and the processor's cache holds {cache >> 20} MiB: "
-            "the rates are partly the cache's"
+            f"{room.taken.taken_bytes >> 20} MiB were copied, but the CPU cache holds {cache >> 20} MiB: "
+            "the rates partly measure the cache"
         )
         result = msgspec.structs.replace(result, remarks=(*result.remarks, said))
     return result
@@ -78,10 +78,12 @@ def _build_failed_result(room: AllocatedMemory, name: str, moved: TransferResult
     if moved.errors.wrong:
         stale = all(word.actual ^ word.expected == ALL_BITS for word in moved.errors.listed)
         words = (
-            "they are what was there before: the work was not done" if stale else "what was moved is not what was there"
+            "the destination still holds the old data: the copy was not done"
+            if stale
+            else "the copy differs from the source"
         )
         return build_failed_result(so_far, [moved.errors], Diagnosis(MemoryFaultKind.MISMOVED, words), room.device)
     evidence = so_far.evidence | {"kind": MemoryFaultKind.MISREAD.value}
-    reason = f"{moved.misread}, though every word is right when verified: read or added wrongly"
+    reason = f"{moved.misread}, though every word is correct when verified: a read or an addition was wrong"
     where = (Location(gpu=room.device.uuid or room.device.name),)
     return msgspec.structs.replace(so_far, outcome=Outcome.FAIL, reason=reason, evidence=evidence, locations=where)

@@ -60,13 +60,14 @@ def diagnose_errors(
     if not after and not any(errors.wrong for errors in second):
         if all(word.kind == "transient" for word in before):
             return Diagnosis(
-                MemoryFaultKind.MISREAD, "right when read again: read or carried wrongly, not stored wrongly"
+                MemoryFaultKind.MISREAD,
+                "correct when read again: the read or the transfer was wrong, not the stored data",
             )
-        return Diagnosis(MemoryFaultKind.CHANGED_ONCE, "not wrong any more when written anew")
+        return Diagnosis(MemoryFaultKind.CHANGED_ONCE, "correct after being rewritten")
     if not {word.address for word in before} & {word.address for word in after}:
-        return Diagnosis(MemoryFaultKind.INTERMITTENT, "written anew, other words are wrong")
+        return Diagnosis(MemoryFaultKind.INTERMITTENT, "after a rewrite, other words are wrong")
     return _diagnose_stuck_bit([*before, *after]) or Diagnosis(
-        MemoryFaultKind.REPEATED, "written anew, the same words are wrong again"
+        MemoryFaultKind.REPEATED, "after a rewrite, the same words are wrong again"
     )
 
 
@@ -76,7 +77,8 @@ def diagnose_decay(found: Sequence[Errors]) -> Diagnosis:
     lost = sum((word.expected & ~word.actual).bit_count() for word in listed)
     gained = sum((word.actual & ~word.expected).bit_count() for word in listed)
     return Diagnosis(
-        MemoryFaultKind.DECAYED, f"changed while held, right when read at once ({lost} bits went to 0, {gained} to 1)"
+        MemoryFaultKind.DECAYED,
+        f"the data changed while held, and was correct right after the write ({lost} bits went to 0, {gained} to 1)",
     )
 
 
@@ -129,7 +131,7 @@ def _find_aliases(found: Sequence[Errors], patterns: Mapping[str, Pattern], word
 def _describe_aliases(aliases: Sequence[tuple[int, int]]) -> str:
     address, other = (place * WORD_BYTES for place in aliases[0])
     apart = {(one ^ two) * WORD_BYTES for one, two in aliases}
-    said = f"address {address:#x} answers with the word of {other:#x}"
+    said = f"address {address:#x} returns the word of {other:#x}"
     if len(apart) == 1 and (flipped := apart.pop()).bit_count() == 1:
         said += f"; they differ in bit {flipped.bit_length() - 1} of the address"
     return said

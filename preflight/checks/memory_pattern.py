@@ -51,7 +51,7 @@ def verify_test_memory(context: Context, room: AllocatedMemory) -> Result:
     device = room.device
     patterns = GATE if context.level == "gate" else FULL
     if not device.on_host:
-        context.note(f"making ready {format_count(len(patterns), 'pattern')}")
+        context.note(f"preparing {format_count(len(patterns), 'pattern')}")
         warm_up_kernels(room.way, device, patterns)
     rates, errors = _measure_pattern_rates(room, patterns[1], context)
     spoil = MemoryFaultInjector(context.fault, room.pieces)
@@ -60,7 +60,7 @@ def verify_test_memory(context: Context, room: AllocatedMemory) -> Result:
     if not swept.found:
         figures = (*room.figures, *rates, *_compute_rewrite_rate(room, swept))
         return room.passed(TEST, figures, evidence)
-    context.note(f"{device.name}: errors; looking a second time")
+    context.note(f"{device.name}: errors found; checking again")
     second = sweep_patterns(room.way, room.pieces, reseed_patterns(patterns, swept.rounds + 1), spoil)
     by_name = {pattern.name: pattern for pattern in swept.patterns}
     diagnosis = diagnose_errors(swept.found, second, by_name, room.words)

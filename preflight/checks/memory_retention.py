@@ -105,7 +105,7 @@ def _hold_pattern(
 
 def _diagnose_retention(room: AllocatedMemory, found: list[Errors], context: Context) -> Diagnosis:
     """Repeat without waiting: if the data is correct then, the cells did not keep their charge."""
-    context.note(f"{room.device.name}: errors; looking a second time, without waiting")
+    context.note(f"{room.device.name}: errors found; checking again without the hold time")
     second = [hold_and_verify(room.way, room.pieces, pattern, lambda: None) for pattern in reseed_patterns(PATTERNS, 1)]
     if not any(errors.wrong for errors in second):
         return diagnose_decay(found)

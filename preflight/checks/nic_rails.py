@@ -24,7 +24,7 @@ LEAST_GB_S = 0.02  # the minimum for training; a rate above it says little, as T
 LOOP_SHARE = 0.5  # of the loopback rate of other RDMA ports of the node
 SECONDS_SHARE = 0.2  # of the test's time, for one peer
 SLOW_S = 0.3
-WHOSE = "this end, the other or what is between them: name a second peer to tell"
+WHOSE = "the fault is at this end, the other end or in between: name a second peer to tell them apart"
 _LOOP_PORT = 18515
 
 
@@ -74,7 +74,7 @@ def check_nic_rails(
         reason = "no such port on this machine"
         yield Result(test=TEST, outcome=Outcome.FAIL, device=name, reason=reason, locations=(Location(nic=name),))
     if not tested and not missing:
-        yield Result(test=TEST, outcome=Outcome.NOT_APPLICABLE, reason="no network adapter that could be a rail")
+        yield Result(test=TEST, outcome=Outcome.NOT_APPLICABLE, reason="no network adapter that can be a rail")
         return
     yield from _compare_rails([_inspect_rail(context, machine, rail, tested, names, peers) for rail in tested])
 
@@ -101,7 +101,7 @@ def parse_peers(text: str) -> tuple[RailPeer, ...]:
     for word in filter(None, (word.strip() for word in text.split(","))):
         match = re.fullmatch(r"([^=\s]+)=([0-9.]+):(\d{1,5})", word)
         if match is None:
-            raise ValueError(f"{word!r} is no peer: write INTERFACE=ADDRESS:PORT, e.g. eth1=10.0.0.2:18600")
+            raise ValueError(f"{word!r} is not a peer: write INTERFACE=ADDRESS:PORT, e.g. eth1=10.0.0.2:18600")
         found.append(RailPeer(match[1], (match[2], int(match[3]))))
     return tuple(found)
 
@@ -134,7 +134,7 @@ def _inspect_rail(
 
 def _test_rdma_loop(context: Context, seen: _RailInspection, tcp_port: int) -> _RailInspection:
     device, _, port = seen.rail.name.partition("/")
-    context.note(f"{seen.rail.name}: words through its own loop")
+    context.note(f"{seen.rail.name}: data through its loopback")
     try:
         rate = rail_traffic.measure_rdma_loop(device, port, tcp_port)
     except OSError as error:
@@ -150,14 +150,14 @@ def _test_rdma_loop(context: Context, seen: _RailInspection, tcp_port: int) -> _
 def _test_peer_traffic(
     context: Context, seen: _RailInspection, peer: RailPeer, *, spoil: bool = False, slow_s: float = 0.0
 ) -> _RailInspection:
-    context.note(f"{seen.rail.name}: words to {peer.where} and back")
+    context.note(f"{seen.rail.name}: data to {peer.where} and back")
     seconds = SECONDS_SHARE * context.seconds
     try:
         carried = rail_traffic.exchange_over_rail(
             seen.rail.interface, peer.address, seconds, spoil=spoil, slow_s=slow_s
         )
     except OSError as error:
-        words = f"no answer from {peer.where}: {error}; this end, the other or what is between them"
+        words = f"no answer from {peer.where}: {error}; the fault is at this end, the other end or in between"
         return msgspec.structs.replace(seen, unsure=(*seen.unsure, words))
     return msgspec.structs.replace(seen, carried=(*seen.carried, (peer, carried)))
 
@@ -216,7 +216,7 @@ def _compare_rails(seen: list[_RailInspection]) -> Iterator[Result]:
             and mine < LOOP_SHARE * statistics.median(others)
         ):
             slow = (
-                f"carries {mine:.3g} GB/s through its own loop, others of its kind {statistics.median(others):.3g}",
+                f"carries {mine:.3g} GB/s through its loopback, ports of the same board {statistics.median(others):.3g}",
             )
         yield _build_result(msgspec.structs.replace(each, faults=each.faults + slow))
 

@@ -92,9 +92,9 @@ def _judge_fabric(seen: NvLinks) -> list[str]:
         return []
     if seen.fabric_state != FABRIC_COMPLETED:
         words = f"state {seen.fabric_state} instead of {FABRIC_COMPLETED}"
-        return [f"it has not joined its NVLink fabric ({words}); look at nvidia-fabricmanager, then reset the GPU"]
+        return [f"the GPU has not joined its NVLink fabric ({words}); check nvidia-fabricmanager, then reset the GPU"]
     if seen.fabric_status:
-        return [f"joining its NVLink fabric failed with status {seen.fabric_status}; look at nvidia-fabricmanager"]
+        return [f"joining the NVLink fabric failed with status {seen.fabric_status}; check nvidia-fabricmanager"]
     return []
 
 
@@ -105,7 +105,7 @@ class NvLinkReader:
         self._device, self._note = device, note
         self._driver: NvmlDriver | None = None
         self._gpus: dict[str, Any] = {}
-        note("asking the driver for its NVLinks")
+        note("reading the driver's list of NVLinks")
         if device.on_host and not device.uuid:
             return
         try:

@@ -35,9 +35,9 @@ def check_peer_links(context: Context) -> Iterator[Result]:
     """One result per partner's data, one for the NVLinks of this device; one 'not applicable' for a single device."""
     device = context.device
     if device is None:
-        raise ValueError("peer_links is a test of peers: it needs a device")
+        raise ValueError("peer_links tests devices against each other and needs a device")
     if len(context.devices) < 2:
-        yield Result(test=TEST, outcome=Outcome.NOT_APPLICABLE, reason="one device alone has no peer")
+        yield Result(test=TEST, outcome=Outcome.NOT_APPLICABLE, reason="a single device has no peer")
         return
     links = nvlink_state.NvLinkReader(device, context.devices, context.note)
     began, before = time.perf_counter(), links.read()
@@ -70,7 +70,7 @@ class _PairRounds:
             if not more or passes >= PASSES_MAX.get(self._context.level, math.inf):
                 break
         for _ in range(CONFIRMATIONS_MAX):
-            self._context.note("telling the others what came in")
+            self._context.note("reporting the received data to the peers")
             pairs = plan_next_pairs(self._measured(), self._names, HOST if self._device.on_host else "")
             if not pairs:
                 return
@@ -82,7 +82,7 @@ class _PairRounds:
         if self._context.fault == "silent":
             signal.pause()  # before it is announced: the device that announced least is the one the others wait for
         peers = [end for pair in pairs if self._device.name in pair for end in pair if end != self._device.name]
-        self._context.note(f"round {number}: words to and from {peers[0]}" if peers else f"round {number}: no partner")
+        self._context.note(f"round {number}: data to and from {peers[0]}" if peers else f"round {number}: no partner")
         received = self._exchange.with_peer(self._names.index(peers[0]), number) if peers else None
         self._incoming.append(received.alone if received else math.nan)
         self._context.note(f"round {number}: done, waiting for the others")

@@ -85,13 +85,13 @@ def _build_result(device: Device, digests: dict[str, str], wrong: list[tuple[str
 
 def _describe_answers(work: str, answers: FunctionResult, digests: dict[str, str]) -> str:
     if answers.numbers.wrong:
-        return f"its numbers changed in memory; {answers.numbers.sentence}"
+        return f"the input numbers changed in memory; {answers.numbers.sentence}"
     if answers.differing:
-        first = str(answers.places[0]) if answers.places else "not known: repeat 0 is the odd one"
+        first = str(answers.places[0]) if answers.places else "unknown: repeat 0 is the one that differs"
         return f"repeats {answers.differing[:LISTED]} differ from repeat 0, first {first}"
     if answers.wrong:
         return f"wrong in every repeat; double precision: {answers.wrong} wrong, first {answers.first}"
-    return f"digest {answers.digest}, and it was {digests[work]} before, of the same numbers"
+    return f"digest {answers.digest}, but {digests[work]} before from the same numbers"
 
 
 def _build_evidence(answers: FunctionResult) -> Evidence:

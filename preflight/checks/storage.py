@@ -48,19 +48,19 @@ _clock = time.perf_counter
 
 # What a file system error means: outcome, whether it is a configuration error, and what to do.
 _MEANINGS = {
-    errno.ENOENT: (Outcome.NOT_RUN, True, f"mount or create it, or take it out of {PATHS_VARIABLE}"),
+    errno.ENOENT: (Outcome.NOT_RUN, True, f"mount or create it, or remove it from {PATHS_VARIABLE}"),
     errno.ENOTDIR: (Outcome.NOT_RUN, True, f"name a folder in {PATHS_VARIABLE}"),
     errno.EACCES: (Outcome.NOT_RUN, True, "let the user that runs preflight write there"),
     errno.EPERM: (Outcome.NOT_RUN, True, "let the user that runs preflight write there"),
     errno.EROFS: (
         Outcome.FAIL,
         False,
-        "the kernel makes it so after errors: read its log, check the disk, mount it anew",
+        "the kernel remounts read-only after errors: read the kernel log, check the disk, then mount it again",
     ),
-    errno.ENOSPC: (Outcome.FAIL, False, "it is full: remove what old jobs left"),
-    errno.EDQUOT: (Outcome.FAIL, False, "the quota is used up: remove what old jobs left"),
+    errno.ENOSPC: (Outcome.FAIL, False, "it is full: remove files left by old jobs"),
+    errno.EDQUOT: (Outcome.FAIL, False, "the quota is used up: remove files left by old jobs"),
 }
-_ELSE = (Outcome.FAIL, False, "check the disk or the file server, and the kernel's log")
+_ELSE = (Outcome.FAIL, False, "check the disk or the file server, and the kernel log")
 
 
 class DiskSpace(msgspec.Struct, frozen=True):
@@ -96,7 +96,7 @@ def check_storage(context: Context, machine: Machine | None = None) -> Iterator[
 
 def _check_folder(context: Context, folder: Path, machine: Machine) -> Result:
     try:
-        context.note(f"{folder}: asking for its file system")
+        context.note(f"{folder}: reading its file system")
         real = folder.resolve(strict=True)
         mount = find_mount(str(real), machine.text("/proc/self/mounts") or "") or Mount("", str(real), "unknown", ())
         space = _read_space(real)
@@ -116,16 +116,20 @@ def _check_folder(context: Context, folder: Path, machine: Machine) -> Result:
 def _explain_os_error(error: OSError, folder: Path, machine: Machine) -> tuple[Outcome, bool, str]:
     mounts = machine.text("/proc/self/mountinfo") or ""
     if error.errno == errno.EROFS and is_mounted_read_only(str(folder.resolve()), mounts):
-        return Outcome.NOT_RUN, True, f"it is mounted so: mount it for writing, or take it out of {PATHS_VARIABLE}"
+        return (
+            Outcome.NOT_RUN,
+            True,
+            f"it is mounted read-only: mount it for writing, or remove it from {PATHS_VARIABLE}",
+        )
     return _MEANINGS.get(error.errno or 0, _ELSE)
 
 
 def explain_lack_of_space(space: DiskSpace) -> str:
     """Why the free space is insufficient; empty if it suffices. Pure."""
     if space.free < max(2 * BLOCK_BYTES, FREE_SHARE_MIN * space.total):
-        return f"{space.free >> 20} MiB of {space.total >> 20} MiB are free; remove what old jobs left"
+        return f"{space.free >> 20} MiB of {space.total >> 20} MiB are free; remove files left by old jobs"
     if space.files and space.files_free < FREE_SHARE_MIN * space.files:
-        return f"{space.files_free} of {space.files} files can still be made; remove what old jobs left"
+        return f"{space.files_free} of {space.files} files can still be created; remove files left by old jobs"
     return ""
 
 
@@ -150,16 +154,16 @@ def judge_storage(folder: Path, mount: Mount, space: DiskSpace, measured: Storag
     if mount.kind in ("tmpfs", "ramfs"):
         remarks.append(f"{folder} is in memory ({mount.kind}): no disk was tested")
     elif not measured.direct:
-        remarks.append(f"{folder} ({mount.kind}) allows no direct access: what was read may have come from memory")
+        remarks.append(f"{folder} ({mount.kind}) does not support direct I/O: reads may have come from the page cache")
     if measured.read < measured.written:
         share = 100 * measured.read / measured.written
         remarks.append(
-            f"{folder}: time was enough to read back {share:.0f} % of what was written; the rest is unproved"
+            f"{folder}: the time limit allowed {share:.0f} % of the written data to be read back; the rest is not verified"
         )
     reason = ""
     if measured.count:
         reason = (
-            f"{folder}: {measured.count} words read are not those written, first {measured.listed[0]}; replace the disk"
+            f"{folder}: {measured.count} words differ from those written, first {measured.listed[0]}; replace the disk"
         )
     return _build_result(
         folder,

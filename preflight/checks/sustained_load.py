@@ -61,8 +61,8 @@ def check_sustained_load(context: Context, machine: Machine | None = None) -> It
     """One result for this device."""
     device = context.device
     if device is None:
-        raise ValueError(f"{TEST} is a test of a device")
-    context.note("finding its sensors")
+        raise ValueError(f"{TEST} tests a device and needs one")
+    context.note("finding the sensors")
     sensors, limits, remarks = _open_sensors(device, machine or Machine())
     watch = SensorWatch(_inject_sensor_fault(sensors, limits, context.fault))
     if context.fault == "hot" and limits.slowdown_c is None:
@@ -177,7 +177,7 @@ class LoadWork:
         if not torch.equal(self._output, self._first):
             count = int((self._output != self._first).sum())
             when = "in a swing" if self._swings else "under steady load"
-            self._wrong = f"a product differs from the first one in {format_count(count, 'element')}, {when} after {burst.at:.1f} s"
+            self._wrong = f"a matmul result differs from the first in {format_count(count, 'element')}, {when} after {burst.at:.1f} s"
         return burst
 
 
@@ -226,7 +226,9 @@ def judge_sustained_load(
 
 
 def _build_hung_result(device: Device, watch: SensorWatch) -> Result:
-    reason = f"the driver did not answer for {DRIVER_PATIENCE_S:g} s under load; reboot the node, see the kernel's log"
+    reason = (
+        f"the driver did not answer for {DRIVER_PATIENCE_S:g} s under load; check the kernel log and reboot the node"
+    )
     evidence: Evidence = {"readings": len(watch.readings)}
     return Result(test=TEST, outcome=Outcome.FAIL, device=device.name, reason=reason, evidence=evidence)
 
@@ -244,7 +246,7 @@ def _open_sensors(device: Device, machine: Machine) -> tuple[Sensors, ThermalLim
         return (
             _read_no_sensor,
             ThermalLimits(),
-            [f"no sensor can be read: the driver knows no GPU {device.uuid or device.name}"],
+            [f"no sensor can be read: the driver has no GPU {device.uuid or device.name}"],
         )
     return *load_sensors.open_gpu_sensors(driver, gpu), []
 

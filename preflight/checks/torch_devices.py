@@ -27,18 +27,16 @@ def claim_device(seat: DeviceAssignment) -> DeviceReady | DeviceRefused:
     if seat.torch_name == "cpu":
         return DeviceReady(_build_device(seat, platform.machine(), HOST_BYTES), collect_library_versions())
     if torch.version.cuda is None:
-        reason = f"torch {torch.__version__} here computes on processors only; install its CUDA build"
+        reason = f"torch {torch.__version__} is built for CPUs only; install its CUDA build"
         return DeviceRefused(Outcome.NOT_RUN, reason, misconfigured=True)
     if not torch.cuda.is_available():
-        reason = (
-            f"torch {torch.__version__} cannot use {seat.label}, which the driver shows; is the driver too old for it?"
-        )
+        reason = f"torch {torch.__version__} cannot use {seat.label}, which the driver shows; check whether the driver is too old for this torch"
         return DeviceRefused(Outcome.ERROR, reason)
     torch.cuda.set_device(seat.torch_name)
     free, total = torch.cuda.mem_get_info(seat.torch_name)
     usable = free - GPU_SPARE_BYTES
     if usable < GPU_BLOCK_BYTES:
-        reason = f"only {free >> 20} of {total >> 20} MiB are free; end what uses them"
+        reason = f"only {free >> 20} of {total >> 20} MiB are free; stop the processes that use the rest"
         return DeviceRefused(Outcome.NOT_RUN, reason, misconfigured=True)
     product = seat.product or torch.cuda.get_device_name(seat.torch_name)
     return DeviceReady(_build_device(seat, product, usable), collect_library_versions())

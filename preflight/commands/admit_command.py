@@ -35,7 +35,7 @@ def admit(file: str | None, within: float) -> None:
         why = _explain_refusal(file, node, within)
     except TaintError as error:
         raise CommandError(escape_text(str(error))) from None
-    click.echo(f"{escape_text(node)}: {KEY} is {f'there: {escape_text(why)}' if why else 'not there'}", err=True)
+    click.echo(f"{escape_text(node)}: {KEY} is {f'present: {escape_text(why)}' if why else 'absent'}", err=True)
     sys.exit(NOT_ADMITTED if why else 0)
 
 
@@ -53,11 +53,11 @@ def _explain_refusal(file: str | None, node: str, within: float) -> str:
 def explain_unqualified(document: Document, node: str, now: float) -> str:
     """Why a document does not qualify `node` at `now` (UTC s); "" if it does."""
     if document.node != node:
-        return f"the document is of {document.node}"
+        return f"the document is for node {document.node}"
     if document.verdict is not Verdict.PASS:
-        return f"its preflight says {document.verdict.value}: {document.reason}"
+        return f"the verdict is {document.verdict.value}: {document.reason}"
     if document.injected or not document.complete:
-        return "its pass is none: a fault was injected, or tests were left out"
+        return "the pass does not count: a fault was injected, or tests were left out"
     if not -60.0 <= now - document.started_at - document.seconds <= OLD_S:
-        return "its pass is not of the last hour"
+        return "the pass is older than one hour"
     return ""

@@ -85,18 +85,16 @@ def learn(files: tuple[str, ...], at: Path | None, accept: bool) -> None:  # noq
         )
     for name, document in found:
         if why := explain_refusal(document, now) or explain_outdated(new, document):
-            click.echo(f"{escape_text(name)} teaches nothing: {escape_text(why)}", err=True)
+            click.echo(f"{escape_text(name)} was not learned: {escape_text(why)}", err=True)
     for node in sorted(_list_nodes(old) - _list_nodes(new)):
-        click.echo(f"{escape_text(node)} is taken out: it failed since, or goes by another name", err=True)
+        click.echo(f"{escape_text(node)} was removed: it failed since, or has another name now", err=True)
     taught = [document for document in taught if not explain_outdated(new, document)]
     if not taught:
-        was = "as it was" if new == old else "without those who failed"
-        raise CommandError(
-            f"nothing was learned: {format_count(len(files), 'document')}, none that teaches; {path} is {was}"
-        )
+        was = "unchanged" if new == old else "now without the failed nodes"
+        raise CommandError(f"nothing was learned: {format_count(len(files), 'document')}, none usable; {path} is {was}")
     nodes = {document.node for document in taught} & new.machines.keys()
     click.echo(
-        f"{path}: learned {format_count(len(taught), 'document')} of {format_count(len(nodes), 'node')}; it knows {format_count(len(new.entries), 'figure')}"
+        f"{path}: learned {format_count(len(taught), 'document')} of {format_count(len(nodes), 'node')}; the baseline has {format_count(len(new.entries), 'figure')}"
     )
     for sentence in list_moved_levels(old, new) if accept else ():
         click.echo(f"accepted: {escape_text(sentence)}")
@@ -120,10 +118,10 @@ def forget(nodes: tuple[str, ...], at: Path | None) -> None:
     if known & set(nodes):
         _, new = _update_baseline(path.parent, lambda was: functools.reduce(forget_node, nodes, was))
         click.echo(
-            f"{path}: forgot {', '.join(map(escape_text, sorted(known & set(nodes))))}; {format_count(len(_list_nodes(new)), 'node')} stay"
+            f"{path}: forgot {', '.join(map(escape_text, sorted(known & set(nodes))))}; {format_count(len(_list_nodes(new)), 'node')} remain"
         )
     if unknown := sorted(set(nodes) - known):
-        raise CommandError(f"{path}: no node {', '.join(unknown)} has taught it; the file lists who has")
+        raise CommandError(f"{path}: no data of node {', '.join(unknown)}; the file lists the known nodes")
 
 
 @baseline.command(epilog="Example: healthctl preflight baseline show")
@@ -155,12 +153,12 @@ def show(at: Path | None, output: str) -> None:
         click.echo(msgspec.json.format(msgspec.json.encode(rows), indent=2))
         return
     if not rows:
-        click.echo("nothing is learned yet: give documents of passed runs to 'baseline learn'")
+        click.echo("no baseline yet: pass documents of passed runs to 'baseline learn'")
         return
     lines = [("product", "figure", "usual", "unit", "scatter", "nodes", "software"), *map(_format_level_row, rows)]
     click.echo("\n".join(align_columns(lines, right={2, 4, 5})))
     if any(row.usual is None for row in rows):
-        click.echo(f"\n–: no level yet, it takes {NODES_MIN} nodes")
+        click.echo(f"\n–: no level yet, needs at least {NODES_MIN} nodes")
     for sentence in list_held_levels(known):
         click.echo(f"held back: {escape_text(sentence)}")
 
@@ -199,7 +197,7 @@ def _read_documents(files: Sequence[str]) -> list[tuple[str, Document]]:
         try:
             found += [(name, document) for document in read_documents([name])]
         except CommandError as trouble:
-            click.echo(f"teaches nothing: {escape_text(trouble.message)}", err=True)
+            click.echo(f"not learned: {escape_text(trouble.message)}", err=True)
     return found
 
 

@@ -38,14 +38,14 @@ def compare(a: str, b: str, every: bool, output: str) -> None:  # noqa: FBT001 -
 
     before, now = read_documents([a, b])
     heads = [f"{name}: {describe_run(document)}" for name, document in (("a", before), ("b", now))]
-    heads += [f"not alike: {', '.join(differing)}"] if (differing := list_run_differences(before, now)) else []
+    heads += [f"the runs differ in: {', '.join(differing)}"] if (differing := list_run_differences(before, now)) else []
     print_comparison(compared(before, now), find_worse_outcomes(before, now), heads, output=output, every=every)
 
 
 def describe_run(document: Document) -> str:
     """Identity and verdict of the run."""
     marks = f", injected: {', '.join(document.injected)}" if document.injected else ""
-    partly = "" if document.complete else " in part"
+    partly = "" if document.complete else " (partial)"
     return escape_text(f"{document.node}, {document.verdict.value} at {document.level}{partly}{marks}")
 
 
@@ -66,7 +66,7 @@ def print_comparison(
         CommandError: the documents have nothing in common.
     """
     if not any(turn.test for turn in turned) and not any(row.difference is not None for row in rows):
-        raise CommandError("nothing to compare: no device, test and setting is in both")
+        raise CommandError("nothing to compare: the runs share no device, test and setting")
     if output == "json":
         click.echo(
             msgspec.json.format(msgspec.json.encode({"about": heads, "turned": turned, "figures": rows}), indent=2)

@@ -48,13 +48,13 @@ def record_command(files: tuple[str, ...], at: Path | None, devices: int, replac
     path = at or kept.resolve_site_file()
     found = record_goldens(read_documents(files), _read_goldens(path), devices_min=devices, replace=replace)
     for why in found.refused:
-        click.echo(f"not taken: {escape_text(why)}", err=True)
+        click.echo(f"not recorded: {escape_text(why)}", err=True)
     if found.new:
         try:
             kept.write_goldens(path, found.goldens)
         except OSError as error:
             raise CommandError(
-                f"{path}: cannot be written: {error.strerror or error}; give another --goldens"
+                f"{path}: cannot be written: {error.strerror or error}; choose another file with --goldens"
             ) from None
     click.echo(f"{found.new} recorded, {found.confirmed} confirmed, in {path}")
     sys.exit(0 if found.new or found.confirmed else NOTHING)

@@ -36,7 +36,9 @@ def report(files: tuple[str, ...], output: str, file: Path | None) -> None:
     if not groups:
         output_documents([_parse_document(name, each) for name, each in said], OutputFormat(output), file)
     elif len(groups) < len(said) or OutputFormat(output) is not OutputFormat.TEXT or file is not None:
-        raise CommandError("the document of a group is shown as text, and apart from those of single nodes")
+        raise CommandError(
+            "a group document can only be shown as text, and not together with documents of single nodes"
+        )
     else:
         click.echo("\n".join(escape_text(line) for group in groups for line in render_group_text(group).splitlines()))
 

@@ -52,7 +52,10 @@ def _judge_wrong_bits(results: Sequence[Result], names: Sequence[str]) -> list[R
     }
     own = sorted(sender for sender, receiver in cells if sender == receiver)
     if own and len(own) > max(1, len(names) // 4):
-        return [_append_reason(r, "the parts of many are wrong; peer_links tells links apart") for r in results]
+        return [
+            _append_reason(r, "the contributions of many devices are wrong; run peer_links to test single links")
+            for r in results
+        ]
     named = own
     pairs: tuple[Pair, ...] = ()
     if not own:
@@ -68,12 +71,14 @@ def _assign_fault(result: Result, results: Sequence[Result], named: Sequence[str
     if name in named:
         witnesses = [r for r in results if any(location.peer == name for location in r.locations)]
         said = next((r.reason for r in witnesses if r.reason), result.reason)
-        reason = f"its part was wrong on {len(witnesses)} of {format_count(len(results), 'device')}; {said}"
+        reason = f"its contribution was wrong on {len(witnesses)} of {format_count(len(results), 'device')}; {said}"
         return msgspec.structs.replace(result, outcome=Outcome.FAIL, reason=reason, locations=(Location(gpu=name),))
     mine = [pair for pair in pairs if name in pair]
     if mine:
         words = ", ".join(f"{one} and {other}" for one, other in mine)
-        return _append_reason(result, f"wrong between {words}; which end or the link this cannot tell", fails=True)
+        return _append_reason(
+            result, f"wrong data between {words}; this test cannot tell the ends from the link", fails=True
+        )
     if result.outcome is Outcome.FAIL and "arrived_s" in result.evidence:
         remark = f"not at fault here: {result.reason}"
         return msgspec.structs.replace(
@@ -85,7 +90,7 @@ def _assign_fault(result: Result, results: Sequence[Result], named: Sequence[str
 def _mark_unattributed(result: Result) -> Result:
     if result.outcome is not Outcome.FAIL or not result.evidence.get(UNOWNED):
         return result
-    reason = f"{result.reason}; the wrong bits move with no device's part, or are too few: whose fault it is this cannot tell"
+    reason = f"{result.reason}; the wrong bits follow no device's contribution, or are too few to name a device"
     return msgspec.structs.replace(result, outcome=Outcome.ERROR, reason=reason)
 
 
@@ -103,7 +108,9 @@ def _judge_late_ranks(results: Sequence[Result], *, on_host: bool) -> list[Resul
         others = [value for name, value in seconds.items() if name != result.device]
         mine, usual = seconds[result.device], statistics.median(others) if others else 0.0
         if others and mine > LATE_TIMES * usual and mine - usual > LATE_S[on_host]:
-            reason = f"it comes late: ready after {mine * 1e3:.0f} ms, the others after {usual * 1e3:.0f} ms for the same work"
+            reason = (
+                f"it is late: ready after {mine * 1e3:.0f} ms, the others after {usual * 1e3:.0f} ms for the same work"
+            )
             reason = f"{result.reason}; {reason}" if result.reason else reason
             judged.append(msgspec.structs.replace(result, outcome=Outcome.FAIL, reason=reason))
         else:
@@ -117,5 +124,5 @@ def _judge_stalled_transfer(result: Result) -> Result:
     if result.outcome is not Outcome.PASS or not slow:
         return result
     worst = min(slow, key=lambda figure: figure.value)
-    reason = f"{worst.setting}: {worst.value:.2g} GB/s; all wait for one and this cannot tell for whom, peer_links may"
+    reason = f"{worst.setting}: {worst.value:.2g} GB/s; all devices wait for the slowest, which this test cannot name; run peer_links"
     return msgspec.structs.replace(result, outcome=Outcome.FAIL, reason=reason)

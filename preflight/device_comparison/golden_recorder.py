@@ -39,7 +39,7 @@ def record_goldens(
         before = goldens.get(platform, {}).get(work)
         digest, why = _agree_on_digest(digests, devices_min)
         if not why and before not in {None, digest} and not replace:
-            why = f"{before} is on record and {digest} was computed; find out which device is wrong, or replace it"
+            why = f"{before} is recorded but {digest} was computed; find out which device is wrong, or overwrite with --replace"
         if why:
             refused.append(f"{platform}, {work}: {why}")
             continue
@@ -50,7 +50,7 @@ def record_goldens(
 
 def _describe_unfit_nodes(documents: Sequence[Document]) -> Iterator[str]:
     for node, why in _find_unfit_nodes(documents).items():
-        yield f"{node}: teaches nothing, {why}"
+        yield f"{node}: not recorded, {why}"
 
 
 def _find_unfit_nodes(documents: Sequence[Document]) -> dict[str, str]:
@@ -58,7 +58,7 @@ def _find_unfit_nodes(documents: Sequence[Document]) -> dict[str, str]:
     reasons: dict[str, str] = {}
     for document in documents:
         if document.verdict is not Verdict.PASS:
-            reasons[document.node] = f"one of its documents says {document.verdict.value}"
+            reasons[document.node] = f"one of its documents has the verdict {document.verdict.value}"
         elif document.injected:
             reasons.setdefault(document.node, f"faults were injected: {', '.join(document.injected)}")
     return reasons
@@ -88,7 +88,7 @@ def _agree_on_digest(digests: Mapping[str, set[str]], devices_min: int) -> tuple
     common, _ = votes.most_common(1)[0]
     if len(votes) > 1:
         odd = sorted(device for device, of_device in digests.items() if of_device != {common})
-        return "", f"devices differ, look at {', '.join(odd)}"
+        return "", f"devices differ, check {', '.join(odd)}"
     if len(digests) < devices_min:
-        return "", f"{format_count(len(digests), 'device')} computed it, {devices_min} have to agree"
+        return "", f"{format_count(len(digests), 'device')} computed it, {devices_min} must agree"
     return common, ""

@@ -132,16 +132,16 @@ def _find_corrupt_pairs(pairs: Iterable[Result], names: Sequence[str]) -> list[_
     said = []
     for device in found.devices:
         mine = [pair for pair in wrong if device in pair]
-        words = f"data of {len(mine)} of its {format_count(len(names) - 1, 'pair')} came wrong; {wrong[mine[0]]}"
+        words = f"data of {len(mine)} of its {format_count(len(names) - 1, 'pair')} arrived corrupt; {wrong[mine[0]]}"
         said.append(_LinkFault((device,), words, wrong_data=True))
     for one, other in found.pairs:
-        words = f"data came wrong between {one} and {other}{_describe_ambiguity(names)}; {wrong[one, other]}"
+        words = f"data arrived corrupt between {one} and {other}{_describe_ambiguity(names)}; {wrong[one, other]}"
         said.append(_LinkFault((one, other), words, wrong_data=True))
     return said
 
 
 def _describe_ambiguity(names: Sequence[str]) -> str:
-    return ": which of them one pair cannot tell" if len(names) == 2 else ""
+    return " (a single pair cannot tell which)" if len(names) == 2 else ""
 
 
 def _find_slow_pairs(measured: Sequence[PairMeasurement]) -> list[_LinkFault]:
@@ -169,7 +169,7 @@ def _compare_pairs(measured: Sequence[PairMeasurement], medium: str, usual: floa
     said: list[_LinkFault] = []
     for words, rates in (
         ("", {(m.round, m.sender, m.receiver): m.alone for m in measured}),
-        (" while both ways are used", {(m.round, m.sender, m.receiver): m.both_ways for m in measured}),
+        (" in both directions at once", {(m.round, m.sender, m.receiver): m.both_ways for m in measured}),
     ):
         slower: dict[tuple[int, str, str], float] = {}
         for (number, sender, receiver), rate in rates.items():
@@ -184,7 +184,7 @@ def _compare_pairs(measured: Sequence[PairMeasurement], medium: str, usual: floa
 
 
 def _describe_accused(accused: Accused, words: str, usual: float) -> _LinkFault:
-    rate = f"at best {accused.score:.0%} of what is usual (median of all pairs: {usual:.3g} GB/s)"
+    rate = f"at best {accused.score:.0%} of the usual rate (median of all pairs: {usual:.3g} GB/s)"
     what = "it is slow" if accused.kind is Kind.NODE else f"the link between {' and '.join(accused.where)} is slow"
     return _LinkFault(accused.where, f"{what}{words}: {rate}; {'; '.join(accused.evidence)}")
 
@@ -195,10 +195,14 @@ def _describe_undecided(verdict: LocalisationVerdict, words: str, usual: float) 
         return []
     if verdict.suspects:
         return [
-            _LinkFault(s.where, f"suspected, not proven: {_describe_accused(s, words, usual).sentence}", Outcome.ERROR)
+            _LinkFault(
+                s.where, f"suspected, not confirmed: {_describe_accused(s, words, usual).sentence}", Outcome.ERROR
+            )
             for s in verdict.suspects
         ]
-    return [_LinkFault((), f"pairs differ{words} and nobody stands out: {'; '.join(verdict.reasons)}", Outcome.ERROR)]
+    return [
+        _LinkFault((), f"pairs differ{words}, but no device stands out: {'; '.join(verdict.reasons)}", Outcome.ERROR)
+    ]
 
 
 def _find_slow_directions(
@@ -211,7 +215,7 @@ def _find_slow_directions(
     for sender, receiver in best:
         back = receiver, sender
         if best[sender, receiver] < share * best.get(back, 0.0):
-            words = f"{rates[sender, receiver]:.3g} GB/s, {rates[back]:.3g} GB/s the other way; which end one pair cannot tell"
+            words = f"{rates[sender, receiver]:.3g} GB/s, {rates[back]:.3g} GB/s in the other direction; a single pair cannot tell which end"
             said.append(_LinkFault((sender, receiver), f"slow from {sender} to {receiver}: {words}"))
     return said
 
@@ -231,7 +235,8 @@ def _find_stalled_pairs(measured: Sequence[PairMeasurement]) -> list[_LinkFault]
         best[pair] = max(best[pair], each.alone)
     return [
         _LinkFault(
-            (one, other), f"slow between {one} and {other}: {rate:.2g} GB/s at best; which end one pair cannot tell"
+            (one, other),
+            f"slow between {one} and {other}: {rate:.2g} GB/s at best; a single pair cannot tell which end",
         )
         for (one, other), rate in best.items()
         if rate < HOST_LEAST_GB_S

@@ -116,7 +116,7 @@ def _apply_votes(result: Result, mine: ComputedDigests, heard: VoteSummary) -> R
     outcome, reason = result.outcome, result.reason
     if wrong:
         who = _describe_accuser(heard)
-        reason = f"other bits than {who} in {_format_work_list(wrong)}, the same in every repeat: it computes wrong, and reliably so"
+        reason = f"its bits differ from {who} in {_format_work_list(wrong)}, the same way in every repeat: it computes reproducibly wrong results"
         outcome = Outcome.FAIL
         evidence = evidence | {"wrong_works": len(wrong), "first_wrong": f"{wrong[0]}: {mine.digests[wrong[0]]}"}
     elif differs := heard.works.get(VoteResult.OPEN, ()):
@@ -168,8 +168,8 @@ def _excuse_shared_refusals(results: Sequence[Result], passed: Sequence[Computed
         if all(alike) and not _is_contradicted(mine, passed):
             names = sorted(results[other].device for other in {number}.union(*alike))
             reason = (
-                f"{', '.join(names)} compute the same bits, and the judges of each refuse them: the library or the limits of rounding "
-                f"are wrong, not one device; {results[number].reason}"
+                f"{', '.join(names)} compute the same bits, and the verification on each rejects them: the library or the rounding limits "
+                f"are wrong, not a device; {results[number].reason}"
             )
             excused[number] = msgspec.structs.replace(
                 results[number], outcome=Outcome.ERROR, reason=reason, locations=()
@@ -195,15 +195,15 @@ def _share_objection(mine: ComputedDigests, other: ComputedDigests, work: str) -
 
 def _describe_accuser(heard: VoteSummary) -> str:
     if VoteResult.WRONG_BY_MAJORITY not in heard.works:
-        return "the golden digests on record for its platform"
+        return "the golden digests recorded for its platform"
     also = " and the golden digests" if VoteResult.WRONG_BY_GOLDEN in heard.works else ""
     return f"most of {', '.join(heard.others)}{also}"
 
 
 def _open_reason(parties: str, works: Sequence[str]) -> str:
     return (
-        f"the bits differ in {_format_work_list(works)}, {parties}: one at least computes wrong, and neither its checksums nor its second opinion "
-        "nor a majority says which; record goldens from other nodes (python -m preflight goldens record) and run again"
+        f"the bits differ in {_format_work_list(works)}, {parties}: at least one computes wrong results, and neither checksums, nor the second opinion, "
+        "nor a majority shows which; record goldens from other nodes (python -m preflight goldens record) and run again"
     )
 
 
@@ -211,15 +211,17 @@ def _build_remarks(mine: ComputedDigests, heard: VoteSummary) -> list[str]:
     remarks = []
     if stale := heard.works.get(VoteResult.STALE, ()):
         remarks.append(
-            f"the golden digests are not what these devices agree on in {_format_work_list(stale)}: they were recorded on something "
-            "else, or all of these are wrong alike; record them anew from other nodes"
+            f"these devices agree with each other but not with the golden digests in {_format_work_list(stale)}: either the goldens were recorded on another "
+            "platform, or all these devices are wrong in the same way; record the goldens again from other nodes"
         )
     if alone := heard.works.get(VoteResult.ALONE, ()):
         why = (
-            "no other device of its platform that passed by itself" if mine.votes else "a part of a card does not vote"
+            "no other device of its platform passed its own verification"
+            if mine.votes
+            else "a MIG instance does not vote"
         )
         remarks.append(
-            f"{why}, and no golden digests: in {_format_work_list(alone)} nothing but its repeats, checksums and second opinion were asked"
+            f"{why}, and there are no golden digests: {_format_work_list(alone)} verified only by repeats, checksums and the second opinion"
         )
     return remarks
 

@@ -73,7 +73,7 @@ def _find_off_nvlink(name: str, paths: Sequence[MeasuredPath]) -> NvlinkShortfal
         return None
     rate, usual = statistics.median(path.rate for path in around), statistics.median(rates)
     over = ", ".join(sorted({path.medium for path in around}))
-    words = f"none of its pairs goes over NVLink, as most of the others' do: {rate:.3g} GB/s over {over}, {usual:.3g} GB/s over NVLink"
+    words = f"none of its pairs uses NVLink, while most other pairs do: {rate:.3g} GB/s over {over}, {usual:.3g} GB/s over NVLink"
     return NvlinkShortfall(name, words, Outcome.FAIL if rate < SLOW_SHARE * usual else Outcome.ERROR)
 
 

@@ -53,7 +53,8 @@ def assign_devices(seen: GpuInventory, visible: str | None, threads: int) -> Dev
         return used or DeviceAssignments(seats=assign_host_devices(threads))
     if not seen.gpus:
         return _assign_none(
-            Outcome.ERROR, f"{seen.on_bus} GPUs on the PCI bus, but the driver shows none; look at its log"
+            Outcome.ERROR,
+            f"{seen.on_bus} GPUs on the PCI bus, but the driver shows none; check the kernel log for driver errors",
         )
     gpus = select_visible_gpus(seen.gpus, visible)
     if not gpus:
@@ -66,7 +67,11 @@ def assign_devices(seen: GpuInventory, visible: str | None, threads: int) -> Dev
 def _describe_hidden_gpus(gpus: Sequence[GpuInfo], chosen: Sequence[GpuInfo], visible: str | None) -> str:
     """Describe hidden GPUs, whole cards or MIG instances."""
     hidden = [f"GPU {gpu.index}" for gpu in gpus if gpu not in chosen]
-    return f"{VISIBLE}={visible} leaves out {', '.join(hidden)}: the node is not proved whole" if hidden else ""
+    return (
+        f"{VISIBLE}={visible} leaves out {', '.join(hidden)}: the result does not cover the whole node"
+        if hidden
+        else ""
+    )
 
 
 def assign_host_devices(threads: int) -> tuple[DeviceAssignment, ...]:
@@ -109,12 +114,14 @@ def explain_gpus_in_use(gpus: Sequence[GpuInfo]) -> DeviceAssignments | None:
     """Why a GPU is not tested: a process uses it, or most of its memory is taken. A test would disturb a job, and vice versa."""
     busy = [f"GPU {gpu.index} is busy with {_describe_processes(gpu.processes)}" for gpu in gpus if gpu.processes]
     if busy:
-        return _assign_none(Outcome.NOT_RUN, f"{'; '.join(busy)}: end them first", misconfigured=True)
+        return _assign_none(Outcome.NOT_RUN, f"{'; '.join(busy)}: stop these processes first", misconfigured=True)
     held = [gpu for gpu in gpus if gpu.memory_total and gpu.memory_free < FREE_SHARE_MIN * gpu.memory_total]
     if held:
         gpu = held[0]
         free = f"{gpu.memory_free >> 20} of {gpu.memory_total >> 20} MiB"
-        reason = f"GPU {gpu.index}: only {free} are free, though the driver names no process; end what holds it"
+        reason = (
+            f"GPU {gpu.index}: only {free} are free, though the driver names no process; stop the process that holds it"
+        )
         return _assign_none(Outcome.NOT_RUN, reason, misconfigured=True)
     return None
 
@@ -150,7 +157,7 @@ def _assign_whole_gpus(gpus: Sequence[GpuInfo], threads: int) -> DeviceAssignmen
                 )
             )
         elif not gpu.instances:
-            todo = "MIG is on and there is no instance; create one, or turn MIG off"
+            todo = "MIG is on but there is no instance; create one, or turn MIG off"
             unseated.append(UnassignedDevice(name, Outcome.NOT_RUN, todo, misconfigured=True))
         else:
             for number, instance in enumerate(gpu.instances):

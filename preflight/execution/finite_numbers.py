@@ -19,7 +19,7 @@ def replace_non_finite(result: Result) -> Result:
     if not wrong:
         return result if evidence == result.evidence else msgspec.structs.replace(result, evidence=evidence)
     kept = tuple(figure for figure in result.figures if math.isfinite(figure.value))
-    words = "; ".join(f"{figure.name} is {figure.value}, no number: the test measured nothing" for figure in wrong)
+    words = "; ".join(f"{figure.name} is {figure.value}, not a number: the test measured nothing" for figure in wrong)
     passed = result.outcome is Outcome.PASS
     return msgspec.structs.replace(
         result,

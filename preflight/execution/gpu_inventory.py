@@ -33,13 +33,13 @@ def read_gpu_inventory(note: Note) -> GpuInventory:
 
 
 def _read_gpu(library: Any, index: int, note: Note) -> GpuInfo:
-    note(f"GPU {index}: what it is, and who uses it")
+    note(f"GPU {index}: product and processes")
     try:
         handle = library.nvmlDeviceGetHandleByIndex(index)
         uuid, product = library.nvmlDeviceGetUUID(handle), library.nvmlDeviceGetName(handle)
         total, free = _read_memory(library, handle)
     except library.NVMLError_GpuIsLost:
-        return GpuInfo(index=index, unread="the driver has lost it")
+        return GpuInfo(index=index, unread="the driver has lost the GPU")
     except library.NVMLError as error:
         return GpuInfo(index=index, unread=f"the driver cannot read it: {error}")
     mig = _has_mig(library, handle)

@@ -31,7 +31,7 @@ class GpuLocks:
             except OSError as error:
                 if error.errno != errno.EADDRINUSE:
                     return ""  # a kernel without abstract names; running processes are detected anyway
-                return f"another preflight{_describe_lock_holder(uuid)} has {uuid}: wait for its end"
+                return f"another preflight{_describe_lock_holder(uuid)} holds {uuid}: wait until it ends"
         return ""
 
     def close(self) -> None:

@@ -112,7 +112,7 @@ class PlanRunner:
         if missing:
             return missing + tuple(_build_blocked_result(spec, member, missing) for member in present)
         if len(present) < 2 or any(member.seat.mig for member in present):
-            reason = "one device has no peers" if len(present) < 2 else "MIG instances are no peers"
+            reason = "a single device has no peer" if len(present) < 2 else "MIG instances cannot be peers"
             return (Result(test=spec.test, outcome=Outcome.NOT_APPLICABLE, reason=reason),)
         return self._peers(spec, present)
 
@@ -186,7 +186,7 @@ def run_plan(plan: Plan, clock: Clock, progress: Progress) -> tuple[Result, ...]
 
 
 def _describe_lost_device(member: DeviceWorker, spec: Spec) -> UnassignedDevice:
-    return UnassignedDevice(member.seat.name, Outcome.NOT_RUN, f"{spec.test} took its process down", by_test=True)
+    return UnassignedDevice(member.seat.name, Outcome.NOT_RUN, f"{spec.test} crashed its process", by_test=True)
 
 
 def _build_blocked_result(spec: Spec, member: DeviceWorker, missing: Sequence[Result]) -> Result:

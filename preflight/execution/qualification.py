@@ -81,7 +81,7 @@ def describe_undetected_faults(faults: Mapping[str, Injection], results: Sequenc
     """A sentence for each injected fault that its test did not detect."""
     found = {result.test for result in results if result.outcome not in (Outcome.PASS, Outcome.NOT_APPLICABLE)}
     return tuple(
-        f"{test}: the fault {injection.fault} was committed and not found"
+        f"{test}: the fault {injection.fault} was injected and not detected"
         for test, injection in faults.items()
         if test not in found
     )

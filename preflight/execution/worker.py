@@ -3,7 +3,7 @@
     python -m preflight.execution.worker PARENT
 
 Standard input carries one request per line, standard output one answer (`preflight.worker_messages`); whatever a library prints
-there goes to standard error instead. It dies with its parent, and ends when nobody asks any more.
+there goes to standard error instead. It dies with its parent, and ends when its input ends.
 """
 
 from __future__ import annotations
@@ -152,7 +152,7 @@ class WorkerLoop:
         from preflight.checks import torch_devices  # noqa: PLC0415 - torch
 
         if self._device is None:
-            raise ValueError("a process without a device cannot join the others")
+            raise ValueError("a process without a device cannot join the peers")
         self._note("joining the other devices")
         torch_devices.join_process_group(group, self._device)
         self._joined = group
@@ -191,7 +191,7 @@ def build_exception_result(test: str, error: Exception, device: str) -> Result:
     outcome, reason, misconfigured = Outcome.ERROR, f"{type(error).__name__}: {words}", False
     if isinstance(error, ModuleNotFoundError):
         todo = "install it: pip install 'gpu-healthd[preflight]'"
-        outcome, reason, misconfigured = Outcome.NOT_RUN, f"the module {error.name} is not here; {todo}", True
+        outcome, reason, misconfigured = Outcome.NOT_RUN, f"the module {error.name} is not installed; {todo}", True
     elif isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError":
         reason = f"not enough free memory: {words}"
     elif type(error).__name__ == "AcceleratorError" or "CUDA error" in words:

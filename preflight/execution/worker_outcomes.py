@@ -43,13 +43,13 @@ class WorkerOutcome(msgspec.Struct, frozen=True, kw_only=True):
 def build_worker_results(test: str, ending: WorkerOutcome) -> tuple[Result, ...]:
     """The results of a process that waits for no other. There is at least one."""
     if ending.how is WorkerExit.HUNG:
-        reason = f"no end within {ending.watchdog_s:g} s; last seen at: {ending.doing}"
+        reason = f"did not end within {ending.watchdog_s:g} s; last seen at: {ending.doing}"
         return (*ending.results, _build_result(test, ending, Outcome.HANG, reason))
     if ending.how is WorkerExit.GONE:
         outcome = Outcome.FAIL if ending.killed_by in MACHINE_SIGNALS else Outcome.ERROR
         reason = f"its process {describe_exit(ending)} at: {ending.doing}; {ending.noise or 'it left no message'}"
         return (*ending.results, _build_result(test, ending, outcome, reason))
-    return ending.results or (_build_result(test, ending, Outcome.ERROR, "the test had nothing to say"),)
+    return ending.results or (_build_result(test, ending, Outcome.ERROR, "the test reported no result"),)
 
 
 def describe_exit(ending: WorkerOutcome) -> str:
@@ -75,7 +75,7 @@ def build_peer_results(test: str, endings: Sequence[WorkerOutcome]) -> tuple[Res
             what = " and ".join(f"{other.device}, last seen at: {other.doing}" for other in at_fault)
             results.append(_build_result(test, ending, Outcome.NOT_RUN, f"at {ending.doing}, it waited for {what}"))
     if not results:
-        return tuple(_build_result(test, ending, Outcome.ERROR, "the test had nothing to say") for ending in endings)
+        return tuple(_build_result(test, ending, Outcome.ERROR, "the test reported no result") for ending in endings)
     return tuple(results)
 
 
@@ -94,7 +94,7 @@ def _build_accused_results(test: str, ending: WorkerOutcome, endings: Sequence[W
     if ending.how is not WorkerExit.HUNG or not ahead:
         return build_worker_results(test, ending)
     other = ahead[0]
-    where = "was done" if other.how is WorkerExit.DONE else f"waited at: {other.doing}"
+    where = "had finished" if other.how is WorkerExit.DONE else f"waited at: {other.doing}"
     reason = (
         f"did not arrive within {ending.watchdog_s:g} s; last seen at: {ending.doing}, while {other.device} {where}"
     )

@@ -63,9 +63,7 @@ class WorkerPool:
         await_answers([look], self._clock)
         if not isinstance(look.answer, GpuInventory):
             why = build_worker_results("", conclude_request(look, self._clock))[-1]
-            self.unseated = (
-                UnassignedDevice("", why.outcome, f"the driver does not say which GPUs are here: {why.reason}"),
-            )
+            self.unseated = (UnassignedDevice("", why.outcome, f"the driver cannot list the GPUs: {why.reason}"),)
             self.drop_node()
             return
         if look.answer.driver:
@@ -136,5 +134,7 @@ class WorkerPool:
             member.lost = UnassignedDevice(member.seat.name, why.outcome, why.reason, why.misconfigured)
         else:
             last = build_worker_results("", conclude_request(taking, self._clock))[-1]
-            member.lost = UnassignedDevice(member.seat.name, last.outcome, f"it does not start: {last.reason}")
+            member.lost = UnassignedDevice(
+                member.seat.name, last.outcome, f"the worker process does not start: {last.reason}"
+            )
         self.dismiss([member])

@@ -68,7 +68,7 @@ class WorkerRequest:
             else:
                 self.answer = said
         if self.process.garbled:
-            reason = f"its answer cannot be read: {self.process.garbled}"
+            reason = f"the worker's answer cannot be read: {self.process.garbled}"
             result = Result(test=self._test, outcome=Outcome.ERROR, device=self.process.name, reason=reason)
             self.results.append(result)
             self.answer = ResultMessage(None, last=True, raised=True)

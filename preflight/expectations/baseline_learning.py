@@ -27,9 +27,9 @@ _Place = tuple[MeasurementKey, str]
 def explain_refusal(document: Document, now: float = math.inf) -> str:
     """Why a document does not count; empty if it does. `now` is UTC seconds."""
     if document.verdict is not Verdict.PASS:
-        return f"{document.node}: the verdict is {document.verdict.value}; only a pass teaches"
+        return f"{document.node}: the verdict is {document.verdict.value}; only a pass is learned"
     if not document.complete:
-        return f"{document.node}: tests were left out, so the pass speaks for some only"
+        return f"{document.node}: tests were left out, so the pass is incomplete"
     return _explain_unusable(document, now)
 
 
@@ -39,7 +39,7 @@ def _explain_unusable(document: Document, now: float) -> str:
     if not document.node:
         return "a document without a node's name"
     if (ahead := document.started_at - now) > AHEAD_S:
-        return f"{document.node}: it began {ahead / 3600:.0f} h ahead of this clock; set the node's clock and run again"
+        return f"{document.node}: the run began {ahead / 3600:.0f} h ahead of this clock; set the node's clock and run again"
     return ""
 
 
@@ -65,7 +65,7 @@ def explain_outdated(baseline: Baseline, document: Document) -> str:
     names = {document.node, *MachineRegistry(baseline.machines).names(list_device_uuids(document.devices))}
     failed = max((machine.failed for name, machine in baseline.machines.items() if name in names), default=0.0)
     if failed and document.started_at <= failed:
-        return f"{document.node}: it failed after that"
+        return f"{document.node}: it failed in a later run"
     return ""
 
 
@@ -86,9 +86,9 @@ def list_held_levels(baseline: Baseline) -> list[str]:
         at = compute_level(entry)
         if at and at.held:
             why = (
-                f"more than {DRIFT_IN_ALL:.0%} from where it began; learn with --accept if that is right"
+                f"more than {DRIFT_IN_ALL:.0%} from its first value; if that is right, learn with --accept"
                 if _exceeds_drift(at.held, entry.first)
-                else "it moves on at the next learning"
+                else "it moves further at the next learning"
             )
             found.append(
                 f"{entry.product}: {entry.key}: {at.nodes} nodes reach {format_value(at.held)} {entry.unit}, "

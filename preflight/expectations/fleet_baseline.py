@@ -147,18 +147,24 @@ def _weigh_fleet_bound(at: FleetLevel, figure: Figure, share: float) -> tuple[So
     if moved and not misses_bound(figure.value, moved):
         return (
             SourceWeight.WITNESS,
-            f"these nodes reach {format_value(at.held)} by now: see why, then learn with --accept",
+            f"these nodes now reach {format_value(at.held)}: find out why, then learn with --accept",
         )
     if at.nodes < NODES_ALONE:
-        return SourceWeight.WITNESS, f"{at.nodes} nodes are too few to fail by alone: learn from {NODES_ALONE}"
+        return (
+            SourceWeight.WITNESS,
+            f"{at.nodes} nodes are too few for a verdict by this bound alone: learn from {NODES_ALONE}",
+        )
     if len(others := find_similar_values(at, figure)) >= ALIKE_MIN:
         middle = format_value(statistics.median(others))
         return (
             SourceWeight.WITNESS,
-            f"{len(others)} of these nodes reach about {middle} too: see whether they have another part",
+            f"{len(others)} of these nodes also reach about {middle}: check whether they have a different part",
         )
     if at.spread * SIGMAS > SHARE_MAX:
-        return SourceWeight.WITNESS, f"these nodes scatter by {at.spread:.0%}: too far to fail by alone"
+        return (
+            SourceWeight.WITNESS,
+            f"these nodes scatter by {at.spread:.0%}: too much for a verdict by this bound alone",
+        )
     return SourceWeight.DECIDES, ""
 
 
@@ -196,7 +202,7 @@ class FleetComparison:
             return None
         word, doubt = _weigh_fleet_bound(at, figure, share)
         if software != self._software:
-            word, doubt = SourceWeight.HINT, f"they ran {software or 'software they did not tell'}"
+            word, doubt = SourceWeight.HINT, f"they ran {software or 'unknown software'}"
         return SourceBound(expectation=expectation, usual=at.usual, witnesses=at.nodes, word=word, doubt=doubt)
 
     def _level(self, key: MeasurementKey, unit: str) -> tuple[FleetLevel, str] | None:

@@ -80,11 +80,9 @@ def is_temperature(figure: Figure) -> bool:
 def explain_impossible_value(figure: Figure) -> str:
     """Why this number cannot be a measurement; empty if plausible."""
     if not math.isfinite(figure.value):
-        return f"{figure.name} is {figure.value}, no number: the test measured nothing"
+        return f"{figure.name} is {figure.value}, not a number: the test measured nothing"
     if figure.unit in _POSITIVE and figure.value <= 0:
-        return (
-            f"{figure.name} is {format_value(figure.value)} {figure.unit}: nothing runs so, the test measured nothing"
-        )
+        return f"{figure.name} is {format_value(figure.value)} {figure.unit}: impossible, the test measured nothing"
     return ""
 
 

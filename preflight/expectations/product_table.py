@@ -81,7 +81,7 @@ def build_product_bound(product: Product, row: ProductRow) -> SourceBound | None
     way = find_better_direction(row.unit)
     if way is BetterDirection.NEITHER:
         return None
-    words = f"{product.product}, usually {format_value(row.usual)}: {row.source}"
+    words = f"{product.product}, typically {format_value(row.usual)}: {row.source}"
     low, high = (row.worst, None) if way is BetterDirection.MORE else (None, row.worst)
     return SourceBound(
         expectation=Expectation(source=Source.SKU, at_least=low, at_most=high, words=words), usual=row.usual
@@ -107,7 +107,7 @@ def list_table_faults(table: ProductTable) -> list[str]:
 def _explain_row_fault(row: ProductRow) -> str:
     way = find_better_direction(row.unit)
     if way is BetterDirection.NEITHER:
-        return f"unit {row.unit!r} is not one in which more or less is better"
+        return f"unit {row.unit!r} has no direction: neither more nor less is better"
     if not (0 < row.usual < math.inf and 0 < row.worst < math.inf and 0 <= row.peak < math.inf):
         return "usual and worst must be numbers above zero, and a peak no less than zero"
     if (row.worst > row.usual) is (way is BetterDirection.MORE):

@@ -91,7 +91,7 @@ class _JudgementContext:
         key = MeasurementKey(self._product.get(result.device, ""), result.test, figure.name, figure.setting)
         limit = physical_limits.select_limit(result.test, figure, self._limits.get(result.device, {}))
         if limit and physical_limits.exceeds_limit(figure, limit.most):
-            why = f"{describe_figure(figure)}, more than {limit.words} can carry: the clock or the count of the test is wrong"
+            why = f"{describe_figure(figure)}, more than {limit.words} can carry: the test's clock or count is wrong"
             return FigureRuling(figure=figure, outcome=Outcome.ERROR, reason=why)
         bounds = self._bounds(result, figure, key, limit)
         if why := self._beyond_peak(result, figure, bounds):

@@ -54,7 +54,11 @@ class SiblingReadings:
             return SourceBound(expectation=hot, usual=usual, witnesses=len(others))
         apart = compute_spread(others) if scatter is None else scatter
         share = min(SHARE_MAX, max(FAIL_SHARE, SIGMAS * apart))
-        doubt = f"devices scatter by {apart:.0%}: too far to fail by alone" if SIGMAS * apart > SHARE_MAX else ""
+        doubt = (
+            f"devices scatter by {apart:.0%}: too much for a verdict by this bound alone"
+            if SIGMAS * apart > SHARE_MAX
+            else ""
+        )
         words = f"{share:.0%} worse than the median of {format_count(len(others), 'other')}, {format_value(usual)}"
         expectation = build_expectation(figure, Source.SIBLINGS, usual, share, words)
         return (
@@ -71,7 +75,7 @@ def describe_sibling_gap(figure: Figure, said_by: SourceBound) -> str:
     if is_temperature(figure):
         over = figure.value - said_by.usual
         return (
-            f"{describe_figure(figure)}, {over:.0f} °C over the median of its siblings; look at its cooling"
+            f"{describe_figure(figure)}, {over:.0f} °C over the median of its siblings; check its cooling"
             if over > HOTTER_C
             else ""
         )
@@ -79,5 +83,5 @@ def describe_sibling_gap(figure: Figure, said_by: SourceBound) -> str:
     if share >= WARN_SHARE:
         return f"{describe_figure(figure)}, {share:.1%} worse than the median of its siblings, {format_value(said_by.usual)}"
     if share <= -FAIL_SHARE / (1 - FAIL_SHARE):
-        return f"{describe_figure(figure)}, {-share:.0%} better than the median of its siblings: see whether most of them are slow"
+        return f"{describe_figure(figure)}, {-share:.0%} better than the median of its siblings: check whether most of them are slow"
     return ""

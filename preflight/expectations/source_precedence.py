@@ -132,15 +132,15 @@ def _build_reason(figure: Figure, bounds: Bounds, clauses: list[str], against: l
     if outcome is Outcome.FAIL or any(bounds[source].doubt for source in against):
         return words
     if Source.SIBLINGS in against:
-        return f"{words}. Devices may differ by so much, and no fleet baseline says whether these do"
-    return f"{words}. The machine or the bound is wrong, and no fleet baseline says which"
+        return f"{words}. Devices can differ this much, and there is no fleet baseline to compare with"
+    return f"{words}. Either the machine or the bound is wrong, and there is no fleet baseline to tell which"
 
 
 def _describe_disagreement(figure: Figure, source: Source, bounds: Bounds) -> str:
     fleet = bounds[Source.FLEET]
     return (
         f"{_join_clauses(figure, [_describe_clause(figure, source, bounds)])}; but {fleet.witnesses} other nodes reach "
-        f"{format_value(fleet.usual)}: this bound disagrees with the fleet, which is believed"
+        f"{format_value(fleet.usual)}: this bound disagrees with the fleet, and the fleet takes precedence"
     )
 
 

@@ -67,7 +67,7 @@ def localise_faults(
     silent = ~np.logical_or.reduce([np.zeros(len(topology.nodes), dtype=bool), *(b.measured for b in layers.values())])
     unknown = tuple(n for n, seen in zip(topology.nodes, silent, strict=True) if seen and n not in unfit)
     if unknown:
-        doubts.append(f"no readable result of {format_count(len(unknown), 'node')}: test again")
+        doubts.append(f"no readable result from {format_count(len(unknown), 'node')}: test them again")
     if culprits:
         conclusion = Conclusion.CULPRITS
     else:
@@ -88,7 +88,7 @@ def _validate_results(results: Sequence[PairResult], topology: Topology) -> None
     for result in results:
         if result.a == result.b:
             raise ValueError(
-                f"judge: round {result.round} has {result.a} with itself; what a node tests alone goes to `unfit`"
+                f"judge: round {result.round} pairs {result.a} with itself; pass a node's own failures as `unfit`"
             )
         if strange := {result.a, result.b} - known:
             raise ValueError(
@@ -101,14 +101,14 @@ def _describe_doubts(rail: int | None, seen: Cells, said: RailCulprits) -> Itera
     if said.too_few:
         yield (
             f"{_format_rail_prefix(rail)}too few healthy partners: {int(said.cleared.sum())} of {int(said.measured.sum())} nodes are cleared, "
-            "so nobody is named; test against nodes known to be good"
+            "so no culprit is named; test against known good nodes"
         )
     for kind, word in enumerate(CLASS_WORDS):
         mine = seen.kind == kind
         if 2 * int((mine & ~seen.clean).sum()) > max(2, int(mine.sum())):
-            yield f"{_format_rail_prefix(rail)}most pairs {word} are slower than the best of them: many nodes, or the fabric; test fewer at once"
+            yield f"{_format_rail_prefix(rail)}most pairs {word} are slower than the best: many nodes or the fabric are slow; test fewer nodes at once"
     if seen.fast >= _FAST_CELLS_MIN:
-        yield f"{_format_rail_prefix(rail)}{seen.fast} cells are far faster than the rest: perhaps the many are slow; give the expected rate"
+        yield f"{_format_rail_prefix(rail)}{seen.fast} cells are far faster than the rest: the majority may be slow; give the expected rate"
 
 
 def _build_remarks(
@@ -116,11 +116,11 @@ def _build_remarks(
 ) -> Iterator[str]:
     for kind, level in seen.level.items():
         if level < expectations.floor:
-            yield f"{_format_rail_prefix(rail)}pairs {CLASS_WORDS[kind]} reach {level:.0%} of what is expected, all alike: no node's fault"
+            yield f"{_format_rail_prefix(rail)}pairs {CLASS_WORDS[kind]} reach {level:.0%} of the expected rate, all of them: not the fault of a node"
     for kind in sorted(wide):
         yield (
-            f"{_format_rail_prefix(rail)}pairs {CLASS_WORDS[kind]} scatter by {seen.spread[kind]:.0%} with no end or switch in common: "
-            "smaller slowdowns there stay unseen"
+            f"{_format_rail_prefix(rail)}pairs {CLASS_WORDS[kind]} scatter by {seen.spread[kind]:.0%} without a common end or switch: "
+            "smaller slowdowns there are not detected"
         )
 
 

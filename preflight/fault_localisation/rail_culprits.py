@@ -143,7 +143,7 @@ def _accuse_links(scene: _RailScene, nodes: set[int]) -> list[tuple[Accused, boo
             score, times = math.exp(cells.best[index]), int(cells.times[index])
             margin = math.exp(cells.bound[index]) - score
             one, other = sorted(scene.topology.nodes[end] for end in ends)
-            sentence = f"slow {times} of {times} times between two nodes that are clean with others"
+            sentence = f"slow {times} of {times} times between two nodes that are fast with other partners"
             alike = between & (cells.kind == cells.kind[index])
             alike[index] = False
             share = estimate_background_share(int(slow_tests[alike].sum()), int(tests[alike].sum()))
@@ -170,7 +170,7 @@ def _accused_node(scene: _RailScene, node: int) -> Accused:
     slow, count = scene.witnesses(node)
     sentence = f"slow with {slow} of {count} cleared partners"
     if not scene.clear[node]:
-        sentence += f", and with none of its {format_count(int(mine.sum()), 'partner')} at its best"
+        sentence += f", and at full rate with none of its {format_count(int(mine.sum()), 'partner')}"
     score = math.exp(cells.best[best])
     margin = math.exp(cells.bound[best]) - score
     return Accused(Kind.NODE, (scene.topology.nodes[node],), None, score, margin, (sentence,))

@@ -47,7 +47,9 @@ def find_slow_leaves(cells: Cells, leaf: Ints, measured: Bools, clear: Bools) ->
         inside = cells.slow & (cells.kind == INSIDE) & (leaf[cells.a] == number)
         if outside.sum() >= _SLOW_CELLS_MIN and inside.any():
             touching = (leaf[cells.a] == number) | (leaf[cells.b] == number)
-            sentence = f"{slow.sum()} of its {members.sum()} nodes are slow with every partner, inside and across"
+            sentence = (
+                f"{slow.sum()} of its {members.sum()} nodes are slow with every partner, inside and outside the leaf"
+            )
             found.append(SwitchGroup((int(number),), touching, sentence))
     return found
 
@@ -106,5 +108,5 @@ def _weigh_suspect(
     )
     if by_chance * np.unique(leaf).size ** len(leaves) > _FALSE_NAMES:
         return None
-    sentence = f"{slow} of {format_count(count, 'cell')} through it are slow, though both ends are clean elsewhere"
+    sentence = f"{slow} of {format_count(count, 'cell')} through it are slow, though both ends are fast elsewhere"
     return (math.log(by_chance) if by_chance > 0 else -math.inf), sentence

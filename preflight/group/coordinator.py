@@ -115,7 +115,7 @@ class Coordinator:
             )
         self._odd = {self._came.names[rank]: text for rank, text in self._came.odd.items()}
         self._silent_since = {self._came.names[rank]: text for rank, text in self._came.missing.items()}
-        self._note(f"{len(self._came.words)} of {self._place.world} nodes are here")
+        self._note(f"{len(self._came.words)} of {self._place.world} nodes have joined")
 
     def _strangers(self) -> list[str]:
         return find_unknown_nodes(self._faults, self._came.names)
@@ -139,8 +139,8 @@ class Coordinator:
         self._records += combine_pair_answers(number + 1, pairs, answers, compared=self._compared)
         for node in (node for pair in pairs for node in pair if node not in answers and node not in self._odd):
             self._standing[node] = Standing.SILENT
-            self._silent_since[node] = f"answered no more in round {number + 1}, within {wait_s:g} s"
-            self._note(f"{node} answers no more")
+            self._silent_since[node] = f"stopped answering in round {number + 1} (waited {wait_s:g} s)"
+            self._note(f"{node} stopped answering")
         return True
 
     def _answers(

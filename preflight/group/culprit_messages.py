@@ -10,7 +10,7 @@ from preflight.results import Verdict
 def describe_culprit(named: Named) -> str:
     """The message about one culprit or suspect."""
     through = f" through {named.nic}" if named.nic else f" on rail {named.rail}" if named.rail is not None else ""
-    reached = f", at {named.score:.0%} of the others at its best" if named.score else ""
+    reached = f", at best {named.score:.0%} of the others" if named.score else ""
     return f"{named.kind.value} {' - '.join(named.where)}{through}: {'; '.join(named.evidence)}{reached}"
 
 

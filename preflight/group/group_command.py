@@ -123,8 +123,8 @@ def _read_group_key(*, needed: bool) -> bytes:
     key = os.environ.get(KEY_NAME, "")
     if (key or needed) and len(key) < KEY_CHARACTERS_MIN:
         raise click.UsageError(
-            f"{KEY_NAME} {'is too short' if key else 'is not set'}, and --tell believes only a group that has one: give all its nodes the "
-            f"same text of chance, {KEY_CHARACTERS_MIN} characters or more, such as of: openssl rand -hex 32"
+            f"{KEY_NAME} {'is too short' if key else 'is not set'}, and --tell requires one: give all nodes of the group the "
+            f"same random text of at least {KEY_CHARACTERS_MIN} characters, for example from: openssl rand -hex 32"
         )
     return key.encode()
 

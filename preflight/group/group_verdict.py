@@ -147,7 +147,7 @@ def _name_unfit_nodes(scene: GroupEvidence) -> Iterator[Named]:
         yield Named(kind=Kind.NODE, where=(node,), evidence=(f"failed its own test: {own.reason if own else ''}",))
     if not _is_mostly_silent(scene):
         for node in _list_nodes_with(scene, Standing.SILENT):
-            yield Named(kind=Kind.NODE, where=(node,), evidence=(scene.silent_since.get(node, "answered no more"),))
+            yield Named(kind=Kind.NODE, where=(node,), evidence=(scene.silent_since.get(node, "stopped answering"),))
 
 
 def _is_mostly_silent(scene: GroupEvidence) -> bool:
@@ -157,10 +157,10 @@ def _is_mostly_silent(scene: GroupEvidence) -> bool:
 
 def _describe_misconfigurations(scene: GroupEvidence) -> Iterator[str]:
     for name, ranks in scene.doubles.items():
-        yield f"two processes call themselves {name} (ranks {', '.join(map(str, ranks))}); give each node one process and its own name"
+        yield f"two processes have the name {name} (ranks {', '.join(map(str, ranks))}); start one process per node, each with its own name"
     yield from (f"node {node} {text}" for node, text in scene.odd.items())
     for node in scene.strangers:
-        yield f"--inject names {node}, which is not in this group; there is {', '.join(sorted(scene.standing)[:20])}"
+        yield f"--inject names {node}, which is not in this group; nodes: {', '.join(sorted(scene.standing)[:20])}"
     for node, word in scene.words.items():
         if word.own is not None and word.own.verdict is Verdict.MISCONFIGURED:
             yield f"node {node}: {word.own.reason}"
@@ -173,15 +173,15 @@ def _compare_software_facts(scene: GroupEvidence) -> tuple[FactDifference, ...]:
 
 def _describe_unknowns(scene: GroupEvidence, culprits: Sequence[Named]) -> Iterator[str]:
     for node in _list_nodes_with(scene, Standing.ABSENT):
-        yield f"node {node} {scene.silent_since.get(node, 'never came')}"
+        yield f"node {node} {scene.silent_since.get(node, 'never joined')}"
     yield from (
-        f"what is installed on {node} could not be read; see there: python -m preflight.group.node_self_test"
+        f"the software versions of {node} could not be read; run there: python -m preflight.group.node_self_test"
         for node, word in scene.words.items()
         if word.facts is None
     )
     if _is_mostly_silent(scene):
         silent = _list_nodes_with(scene, Standing.SILENT)
-        yield f"{format_count(len(silent), 'node')} answered no more, most of the group: {', '.join(silent)}; perhaps rank 0's network"
+        yield f"{format_count(len(silent), 'node')} stopped answering, most of the group: {', '.join(silent)}; check the network of rank 0"
     for node, word in scene.words.items():
         if word.own is not None and word.own.verdict is Verdict.INCONCLUSIVE:
             yield f"node {node}: {word.own.reason}"
@@ -192,14 +192,14 @@ def _describe_unknowns(scene: GroupEvidence, culprits: Sequence[Named]) -> Itera
     if len(_list_tested_nodes(scene)) < 2 and len(scene.standing) > 1:
         yield "fewer than two nodes could be paired"
     elif len(scene.standing) == 1 and all(word.own is None for word in scene.words.values()):
-        yield "a group of one, without a test of its own: nothing was tested"
+        yield "a group of one node without its own test: nothing was tested"
 
 
 def _build_remarks(scene: GroupEvidence, located: Located) -> Iterator[str]:
     if not scene.compared and len(_list_tested_nodes(scene)) > 1:
         yield (
-            "rates are not compared: nodes share a machine, or are only two with no rate expected; "
-            "only that pairs answer, and with the right data"
+            "rates are not compared, because nodes share a machine, or there are only two and no expected rate; "
+            "checked were only answers and data"
         )
     yield from (str(found) for found in _compare_software_facts(scene) if not found.matters)
     if located.conclusion is not Conclusion.INCONCLUSIVE:
@@ -227,4 +227,4 @@ def _describe_wrong_data(scene: GroupEvidence, accused: Accused) -> Iterator[str
     ends = set(accused.where)
     mine = [r for r in _select_tested_records(scene) if (ends <= {r.a, r.b}) and accused.rail in (None, r.rail)]
     if accused.kind is not Kind.SWITCH and (wrong := [r for r in mine if r.wrong_words]):
-        yield f"wrong data in {len(wrong)} of {format_count(len(mine), 'test')} of it: {wrong[0].words}"
+        yield f"wrong data in {len(wrong)} of its {format_count(len(mine), 'test')}: {wrong[0].words}"

@@ -68,7 +68,7 @@ def _parse_fault(text: str) -> GroupFault:
     else:
         right = right and kind in (HANG, DIE, CORRUPT) and not equals
     if not right:
-        raise FaultError(f"--inject {text!r} is no fault of a group; there is {FORMS}, SHARE between 0 and 1")
+        raise FaultError(f"--inject {text!r} is not a group fault; use one of {FORMS}, with SHARE between 0 and 1")
     return GroupFault(kind=kind, nodes=nodes, share=_parse_share(share) if equals else 1.0)
 
 

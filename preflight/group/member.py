@@ -57,10 +57,10 @@ class GroupMember:
         while True:
             call = self._meeting.take(f"call/{number}", CoordinatorMessage, within_s)
             if call is None:
-                raise RendezvousLost(f"the coordinator said nothing for {within_s:g} s")
+                raise RendezvousLost(f"the coordinator was silent for {within_s:g} s")
             if call.end is not None and call.end.heard.get(here.rank) != here.nonce:
                 raise RendezvousLost(
-                    "the group ended without this node: it was not heard in time, or that end is of another run"
+                    "the group ended without this node: this node was too late, or that end belongs to another run"
                 )
             if call.end is not None:
                 self._meeting.put(f"bye/{self._place.rank}", StepAnswer(measured=()))

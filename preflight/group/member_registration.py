@@ -58,7 +58,7 @@ def gather_members(meeting: RendezvousStore, place: RankPlacement, arrive_s: flo
             came.odd[rank] = str(error)
             continue
         if word is None:
-            came.missing[rank] = f"came, and said nothing of its own test within {own_s + WORD_S:g} s"
+            came.missing[rank] = f"joined, but did not report its own test within {own_s + WORD_S:g} s"
         else:
             came.words[rank] = word
     _assign_names(came, place)

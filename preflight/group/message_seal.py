@@ -36,7 +36,7 @@ class MessageSeal:
         """
         language, _, rest = sealed.partition(b" ")
         if language != str(LANGUAGE).encode():
-            raise SealError("speaks another version of preflight; install the same on all nodes")
+            raise SealError("runs another version of preflight; install the same version on all nodes")
         code, _, text = rest.partition(b" ")
         if not hmac.compare_digest(code, self._code(where, text).encode()):
             raise SealError(f"has another key; give all nodes of a group the same {KEY_NAME}")

@@ -43,7 +43,7 @@ def run_own_test(command: Sequence[str], seconds: float) -> Own:
         how = f"did not end within {seconds:g} s" if code is None else f"ended with {code} and no document"
         return Own(verdict=Verdict.INCONCLUSIVE, reason=f"its own test {how}: {complaint}".rstrip(": "))
     if code != document.verdict.exit_code:
-        reason = f"its own test says {document.verdict.value} but ended with {code}"
+        reason = f"the verdict of its own test is {document.verdict.value}, but the test ended with {code}"
         return Own(verdict=Verdict.INCONCLUSIVE, reason=reason, injected=document.injected)
     return Own(verdict=document.verdict, reason=document.reason, injected=document.injected)
 

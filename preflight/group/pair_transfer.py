@@ -74,7 +74,7 @@ def exchange_payloads(
             seconds.append(time.perf_counter() - began)
         from_peer = came[words:] if what.side == 0 else came[:words]
         if wrong := int((from_peer != expected).sum()):
-            text = f"{wrong} of {format_count(words, 'word')} came wrong in transfer {repeat}"
+            text = f"{wrong} of {format_count(words, 'word')} arrived corrupt in transfer {repeat}"
             return RailMeasurement(rail=rail.number, why=Why.ERROR, words=text, wrong_words=wrong, factor=what.factor)
     rate = 8 * words / statistics.median(seconds) / 1e9
     return RailMeasurement(rail=rail.number, rate=rate * what.factor, factor=what.factor)

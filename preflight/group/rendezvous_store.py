@@ -47,7 +47,7 @@ class RendezvousStore:
     forever for a stopped rank 0.
 
     Raises:
-        RendezvousLost: nobody listens there within `within_s`, or rank 0 cannot listen.
+        RendezvousLost: no server listens there within `within_s`, or rank 0 cannot listen.
     """
 
     def __init__(self, place: RankPlacement, within_s: float, *, host: bool = False, key: bytes = b"") -> None:
@@ -65,7 +65,7 @@ class RendezvousStore:
                 lambda: TCPStore(place.address, place.port, None, listens, limit, wait_for_workers=False),
             )
         except RendezvousLost as error:
-            what = f"rank 0 cannot listen at port {place.port}" if listens else f"no rank 0 at {self._where}"
+            what = f"rank 0 cannot listen on port {place.port}" if listens else f"cannot reach rank 0 at {self._where}"
             raise RendezvousLost(f"{what}: {error}") from None
         self._keys = PrefixStore(f"preflight-group/{place.run}/{place.world}", self._store)
         if listens:
@@ -90,8 +90,8 @@ class RendezvousStore:
         mine = GroupOpening(run=self._place.run, world=self._place.world)
         if opened is not None and opened != mine:
             raise GroupMismatch(
-                f"at {self._where} meets a group of {opened.world} (run {opened.run or 'without a name'}), not this one of "
-                f"{mine.world} (run {mine.run or 'without a name'}); give each its own MASTER_PORT, and the same WORLD_SIZE within it"
+                f"{self._where} serves a group of {opened.world} (run {opened.run or 'without a name'}), not this one of "
+                f"{mine.world} (run {mine.run or 'without a name'}); give each group its own MASTER_PORT, and all nodes of a group the same WORLD_SIZE"
             )
 
     def put(self, key: str, value: msgspec.Struct) -> None:
@@ -101,7 +101,7 @@ class RendezvousStore:
             RendezvousLost: the store is unreachable, or the key exists.
         """
         if not self._first(key, self._seal.close(key, msgspec.json.encode(value))):
-            raise RendezvousLost(f"somebody else wrote {key} at {self._where}")
+            raise RendezvousLost(f"another process wrote {key} at {self._where}")
 
     def claim(self, key: str, value: S) -> S | None:
         """Store a record under a key that the first writer owns; returns the existing record if another process was first.
@@ -156,9 +156,9 @@ class RendezvousStore:
         thread.start()
         thread.join(within_s + GRACE_S)
         if errors:
-            raise RendezvousLost(f"the meeting place is gone: {_first_line(errors[0])}")
+            raise RendezvousLost(f"lost the connection to the rendezvous store: {_first_line(errors[0])}")
         if not answers:
-            raise RendezvousLost(f"the meeting place at {self._where} stands still")
+            raise RendezvousLost(f"the rendezvous store at {self._where} does not respond")
         return answers[0]
 
 
@@ -168,7 +168,7 @@ def _decode_sealed(seal: MessageSeal, key: str, sealed: bytes, kind: type[T]) ->
     except SealError as error:
         raise UnreadableRecord(str(error)) from None
     except (msgspec.MsgspecError, RecursionError) as error:
-        raise UnreadableRecord(f"speaks another version of preflight: {error}") from None
+        raise UnreadableRecord(f"runs another version of preflight: {error}") from None
 
 
 def _first_line(error: BaseException) -> str:

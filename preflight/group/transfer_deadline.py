@@ -49,11 +49,11 @@ class DeadlineRunner:
                     threading.Thread(target=group.abort, daemon=True).start()
             thread.join(ABORT_S)
             self.stuck = thread.is_alive()
-            return RailMeasurement(rail=rail, why=Why.HANG, words=f"no end within {seconds:g} s")
+            return RailMeasurement(rail=rail, why=Why.HANG, words=f"did not end within {seconds:g} s")
         answer = (
             answers[0]
             if answers
-            else RailMeasurement(rail=rail, why=Why.ERROR, words="the transfer ended without a word")
+            else RailMeasurement(rail=rail, why=Why.ERROR, words="the transfer ended without a result")
         )
         if answer.why is Why.ERROR and not answer.wrong_words and time.monotonic() - began >= 0.9 * seconds:
             return RailMeasurement(rail=rail, why=Why.HANG, words=answer.words)  # torch's own timeout was first

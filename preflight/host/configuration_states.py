@@ -27,23 +27,23 @@ def _power_lowered(gpu: InstalledGpu) -> bool:
 
 # Name, the GPUs concerned, the message, and whether it is an error.
 _MODES: tuple[tuple[str, Callable[[InstalledGpu], bool], str, bool], ...] = (
-    ("ecc_off", _ecc_off, "ECC is off on {}: memory errors stay unseen; nvidia-smi -e 1, then reset", True),
+    ("ecc_off", _ecc_off, "ECC is off on {}: memory errors are not detected; run nvidia-smi -e 1, then reset", True),
     (
         "mig_on",
         lambda gpu: gpu.mig is True,
-        "MIG mode is on on {}: no job can have the whole GPU; nvidia-smi -mig 0, then reset",
+        "MIG mode is enabled on {}: no job can use the whole GPU; run nvidia-smi -mig 0, then reset",
         True,
     ),
     (
         "compute_prohibited",
         lambda gpu: gpu.compute_mode == _PROHIBITED,
-        "compute mode of {} forbids every job; nvidia-smi -c 0",
+        "compute mode of {} forbids every job; run nvidia-smi -c 0",
         True,
     ),
     (
         "compute_exclusive",
         lambda gpu: gpu.compute_mode == _EXCLUSIVE,
-        "compute mode of {} lets only one process in",
+        "compute mode of {} allows only one process",
         False,
     ),
     (
@@ -55,7 +55,7 @@ _MODES: tuple[tuple[str, Callable[[InstalledGpu], bool], str, bool], ...] = (
     (
         "persistence_off",
         lambda gpu: gpu.persistence is False,
-        "persistence mode is off on {}: the driver starts anew with each job; start nvidia-persistenced",
+        "persistence mode is off on {}: the driver restarts with each job; start nvidia-persistenced",
         False,
     ),
     ("power_limit_low", _power_lowered, "the power limit of {} is set below its default", False),
@@ -92,7 +92,7 @@ def collect_comparable_facts(software: InstalledSoftware) -> Evidence:
     if software.switches_on_bus:
         flat["nvswitches_on_bus"] = software.switches_on_bus
     if software.fabric_manager is not None and (software.switches_on_bus or software.fabric_manager):
-        flat["fabric_manager"] = "runs" if software.fabric_manager else "does not run"
+        flat["fabric_manager"] = "runs" if software.fabric_manager else "is not running"
     for name in InstalledGpu.__struct_fields__[1:]:
         words = _all_gpus(software.gpus, name)
         if words is not None:
@@ -119,15 +119,15 @@ def _check_driver(software: InstalledSoftware) -> Iterator[NodeState]:
     if software.driver_mismatch or (module and library and module != library):
         yield NodeState(
             "driver_mismatch",
-            f"the kernel module is of driver {module or 'another version'}, the library of {library or 'another'}: "
-            "the driver was upgraded under way; reboot the node",
+            f"the kernel module is from driver {module or 'another version'}, the library from {library or 'another'}: "
+            "the driver was upgraded while in use; reboot the node",
         )
     elif software.no_driver and software.gpus_on_bus:
-        says = f"this machine has GPUs, and no driver answers: {software.no_driver}"
+        says = f"this machine has GPUs, but no driver answers: {software.no_driver}"
         yield NodeState("no_driver", says)
     seen = len(software.gpus)
     if seen and software.gpus_on_bus > seen:
-        says = f"the PCI bus shows {software.gpus_on_bus} GPUs, the driver gives {seen}: only those are tested"
+        says = f"the PCI bus shows {software.gpus_on_bus} GPUs, the driver shows {seen}: only those are tested"
         yield NodeState("gpus_missing", says, wrong=False)
 
 
@@ -136,9 +136,7 @@ def _check_libraries(software: InstalledSoftware) -> Iterator[NodeState]:
     if not software.gpus or not software.gpus_on_bus:
         return  # a simulated driver offers nothing that torch could use
     if "torch" in software.machine and not built:
-        yield NodeState(
-            "torch_without_cuda", "torch is built without CUDA: it can use no GPU; install a build for CUDA"
-        )
+        yield NodeState("torch_without_cuda", "torch is built without CUDA and can use no GPU; install a CUDA build")
     if built and has and _parse_major_version(built) > _parse_major_version(has):
         says = (
             f"torch is built for CUDA {built}, the driver has {has}; install a newer driver or an older build of torch"
@@ -158,7 +156,7 @@ def _check_modes(gpus: Sequence[InstalledGpu]) -> Iterator[NodeState]:
 def _check_fabric(software: InstalledSoftware) -> Iterator[NodeState]:
     waiting = [gpu.index for gpu in software.gpus if gpu.fabric_state is not None and gpu.fabric_state != _COMPLETED]
     failed = [gpu.index for gpu in software.gpus if gpu.fabric_state == _COMPLETED and gpu.fabric_status]
-    todo = "see that nvidia-fabricmanager runs in the driver's version, then restart it"
+    todo = "check that nvidia-fabricmanager has the driver's version, then restart it"
     if waiting:
         yield NodeState("fabric_not_joined", f"{_name_gpus(waiting)} have not joined the NVLink fabric; {todo}")
     if failed:
@@ -168,27 +166,25 @@ def _check_fabric(software: InstalledSoftware) -> Iterator[NodeState]:
         return
     if software.fabric_manager is None and not joined:
         yield NodeState(
-            "fabric_manager_unseen", "whether the fabric manager runs cannot be seen from this container", wrong=False
+            "fabric_manager_unseen", "this container cannot see whether the fabric manager is running", wrong=False
         )
     elif software.fabric_manager is False:
-        says = f"{software.switches_on_bus} NVSwitches, but no fabric manager runs; start nvidia-fabricmanager"
+        says = (
+            f"{software.switches_on_bus} NVSwitches, but the fabric manager is not running; start nvidia-fabricmanager"
+        )
         yield NodeState("fabric_manager_down", says, wrong=not joined)
 
 
 def _check_host(software: InstalledSoftware) -> Iterator[NodeState]:
     clock, governor = (str(software.machine.get(name, "")) for name in ("clock_source", "governor"))
     if clock in _SLOW_CLOCKS:
-        yield NodeState(
-            "clock_slow", f"the kernel's clock source is {clock}: every reading of the time is slow", wrong=False
-        )
+        yield NodeState("clock_slow", f"the kernel's clock source is {clock}: reading the time is slow", wrong=False)
     if governor == "powersave" and "Intel" not in str(
         software.machine.get("cpu", "")
     ):  # Intel's own driver calls all but one mode so
-        yield NodeState("governor_powersave", "the processor's frequency governor is powersave", wrong=False)
+        yield NodeState("governor_powersave", "the CPU frequency governor is powersave", wrong=False)
     if " " in str(software.machine.get("microcode", "")):
-        yield NodeState(
-            "microcode_differs", f"processors differ in microcode: {software.machine['microcode']}", wrong=False
-        )
+        yield NodeState("microcode_differs", f"CPUs differ in microcode: {software.machine['microcode']}", wrong=False)
 
 
 def _parse_major_version(version: str) -> int:

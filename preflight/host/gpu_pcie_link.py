@@ -79,17 +79,17 @@ def judge_pcie_link(before: PcieLink, busy: PcieLink, after: PcieLink) -> tuple[
         )
     elif busy.width and busy.device_width_max and busy.width < busy.device_width_max:
         remarks.append(
-            f"the PCIe link has {busy.width} lanes: the slot has no more, the GPU could use {busy.device_width_max}"
+            f"the PCIe link has {busy.width} lanes, all that the slot has; the GPU supports {busy.device_width_max}"
         )
     if busy.generation and busy.generation_max and busy.generation < busy.generation_max:
         says = f"the PCIe link runs at generation {busy.generation} of {busy.generation_max} under load"
         faults.append(f"{says}; reseat the GPU or its riser, then replace")
     if (replays := _compute_growth(before.replays, after.replays)) > REPLAYS_MAX:
-        faults.append(f"the PCIe link sent {replays} packets again during the test; reseat the GPU or its riser")
+        faults.append(f"the PCIe link replayed {replays} packets during the test; reseat the GPU or its riser")
     elif replays:
-        remarks.append(f"the PCIe link sent {replays} packets again during the test")
+        remarks.append(f"the PCIe link replayed {replays} packets during the test")
     if uncorrected := _compute_growth(before.uncorrected, after.uncorrected):
-        faults.append(f"{uncorrected} uncorrectable PCIe errors during the test; see the kernel's log")
+        faults.append(f"{uncorrected} uncorrectable PCIe errors during the test; check the kernel log")
     if corrected := _compute_growth(before.corrected, after.corrected):
         remarks.append(f"{corrected} corrected PCIe errors during the test")
     return tuple(faults), tuple(remarks)

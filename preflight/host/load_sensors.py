@@ -145,9 +145,9 @@ def judge_load_readings(
     busy = [reading for reading in readings if reading.busy]
     faults, remarks = [], []
     for bit, says, todo in (
-        (HW_THERMAL, "its hardware, which is too hot", "check fans, filters and coolant"),
+        (HW_THERMAL, "its hardware, because it is too hot", "check fans, filters and coolant"),
         (HW_BRAKE, "the brake signal of the power supply", "check the power supplies"),
-        (HW_SLOWDOWN, "its hardware, which does not say why", "check power supplies and cooling"),
+        (HW_SLOWDOWN, "its hardware for an unknown reason", "check power supplies and cooling"),
     ):
         count = sum(bool(reading.reasons & bit) for reading in busy)
         known = bit == HW_SLOWDOWN and any(reading.reasons & (HW_THERMAL | HW_BRAKE) for reading in busy)
@@ -164,10 +164,10 @@ def judge_load_readings(
     margins = [reading.margin_c for reading in readings if reading.margin_c is not None]
     if margins and min(margins) <= 0:
         faults.append(
-            f"it came to {min(margins):g} °C from where the driver slows it down; check fans, filters and coolant"
+            f"it came to {min(margins):g} °C below the driver's slowdown temperature; check fans, filters and coolant"
         )
     elif margins and min(margins) <= MARGIN_C:
-        remarks.append(f"it came within {min(margins):g} °C of where the driver slows it down")
+        remarks.append(f"it came within {min(margins):g} °C of the driver's slowdown temperature")
     if not margins:
         faults += _too_hot("it", "temperature_c", readings, limits.slowdown_c)
     faults += _too_hot("its memory", "memory_temperature_c", readings, limits.memory_max_c)
@@ -183,8 +183,8 @@ def explain_blind_readings(readings: Sequence[SensorReading]) -> str:
     if any(reading.temperature_c is not None or reading.clock_mhz is not None for reading in readings):
         return ""
     return (
-        f"the driver told neither temperature nor clock in {format_count(len(readings), 'reading')}, so that it stayed cool and unthrottled "
-        "is not known; see what nvidia-smi -q says of it"
+        f"the driver reported neither temperature nor clock in {format_count(len(readings), 'reading')}, so temperature and throttling are "
+        "unknown; check nvidia-smi -q"
     )
 
 
@@ -192,7 +192,9 @@ def _too_hot(what: str, name: str, readings: Sequence[SensorReading], limit: flo
     heat = [value for reading in readings if (value := getattr(reading, name)) is not None]
     if limit is None or not limit or not heat or max(heat) < limit:
         return []
-    return [f"{what} reached {max(heat):g} °C, where protection begins ({limit:g} °C); check fans, filters and coolant"]
+    return [
+        f"{what} reached {max(heat):g} °C; thermal protection begins at {limit:g} °C; check fans, filters and coolant"
+    ]
 
 
 class LoadBurst(msgspec.Struct, frozen=True):

@@ -43,7 +43,7 @@ class TurnQueue:
         return self._wait(lambda other: self._is_there(f"here-{other}"), patience_s)
 
     def scatter(self, patience_s: float) -> bool:
-        """This process's turn is over: wait until all others are finished; False on timeout. Ended processes do not count."""
+        """End this process's turn: wait until all others are finished; False on timeout. Ended processes do not count."""
         if self._busy is not None:
             self._busy.close()
         return self._wait(lambda other: not self._is_there(f"busy-{other}"), patience_s)

@@ -60,7 +60,7 @@ def parse_wanted_rails(text: str) -> tuple[WantedRail, ...]:
     for word in filter(None, (word.strip() for word in text.split(","))):
         match = re.fullmatch(r"([^\s:]+)(?::(\d+(?:\.\d+)?))?", word)
         if match is None:
-            raise ValueError(f"{word!r} is no rail: write NAME or NAME:GBPS, e.g. mlx5_0:400")
+            raise ValueError(f"{word!r} is not a rail: write NAME or NAME:GBPS, e.g. mlx5_0:400")
         found.append(WantedRail(match[1], float(match[2]) if match[2] else None))
     return tuple(found)
 
@@ -113,7 +113,7 @@ def judge_rail(
     if rail.up is False:
         said = f"is down ({rail.words})" if rail.words else "is down"
         (faults if want else remarks).append(
-            said if want else f"{rail.name} {said}; name it as wanted if it should be up"
+            said if want else f"{rail.name} {said}; list it as wanted if it should be up"
         )
         return faults, remarks
     others = [
@@ -123,10 +123,10 @@ def judge_rail(
     if want and want.rate and rail.rate is not None and rail.rate < want.rate:
         faults.append(f"runs at {rail.rate:g} Gb/s, {want.rate:g} wanted")
     elif rail.rate and usual_rate and rail.rate < usual_rate:
-        faults.append(f"runs at {rail.rate:g} Gb/s, others of its kind at {usual_rate:g}")
+        faults.append(f"runs at {rail.rate:g} Gb/s, ports of the same kind at {usual_rate:g}")
     usual_width = _find_common_value([float(each.width) for each in others if each.width])
     if rail.width and usual_width and rail.width < usual_width:
-        faults.append(f"has {rail.width} PCIe lanes, others of its kind {usual_width:g}")
+        faults.append(f"has {rail.width} PCIe lanes, ports of the same kind {usual_width:g}")
     elif rail.width and rail.width_max and rail.width < rail.width_max:
         remarks.append(f"{rail.name} has {rail.width} of {rail.width_max} PCIe lanes")
     return faults, remarks

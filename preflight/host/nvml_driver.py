@@ -21,7 +21,7 @@ class NvmlDriver:
         try:
             self.library: Any = load_nvml(note)
         except ModuleNotFoundError as error:
-            reason = "the module pynvml is not here; install it: pip install nvidia-ml-py"
+            reason = "the module pynvml is not installed; install it: pip install nvidia-ml-py"
             raise NoDriverError(Outcome.NOT_RUN, reason, misconfigured=True) from error
 
     def ask(self, name: str, *arguments: Any) -> Any:

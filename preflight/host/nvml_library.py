@@ -64,9 +64,9 @@ def load_nvml(note: Callable[[str], None]) -> Any:
 def build_no_library_error(gpus: int) -> NoDriverError:
     """The consequence of a missing library on a machine with this many GPUs."""
     if gpus:
-        reason = f"{gpus} GPUs on the PCI bus, but no NVML library to ask; is a driver installed?"
+        reason = f"{gpus} GPUs on the PCI bus, but no NVML library; check that a driver is installed"
         return NoDriverError(Outcome.ERROR, reason)
-    return NoDriverError(Outcome.NOT_APPLICABLE, "no GPU on the PCI bus, and no NVML library")
+    return NoDriverError(Outcome.NOT_APPLICABLE, "no GPU on the PCI bus and no NVML library")
 
 
 def count_gpus() -> int:

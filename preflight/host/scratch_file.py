@@ -58,7 +58,7 @@ class ScratchFile:
         while left:
             done = os.preadv(self._descriptor, [left], offset)
             if not done:
-                raise OSError(errno.EIO, "the file ends before what was written to it")
+                raise OSError(errno.EIO, "the file is shorter than what was written to it")
             left, offset = left[done:], offset + done
         return time.perf_counter() - began
 

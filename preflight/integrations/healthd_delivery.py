@@ -36,9 +36,9 @@ def deliver_to_healthd(document: bytes, path: str = SOCKET, node: str = "") -> s
         response = connection.getresponse()
         said: Any = json.loads(response.read(ANSWER_BYTES_MAX))
         if response.status != http.client.OK:
-            raise DeliveryError(f"healthd at {path} does not take it: {said.get('error')}; {said.get('todo')}")
-        return f"healthd has written it down: {said.get('says')}"
+            raise DeliveryError(f"healthd at {path} rejected the document: {said.get('error')}; {said.get('todo')}")
+        return f"healthd recorded it: {said.get('says')}"
     except (OSError, http.client.HTTPException, ValueError, AttributeError) as error:
-        raise DeliveryError(f"no healthd to tell at {path}: {error}; start it, or give --socket") from None
+        raise DeliveryError(f"cannot reach healthd at {path}: {error}; start it, or give --socket") from None
     finally:
         connection.close()

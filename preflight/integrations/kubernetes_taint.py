@@ -45,7 +45,7 @@ def read_cluster_api(environ: Mapping[str, str], account: Path = ACCOUNT) -> Clu
     """
     host, port = environ.get("KUBERNETES_SERVICE_HOST", ""), environ.get("KUBERNETES_SERVICE_PORT", "443")
     if not host:
-        raise TaintError("KUBERNETES_SERVICE_HOST is not set: this is no pod of Kubernetes")
+        raise TaintError("KUBERNETES_SERVICE_HOST is not set: this is not a Kubernetes pod")
     try:
         token = (account / "token").read_text().strip()
     except OSError as error:
@@ -96,7 +96,7 @@ def _retry_until_deadline(
             except _RetryError as error:
                 why = str(error)
             time.sleep(PAUSE_S)
-    raise TaintError(f"{KEY} on {node}: nothing done within {deadline_s:g} s, last: {why}")
+    raise TaintError(f"{KEY} on {node}: not removed within {deadline_s:g} s; last error: {why}")
 
 
 def _try_remove_taint(session: requests.Session, url: str) -> bool:
@@ -114,7 +114,7 @@ def _try_remove_taint(session: requests.Session, url: str) -> bool:
         raise _RetryError(_describe_response(done))
     if not done.ok:
         raise TaintError(
-            f"may not change the node: {_describe_response(done)}; see deploy/kubernetes/startup-taint.yaml"
+            f"not allowed to change the node: {_describe_response(done)}; see deploy/kubernetes/startup-taint.yaml"
         )
     return True
 

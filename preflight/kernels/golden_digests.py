@@ -29,13 +29,15 @@ def read_goldens(path: Path = FILE) -> Goldens:
     try:
         found = json.loads(path.read_text())
     except (OSError, ValueError) as error:
-        raise ValueError(f"{path}: no goldens can be read ({error}); restore it, or begin with {{}}") from None
+        raise ValueError(
+            f"{path}: cannot read the golden digests ({error}); restore the file, or start with {{}}"
+        ) from None
     shaped = isinstance(found, dict) and all(
         isinstance(works, dict) and all(isinstance(digest, str) for digest in works.values())
         for works in found.values()
     )
     if not shaped:
-        raise ValueError(f"{path}: goldens are an object of platforms, each an object of work to digest")
+        raise ValueError(f"{path}: the file must be an object of platforms, each an object of work to digest")
     return {str(name): dict(works) for name, works in found.items()}
 
 

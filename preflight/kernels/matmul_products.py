@@ -62,14 +62,14 @@ class RepeatResult(NamedTuple):
     def places(self) -> list[str]:
         """What differed, in words; empty if nothing did."""
         if self.differing and not self.wrong:
-            return ["a product made afterwards has the differing bits too: repeat 0 is the odd one"]
+            return ["a later matmul has the differing bits too: repeat 0 is the one that differs"]
         return [str(each) for each in self.wrong[:PLACES_LISTED]]
 
 
 def explain_missing_kind(kind: ProductKind, device: str) -> str:
     """Why this device lacks this product, as text; empty if it should support it."""
     if not device.startswith("cuda"):
-        return "a processor has no tensor float" if kind.name == "tf32" else ""
+        return "CPUs do not support TF32" if kind.name == "tf32" else ""
     wanted, here = CAPABILITIES.get(kind.name, (0, 0)), torch.cuda.get_device_capability(device)
     return f"compute capability {here[0]}.{here[1]} has none" if here < wanted else ""
 

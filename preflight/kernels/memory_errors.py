@@ -65,7 +65,7 @@ class Errors(NamedTuple):
         """The number of errors, and the first in full; none is listed if all were correct when read again."""
         counted = f"{self.wrong} wrong words"
         if not self.listed:
-            return f"{counted}, right again when they were looked for"
+            return f"{counted}, correct when read again"
         word = self.listed[0]
         return f"{counted}, first at byte {word.offset_bytes:#x}: {word.expected:#018x} written, {word.actual:#018x} read ({word.kind})"
 

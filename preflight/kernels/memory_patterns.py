@@ -68,13 +68,13 @@ def _compute_raw_word(pattern: Pattern, address: int) -> int:
         return ALL_BITS if address % MODULUS == seed else 0
     if kind == STRIDE:
         return ALL_BITS if address >> pattern.shift & 1 else 0
-    raise ValueError(f"no kind of pattern {kind}: ADDRESS to STRIDE are 0 to 6")
+    raise ValueError(f"unknown kind of pattern {kind}: ADDRESS to STRIDE are 0 to 6")
 
 
 def find_address(pattern: Pattern, word: int) -> int:
     """The address to which a word of a HASH pattern belongs, so that a misplaced word reveals its source."""
     if pattern.kind != HASH or pattern.keep != ALL_BITS:
-        raise ValueError(f"the words of {pattern.name} do not tell their address; those of whole random words do")
+        raise ValueError(f"the words of {pattern.name} do not encode their address; only whole random words do")
     state = (_invert_splitmix(word ^ pattern.flip) - pattern.seed) & ALL_BITS
     return (state * _GOLDEN_INVERSE - 1) & ALL_BITS
 
@@ -88,7 +88,7 @@ def _invert_splitmix(word: int) -> int:
 def sum_address_pattern(pattern: Pattern, first: int, words: int) -> int:
     """The sum, modulo 2^64, of the words of an ADDRESS pattern from the address `first`: known without adding them."""
     if pattern.kind != ADDRESS or pattern.keep != ALL_BITS:
-        raise ValueError(f"the sum of {pattern.name} has to be added up; that of addresses has not")
+        raise ValueError(f"the sum of {pattern.name} must be added up; only that of addresses has a formula")
     summed = 0
     for bit in range(64):
         ones = _count_set_bits(bit - 3, first + words) - _count_set_bits(bit - 3, first) if bit >= 3 else 0

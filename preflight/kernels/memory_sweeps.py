@@ -54,7 +54,7 @@ def sweep_patterns(
     """Write each pattern over all pieces and verify it while the next is written: n + 1 passes for n patterns.
 
     One entry for each pattern that did not hold. A pass with errors leaves its blocks as they were, so what follows
-    it is written anew and no error is reported twice. `standing` is called when a pattern has been written everywhere and
+    it is written again and no error is reported twice. `standing` is called when a pattern has been written everywhere and
     nothing of it has been verified.
     """
     device = str(pieces[0].memory.device)

@@ -52,7 +52,7 @@ def judge_finiteness(work: MatmulWork, output: Any) -> Objection | None:  # noqa
         return None
     rows, columns = _find_first_positions(wrong)
     words = f"[{rows[0]}, {columns[0]}] is {float(output[rows[0], columns[0]])}"
-    return Objection("what is no number", int(wrong.sum()), words, rows, columns, [])
+    return Objection("not a number", int(wrong.sum()), words, rows, columns, [])
 
 
 def judge_by_checksums(work: MatmulWork, output: Any) -> Objection | None:
@@ -80,7 +80,7 @@ def judge_by_own_product(work: MatmulWork, output: Any) -> Objection | None:
         return None
     found = {each.sm for each in listed if each.ours_is_wrong and each.sm != own.NOT_KNOWN}
     rows, columns = [each.row for each in listed], [each.column for each in listed]
-    return Objection("our own product", many, str(listed[0]), rows, columns, sorted(found))
+    return Objection("the Triton matmul", many, str(listed[0]), rows, columns, sorted(found))
 
 
 def judge_by_reordered_sum(work: MatmulWork, output: Any) -> Objection | None:
@@ -113,7 +113,7 @@ def has_fast_double(device: str) -> bool:
 
 
 def find_faulty_multiprocessors(work: MatmulWork) -> dict[int, tuple[int, int]]:
-    """Repeat our own product with the tiles given out anew: multiprocessors with wrong tiles, as (wrong, computed).
+    """Repeat the Triton matmul with another assignment of tiles: multiprocessors with wrong tiles, as (wrong, computed).
 
     Empty where multiprocessors are not known: on a processor, without Triton, and for types that our kernel doesn't take.
     """

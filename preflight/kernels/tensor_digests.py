@@ -63,7 +63,7 @@ def explain_missing_triton(device: str) -> str:
     if importlib.util.find_spec("triton") is None:
         return "Triton is not installed"
     if not device.startswith("cuda") and os.environ.get("TRITON_INTERPRET") != "1":
-        return "Triton does not compile for a processor"
+        return "Triton does not compile for CPUs"
     sample = torch.arange(BLOCK_WORDS + 5, dtype=torch.int64, device=device).mul_(signed(GOLDEN))
     made = OutputDigests(sample, 1, by_triton=True)
     try:
@@ -71,7 +71,7 @@ def explain_missing_triton(device: str) -> str:
     except Exception as error:  # noqa: BLE001 - Triton, the compiler and the driver each have classes of their own
         return f"Triton cannot be used: {' '.join(str(error).split())[:200]}"
     if not torch.equal(made.of_blocks[0], compute_block_digests(sample)):
-        raise RuntimeError(f"{device} digests the same words in two ways to different numbers; one of them is wrong")
+        raise RuntimeError(f"{device} computed two different digests of the same words; one of them is wrong")
     return ""
 
 

@@ -39,7 +39,7 @@ def fill_pattern(out: Any, pattern: Pattern, first: int, scratch: Any = None) ->
     elif pattern.kind == p.STRIDE:
         out.bitwise_right_shift_(pattern.shift).bitwise_and_(1).neg_()
     else:
-        raise ValueError(f"no kind of pattern {pattern.kind}: ADDRESS to STRIDE are 0 to 6")
+        raise ValueError(f"unknown kind of pattern {pattern.kind}: ADDRESS to STRIDE are 0 to 6")
     if pattern.keep != p.ALL_BITS:
         out.bitwise_and_(signed(pattern.keep))
     if pattern.flip:

@@ -42,7 +42,7 @@ class Disagreement(NamedTuple):
         return not math.isnan(theirs) and not ours <= theirs
 
     def __str__(self) -> str:
-        where = f"SM {self.sm}" if self.sm != NOT_KNOWN else "SM not known"
+        where = f"SM {self.sm}" if self.sm != NOT_KNOWN else "SM unknown"
         return (
             f"[{self.row}, {self.column}]: library {self.library:g}, own {self.own:g} (own tile {self.tile} on {where}), "
             f"{self.right:g} in fp64: {'ours' if self.ours_is_wrong else 'the library'} is wrong"
@@ -87,7 +87,7 @@ def compute_own_product(left: Any, right: Any, tile: int = TILE, depth: int = DE
     """
     (m, k), n = left.shape, right.shape[1]
     if m % tile or n % tile or k % depth:
-        raise ValueError(f"our product takes multiples of {tile} x {depth} x {tile}, not {m} x {k} x {n}")
+        raise ValueError(f"the Triton matmul takes multiples of {tile} x {depth} x {tile}, not {m} x {k} x {n}")
     output = torch.empty((m, n), dtype=left.dtype, device=left.device)
     tiles = (m // tile) * (n // tile)
     sms = torch.full((tiles,), NOT_KNOWN, dtype=torch.int32, device=left.device)

@@ -24,19 +24,21 @@ def parse_document(said: bytes) -> Document:
         DocumentError: it is no JSON, no document, or of a version that is not known here.
     """
     if len(said) > BYTES_MAX:
-        raise DocumentError(f"{len(said)} bytes are no preflight's document; those have a few hundred kilobytes")
+        raise DocumentError(
+            f"{len(said)} bytes are too large for a preflight document, which has a few hundred kilobytes"
+        )
     try:
         plain = msgspec.json.decode(said)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise DocumentError(f"no JSON: {error}; give what 'preflight run -o json' printed") from None
+        raise DocumentError(f"not JSON: {error}; pass the output of 'preflight run -o json'") from None
     if not isinstance(plain, dict) or not isinstance(plain.get("version"), int):
-        raise DocumentError("no document of a preflight: it has no version; give what 'preflight run -o json' printed")
+        raise DocumentError("not a preflight document: it has no version; pass the output of 'preflight run -o json'")
     if "culprits" in plain:
-        raise DocumentError("the document of a group of nodes; give those of single nodes")
+        raise DocumentError("this is the document of a group of nodes; pass documents of single nodes")
     try:
         return msgspec.convert(_upgrade_document(plain), Document)
     except (msgspec.ValidationError, RecursionError) as error:
-        raise DocumentError(f"no document of a preflight, though it says version {plain['version']}: {error}") from None
+        raise DocumentError(f"not a preflight document, although its version is {plain['version']}: {error}") from None
 
 
 def parse_group_document(said: bytes) -> GroupDocument | None:
@@ -51,11 +53,11 @@ def _upgrade_document(plain: dict[str, Any]) -> dict[str, Any]:
     version = plain["version"]
     if version > DOCUMENT_VERSION:
         raise DocumentError(
-            f"version {version} is newer than what is known here ({DOCUMENT_VERSION}); update gpu-healthd"
+            f"version {version} is newer than this program supports ({DOCUMENT_VERSION}); upgrade gpu-healthd"
         )
     while version < DOCUMENT_VERSION:
         if version not in _STEPS:
-            raise DocumentError(f"version {version} never was; the first is 1")
+            raise DocumentError(f"version {version} does not exist; the first is 1")
         plain = _STEPS[version](plain)
         version += 1
     return {**plain, "version": DOCUMENT_VERSION}

@@ -97,7 +97,7 @@ def output_documents(documents: Sequence[Document], form: OutputFormat, file: Pa
 
 def _print_documents(documents: Sequence[Document], form: OutputFormat) -> None:
     if sys.stdout is None:
-        raise CommandError("standard output is closed; open it, or give --file")
+        raise CommandError("standard output is closed; open it, or use --file")
     terminal = sys.stdout.isatty()
     width = min(shutil.get_terminal_size().columns, WIDTH) if terminal else WIDTH
     colour = terminal and not os.environ.get("NO_COLOR")
@@ -108,7 +108,9 @@ def _print_documents(documents: Sequence[Document], form: OutputFormat) -> None:
     except UnicodeEncodeError:
         click.echo(text.encode(sys.stdout.encoding, "backslashreplace"), nl=False, color=colour)
     except UNWRITABLE as error:
-        raise CommandError(f"standard output cannot be written: {error}; free the disk, or keep its reader") from None
+        raise CommandError(
+            f"standard output cannot be written: {error}; free disk space, or keep the reader of the pipe open"
+        ) from None
 
 
 def check_writable(path: Path) -> None:
@@ -128,7 +130,7 @@ def check_writable(path: Path) -> None:
         Path(name).unlink()
     except OSError as error:
         raise CommandError(
-            f"{path}: cannot be written: {error.strerror or error}; name another file, or open the folder"
+            f"{path}: cannot be written: {error.strerror or error}; choose another file, or fix the folder's permissions"
         ) from None
 
 

@@ -9,7 +9,7 @@ _REPLACE_GPU = (
     "Keep the node out of work. Reset the GPU and test again at level burn-in; if it fails again, replace the GPU."
 )
 _CORRUPT = (
-    "Keep the node out of work, and doubt what was computed on this GPU since it last passed. "
+    "Keep the node out of work, and do not trust results computed on this GPU since it last passed. "
     "Test again at level burn-in; if it fails again, replace the GPU."
 )
 _HOST = (
@@ -17,7 +17,7 @@ _HOST = (
     "if it fails again, replace the module or the processor."
 )
 _FAILED = {
-    "gpu_state": "Do what the driver asks: reset the GPU, or replace it, as the reason says. Then test again.",
+    "gpu_state": "Follow the reason: reset or replace the GPU. Then test again.",
     "memory_pattern": _REPLACE_GPU,
     "memory_retention": _REPLACE_GPU,
     "memory_bandwidth": "Check that no other process uses the GPU and that its memory clock is not limited, then test again.",
@@ -29,7 +29,7 @@ _FAILED = {
     "host_link": "Check the link's width and generation (lspci -vv), reseat the card or its riser, then test again.",
     "sustained_load": "Check airflow, fans, cold plates and power supplies, and clock and power limits.",
     "peer_links": "Check the links' state and counters (nvidia-smi nvlink --status), reset the GPUs, then test again.",
-    "collectives": "Check the peer_links result of the same devices; if it is clean, the versions of NCCL and its plugins.",
+    "collectives": "Check the peer_links result of the same devices. If it is clean, check the versions of NCCL and its plugins.",
     "nic_rails": "Check the port's state and counters, then change transceiver, cable and switch port, one at a time.",
 }
 _DEFAULT = {
@@ -38,7 +38,7 @@ _DEFAULT = {
     Outcome.ERROR: "Inconclusive. Read the reason, then run it again with {only}.",
     Outcome.NOT_RUN: "Inconclusive. Run it again with {only}.",
 }
-RETEST = "The node is neither condemned nor qualified: test it again before it gets work."
+RETEST = "The node neither failed nor qualified: test it again before it gets work."
 
 
 def advise_repair(wrong: ReportedFailure) -> str:
@@ -46,7 +46,7 @@ def advise_repair(wrong: ReportedFailure) -> str:
     result = wrong.first
     only = " ".join((f"--level {wrong.level}", *(f"--only {test}" for test in wrong.tests)))
     if result.misconfigured:
-        return f"Put right what the reason names, then run it again with {only}."
+        return f"Fix the cause named in the reason, then run it again with {only}."
     if result.outcome is Outcome.FAIL and result.test in _FAILED:
         return _HOST if result.device.startswith("cpu:") else _FAILED[result.test]
     return _DEFAULT.get(result.outcome, "").format(only=only)
@@ -58,7 +58,7 @@ def list_next_steps(document: Document) -> tuple[str, ...]:
         return ()
     steps = []
     if document.injected:
-        steps.append("A fault was committed on request: nothing of this says that the machine is broken.")
+        steps.append("A fault was injected on request: this result does not mean that the machine is broken.")
     grave, rest = split_failures(document)
     steps += [f"{wrong.where}: {advise_repair(wrong)}" for wrong in grave or rest]
     if document.verdict is not Verdict.FAIL:

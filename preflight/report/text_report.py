@@ -62,7 +62,7 @@ def render_text(document: Document, *, colour: bool = False, width: int = WIDTH)
 
 def format_heading(document: Document) -> str:
     """The verdict and how it came about, in one line."""
-    partly = ", in part" if not document.complete else ""
+    partly = ", partial" if not document.complete else ""
     rounds = f", {document.rounds} rounds" if document.rounds > 1 else ""
     return (
         f"{escape_text(document.node)}: {document.verdict.value.upper()} at level {escape_text(document.level)}{partly}"
@@ -74,7 +74,7 @@ def _render_head(document: Document, *, colour: bool) -> str:
     line = _paint_text(format_heading(document), _VERDICT_INK.get(document.verdict, _UNSURE), colour=colour, bold=True)
     if not document.injected:
         return line
-    return f"{line}\ninjected: {escape_text(', '.join(document.injected))} (a fault committed on request)"
+    return f"{line}\ninjected: {escape_text(', '.join(document.injected))} (a fault injected on request)"
 
 
 def _describe_devices(document: Document, width: int) -> Iterator[str]:

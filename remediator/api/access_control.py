@@ -85,7 +85,7 @@ def count_request(request: Request, identity: Identity, weight: int = 1) -> None
     gate = handler_context_of(request).gate
     bucket = gate.nodes if identity.role is Role.NODE else gate.people
     if (wait_s := bucket.wait_s(identity.id)) > 0:
-        raise _too_many_requests(f"{identity.role.value} {identity.name} asks too often", wait_s)
+        raise _too_many_requests(f"{identity.role.value} {identity.name} sends too many requests", wait_s)
     bucket.charge(identity.id, weight - 1)
     _count_connection(request, identity, gate.limits)
 
@@ -131,7 +131,7 @@ def check_open_request(request: Request) -> None:
     """
     holds: Callable[[Identity], bool] = getattr(request.state, "holds", handler_context_of(request).tokens.holds)
     if not holds(request_identity(request)):
-        raise Refusal(401, "this token was revoked or has ended meanwhile", "ask an admin for a new one")
+        raise Refusal(401, "this token was revoked or has expired in the meantime", "ask an admin for a new one")
 
 
 async def _identify_bearer(request: Request) -> tuple[Identity, str]:
@@ -157,18 +157,18 @@ async def identity_of(request: Request, token: str) -> Identity:
     try:
         await asyncio.to_thread(tokens.refresh)  # another process may have issued it just now
     except SQLAlchemyError as error:
-        raise Refusal(503, "the token cannot be looked up: the database is away", "try again later", 1) from error
+        raise Refusal(503, "the token cannot be checked: the database is unavailable", "try again later", 1) from error
     identity = tokens.identify(token)
     if identity is None:
-        todo = "an admin makes a new one: 'healthctl token issue'"
-        raise Refusal(401, "this token is not known, has ended, or was revoked", todo)
+        todo = "an admin can issue a new one: 'healthctl token issue'"
+        raise Refusal(401, "this token is unknown, expired or revoked", todo)
     return identity
 
 
 def limit_unknown_clients(request: Request) -> None:
     """Raises: Refusal: 429, too many requests of this address came without a valid token."""
     if (wait_s := handler_context_of(request).gate.unknown.wait_s(peer_address(request))) > 0:
-        raise _too_many_requests("too many requests without a good token from this address", wait_s)
+        raise _too_many_requests("too many requests without a valid token from this address", wait_s)
 
 
 def _count_connection(request: Request, identity: Identity, limits: AccessLimits) -> None:
@@ -179,20 +179,20 @@ def _count_connection(request: Request, identity: Identity, limits: AccessLimits
 
 
 def _too_many_requests(words: str, wait_s: float) -> Refusal:
-    refusal = Refusal(429, words, "ask less often", math.ceil(wait_s))
+    refusal = Refusal(429, words, "send fewer requests", math.ceil(wait_s))
     refusal.headers["connection"] = "close"  # so that rejected callers keep no connection
     return refusal
 
 
 def _forbidden_refusal(access: Access, identity: Identity, node: str | None) -> Refusal:
-    mine = f"this token is {identity.role.value} {identity.name}'s"
+    mine = f"this token belongs to {identity.role.value} {identity.name}"
     if access is Access.NODE:
-        todo = f"'healthctl enroll' on that node gets one, or 'healthctl token issue --node {node}'"
-        return Refusal(403, f"{mine} and cannot speak for node {node}", todo)
+        todo = f"get one with 'healthctl enroll' on that node, or 'healthctl token issue --node {node}'"
+        return Refusal(403, f"{mine} and is not valid for node {node}", todo)
     if access is Access.JOIN:
-        return Refusal(403, f"{mine} and is no join secret", "make one with 'healthctl token join PATTERN'")
-    todo = f"an admin makes one: 'healthctl token issue --{access.value} NAME'"
-    return Refusal(403, f"{mine}; {access.value} is needed here", todo)
+        return Refusal(403, f"{mine} and is not a join secret", "create one with 'healthctl token join PATTERN'")
+    todo = f"an admin can issue one: 'healthctl token issue --{access.value} NAME'"
+    return Refusal(403, f"{mine}; this request needs {access.value}", todo)
 
 
 def _certificate_refusal(request: Request, identity: Identity) -> Refusal | None:
@@ -203,6 +203,8 @@ def _certificate_refusal(request: Request, identity: Identity) -> Refusal | None
     names = request.scope.get("client_certificate_names", ())
     if identity.name in names:
         return None
-    had = f"the client certificate names {', '.join(names)}" if names else "no client certificate was shown"
-    todo = "give healthd 'remediator.certificate' and 'remediator.certificate_key' with the node's name in them"
-    return Refusal(403, f"{had}, the token is node {identity.name}'s", todo)
+    had = f"the client certificate names {', '.join(names)}" if names else "no client certificate was presented"
+    todo = (
+        "set healthd's 'remediator.certificate' and 'remediator.certificate_key' to a certificate with the node's name"
+    )
+    return Refusal(403, f"{had}, but the token belongs to node {identity.name}", todo)

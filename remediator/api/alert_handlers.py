@@ -102,13 +102,13 @@ async def create_silence(request: Request) -> Response:
     wish = await decode_request_body(request, SilenceWish, WORDS_BYTES_MAX)
     now, actor = service.clock.wall(), request_identity(request).name
     if wish.until <= now:
-        raise Refusal(400, f"'until' is {wish.until:.0f}, which is in the past", "give UTC seconds that are to come")
+        raise Refusal(400, f"'until' is {wish.until:.0f}, which is in the past", "give UTC seconds in the future")
     if not wish.text.strip():
-        raise Refusal(400, "the reason is empty", 'send {"text": …}: others will want to know')
+        raise Refusal(400, "the reason is empty", 'send {"text": …} with the reason for others')
     known = list_open_silences(service.engine.snapshot.standing)
     if len(known) >= SILENCES_MAX:
         raise Refusal(
-            409, f"there are {format_count(len(known), 'silence')} already", "end some, or use wider patterns"
+            409, f"there are already {format_count(len(known), 'silence')}", "end some, or use wider patterns"
         )
     check_admission(service)
     named = "\x1f".join((actor, wish.match, wish.kinds, repr(wish.until), wish.text))
@@ -125,7 +125,7 @@ async def end_silence(request: Request) -> Response:
     service, name = handler_context_of(request), request.path_params["silence"]
     words = await decode_request_body(request, Words, WORDS_BYTES_MAX)
     if name not in {each.id for each in list_open_silences(service.engine.snapshot.standing)}:
-        raise Refusal(404, f"there is no silence {name}, or it has ended", "see 'healthctl alerts silences'")
+        raise Refusal(404, f"silence {name} does not exist or has ended", "see 'healthctl alerts silences'")
     check_admission(service)
     item = SilenceEnded(
         at=service.clock.wall(),
@@ -145,8 +145,8 @@ async def send_test_alert(request: Request) -> Response:
     config, actor = service.config, request_identity(request).name
     known = config.alerts.everyone
     if wish.receiver not in known:
-        todo = f"there are: {', '.join(known) or 'none; add one under alerts.receivers'}"
-        raise Refusal(404, f"there is no receiver {wish.receiver}", todo)
+        todo = f"configured: {', '.join(known) or 'none; add one under alerts.receivers'}"
+        raise Refusal(404, f"receiver {wish.receiver} is not configured", todo)
     check_admission(service)
     now = service.clock.wall()
     item = ReceiverTried(at=now, receiver=wish.receiver, actor=actor, address=client_address(request))

@@ -43,7 +43,7 @@ async def respond_to_unknown_route(request: Request, error: Exception) -> Respon
 async def respond_to_internal_error(request: Request, error: Exception) -> Response:
     """An internal error; the details go to the log, not to the caller."""
     log.error("%s %s failed", request.method, request.url.path, exc_info=error)
-    return json_response(Problem(error="the remediator failed on this request; its log says why"), 500)
+    return json_response(Problem(error="internal error; see the controller's log"), 500)
 
 
 async def respond_to_database_outage(request: Request, error: Exception) -> Response:
@@ -51,7 +51,7 @@ async def respond_to_database_outage(request: Request, error: Exception) -> Resp
     if is_permanent_refusal(error):
         return await respond_to_internal_error(request, error)
     log.warning("%s %s: the database is unavailable: %s", request.method, request.url.path, driver_message(error))
-    problem = Problem(error="the database is unavailable now", todo="send it again later; a repetition does no harm")
+    problem = Problem(error="the database is unavailable now", todo="retry later; retries are safe")
     return json_response(problem, 503, {"retry-after": str(RETRY_AFTER_S)})
 
 

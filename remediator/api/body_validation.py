@@ -15,7 +15,7 @@ _FIELD = re.compile(r"Object (?P<how>missing required|contains unknown) field `(
 _EXPECTED = re.compile(r"Expected `(?P<wanted>[^`]*)`(?:, got `(?P<got>[^`]*)`)?(?P<limit>.*)", re.DOTALL)
 _WORDS = {
     "str": "a text",
-    "int": "a whole number",
+    "int": "an integer",
     "float": "a number",
     "bool": "true or false",
     "null": "null",
@@ -38,16 +38,14 @@ def describe_body_error(error: BaseException, kind: type) -> str:
     what, place = (placed["what"], placed["place"]) if placed else (text, "")
     where = f"the field '{place}'" if place else "the body"
     if found := _FIELD.fullmatch(what):
-        wanted = "lacks the field" if found["how"].startswith("missing") else "has a field that is not known here:"
+        wanted = "lacks the field" if found["how"].startswith("missing") else "has an unknown field:"
         inner = f"{place}.{found['field']}" if place else found["field"]
         return f"the body {wanted} '{inner}'"
     if found := _EXPECTED.fullmatch(what):
         return f"{where}: expected {_expected_text(found['wanted'], found['limit'])}{_received_text(found['got'])}"
     if what.startswith("Invalid enum value"):
-        return (
-            f"{where}: {what.removeprefix('Invalid enum value').strip()} is none of {_allowed_values_text(kind, place)}"
-        )
-    return f"the body is no good JSON: {what}"
+        return f"{where}: {what.removeprefix('Invalid enum value').strip()} is not one of {_allowed_values_text(kind, place)}"
+    return f"the body is not valid JSON: {what}"
 
 
 def describe_bound_error(error: WireError, kind: type, body: bytes) -> str:
@@ -94,4 +92,4 @@ def _allowed_values_text(kind: type, place: str) -> str:
         values = tuple(found.values)
     elif isinstance(found, inspect.EnumType):
         values = tuple(each.value for each in found.cls)
-    return ", ".join(repr(value) for value in values) or "the words that are known here"
+    return ", ".join(repr(value) for value in values) or "the known values"

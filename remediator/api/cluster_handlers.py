@@ -48,11 +48,11 @@ async def cancel_action(request: Request) -> Response:
     if action is None or action.state.final:
         known = action or await asyncio.to_thread(HistoryQueries(service.journal.engine).action, name)
         if known is None:
-            raise Refusal(404, f"there is no action {name}", "see 'healthctl actions list'")
-        raise Refusal(409, f"{name} is over: {known.state.value}", "what is done cannot be cancelled")
+            raise Refusal(404, f"action {name} does not exist", "see 'healthctl actions list'")
+        raise Refusal(409, f"{name} has ended: {known.state.value}", "a finished action cannot be cancelled")
     if action.verb == Verb.CORDON.value:
-        todo = f"'healthctl nodes hold {action.node}' withdraws it, 'nodes uncordon' lifts it"
-        raise Refusal(409, f"{name} keeps a state, it is no deed that could be cancelled", todo)
+        todo = f"withdraw it with 'healthctl nodes hold {action.node}', or lift it with 'nodes uncordon'"
+        raise Refusal(409, f"{name} maintains a state and cannot be cancelled", todo)
     check_admission(service)
     item = ActionCancelled(
         at=service.clock.wall(),

@@ -37,49 +37,49 @@ class _ControllerCollector(Collector):
         yield nodes
         yield GaugeMetricFamily(
             "remediator_isolated_nodes",
-            "Nodes held out of service by us.",
+            "Nodes that the controller holds out of service.",
             sum(n.held for n in snapshot.nodes.values()),
         )
         yield GaugeMetricFamily(
             "remediator_isolated_nodes_limit",
-            "Most nodes the budget lets us hold.",
+            "Most nodes that the budget allows to be held.",
             level_max(engine.settings.budget, sum(map(is_in_cluster, snapshot.nodes.values()))),
         )
-        yield GaugeMetricFamily("remediator_incidents_open", "Incidents not closed.", len(snapshot.incidents))
+        yield GaugeMetricFamily("remediator_incidents_open", "Open incidents.", len(snapshot.incidents))
         yield GaugeMetricFamily(
             "remediator_actions_open",
-            "Actions planned and not ended.",
+            "Actions planned but not finished.",
             sum(not a.state.final for a in snapshot.actions.values()),
         )
         now = self._service.clock.wall()
         yield from _return_metrics(snapshot, now)
         yield from collect_fleet_metrics(engine, self._service.roster.entries(), now)
         yield GaugeMetricFamily("remediator_leading", LEADING, float(engine.may_act()))
-        yield GaugeMetricFamily("remediator_epoch", "Term of this leader.", engine.epoch)
+        yield GaugeMetricFamily("remediator_epoch", "Epoch of this leader.", engine.epoch)
         yield GaugeMetricFamily(
-            "remediator_store_writable", "1 while the database takes writes.", float(not engine.trouble)
+            "remediator_store_writable", "1 while the database is writable.", float(not engine.trouble)
         )
         yield GaugeMetricFamily(
-            "remediator_batch_age_seconds", "Age of the batch being decided upon and written.", engine.batch_age_s
+            "remediator_batch_age_seconds", "Age of the batch that is being processed and written.", engine.batch_age_s
         )
         yield GaugeMetricFamily(
-            "remediator_inputs_set_aside", "Inputs whose consequences the database refuses.", engine.set_aside
+            "remediator_inputs_set_aside", "Inputs whose results the database refuses.", engine.set_aside
         )
         performer = self._service.performer
-        text = "1 while the scheduler says nothing of any node."
+        text = "1 while the scheduler answers for no node."
         yield GaugeMetricFamily("remediator_scheduler_failing", text, float(performer.scheduler_failing))
-        text = "Delivery attempts to a receiver, by result, in this term."
+        text = "Delivery attempts to a receiver, by result, since this leader started."
         told = CounterMetricFamily("remediator_messages", text, labels=["receiver", "result"])
         for receiver, counts in performer.told().items():
             for result, count in counts.items():
                 told.add_metric([receiver, result], count)
         yield told
-        text = "1 while looking for what no report says (who is silent, where nodes stand) ends in an error."
+        text = "1 while a periodic check (silent nodes, node placement) fails."
         failing = GaugeMetricFamily("remediator_lookout_failing", text, labels=["part"])
         for part, fails in self._service.lookout.failing.items():
             failing.add_metric([part], float(fails))
         yield failing
-        text = "Judgements of what many nodes report together that ended in an error, in this term."
+        text = "Failed analyses across nodes, since this leader started."
         faults = CounterMetricFamily("remediator_watch_faults", text, labels=["part"])
         for part, times in self._service.watch_faults.items():
             faults.add_metric([part], times)
@@ -89,10 +89,8 @@ class _ControllerCollector(Collector):
 
 
 def _telemetry_metrics(telemetry: TelemetryCache) -> Iterator[Metric]:
-    yield GaugeMetricFamily(
-        "remediator_telemetry_nodes", "Nodes whose last hour is kept to be looked at.", len(telemetry)
-    )
-    text = "Parts of reports with telemetry that were not taken."
+    yield GaugeMetricFamily("remediator_telemetry_nodes", "Nodes whose last hour of telemetry is kept.", len(telemetry))
+    text = "Telemetry parts of reports that were dropped."
     dropped = CounterMetricFamily("remediator_telemetry_dropped", text, labels=["why"])
     for why, times in sorted(telemetry.dropped.items()):
         dropped.add_metric([why], times)
@@ -100,10 +98,10 @@ def _telemetry_metrics(telemetry: TelemetryCache) -> Iterator[Metric]:
 
 
 def _return_metrics(snapshot: StateSnapshot, now: float) -> Iterator[Metric]:
-    text = "Nodes brought back in the last eight weeks and watched for the whole window since."
+    text = "Nodes returned to service in the last eight weeks and observed for the whole window."
     total = GaugeMetricFamily("remediator_returns", text, labels=["window"])
     again = GaugeMetricFamily(
-        "remediator_returns_failed_again", "Those of them that failed within it.", labels=["window"]
+        "remediator_returns_failed_again", "Those of them that failed within the window.", labels=["window"]
     )
     for window, within_s in WINDOWS.items():
         failed, watched = count_repeat_failures(snapshot.nodes.values(), within_s, now)
@@ -112,7 +110,9 @@ def _return_metrics(snapshot: StateSnapshot, now: float) -> Iterator[Metric]:
     yield total
     yield again
     is_open = any(i.node == BREAKER for i in snapshot.incidents.values())
-    yield GaugeMetricFamily("remediator_breaker_open", "1 while nothing more is isolated.", float(is_open))
+    yield GaugeMetricFamily(
+        "remediator_breaker_open", "1 while the breaker is open and no further node is isolated.", float(is_open)
+    )
 
 
 def render_metrics(service: HandlerContext) -> bytes:

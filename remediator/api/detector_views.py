@@ -13,10 +13,10 @@ from vocabulary.identity import ComponentKind
 
 DAY_H = 24.0
 NEXT = {
-    "watch": "nothing yet; it is watched",
-    "test": "a preflight before its next job",
-    "repair": "a repair: take it out of service",
-    "replace": "a replacement: repairs did not help",
+    "watch": "none yet; the node is watched",
+    "test": "run a preflight before its next job",
+    "repair": "repair it: take it out of service",
+    "replace": "replace it: repairs did not help",
 }
 _STRAGGLER = f"{CENTRE}{straggler_findings.SOURCE}:"
 

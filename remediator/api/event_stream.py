@@ -68,7 +68,7 @@ async def stream_events(request: Request) -> Response:
     elif text.isascii() and text.isdecimal() and len(text) <= SEQ_DIGITS:
         after = int(text)
     else:
-        raise Refusal(400, f"{text[:40]!r} is no number of an event")
+        raise Refusal(400, f"{text[:40]!r} is not an event number")
     return _EventStreamResponse(request, after)
 
 

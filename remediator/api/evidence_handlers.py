@@ -59,11 +59,11 @@ def decompress_bounded(content: bytes, bytes_max: int) -> bytes:
     try:
         whole = stream.decompress(content, bytes_max + 1)
     except zlib.error as error:
-        raise Refusal(400, f"the body is no gzip: {error}") from error
+        raise Refusal(400, f"the body is not gzip: {error}") from error
     if len(whole) > bytes_max:
         raise Refusal(413, f"the bundle is longer than {bytes_max} bytes")
     if not stream.eof or stream.unused_data:
-        raise Refusal(400, "the body is no whole gzip, or more than one")
+        raise Refusal(400, "the body is not exactly one complete gzip stream")
     return whole
 
 
@@ -79,20 +79,20 @@ def _check_and_store_bundle(request: Request, node: str, order: str, content: by
         if action is None or action.order is None or action.node != node:
             raise Refusal(404, f"node {node} has no order {order}")
         if action.order.kind is not OrderKind.COLLECT_EVIDENCE:
-            raise Refusal(400, f"order {order} does not ask for evidence")
+            raise Refusal(400, f"order {order} does not request evidence")
         _check_bundle(decompress_bounded(content, BUNDLE_BYTES_MAX), node, order)
         store.keep(EvidenceEntry(order, action.incident, node, now, len(content)), content)
     except SQLAlchemyError as error:
         why = getattr(error, "orig", None) or type(error).__name__  # the error's own text holds the whole bundle
-        raise Refusal(503, f"the evidence cannot be stored now: {why}", "send it again later") from error
+        raise Refusal(503, f"the evidence cannot be stored now: {why}", "retry later") from error
 
 
 def _check_bundle(bundle_json: bytes, node: str, order: str) -> None:
     try:
         bundle = decode_message(bundle_json, EvidenceBundle)
     except WireError as error:
-        raise Refusal(400, str(error), "upgrade the older of node and remediator") from error
+        raise Refusal(400, str(error), "upgrade the older one of node and controller") from error
     if bundle.version > EVIDENCE_VERSION:
-        raise Refusal(400, f"the bundle has version {bundle.version}, this remediator reads up to {EVIDENCE_VERSION}")
+        raise Refusal(400, f"the bundle has version {bundle.version}, this controller reads up to {EVIDENCE_VERSION}")
     if (bundle.node, bundle.order) != (node, order):
-        raise Refusal(403, f"the bundle is node {bundle.node}'s, for order {bundle.order}")
+        raise Refusal(403, f"the bundle is from node {bundle.node}, for order {bundle.order}")

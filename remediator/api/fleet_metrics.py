@@ -36,12 +36,12 @@ def collect_fleet_metrics(engine: DecisionEngine, entries: Iterable[ReportEntry]
     settings = effective_settings(snapshot.standing, engine.settings)
     yield InfoMetricFamily("remediator_build", "This controller.", value={"version": VERSION})
     mode = GaugeMetricFamily(
-        "remediator_mode", "1 for how far automation may go now, 0 for the others.", labels=["mode"]
+        "remediator_mode", "1 for the current mode of automation, 0 for the others.", labels=["mode"]
     )
     for each in Mode:
         mode.add_metric([each.value], float(settings.mode is each))
     yield mode
-    yield GaugeMetricFamily("remediator_inputs_waiting", "Pieces of news not written yet.", engine.waiting)
+    yield GaugeMetricFamily("remediator_inputs_waiting", "Inputs not yet written.", engine.waiting)
     yield from _health_metrics(snapshot, entries, now)
     yield _unhealthy_node_metric(snapshot.nodes.values())
     yield from _incident_metrics(list(snapshot.incidents.values()))
@@ -58,7 +58,7 @@ def _health_metrics(snapshot: StateSnapshot, entries: Iterable[ReportEntry], now
         if record is not None and entry.gpus:
             gpus[entry.gpus[0].name, record.state.value] += len(entry.gpus)
     told = GaugeMetricFamily(
-        "remediator_nodes_reporting", "Nodes by what they say of themselves; unknown: silent.", labels=["health"]
+        "remediator_nodes_reporting", "Nodes by self-reported health; unknown: silent.", labels=["health"]
     )
     for health in Health:
         told.add_metric([health.value], healths[health])
@@ -73,7 +73,7 @@ def _health_metrics(snapshot: StateSnapshot, entries: Iterable[ReportEntry], now
 
 
 def _unhealthy_node_metric(nodes: Iterable[NodeRecord]) -> Metric:
-    text = "Since when a node is in a state that is not healthy."
+    text = "Since when a node has been in a state that is not healthy."
     family = GaugeMetricFamily(
         "remediator_node_since_timestamp_seconds", text, labels=["node", "state", "held", "rack"]
     )
@@ -85,19 +85,19 @@ def _unhealthy_node_metric(nodes: Iterable[NodeRecord]) -> Metric:
 
 def _incident_metrics(incidents: list[Incident]) -> Iterator[Metric]:
     by_state = Counter(incident.state for incident in incidents)
-    family = GaugeMetricFamily("remediator_incidents", "Incidents not closed, by state.", labels=["state"])
+    family = GaugeMetricFamily("remediator_incidents", "Open incidents by state.", labels=["state"])
     for state in IncidentState:
         if state is not IncidentState.CLOSED:
             family.add_metric([state.value], by_state[state])
     yield family
     by_answer = Counter(incident.answer for incident in incidents)
     family = GaugeMetricFamily(
-        "remediator_incidents_answered", "Incidents not closed, by the last decision's answer.", labels=["answer"]
+        "remediator_incidents_answered", "Open incidents by the answer of the last decision.", labels=["answer"]
     )
     for answer in Answer:
         family.add_metric([answer.value], by_answer[answer])
     yield family
-    text = "When an incident that is not closed was opened."
+    text = "When an open incident was opened."
     labels = ["incident", "node", "title", "drill"]
     family = GaugeMetricFamily("remediator_incident_opened_timestamp_seconds", text, labels=labels)
     for each in nlargest(SHOWN_MAX, incidents, key=lambda incident: (incident.opened_at, incident.id)):
@@ -114,7 +114,7 @@ def _finding_metrics(findings: list[Finding]) -> Iterator[Metric]:
     yield family
     slow = [f for f in findings if isinstance(f.evidence.get(SLOWDOWN), float)]
     labels = ["node", "component", "job", "kind", "confirmed"]
-    text = "How much more time a slow rank needs than its peers; 0.3 is 30 %."
+    text = "How much slower a rank is than its peers; 0.3 is 30 %."
     family = GaugeMetricFamily("remediator_straggler_slowdown_ratio", text, labels=labels)
     rows: dict[tuple[str, ...], float] = {}  # two attempts of one job may report the same rank
     for each in nlargest(SHOWN_MAX, slow, key=lambda finding: (finding.last_seen, finding.id)):
@@ -132,12 +132,12 @@ def _isolation_rate_metrics(snapshot: StateSnapshot, settings: DecisionSettings,
     total = sum(map(is_in_cluster, snapshot.nodes.values()))
     yield GaugeMetricFamily(
         "remediator_isolations_last_hour_limit",
-        "Most nodes the budget lets us isolate within an hour.",
+        "Most nodes that the budget allows to be isolated within an hour.",
         rate_max(settings.budget, total),
     )
     open_since = [action.planned_at for action in snapshot.actions.values() if not action.state.final]
     age_s = max(0.0, now - min(open_since)) if open_since else 0.0
-    yield GaugeMetricFamily("remediator_oldest_action_seconds", "Age of the oldest action that has not ended.", age_s)
+    yield GaugeMetricFamily("remediator_oldest_action_seconds", "Age of the oldest unfinished action.", age_s)
 
 
 def _boolean_label(truth: bool) -> str:  # noqa: FBT001 - a truth to be spelt

@@ -36,7 +36,7 @@ T = TypeVar("T")
 WAIT_MAX_S = 60.0
 DURABLE_WAIT_S = 20.0
 RETRY_AFTER_S = 5
-NUL_TOLD = "the request holds the character NUL (%00 or \\u0000), which no name and no text may hold"
+NUL_TOLD = "the request contains the character NUL (%00 or \\u0000), which is not allowed"
 
 
 class LongPollWakeups:
@@ -139,9 +139,9 @@ async def read_request_body(request: Request, bytes_max: int) -> bytes:
     except asyncio.CancelledError:
         if not deadline.over:
             raise
-        raise Refusal(408, f"the body did not come to its end within {limit_s:g} s") from None
+        raise Refusal(408, f"the body did not arrive within {limit_s:g} s") from None
     except ClientDisconnect:
-        raise Refusal(400, "the body was cut off") from None
+        raise Refusal(400, "the body is incomplete") from None
     finally:
         deadline.met()
     return b"".join(chunks)
@@ -180,7 +180,7 @@ async def decode_request_body(request: Request, kind: type[T], bytes_max: int) -
         return decode_message(body, kind)
     except WireError as error:
         told = describe_body_error(error.__cause__ or error, kind)
-        raise Refusal(400, told, "the document at /v1/openapi.json says what is expected") from error
+        raise Refusal(400, told, "see /v1/openapi.json for what is expected") from error
 
 
 def refuse_nul_characters(request: Request) -> None:
@@ -223,7 +223,7 @@ def check_admission(service: HandlerContext) -> None:
         Refusal: 503, it would only wait in memory; the caller keeps it and retries.
     """
     if why := service.engine.overload():
-        raise Refusal(503, f"nothing was taken: {why}", "send it again later", RETRY_AFTER_S)
+        raise Refusal(503, f"nothing was accepted: {why}", "retry later", RETRY_AFTER_S)
 
 
 def submit_input(service: HandlerContext, item: AnyInput) -> Future[None]:
@@ -235,8 +235,8 @@ def submit_input(service: HandlerContext, item: AnyInput) -> Future[None]:
     try:
         return service.engine.submit_durably(item)
     except queue.Full:
-        todo = "send it again later"
-        raise Refusal(503, "the remediator is overloaded; nothing was taken", todo, RETRY_AFTER_S) from None
+        todo = "retry later"
+        raise Refusal(503, "the controller is overloaded; nothing was accepted", todo, RETRY_AFTER_S) from None
 
 
 async def wait_until_durable(service: HandlerContext, done: Future[None]) -> None:
@@ -249,6 +249,6 @@ async def wait_until_durable(service: HandlerContext, done: Future[None]) -> Non
         await asyncio.wait_for(asyncio.shield(asyncio.wrap_future(done)), DURABLE_WAIT_S)
     except asyncio.TimeoutError:
         why = f"not durable yet: {service.engine.trouble or 'the database is slow'}"
-        raise Refusal(503, why, "send it again later; a repetition does no harm", RETRY_AFTER_S) from None
+        raise Refusal(503, why, "retry later; retries are safe", RETRY_AFTER_S) from None
     except StoreError as error:
-        raise Refusal(503, f"it will not be written here: {error}", "send it to the one that leads", 1) from None
+        raise Refusal(503, f"this replica cannot write it: {error}", "send it to the leader", 1) from None

@@ -73,7 +73,7 @@ class HazardCache:
         self._at = 0.0
 
     async def jobs(self, job: str, node: str | None) -> JobHazards:
-        """Return the jobs; grouped anew if that was long ago, or if the job, or a rank of it on `node`, is missing."""
+        """Return the jobs; grouped again if that was long ago, or if the job, or a rank of it on `node`, is missing."""
         async with self._sorting:
             known, age_s = self._jobs, self._service.clock.monotonic() - self._at
             if known is not None and age_s < STALE_S:
@@ -92,11 +92,11 @@ async def show_job_hazard(request: Request) -> Response:
     job: str = request.path_params["job"]
     node = identity.name if identity.role is Role.NODE else None
     if node is not None and not _node_runs_job(service, node, job):
-        raise Refusal(403, f"node {node} holds no rank of job {job}", "only its nodes and operators may ask")
+        raise Refusal(403, f"node {node} has no rank of job {job}", "only the job's nodes and operators may read this")
     board: HazardCache = request.app.state.board
     jobs = await board.jobs(job, node)
     if job not in jobs:
-        raise Refusal(404, f"no node holds a rank of job {job}", "see 'healthctl nodes list'")
+        raise Refusal(404, f"no node has a rank of job {job}", "see 'healthctl nodes list'")
     mtbf_h = service.config.node_mtbf_h
     answer = jobs.known(job, node) or await asyncio.to_thread(jobs.answer, job, node, mtbf_h)
     return Response(answer, media_type="application/json")

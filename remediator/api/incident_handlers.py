@@ -67,27 +67,27 @@ async def resolve_incident(request: Request) -> Response:
     if incident.state is IncidentState.CLOSED:
         return Response(status_code=204)
     if incident.state is IncidentState.ACTING:
-        todo = "wait for it to end, or take the node into your own hands (drain it yourself in the scheduler)"
-        raise Refusal(409, f"a plan of {incident.id} is under way", todo)
+        todo = "wait for it to end, or take over the node (drain it in the scheduler)"
+        raise Refusal(409, f"a plan of {incident.id} is running", todo)
     record = handler_context_of(request).engine.snapshot.nodes.get(incident.node)
     if record is not None and record.held:
-        todo = "resume it in the scheduler and the incident closes by itself; if it never comes back, 'nodes retire' it"
-        raise Refusal(409, f"we still hold {record.node} out of service", todo)
+        todo = "resume it in the scheduler, and the incident closes automatically; if the node never returns, use 'nodes retire'"
+        raise Refusal(409, f"the controller still holds {record.node} out of service", todo)
     return await _submit_incident_command(request, incident, IncidentCommandKind.RESOLVE, words.text)
 
 
 async def reopen_incident(request: Request) -> Response:
-    """`POST /v1/incidents/{id}/reopen`: it is decided anew, and only an operator closes it again."""
+    """`POST /v1/incidents/{id}/reopen`: it is decided again, and only an operator closes it again."""
     words = await decode_request_body(request, Words, WORDS_BYTES_MAX)
     incident, findings = await _stored_incident(request)
     if incident.state is not IncidentState.CLOSED:
         return Response(status_code=204)
     if incident.wide:
-        raise Refusal(409, f"{incident.id} is about many nodes", "such incidents open again by themselves")
+        raise Refusal(409, f"{incident.id} concerns many nodes", "such incidents reopen automatically")
     service = handler_context_of(request)
     other = next((i.id for i in service.engine.snapshot.incidents.values() if i.node == incident.node), None)
     if other is not None:
-        raise Refusal(409, f"node {incident.node} has another open incident, {other}", "go on there")
+        raise Refusal(409, f"node {incident.node} has another open incident, {other}", "continue there")
     check_admission(service)
     item = IncidentReopened(
         at=service.clock.wall(),
@@ -127,10 +127,10 @@ async def _stored_incident(request: Request) -> tuple[Incident, list[Finding]]:
     name = request.path_params["incident"]
     found = await asyncio.to_thread(handler_context_of(request).journal.incident, name)
     if found is None:
-        raise Refusal(404, f"there is no incident {name}", "see 'healthctl incidents list'")
+        raise Refusal(404, f"incident {name} does not exist", "see 'healthctl incidents list'")
     seen = request.headers.get("if-match", "*")
     if seen != "*" and incident_etag(found[0]) not in [each.strip() for each in seen.split(",")]:
-        raise Refusal(412, f"{name} is not as you saw it any more", "look at it again")
+        raise Refusal(412, f"{name} has changed since you read it", "reload it and retry")
     return found[0], found[1]
 
 

@@ -79,7 +79,7 @@ class LeaderGateway:
     async def _refused(self, request: Request) -> Response:
         if self._pages is not None and request.method == "GET" and "text/html" in request.headers.get("accept", ""):
             return await self._pages.standing_by(request, self.word)
-        todo = "ask the replica whose /healthz answers 200"
+        todo = "use the replica whose /healthz answers 200"
         return json_response(
-            Problem(error=f"this remediator is a standby: {self.word}", todo=todo), 503, {"retry-after": "1"}
+            Problem(error=f"this replica is a standby: {self.word}", todo=todo), 503, {"retry-after": "1"}
         )

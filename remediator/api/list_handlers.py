@@ -70,9 +70,9 @@ async def show_gpus(request: Request) -> Response:
     try:
         after = parse_gpu_key(text) if text else NOWHERE
     except ValueError:
-        raise Refusal(400, f"after is {text!r}", "give the last GPU's NODE/INDEX, like gpu-17/3") from None
+        raise Refusal(400, f"after is {text!r}", "give NODE/INDEX of the last GPU, for example gpu-17/3") from None
     if len(pattern) > NAME_MAX:
-        raise Refusal(400, f"node is longer than {NAME_MAX} characters", "no node has so long a name")
+        raise Refusal(400, f"node is longer than {NAME_MAX} characters", "node names are shorter")
     plain = not set("*?[") & set(pattern)
     if plain and pattern not in service.engine.snapshot.nodes:
         raise Refusal(404, f"no node {pattern} has ever reported", "see 'healthctl nodes list'")
@@ -99,7 +99,7 @@ async def show_job(request: Request) -> Response:
     def found() -> Response:
         view = find_job_view(service.engine.snapshot, service.roster, name)
         if view is None:
-            raise Refusal(404, f"no node holds a rank of job {name}", "see 'healthctl jobs list'")
+            raise Refusal(404, f"no node has a rank of job {name}", "see 'healthctl jobs list'")
         return json_response(view)
 
     return await asyncio.to_thread(found)

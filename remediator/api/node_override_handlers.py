@@ -32,11 +32,11 @@ async def hold_node(request: Request) -> Response:
     wish = await decode_request_body(request, HoldWish, WORDS_BYTES_MAX)
     if wish.until is not None and wish.until <= handler_context_of(request).clock.wall():
         raise Refusal(
-            400, f"'until' is {wish.until:.0f}, which is in the past", "give UTC seconds that are to come, or none"
+            400, f"'until' is {wish.until:.0f}, which is in the past", "give UTC seconds in the future, or none"
         )
     record = handler_context_of(request).engine.snapshot.nodes.get(request.path_params["node"])
     if record is not None and record.state is NodeState.RETIRED:
-        raise Refusal(409, f"node {record.node} is retired", "nothing is done with it; 'unretire' takes it back")
+        raise Refusal(409, f"node {record.node} is retired", "use 'unretire' to return it to the cluster")
     return await _submit_node_command(request, NodeCommandKind.HOLD, _require_reason(wish.text), wish.until)
 
 
@@ -70,7 +70,7 @@ async def uncordon_node(request: Request) -> Response:
     service, node = handler_context_of(request), request.path_params["node"]
     running = running_node_work(service.engine.snapshot, node, service.clock.wall())
     if running and not wish.force:
-        todo = "wait for the end (its page says it), or let work come all the same: --force, or the tick on the page"
+        todo = "wait until it ends (see the node's page), or allow work anyway: --force, or the checkbox on the page"
         raise Refusal(409, "; ".join(running), todo)
     return await _submit_manual_cordon(request, ManualCordonKind.UNCORDON, wish.text)
 
@@ -79,8 +79,8 @@ def running_node_work(snapshot: StateSnapshot, node: str, now: float) -> list[st
     """Describe running actions that must not meet a job, including withdrawn ones that the node had fetched before."""
     planned = [a for a in snapshot.ordered.get(node, ()) if a.verb in _UNFIT_FOR_WORK and now < a.deadline]
     given_up = [a for a in snapshot.unheard.values() if a.node == node and a.order and a.verb in _UNFIT_FOR_WORK]
-    found = [f"{a.verb} is ordered on {node}" + (f" ({a.detail})" if a.detail else "") for a in planned]
-    withdrawn = f"was ordered on {node} and withdrawn, and {node} has not said how it ended"
+    found = [f"{a.verb} is in progress on {node}" + (f" ({a.detail})" if a.detail else "") for a in planned]
+    withdrawn = f"was ordered on {node} and withdrawn, but {node} has not reported its end"
     return found + [f"{a.verb} {withdrawn}" for a in given_up if now < a.deadline]
 
 
@@ -90,9 +90,11 @@ async def _submit_manual_cordon(request: Request, word: ManualCordonKind, text: 
     if record is None:
         raise Refusal(404, f"no node {node} has ever reported", "see 'healthctl nodes list'")
     if record.state is NodeState.RETIRED:
-        raise Refusal(409, f"node {node} is retired", "nothing is done with it; 'unretire' takes it back")
+        raise Refusal(409, f"node {node} is retired", "use 'unretire' to return it to the cluster")
     if hold is not None and not hold.known:
-        raise Refusal(409, f"the scheduler has no node {node}: {hold.reason}", "there is nothing to hold or lift there")
+        raise Refusal(
+            409, f"the scheduler does not know node {node}: {hold.reason}", "there is nothing to cordon or uncordon"
+        )
     check_admission(service)
     item = ManualCordon(
         at=service.clock.wall(),
@@ -108,7 +110,7 @@ async def _submit_manual_cordon(request: Request, word: ManualCordonKind, text: 
 
 def _require_reason(text: str) -> str:
     if not text.strip():
-        raise Refusal(400, "the reason is empty", 'send {"text": …}: others will want to know')
+        raise Refusal(400, "the reason is empty", 'send {"text": …} with the reason for others')
     return text
 
 

@@ -14,16 +14,16 @@ from remediator.api.route_table import ENDPOINTS
 from vocabulary.messages.wire import Problem
 
 _ERRORS = {
-    "400": "The request is wrong.",
-    "401": "No good token.",
-    "403": "Not with this token.",
-    "404": "There is no such thing.",
+    "400": "The request is invalid.",
+    "401": "The token is missing or invalid.",
+    "403": "The token does not allow this.",
+    "404": "Not found.",
     "408": "The body did not arrive in time.",
-    "409": "Not as things are.",
-    "412": "Not as you saw it.",
+    "409": "The current state does not allow this.",
+    "412": "The object has changed since it was read.",
     "413": "Too long.",
-    "429": "Too often; Retry-After says when.",
-    "503": "Not now; ask again, or ask the one that leads.",
+    "429": "Too many requests; see Retry-After.",
+    "503": "Unavailable; retry, or use the leader.",
 }
 _PARAMETER = re.compile(r"\{(\w+)(?::path)?\}")
 
@@ -90,7 +90,7 @@ def _build_parameter(query: Query, place: str) -> dict[str, Any]:
 
 def _build_responses(endpoint: Endpoint) -> dict[str, Any]:
     if endpoint.answer is None:
-        responses: dict[str, Any] = {"204": {"description": "Done, and durable."}}
+        responses: dict[str, Any] = {"204": {"description": "Done and durable."}}
     else:
         responses = {"200": {"description": endpoint.about, "content": _build_content(endpoint.answer)}}
     for status, words in _ERRORS.items():

@@ -92,7 +92,7 @@ async def show_incident(request: Request) -> Response:
     journal = service.journal
     found = await asyncio.to_thread(journal.incident, name)
     if found is None:
-        raise Refusal(404, f"there is no incident {name}", "see 'healthctl incidents list'")
+        raise Refusal(404, f"incident {name} does not exist", "see 'healthctl incidents list'")
     events = await asyncio.to_thread(IncidentQueries(journal.engine).events, name)
     words = await asyncio.to_thread(HistoryQueries(journal.engine).words_of, name, found[0].findings)
     settings, nodes = service.engine.settings, service.engine.snapshot.nodes
@@ -115,7 +115,7 @@ async def approve_plan_step(request: Request) -> Response:
     check_admission(service)
     waiting = [each.id for each in list_awaited_approvals(incident)]
     if wanted.what not in waiting:
-        todo = f"it waits for {', '.join(waiting)}" if waiting else "it awaits no approval"
+        todo = f"it waits for {', '.join(waiting)}" if waiting else "the incident does not wait for approval"
         raise Refusal(409, f"{name} does not wait for {wanted.what!r}", todo)
     item = StepApproved(
         at=service.clock.wall(),

@@ -26,9 +26,7 @@ from remediator.store.history_queries import HistoryQueries
 TOLD, TOLD_MAX = 20, 100
 LISTED_MAX = 1000  # blocking reasons, and items that await an operator
 
-WITHOUT_DATABASE = (
-    "the database does not answer: the reasons of decisions, and since when people are waited for, are not known"
-)
+WITHOUT_DATABASE = "the database does not answer: the reasons of decisions and the waiting times are unknown"
 
 
 async def show_status(request: Request) -> Response:
@@ -57,9 +55,7 @@ def _build_overview(service: HandlerContext, told: int) -> OverviewView:
         if is_permanent_refusal(error):
             raise
         decisions, waiting = {}, awaiting_views(snapshot, rules, lambda _: {})
-        lacking = (
-            "the database does not answer: why was decided what is told, and since when people are waited for, is not known",
-        )
+        lacking = ("the database does not answer: the reasons of decisions and the waiting times are unknown",)
     blocked = render.order_blocked_reasons(seen.blocked, incidents)
     return OverviewView(
         **asdict(replace(seen, blocked=tuple(blocked[:LISTED_MAX]))),
@@ -88,17 +84,17 @@ def _build_status(service: HandlerContext, snapshot: StateSnapshot, now: float) 
     trouble = (service.engine.trouble,) if service.engine.trouble else ()
     word = service.performer.scheduler_word
     if service.reload.problem:
-        trouble = (*trouble, f"the playbooks as they are now are not in force: {service.reload.problem}")
+        trouble = (*trouble, f"the current playbook files are not in force: {service.reload.problem}")
     if word != "ok" and snapshot.nodes:  # it is polled about nodes only
         trouble = (*trouble, f"scheduler: {word}")
     if not service.engine.may_act() and not service.engine.trouble:
-        trouble = (*trouble, "who leads is in doubt: nothing is begun until the lead is confirmed")
+        trouble = (*trouble, "leadership is not confirmed: no action starts until it is")
     blocked = (*trouble, *view.blocked)
     return replace(view, epoch=service.engine.epoch, scheduler=word, blocked=blocked, leader=_leader_name(service))
 
 
 def _leader_name(service: HandlerContext) -> str:
     """Return this replica's name: only the leader answers."""
-    alone = "the only replica" if service.journal.alone else "others may stand by"
-    lease = "its lead is confirmed" if service.engine.may_act() else "its lead is in doubt"
+    alone = "the only replica" if service.journal.alone else "standbys are allowed"
+    lease = "leadership confirmed" if service.engine.may_act() else "leadership not confirmed"
     return f"{socket.gethostname()}, process {os.getpid()}, epoch {service.engine.epoch}; {alone}; {lease}"

@@ -28,8 +28,8 @@ async def show_placement(request: Request) -> Response:
         _place_job, service.engine.snapshot, int(wanted), service.clock.wall(), service.config.node_mtbf_h
     )
     if found is None:
-        words = f"{format_count(free, 'node is', 'nodes are')} free, {wanted:g} are wanted"
-        raise Refusal(409, words, "ask for fewer, or see 'healthctl nodes list'")
+        words = f"{format_count(free, 'node is', 'nodes are')} free, {wanted:g} requested"
+        raise Refusal(409, words, "request fewer, or see 'healthctl nodes list'")
     return json_response(found)
 
 

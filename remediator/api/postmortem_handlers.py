@@ -45,7 +45,7 @@ def _requested_form(request: Request) -> DocumentForm:
         return DocumentForm(word)
     except ValueError:
         raise Refusal(
-            400, f"no format {word!r}", f"there are {', '.join(form.value for form in DocumentForm)}"
+            400, f"unknown format {word!r}", f"use one of {', '.join(form.value for form in DocumentForm)}"
         ) from None
 
 
@@ -56,7 +56,7 @@ def _render_postmortem(service: HandlerContext, incident: str, form: DocumentFor
 def _load_incident_history(service: HandlerContext, incident_id: str) -> IncidentHistory:
     found = service.journal.incident(incident_id)
     if found is None:
-        raise Refusal(404, f"there is no incident {incident_id}", "see 'healthctl incidents list'")
+        raise Refusal(404, f"incident {incident_id} does not exist", "see 'healthctl incidents list'")
     incident, findings, decisions, actions = found
     store, now = IncidentQueries(service.journal.engine), service.clock.wall()
     attempts = _newest_job_attempts(actions)

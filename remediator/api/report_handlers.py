@@ -45,7 +45,7 @@ from vocabulary.messages.wire import (
 )
 from vocabulary.order import Order, OrderUpdate
 
-BOUNDS_TODO = "healthd keeps these bounds by itself (docs/reference/api.md); upgrade the older of node and remediator"
+BOUNDS_TODO = "healthd respects these limits (docs/reference/api.md); upgrade the older one of node and controller"
 UPDATE_BYTES_MAX = 64 << 10
 REPEATED_PER_PIECE = 10  # repeated findings, ranks and swaps that cost as much as one piece of news
 
@@ -80,7 +80,7 @@ async def poll_orders(request: Request) -> Response:
     known = frozenset(request.query_params.getlist("known"))
     with service.gate.polls.one(node) as seated:
         if not seated:
-            raise Refusal(429, f"node {node} has {service.gate.limits.polls_per_node} open polls already", "", 1)
+            raise Refusal(429, f"node {node} already has {service.gate.limits.polls_per_node} open polls", "", 1)
         found = await _wait_for_orders(service, node, known, wait_s, lambda: check_open_request(request))
     now = service.clock.monotonic()
     wish = service.telemetry.wish(node, now) if service.telemetry.untold(node, now) else None
@@ -117,8 +117,8 @@ def _decode_report(body: bytes, node: str) -> Report:
     if message.version > WIRE_VERSION:
         raise Refusal(
             400,
-            f"the report speaks version {message.version}, this remediator up to {WIRE_VERSION}",
-            "upgrade the remediator first",
+            f"the report has version {message.version}, this controller supports up to {WIRE_VERSION}",
+            "upgrade the controller first",
         )
     findings = [change.finding for change in message.changes] + list(message.active)
     stranger = next((f.node for f in findings if f.node != node), message.node)
@@ -142,8 +142,8 @@ def _limit_node_rate(service: HandlerContext, node: str) -> None:
     """
     if (wait_s := service.gate.news.owes_s(node)) > 0:
         most = service.gate.limits.news_per_s
-        words = f"node {node} tells more than {most:g} pieces of news a second; nothing was taken"
-        raise Refusal(429, words, "send it again later", math.ceil(wait_s))
+        words = f"node {node} reports more than {most:g} changes per second; nothing was accepted"
+        raise Refusal(429, words, "retry later", math.ceil(wait_s))
 
 
 def _charge_report_weight(service: HandlerContext, message: Report, asserted: frozenset[str], *, moved: bool) -> None:
@@ -208,7 +208,9 @@ async def _wait_for_orders(
             if over and service.engine.may_act():
                 return found
             if now >= deadline or service.wakeups.ended:
-                raise Refusal(503, f"who leads is in doubt: {service.engine.trouble or 'a term begins'}", "", 1)
+                raise Refusal(
+                    503, f"leadership is not confirmed: {service.engine.trouble or 'a new epoch begins'}", "", 1
+                )
             pause = LEASE_S / 10 if over else asked_until - now
             with contextlib.suppress(asyncio.TimeoutError):
                 await asyncio.wait_for(woken.wait(), pause)

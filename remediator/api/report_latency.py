@@ -25,6 +25,6 @@ class ReportLatency:
     def family(self) -> HistogramMetricFamily:
         """Return the metric family for `/metrics`."""
         bounds = [*(str(bound) for bound in BOUNDS_S), "+Inf"]
-        text = "From the head of a report until all that is new in it was durable, in this term."
+        text = "From the start of a report until all its changes were durable, since this leader started."
         buckets = list(zip(bounds, map(float, accumulate(self._counts)), strict=True))
         return HistogramMetricFamily("remediator_report_seconds", text, buckets=buckets, sum_value=self._total_s)

@@ -62,7 +62,7 @@ ENDPOINTS: tuple[Endpoint, ...] = (
         token_handlers.enrol_node,
         Enrolment,
         NewToken,
-        "A node's own token for a join secret.",
+        "Exchange a join secret for the node's own token.",
     ),
     _post(
         "/v1/nodes/{node}/report",
@@ -78,7 +78,7 @@ ENDPOINTS: tuple[Endpoint, ...] = (
         report_handlers.poll_orders,
         OrdersReply,
         "A node's open orders; waits for a new one.",
-        (WAIT, Query("known", "string", "id of an order that the node has", many=True)),
+        (WAIT, Query("known", "string", "ID of an order that the node has", many=True)),
     ),
     _post(
         "/v1/nodes/{node}/orders/{order:path}",
@@ -112,7 +112,7 @@ ENDPOINTS: tuple[Endpoint, ...] = (
         GpuList,
         "GPUs, by node and index.",
         (
-            Query("node", "string", "only of nodes that match this shell pattern"),
+            Query("node", "string", "only nodes that match this shell pattern"),
             Query("after", "string", "only after this one, NODE/INDEX"),
             LIMIT,
         ),
@@ -138,7 +138,7 @@ ENDPOINTS: tuple[Endpoint, ...] = (
         overview_handlers.show_overview,
         OverviewView,
         "Status, worst incidents, approvals and silent nodes.",
-        (Query("incidents", "integer", "at most this many, the worst first"),),
+        (Query("incidents", "integer", "at most this many, worst first"),),
     ),
     _get(
         "/v1/nodes",
@@ -304,7 +304,7 @@ ENDPOINTS: tuple[Endpoint, ...] = (
     ),
     _get("/v1/awaiting", _VIEWER, list_handlers.show_awaiting, AwaitingList, "What awaits approval."),
     _get("/v1/lemons", _VIEWER, list_handlers.show_lemons, LemonList, "Suspected lemon nodes."),
-    _get("/v1/stragglers", _VIEWER, list_handlers.show_stragglers, StragglerList, "What slows jobs down."),
+    _get("/v1/stragglers", _VIEWER, list_handlers.show_stragglers, StragglerList, "Stragglers: what slows jobs down."),
     _get("/v1/breaker", _VIEWER, list_handlers.show_breaker, BreakerView, "The breaker, and every limit with its use."),
     _post(
         "/v1/breaker/reset", _OPERATOR, incident_handlers.reset_circuit_breaker, Words, None, "Allow isolations again."
@@ -326,7 +326,7 @@ ENDPOINTS: tuple[Endpoint, ...] = (
         (
             *(Query(name, "string", f"only events with this {name}") for name in ("node", "incident", "kind", "actor")),
             SINCE,
-            Query("until", "number", "only from before then, UTC seconds"),
+            Query("until", "number", "only events before this time, UTC seconds"),
             Query("before", "integer", "only events before this number"),
             LIMIT,
         ),

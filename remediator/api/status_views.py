@@ -76,7 +76,7 @@ def blocked_automation_reasons(
     if settings.mode is not Mode.ACT:
         by = _mode_origin_text(snapshot)
         shown = (
-            "decisions are shown, not carried out" if settings.mode is not Mode.APPROVE else "people approve each plan"
+            "decisions are shown but not executed" if settings.mode is not Mode.APPROVE else "each plan needs approval"
         )
         words.append(f"{mode_sentence_prefix(settings.mode.value)}{f' (set by {by})' if by else ''}: {shown}")
     words += _shared_blocked_reasons(snapshot, roster, now)
@@ -85,9 +85,9 @@ def blocked_automation_reasons(
             continue
         whys = [f"waits for approval of {a.text} ({a.id})" for a in list_awaited_approvals(incident)]
         if incident.answer is Answer.HOLD:
-            whys.append("is held back by a guard")
+            whys.append("is held by a guard")
         if incident.state is IncidentState.WAITING:
-            whys.append(f"waits for a person: {incident.outcome}")
+            whys.append(f"needs a person: {incident.outcome}")
         words += [str(IncidentBlocker(incident.id, incident.node, why)) for why in whys]
     return tuple(words)
 
@@ -95,15 +95,15 @@ def blocked_automation_reasons(
 def _shared_blocked_reasons(snapshot: StateSnapshot, roster: ReportRegistry, now: float) -> Iterator[str]:
     for incident in snapshot.incidents.values():
         if incident.node == BREAKER:
-            yield f"the breaker is open since {_format_utc_second(incident.opened_at)}: {incident.title}"
+            yield f"the breaker has been open since {_format_utc_second(incident.opened_at)}: {incident.title}"
     off = sorted(record.node for record in snapshot.nodes.values() if record.hands_off is not None)
     if off:
-        yield f"people keep us off {format_count(len(off), 'node')}: {_name_nodes(off)}"
+        yield f"operator hold on {format_count(len(off), 'node')}: {_name_nodes(off)}"
     known = [record.node for record in snapshot.nodes.values() if is_in_cluster(record)]
     silent = sorted(n for n in known if (e := roster.get(n)) is None or now - e.seen_at > e.ttl_s)
     if silent:
         are = "is" if len(silent) == 1 else "are"
-        yield f"data is stale: {len(silent)} of {format_count(len(known), 'node')} {are} not heard now: {_name_nodes(silent)}"
+        yield f"data is stale: {len(silent)} of {format_count(len(known), 'node')} {are} silent: {_name_nodes(silent)}"
 
 
 def _name_nodes(nodes: Sequence[str]) -> str:

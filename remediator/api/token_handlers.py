@@ -51,7 +51,7 @@ async def rotate_token(request: Request) -> Response:
     service, who = handler_context_of(request), audit_actor(request)
     now = service.clock.wall()
     if wish.role is Role.JOIN:
-        raise Refusal(400, "join secrets are not rotated; revoke the old one and issue another")
+        raise Refusal(400, "join secrets cannot be rotated; revoke this one and issue another")
     try:
         until = None if wish.expires_s is None else now + wish.expires_s
         token = await _run_in_database(
@@ -67,7 +67,7 @@ async def revoke_token(request: Request) -> Response:
     service, who, token_id = handler_context_of(request), audit_actor(request), request.path_params["token"]
     gone = await _run_in_database(lambda: service.tokens.revoke(service.clock.wall(), actor=who, token_id=token_id))
     if not gone and all(token.id != token_id for token in await _run_in_database(service.tokens.all)):
-        raise Refusal(404, f"there is no token {token_id}", "see 'remediator token list'")
+        raise Refusal(404, f"token {token_id} does not exist", "see 'remediator token list'")
     service.wakeups.wake()
     return Response(status_code=204)
 
@@ -91,4 +91,4 @@ async def _run_in_database(work: Callable[[], T]) -> T:
     try:
         return await asyncio.to_thread(work)
     except SQLAlchemyError as error:
-        raise Refusal(503, "the database is away; nothing was changed", "try again later", 5) from error
+        raise Refusal(503, "the database is unavailable; nothing was changed", "try again later", 5) from error

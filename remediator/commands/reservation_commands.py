@@ -26,8 +26,14 @@ def slurm_group() -> None:
 @CONFIG
 @click.argument("name")
 @click.argument("nodes", nargs=-1, required=True, metavar="NODE...")
-@click.option("--minutes", type=click.IntRange(1, 1440), default=30, show_default=True, help="It ends by itself then.")
-@click.option("--user", default="root", show_default=True, help="Whose jobs may run there.")
+@click.option(
+    "--minutes",
+    type=click.IntRange(1, 1440),
+    default=30,
+    show_default=True,
+    help="Duration; the reservation ends afterwards.",
+)
+@click.option("--user", default="root", show_default=True, help="Users whose jobs may run there.")
 def set_aside_command(config_path: Path, name: str, nodes: tuple[str, ...], minutes: int, user: str) -> None:
     """Reserve NODEs from now on as gpu-healthd-NAME. Jobs that run there may end; no other begins. Repeating it changes nothing.
 

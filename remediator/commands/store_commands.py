@@ -33,7 +33,7 @@ def parse_since_option(text: str, now: float) -> float:
     try:
         found = dt.datetime.fromisoformat(text.replace("Z", "+00:00"))
     except ValueError:
-        raise ValueError(f"{text!r} is no time; write 7d, 12h, 2026-11-01 or 2026-11-01T08:00:00") from None
+        raise ValueError(f"{text!r} is not a time; write 7d, 12h, 2026-11-01 or 2026-11-01T08:00:00") from None
     return (found if found.tzinfo else found.replace(tzinfo=dt.timezone.utc)).timestamp()
 
 

@@ -33,10 +33,10 @@ def token_group() -> None:
 
 def _add_role_options(command: Callable[..., Any]) -> Callable[..., Any]:
     for option, words in (
-        ("--admin", "For an operator who also manages tokens."),
-        ("--operator", "For an operator or a program that approves, acknowledges, resolves."),
-        ("--viewer", "For a user or a program that reads."),
-        ("--node", "For this node's healthd; speaks for that node alone."),
+        ("--admin", "Issue a token for an operator who also manages tokens."),
+        ("--operator", "Issue a token for an operator, or a program, that approves, acknowledges and resolves."),
+        ("--viewer", "Issue a read-only token for a user or a program."),
+        ("--node", "Issue a token for this node's healthd, valid for that node only."),
     ):
         command = click.option(option, metavar="NAME", help=words)(command)
     return command
@@ -45,10 +45,18 @@ def _add_role_options(command: Callable[..., Any]) -> Callable[..., Any]:
 @token_group.command("issue")
 @CONFIG
 @_add_role_options
-@click.option("--join", metavar="PATTERN", help="A join secret: nodes of such names get a token of their own with it.")
-@click.option("--uses", type=click.IntRange(1, 1_000_000), help="How many nodes a join secret serves.  [default: 1]")
-@click.option("--replaces", is_flag=True, help="The join secret also serves nodes that have a token; the old one ends.")
-@click.option("--expires", metavar="SPAN", help="It ends after 12h, 30d, …  [default: never; a join secret: 1d]")
+@click.option(
+    "--join",
+    metavar="PATTERN",
+    help="Issue a join secret. Nodes with matching names exchange it for a token of their own.",
+)
+@click.option(
+    "--uses", type=click.IntRange(1, 1_000_000), help="Number of nodes that may use a join secret.  [default: 1]"
+)
+@click.option("--replaces", is_flag=True, help="Let the join secret replace the token of a node that already has one.")
+@click.option(
+    "--expires", metavar="SPAN", help="Lifetime, such as 12h or 30d.  [default: unlimited; a join secret: 1d]"
+)
 def issue_command(
     config_path: Path, join: str | None, uses: int | None, *, replaces: bool, expires: str | None, **names: str | None
 ) -> None:
@@ -66,7 +74,7 @@ def issue_command(
 
 @token_group.command("list")
 @CONFIG
-@click.option("--all", "everything", is_flag=True, help="Also those that have ended.")
+@click.option("--all", "everything", is_flag=True, help="Also show expired and revoked tokens.")
 def list_command(config_path: Path, *, everything: bool) -> None:
     """Show what tokens there are, never their text."""
     with _open_token_store(config_path) as tokens:
@@ -80,12 +88,12 @@ def list_command(config_path: Path, *, everything: bool) -> None:
 @token_group.command("rotate")
 @CONFIG
 @_add_role_options
-@click.option("--overlap", metavar="SPAN", default="1d", show_default=True, help="So long the old ones stay good.")
+@click.option("--overlap", metavar="SPAN", default="1d", show_default=True, help="How long the old tokens stay valid.")
 @click.option(
-    "--expires", metavar="SPAN", help="The new one ends after 30d, …  [default: when the old ones would have]"
+    "--expires", metavar="SPAN", help="Lifetime of the new token, such as 30d.  [default: that of the old tokens]"
 )
 def rotate_command(config_path: Path, overlap: str, expires: str | None, **names: str | None) -> None:
-    """Print a new token for a name; those that it has end after the overlap."""
+    """Print a new token for a name; its old tokens end after the overlap."""
     role, name = _single_role(names)
     overlap_s, span_s = _parse_span_seconds(overlap, least=0.0) or 0.0, _parse_span_seconds(expires)
     with _open_token_store(config_path) as tokens:
@@ -112,7 +120,7 @@ def revoke_command(config_path: Path, token_id: str | None, **names: str | None)
             role, name = _single_role(names, "an ID or ")
             gone = tokens.revoke(time.time(), actor=_local_actor(), role=role, name=name)
     if not gone:
-        raise click.ClickException("there is no such token; see 'remediator token list'")
+        raise click.ClickException("no such token; see 'remediator token list'")
     for token in gone:
         click.echo(f"revoked {token.id}, {token.role.value} {token.name}", err=True)
 
@@ -140,11 +148,11 @@ def _token_state(token: TokenView, now: float) -> str:
     if token.uses_left == 0:
         return "used up"
     if token.expires_at is None:
-        return "good"
+        return "valid"
     if token.expires_at <= now:
         return "ended"
     until = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(token.expires_at))
-    return f"good until {until}" + (f", {token.uses_left} uses" if token.uses_left is not None else "")
+    return f"valid until {until}" + (f", {token.uses_left} uses" if token.uses_left is not None else "")
 
 
 def _parse_span_seconds(span: str | None, least: float = 1.0) -> float | None:
@@ -152,7 +160,7 @@ def _parse_span_seconds(span: str | None, least: float = 1.0) -> float | None:
         return None
     match = _SPAN.fullmatch(span)
     if match is None:
-        raise click.UsageError(f"{span!r} is no span; write 90s, 30m, 12h or 30d")
+        raise click.UsageError(f"{span!r} is not a duration; write 90s, 30m, 12h or 30d")
     if not least <= (found := int(match[1]) * _UNIT_S[match[2]]) <= SPAN_MAX_S:
         raise click.UsageError(f"{span!r}: give {least:g}s to {SPAN_MAX_S / _UNIT_S['d']:g}d")
     return found

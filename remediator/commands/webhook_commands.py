@@ -27,13 +27,13 @@ def send_receiver_test(config: Config, name: str) -> Iterator[str]:
     receivers = config.alerts.everyone
     if name not in receivers:
         known = ", ".join(receivers) or "none; add one under 'alerts.receivers'"
-        raise ConfigError(f"there is no receiver '{name}'; there are: {known}")
+        raise ConfigError(f"receiver '{name}' is not configured; configured: {known}")
     for phase, answer in receiver_probe.send_test_messages(
         config.alerts, config.cluster, name, "'remediator webhooks test'", time.time()
     ):
         if not answer.taken:
-            raise ConfigError(f"{name} did not take the message ({phase.value}): {answer.words}")
-        yield f"{name} took the message ({phase.value}): {answer.words}"
+            raise ConfigError(f"{name} rejected the message ({phase.value}): {answer.words}")
+        yield f"{name} accepted the message ({phase.value}): {answer.words}"
 
 
 def list_deliveries(config: Config, limit: int) -> list[str]:
@@ -49,7 +49,9 @@ def list_deliveries(config: Config, limit: int) -> list[str]:
     try:
         found = DeliveryStore(engine).latest(limit)
     except SQLAlchemyError as error:
-        raise ConfigError(f"the outbox cannot be read ({type(error).__name__}); has the remediator run yet?") from error
+        raise ConfigError(
+            f"the outbox cannot be read ({type(error).__name__}); check that the controller has run"
+        ) from error
     finally:
         engine.dispose()
     return [_format_delivery_line(item) for item in found]

@@ -23,25 +23,25 @@ def describe_budget_limits(
     Args:
         budget: the limits.
         nodes_total: nodes in the cluster.
-        held: nodes isolated by us.
+        held: nodes isolated by the controller.
         isolated_at: when we isolated nodes, oldest first, UTC seconds.
         failed: failed actions in a row, by verb.
         now: UTC seconds.
     """
     recent = sum(at > now - HOUR_S for at in isolated_at)
     words = [
-        f"level: {held} of at most {format_count(level_max(budget, nodes_total), 'node')} isolated by us, of {nodes_total} in the cluster",
+        f"level: {held} of at most {format_count(level_max(budget, nodes_total), 'node')} isolated, of {nodes_total} in the cluster",
         f"rate: {recent} of at most {format_count(rate_max(budget, nodes_total), 'isolation')} in the last hour",
     ]
     if budget.isolation_gap_s:
         ago = (
             f"the last was {format_period(round(max(0.0, now - isolated_at[-1])))} ago"
             if isolated_at
-            else "there was none lately"
+            else "none recently"
         )
-        words.append(f"gap: at least {format_period(budget.isolation_gap_s)} lie between two isolations; {ago}")
+        words.append(f"gap: at least {format_period(budget.isolation_gap_s)} between two isolations; {ago}")
     words.append(
-        f"breaker: opens at {format_count(breaker_trip_level(budget, nodes_total), 'node')} isolated by us; now {held}"
+        f"breaker: opens at {format_count(breaker_trip_level(budget, nodes_total), 'node')} isolated; now {held}"
     )
     for verb, times in sorted(failed.items()) or [("deeds", 0)]:
         words.append(

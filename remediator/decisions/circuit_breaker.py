@@ -25,11 +25,11 @@ from vocabulary.text.plurals import format_count
 RULE = "breaker"
 LOOKED_BACK_S = 600.0  # failures shortly before it opened belong to the same storm
 _BY_NOW = ". By now "
-_WAY_OUT = "Only a person closes it: healthctl breaker reset 'WHY'"
+_WAY_OUT = "Only an operator can close it: healthctl breaker reset 'WHY'"
 
 
 def breaker_trip_level(budget: IsolationBudget, nodes_total: int) -> int:
-    """Return how many of `nodes_total`, isolated by us, open it.
+    """Return how many isolated nodes, of `nodes_total`, open it.
 
     One more counts isolated nodes and those a rule wants out.
     """
@@ -42,7 +42,7 @@ def check_isolation_count(state: ClusterState, budget: IsolationBudget, now: flo
     most = breaker_trip_level(budget, known)
     if held >= most:
         _open_breaker_incident(
-            state, f"{held} of {format_count(known, 'node')} are isolated by us; the breaker opens at {most}", now
+            state, f"{held} of {format_count(known, 'node')} are isolated; the breaker opens at {most}", now
         )
     mark_slow_cause_blocking(state, budget.common_cause_nodes, now)
 
@@ -55,7 +55,7 @@ def check_suspect_count(state: ClusterState, budget: IsolationBudget, now: float
         return
     wanted = len(_nodes_wanted_out(state))
     if len(state.held) + wanted > most:
-        text = f"{len(state.held)} of {format_count(known, 'node')} are isolated by us and {wanted} more ought to be"
+        text = f"{len(state.held)} of {format_count(known, 'node')} are isolated and {wanted} more need isolation"
         _open_breaker_incident(state, f"{text}; the breaker opens above {most}", now)
 
 
@@ -97,7 +97,7 @@ def update_breaker_title(state: ClusterState, now: float) -> None:
 
 def _open_breaker_incident(state: ClusterState, why: str, now: float) -> None:
     if state.incident_of(BREAKER) is None:
-        opened = open_group_incident(state, BREAKER, RULE, f"nothing more is isolated: {why}", state.held, now)
+        opened = open_group_incident(state, BREAKER, RULE, f"no further node is isolated: {why}", state.held, now)
         fleet = state.suspects.count(EVERYWHERE, now - LOOKED_BACK_S, drills=opened.injected)
         incident = announce_group_incident(state, replace(opened, fleet=fleet), RULE, _WAY_OUT, now)
         state.note(now, "breaker_opened", why, incident=incident)

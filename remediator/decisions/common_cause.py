@@ -229,7 +229,7 @@ def _cause_incident_with_title(look: _CauseSearch, about: str, nodes: list[str],
     """Return the incident with its title. An incident about a job's own fault covers this as well from now on."""
     state, made = look.state, look.state.incident_of(about)
     if made is not None and made.rule in (CAUSE, SLOW_CAUSE):
-        close_incident(state, made, "what happens there now is no drill", look.now)
+        close_incident(state, made, "new failures there are not drills", look.now)
         made = None
     if made is None:
         made = open_group_incident(
@@ -287,7 +287,7 @@ def _cause_title(state: ClusterState, incident: Incident, budget: IsolationBudge
             if places
             else f" ({name_first_nodes(members)})"
         )
-        return f"{count_of_total(incident.fleet, total, 'node')} failed within {in_fleet}{where}. No single place explains them"
+        return f"{count_of_total(incident.fleet, total, 'node')} failed within {in_fleet}{where}. No single location explains them"
     here = f"{count_of_total(len(members), max(_location_population(state, about), len(members)), 'node')} {_describe_location(about)}"
     if incident.fleet > len(members):
         return f"{count_of_total(incident.fleet, total, 'node')} failed within {in_fleet}, among them {here} ({name_first_nodes(members)})"

@@ -17,7 +17,7 @@ def close_as_part_of(state: ClusterState, above: Incident, part: Incident, now: 
     """Close an incident as part of another one. Returns the updated other one."""
     grown = replace(above, parts=(*above.parts, part.id, *part.parts)[-PARTS_MAX:])
     state.put_incident(grown)
-    close_incident(state, part, f"part of {above.id}, {above.node}, now", now)
+    close_incident(state, part, f"now part of {above.id}, {above.node}", now)
     return grown
 
 
@@ -46,4 +46,4 @@ def review_group_incidents(state: ClusterState, now: float) -> None:
         if wide.rule not in (CAUSE, SLOW_CAUSE) or any(state.incident_of(node) is not None for node in wide.members):
             continue
         if not (wide.rule == SLOW_CAUSE and state.suspects.at(wide.node, now - QUIET_S, drills=True)):
-            close_incident(state, wide, "none of its nodes has an open incident any more", now)
+            close_incident(state, wide, "none of its nodes has an open incident", now)

@@ -125,7 +125,7 @@ def announce_group_incident(state: ClusterState, incident: Incident, rule: str, 
 def describe_cause_consequences(state: ClusterState, incident: Incident, rule: str, out_max: int) -> str:
     """Describe the consequences for the nodes of a common cause, and what an operator can do."""
     if rule == SLOW_CAUSE:
-        return f"Its nodes are isolated within the budget until {out_max} of them are out. After that, no more are."
+        return f"Its nodes are isolated within the budget until {out_max} of them are out of service, then no more."
     others = (
         "For the same reason the breaker stays closed: these nodes do not count toward it, and nodes outside the group are "
         "isolated within the budget as usual"
@@ -133,7 +133,7 @@ def describe_cause_consequences(state: ClusterState, incident: Incident, rule: s
         else "The breaker is open as well, so no other node is isolated either"
     )
     return (
-        "No node of this group is isolated while this incident is open. This is by design: isolating nodes does not mend what "
+        "No node of this group is isolated while this incident is open. This is by design: isolating nodes does not fix what "
         f"they share. {others}. To have each of these nodes handled on its own instead: "
         f"healthctl incidents resolve {incident.id} 'WHY'"
     )

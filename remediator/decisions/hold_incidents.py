@@ -12,12 +12,12 @@ from remediator.state.cluster_state import ClusterState
 from vocabulary.finding import Severity
 
 RULE = "held"
-NO_REASON = "our hold still stands, and nothing is asserted any more; resume the node in the scheduler"
-NOBODYS = "our hold stands and no incident says why; look at the node, then resume it in the scheduler"
+NO_REASON = "the controller still holds the node, but no finding is active; resume the node in the scheduler"
+NOBODYS = "the controller holds the node without an incident; check the node, then resume it in the scheduler"
 
 
 def redecide_node(state: ClusterState, node: str, now: float) -> None:
-    """Decide anew on the active findings of a held node; without any, an operator must lift our hold."""
+    """Decide again on the active findings of a held node; without any, an operator must lift our hold."""
     incident = state.incident_of(node)
     if incident is None:
         _open_hold_incident(state, node, now)
@@ -46,7 +46,7 @@ def _open_hold_incident(state: ClusterState, node: str, now: float) -> None:
     incident = Incident(
         id=f"inc-{cause[:12]}",
         node=node,
-        title=f"{node} is held by us",
+        title=f"{node} is held by the controller",
         opened_at=now,
         rule=RULE,
         decisions=1,

@@ -121,7 +121,7 @@ def isolation_guards(
     answers = []
     for guard in _all_budget_guards(state, node, finding, budget, now):
         if not guard.passed and hard and guard.name in budget.pass_hard_faults:
-            text = f"{guard.text}; it does not count here: the configuration lets fatal faults pass (pass_hard_faults)"
+            text = f"{guard.text}; ignored for fatal faults by the configuration (pass_hard_faults)"
             answers.append(GuardAnswer(guard.name, passed=True, text=text))
         else:
             answers.append(guard)
@@ -137,7 +137,7 @@ def _all_budget_guards(
     yield from _job_eject_guards(state, node, budget, now)
     if finding is not None and _is_slowness_finding(finding, budget) and budget.spares_for_slowness:
         free = count_other_free_nodes(state, node.node)
-        text = f"{free} free, {budget.spares_for_slowness} wanted before a node leaves for being slow"
+        text = f"{free} free, {budget.spares_for_slowness} required to isolate a slow node"
         yield GuardAnswer("spare", free >= budget.spares_for_slowness, text)
 
 
@@ -147,7 +147,7 @@ def _level_guard(state: ClusterState, budget: IsolationBudget) -> GuardAnswer:
     return GuardAnswer(
         "level",
         len(state.held) < most,
-        f"{len(state.held)} of at most {format_count(most, 'node')} isolated by us ({named})",
+        f"{len(state.held)} of at most {format_count(most, 'node')} isolated ({named})",
     )
 
 
@@ -158,7 +158,7 @@ def _rate_guards(state: ClusterState, budget: IsolationBudget, now: float) -> It
     yield GuardAnswer("rate", recent < most, f"{recent} of at most {format_count(most, 'isolation')} in the last hour")
     if times and budget.isolation_gap_s:
         ago = max(0.0, now - times[-1])
-        text = f"the last isolation was {format_period(round(ago))} ago, at least {format_period(budget.isolation_gap_s)} lie between two"
+        text = f"the last isolation was {format_period(round(ago))} ago, at least {format_period(budget.isolation_gap_s)} required"
         yield GuardAnswer("gap", ago >= budget.isolation_gap_s, text)
 
 
@@ -172,14 +172,14 @@ def _shared_location_guards(state: ClusterState, node: NodeRecord, budget: Isola
         yield GuardAnswer(
             "partition",
             held < most,
-            f"{held} of at most {format_count(most, 'node')} of partition {name} isolated by us",
+            f"{held} of at most {format_count(most, 'node')} of partition {name} isolated",
         )
         if budget.open_per_partition_max is not None:
             yield _open_location_guard(state, "partition-open", "partition", name, budget.open_per_partition_max)
 
 
 def _incident_acts(incident: Incident) -> bool:
-    """Return whether its plan acts, or will do so in this pass because it is to be decided anew later in the queue."""
+    """Return whether its plan acts, or will do so in this pass because it is due for a new decision later in the queue."""
     return incident.state is IncidentState.ACTING or (incident.state is IncidentState.OPEN and not incident.rule)
 
 

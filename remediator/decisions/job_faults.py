@@ -32,8 +32,8 @@ WINDOW_S = 600.0  # info findings seen longer ago do not belong to a fault that 
 JOB_GONE_S = 900.0  # a job without a rank for so long has ended; a restarting one is back sooner
 FINDINGS_MAX = 500  # per incident; more nodes still join
 KINDS_NAMED = 3
-NO_NODE_LEAVES = "No node is isolated for it"
-ALL_CLEARED, QUIET, JOB_ENDED = "its findings have cleared", "its findings were not seen any more", "the job has ended"
+NO_NODE_LEAVES = "No node is isolated for this"
+ALL_CLEARED, QUIET, JOB_ENDED = "its findings have cleared", "its findings did not recur", "the job has ended"
 
 
 def find_job_rule(state: ClusterState, finding: Finding, policy: Policy, now: float) -> PolicyRule | None:
@@ -56,7 +56,7 @@ def absorb_job_fault(
     job = _faulty_job(state, finding, rule, now)
     known = state.incident_of(f"job:{job}")
     if known is not None and known.injected and not finding.injected:
-        close_incident(state, known, "what happens there now is no drill", now)
+        close_incident(state, known, "new failures there are not drills", now)
         known = None
     if known is None:
         word = _job_settlement(state, job, settings.again_after_s, now)

@@ -26,9 +26,9 @@ _GO_ON = (
 class StopEffect(str, enum.Enum):
     """What a stop does to a planned action."""
 
-    GOES_ON = "goes on"
-    WAITS = "begins no further attempt"
-    UNLESS_FETCHED = "waits, unless the node has the order already"
+    GOES_ON = "continues"
+    WAITS = "starts no further attempt"
+    UNLESS_FETCHED = "waits, unless the node already has the order"
 
 
 def find_stop_order(standing: Mapping[str, Standing]) -> ModeOverride | None:
@@ -38,7 +38,7 @@ def find_stop_order(standing: Mapping[str, Standing]) -> ModeOverride | None:
 
 
 def stop_effect(action: Action) -> StopEffect:
-    """Return the effect of a stop on an action. A manual action is the operator's own and goes on."""
+    """Return the effect of a stop on an action. A manual action belongs to the operator and continues."""
     if not action.incident or action.verb in _GO_ON or action.began_at is not None:
         return StopEffect.GOES_ON
     return StopEffect.WAITS if action.order is None else StopEffect.UNLESS_FETCHED

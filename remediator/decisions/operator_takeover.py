@@ -18,7 +18,7 @@ _CHANGES = frozenset({RESUME, EVICT, OrderKind.RESET_GPU.value, OrderKind.REBOOT
 
 
 def hand_node_to_operator(state: ClusterState, node: NodeRecord, now: float, cause: str) -> None:
-    """Hand the node to an operator: no action of ours changes it any more, and no hold on it counts as ours."""
+    """Hand the node to an operator: no action of the controller changes it from now on, and no hold on it counts as the controller's."""
     state.put_node(
         transition_node(replace(node, held=False, hold_confirmed_at=None), NodeState.OPERATOR_HELD, now, cause)
     )
@@ -38,7 +38,7 @@ def withdraw_node_actions(
 def end_action(state: ClusterState, action: Action, how: ActionState, now: float, detail: str) -> None:
     """End an action whose answer is no longer awaited.
 
-    The scheduler may be carrying it out. So after a resume ended like this, it is unknown whether our hold still
+    The scheduler may be carrying it out. So after a resume ended like this, it is unknown whether the hold still
     exists.
     """
     over = replace(action, state=how, finished_at=now, detail=detail)
@@ -78,6 +78,6 @@ def reassert_hold(state: ClusterState, incident: Incident, now: float) -> None:
         reason=f"{incident.id} {incident.rule}",
     )
     state.put_action(action)
-    text = f"cordon of {node.node} planned again: our hold is not confirmed"
+    text = f"cordon of {node.node} planned again: the hold is not confirmed"
     facts: dict[str, str | int | float | bool] = {"action": action.id, "verb": action.verb}
     state.note(now, "action_planned", text, node=node.node, incident=incident, data=facts)

@@ -22,7 +22,7 @@ from vocabulary.finding import Severity
 from vocabulary.text.duration_format import format_period
 
 ALERT_S = 86400.0  # how long the controller tries to notify operators that it is their turn
-ENDED = "its plan has ended, and its findings are still asserted"
+ENDED = "the plan has ended, but the findings are still active"
 _OVER = {StepState.SUCCEEDED, StepState.FAILED}
 
 
@@ -105,7 +105,7 @@ def close_incident(state: ClusterState, incident: Incident, outcome: str, now: f
         to = NodeState.PROBATION if node.on_trial or state.grave_on(node.node) else NodeState.HEALTHY
         state.put_node(transition_node(node, to, now, f"{incident.id} closed: {outcome}"))
     elif node is not None and node.state is NodeState.PROBATION and node.since < incident.opened_at:
-        state.put_node(replace(node, since=now, cause=f"on probation anew after {incident.id}: {outcome}"))
+        state.put_node(replace(node, since=now, cause=f"on probation again after {incident.id}: {outcome}"))
     state.note(now, "incident_closed", f"{incident.id} on {incident.node}: {outcome}", incident=incident)
 
 
@@ -122,7 +122,8 @@ def _advance_step(given: StepContext) -> None:
         if run.state is StepState.RUNNING and run.deadline is not None and now >= run.deadline:
             _expire_actions(state, run, now)
             run = mark_step_failed(
-                run, f"not done within {format_period(run.step.timeout_s)}" + (f" ({run.detail})" if run.detail else "")
+                run,
+                f"not finished within {format_period(run.step.timeout_s)}" + (f" ({run.detail})" if run.detail else ""),
             )
     if run.state in _OVER:
         run = _next_step_run(context, run)
@@ -162,7 +163,7 @@ def _expire_actions(state: ClusterState, run: StepRun, now: float) -> None:
             kept = is_action_withheld(
                 state.standing, action
             )  # not attempted, so the breaker does not count it as a failure
-            how, why = (ActionState.CANCELLED, ": it was withheld") if kept else (ActionState.EXPIRED, "")
+            how, why = (ActionState.CANCELLED, ": withheld") if kept else (ActionState.EXPIRED, "")
             end_action(state, action, how, now, f"deadline passed{why}")
 
 
@@ -174,7 +175,7 @@ def _operator_blocks_stage(state: ClusterState, incident: Incident, stage: int, 
     if all(run.step.verb in HANDS_OFF_EXEMPT for run in incident.plan[stage]):
         return False
     whose = "an operator holds the node" if node.state is NodeState.OPERATOR_HELD else "the node is retired"
-    hand_incident_over(state, incident, f"{whose}; the rest is theirs", now)
+    hand_incident_over(state, incident, f"{whose}; automation stops here", now)
     return True
 
 

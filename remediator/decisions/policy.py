@@ -80,7 +80,7 @@ class Policy:
     def rank(self, name: str, told: Collection[str] = ()) -> int:
         """Return a rule's rank: rules that act, then rules that notify, then those that have notified already.
 
-        A name that the policy does not have (any more) ranks last.
+        A name that is not in the policy ranks last.
         """
         place = self._places.get(name)
         if place is None:
@@ -134,9 +134,9 @@ class Policy:
                     continue
                 why = match_misfit(rule.match, finding, state, now)
                 if why == FITS and first is not rule:
-                    why = f"{first.name if first else '-'} comes first"
+                    why = f"{first.name if first else '-'} takes precedence"
                 elif why == FITS:
-                    why = f"it answers this finding, but {chosen.rule.name} outranks it"
+                    why = f"it matches this finding, but {chosen.rule.name} has priority"
                 found.append(Considered(rule.name, finding.kind, why))
         return tuple(dict.fromkeys(found))[:CONSIDERED_MAX]
 

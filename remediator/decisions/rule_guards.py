@@ -40,12 +40,12 @@ def evaluate_rule_guards(guards: Guards, finding: Finding, state: ClusterState, 
         hold = state.holds.get(node.node)
         drained = hold is not None and hold.drained
         answers.append(
-            GuardAnswer("drained", drained, "no work is left" if drained else "the scheduler does not say so")
+            GuardAnswer("drained", drained, "no work remains" if drained else "the scheduler does not confirm it")
         )
     if guards.spares:
         free = count_other_free_nodes(state, node.node)
-        answers.append(GuardAnswer("spares", free >= guards.spares, f"{free} free, {guards.spares} wanted"))
+        answers.append(GuardAnswer("spares", free >= guards.spares, f"{free} free, {guards.spares} required"))
     for clause in guards.history:
         count = state.history.count(clause, count_subject(finding, state), now)
-        answers.append(GuardAnswer("history", clause.accepts(count), f"{count} so far, wanted {clause}"))
+        answers.append(GuardAnswer("history", clause.accepts(count), f"{count} so far, required {clause}"))
     return tuple(answers)

@@ -37,7 +37,7 @@ def finding_misfit(match: Match, finding: Finding) -> str:
     return (
         _finding_attribute_misfit(match, finding)
         if rule_names_kind(match, finding.kind)
-        else f"it speaks of {', '.join(match.findings)}"
+        else f"it matches only {', '.join(match.findings)}"
     )
 
 
@@ -50,7 +50,7 @@ def _finding_attribute_misfit(match: Match, finding: Finding) -> str:
         said = finding.evidence.get(name)
         wanted = [str(value) for value in values]
         if said is None or str(said) not in wanted:
-            return f"its {name} is {'not known' if said is None else said}, not {_join_with_or(wanted)}"
+            return f"its {name} is {'unknown' if said is None else said}, not {_join_with_or(wanted)}"
     return FITS
 
 
@@ -76,10 +76,10 @@ def node_work_misfit(node: NodeRecord, no_job_s: float, state: ClusterState, now
     if node.jobs:
         return f"{_join_with_or(ref.job for ref in node.jobs)} runs on the node"
     if node.left_at is not None and now - node.left_at < no_job_s:
-        return f"its last rank is gone for less than {format_period(no_job_s)}"
+        return f"its last rank ended less than {format_period(no_job_s)} ago"
     if seen is None or seen.schedulable is None:
-        return "the scheduler does not say what runs on the node"
-    return f"the scheduler has {_join_with_or(seen.jobs)} on the node" if seen.jobs else FITS
+        return "the scheduler does not report what runs on the node"
+    return f"the scheduler reports {_join_with_or(seen.jobs)} on the node" if seen.jobs else FITS
 
 
 def has_job_left(state: ClusterState, node: NodeRecord, waits: tuple[float, ...], now: float) -> bool:
@@ -111,18 +111,18 @@ def _company_misfit(together: Together | None, finding: Finding, state: ClusterS
     }
     missing = [pattern for pattern in together.all if not _any_kind_fits(pattern, company)]
     if missing:
-        return f"{', '.join(missing)} is not there"
+        return f"{', '.join(missing)} is missing"
     if together.any and not any(_any_kind_fits(pattern, company) for pattern in together.any):
-        return f"none of {', '.join(together.any)} is there"
+        return f"none of {', '.join(together.any)} is present"
     present = [pattern for pattern in together.none if _any_kind_fits(pattern, company)]
-    return f"{', '.join(present)} is there too" if present else FITS
+    return f"{', '.join(present)} is also present" if present else FITS
 
 
 def _past_misfit(match: Match, finding: Finding, state: ClusterState, now: float) -> str:
     for clause in match.history:
         count = state.history.count(clause, count_subject(finding, state), now)
         if not clause.accepts(count):
-            return f"{count} so far, it needs {clause}"
+            return f"{count} so far, required {clause}"
     return FITS
 
 

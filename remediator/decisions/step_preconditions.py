@@ -17,11 +17,11 @@ def begin_step(context: StepContext, run: StepRun) -> StepRun:
     if now < run.not_before:
         return run
     if step.mode in LEFT_TO_PEOPLE:
-        context.note("step_left", f"{step} is left to people: its mode is {step.mode.value}")
-        return mark_step_succeeded(run, f"left to people (mode {step.mode.value})")
+        context.note("step_left", f"{step} is left to operators: its mode is {step.mode.value}")
+        return mark_step_succeeded(run, f"left to operators (mode {step.mode.value})")
     if step.mode is Mode.APPROVE and context.approval(run) not in context.incident.approved:
         if not run.detail:
-            context.note("approval_wanted", f"{step} waits for a person's word")
+            context.note("approval_wanted", f"{step} waits for approval")
         return replace(run, detail=f"waits for approval of {context.approval(run)}")
     if stopped := _mode_stop_reason(context, run):
         return replace(run, detail=stopped)

@@ -81,7 +81,7 @@ def run_drain_step(context: StepContext, run: StepRun) -> StepRun:
         return run
     if context.node.state not in THEIRS:
         context.enter(NodeState.QUARANTINED)
-    return mark_step_succeeded(run, "no work left on the node")
+    return mark_step_succeeded(run, "no work on the node")
 
 
 def notify_trainer(context: StepContext, run: StepRun) -> StepRun:
@@ -102,9 +102,7 @@ def notify_trainer(context: StepContext, run: StepRun) -> StepRun:
     if not jobs:
         return mark_step_succeeded(run, "no trainer on the node")
     if trainer_orders.lacks_restore_step(context, run, jobs):
-        return mark_step_failed(
-            run, "no finding says which step was the last good one, so nothing says how far to go back"
-        )
+        return mark_step_failed(run, "no finding names the last good step, so the step to go back to is unknown")
     if not ordered and trainer_orders.job_drops_node(run):
         context.remember(EJECT)
     told = {(o.job, o.node) for o in ordered}
@@ -166,7 +164,7 @@ def return_to_service(context: StepContext, run: StepRun) -> StepRun:
     if not run.actions:
         if not _passed_preflight(context):
             return mark_step_failed(
-                run, "no preflight was passed since the last repair; a node comes back only through one"
+                run, "no preflight passed since the last repair; a node returns only after a passed preflight"
             )
         if kinds:
             return replace(run, detail=f"waits for {kinds} to clear")
@@ -174,9 +172,9 @@ def return_to_service(context: StepContext, run: StepRun) -> StepRun:
     under_way = [action for action in context.actions(run) if not action.state.final]
     if kinds and under_way:
         for action in under_way:
-            end_action(context.state, action, ActionState.CANCELLED, context.now, f"{kinds} came up meanwhile")
+            end_action(context.state, action, ActionState.CANCELLED, context.now, f"{kinds} appeared in the meantime")
         return mark_step_failed(
-            run, f"no preflight was passed since {kinds} came up; a node comes back only through one"
+            run, f"no preflight passed since {kinds} appeared; a node returns only after a passed preflight"
         )
     run = step_state_from_actions(context, run)
     if run.state is StepState.SUCCEEDED:
@@ -223,7 +221,7 @@ def run_watch_step(context: StepContext, run: StepRun) -> StepRun:
     findings = context.state.findings_of(context.incident)
     asserted = sorted({f.kind for f in findings if f.active and f.severity is not Severity.INFO})
     if asserted:
-        return replace(run, detail=f"still there: {', '.join(asserted)}")
+        return replace(run, detail=f"still active: {', '.join(asserted)}")
     quiet_for = context.now - max((f.last_seen for f in findings), default=0.0)
     if quiet_for < float(run.step.how or 0):
         return replace(run, detail=f"to be quiet for {format_period(float(run.step.how or 0))}")

@@ -143,7 +143,7 @@ def _node_risk(node: NodeRecord, findings: Iterable[Finding], now: float) -> Nod
     """Return the largest factor: two symptoms of one fault are not two faults."""
     found = [sign for finding in findings if (sign := _finding_hazard(finding, now)) is not None]
     if node.state is NodeState.PROBATION and now - node.since < LATELY_S:
-        found.append((RETURNED_LATELY, "came back within the last day"))
+        found.append((RETURNED_LATELY, "returned to service within the last day"))
     elif node.isolated_at is not None and now - node.isolated_at < MEMORY_S:
         found.append((RETURNED_SINCE, "was out of service within four weeks"))
     factor, why = max(found, default=(1.0, ""))

@@ -75,7 +75,7 @@ class BatchWriter:
         try:
             return self._fold(items)
         except _InputRefused as error:
-            log.error("the database refuses a batch of %d inputs: %s", len(items), error)
+            log.error("the database rejects a batch of %d inputs: %s", len(items), error)
         self._go_back()
         if len(items) == 1:
             if not self._write_apart(items[0]):
@@ -135,7 +135,7 @@ class BatchWriter:
 
     def _wait(self, error: Exception, pause: float) -> float:
         """Report the problem and wait before the next attempt. Returns the pause after that."""
-        self.trouble = f"the database cannot be written: {driver_message(error)}; nothing is acknowledged or acted upon until it can"
+        self.trouble = f"the database cannot be written: {driver_message(error)}; until it can, no report is acknowledged and no action starts"
         log.error("%s", self.trouble)
         if self._stopping.wait(pause):
             raise WriterStopped
@@ -205,7 +205,7 @@ class BatchWriter:
         node = str(getattr(item, "node", ""))
         of = f" of {node[:NAMED_MAX]!a}" if node else ""
         why = why.encode("ascii", "backslashreplace").decode()  # it may repeat what cannot be written
-        text = f"what {type(item).__name__}{of} led to cannot be written, so it was set aside: {why}"
+        text = f"the results of {type(item).__name__}{of} cannot be written, so it was set aside: {why}"
         event = AuditEvent(at=item.at, kind="input_set_aside", text=text, node=node if node in self.state.nodes else "")
         self.number += 1
         self._insist(lambda: self._journal.set_aside(item, why, event, self._epoch, self.number))

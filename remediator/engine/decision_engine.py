@@ -46,10 +46,8 @@ log = logging.getLogger(__name__)
 QUEUE_MAX = 100_000  # inputs of any kind
 WAITING_MAX = 50_000  # findings and other news not yet written, above which nodes are asked to wait
 BATCH_MAX = 256
-BATCH_PIECES = (
-    1000  # pieces of news after which a batch is full: others wait that long for one node with much to report
-)
-PLACEMENT_WEIGHS = 10  # in pieces of news: every open incident is evaluated again
+BATCH_PIECES = 1000  # inputs after which a batch is full: others wait that long for one node with much to report
+PLACEMENT_WEIGHS = 10  # in inputs: every open incident is evaluated again
 TICK_S = 0.25
 STUCK_S = 10.0  # a slower batch is reported as trouble
 STOP_S = 10.0
@@ -69,7 +67,7 @@ class StateSnapshot(msgspec.Struct, frozen=True):
     ordered: dict[str, list[Action]] = {}  # open orders by node, so that thousands of polls need no search
     isolated_at: tuple[float, ...] = ()  # of the last day, oldest first, UTC s
     standing: dict[str, Standing] = {}
-    unheard: dict[str, Action] = {}  # given up by us, but perhaps still running on the node
+    unheard: dict[str, Action] = {}  # given up, but perhaps still running on the node
     failed: dict[str, int] = {}  # failed actions in a row, by verb
 
     def orders_for(self, node: str, now: float, known: Collection[str] = ()) -> tuple[Order, ...]:
@@ -94,7 +92,7 @@ class DecisionEngine:
         ended: Callable[[str], None] = lambda _why: None,
         idle: Callable[[int], None] = lambda _epoch: None,
     ) -> None:
-        """Take the lead and load the state. `ended` is called with the reason when decisions stop unexpectedly.
+        """Take leadership and load the state. `ended` is called with the reason when decisions stop unexpectedly.
 
         `idle` is called with the epoch now and then when the queue is empty; it may write a little.
         """
@@ -159,7 +157,7 @@ class DecisionEngine:
 
     @property
     def waiting(self) -> int:
-        """Pieces of news accepted but not yet written."""
+        """Inputs accepted but not yet written."""
         return self._waiting
 
     @property
@@ -183,7 +181,7 @@ class DecisionEngine:
         """Return why a node should send its news later; empty if it may send now."""
         if trouble := self._trouble:
             return trouble
-        return f"{self._waiting} pieces of news wait to be written" if self._waiting > WAITING_MAX else ""
+        return f"{self._waiting} inputs wait to be written" if self._waiting > WAITING_MAX else ""
 
     def change_policy(self, policy: Policy) -> None:
         """Use another policy from the next input on. Safe to call from any thread."""
@@ -211,13 +209,13 @@ class DecisionEngine:
             self._waiting += more
 
     def _run(self) -> None:
-        why = "deciding failed; the log says how"
+        why = "a decision failed; see the log"
         try:
             while self._turn():
                 pass
-            why = "this remediator stops"
+            why = "this controller is stopping"
         except WriterStopped:
-            why = "this remediator stops, and the database cannot be written"
+            why = "this controller is stopping, and the database cannot be written"
         except StoreError as error:
             why = str(error)
         except Exception:
@@ -263,7 +261,7 @@ class DecisionEngine:
         try:
             self._idle(self.epoch)
         except SQLAlchemyError as error:
-            log.warning("tidying the database failed, it is tried again later: %s", error)
+            log.warning("cleaning up the database failed and is retried later: %s", error)
 
     def _next_batch(self) -> tuple[list[_Handed], bool]:
         """Return the next inputs and the time, and whether everything from before `stop` has been taken."""
@@ -296,7 +294,7 @@ class DecisionEngine:
 
 
 def input_weight(item: AnyInput) -> int:
-    """Return the approximate weight of an input: its pieces of news."""
+    """Return the approximate weight of an input, in inputs."""
     if isinstance(item, FindingsReported):
         return 1 + len(item.changes) + len(item.active or ())
     return PLACEMENT_WEIGHS + len(item.jobs) if isinstance(item, PlacementChanged) else 1

@@ -14,7 +14,7 @@ from typing import Generic, NamedTuple, TypeVar
 
 T = TypeVar("T")
 
-AHEAD = 200.0  # pieces of news: more than a node without a flood reports at once
+AHEAD = 200.0  # inputs: more than a node without a flood reports at once
 
 
 class QueuedItem(NamedTuple, Generic[T]):
@@ -31,7 +31,7 @@ class FairQueue(queue.Queue["QueuedItem[T] | None"], Generic[T]):
     def _init(self, maxsize: int) -> None:  # noqa: ARG002 - as queue.Queue calls it
         self._heap: list[tuple[float, int, QueuedItem[T] | None]] = []
         self._lanes: dict[str, float] = {}  # virtual time at which all of a lane's items are done
-        self._now = 0.0  # common virtual time, in pieces of news per lane
+        self._now = 0.0  # common virtual time, in inputs per lane
         self._count = 0
         self._ended = False
 

@@ -54,7 +54,7 @@ class PolicyReloader:
     def run(self) -> None:
         """Read the files and apply them if valid. An operator requested it, so the log also says when nothing changed."""
         if not self._read():
-            log.info("the playbooks as they are now change nothing: policy %s stays in force", self._policy.digest)
+            log.info("the current playbook files change nothing: policy %s stays in force", self._policy.digest)
 
     def _read(self) -> bool:
         """Read the files; return whether there was something to log."""
@@ -66,7 +66,7 @@ class PolicyReloader:
                     self._engine.change_policy(policy)
             except Exception as error:  # noqa: BLE001 - whatever it is, people must see that their files are not in force
                 self.problem = str(error) if isinstance(error, PolicyError) else f"{type(error).__name__}: {error}"
-                log.error("the playbooks are not taken, policy %s stays in force: %s", before, self.problem)
+                log.error("the playbooks are invalid, policy %s stays in force: %s", before, self.problem)
                 return True
             self._policy, self.problem = policy, ""
             if policy.digest != before:

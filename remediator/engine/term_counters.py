@@ -23,13 +23,13 @@ class TermCounters:
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
-        text = "Lines of the audit log by kind, written in this term."
+        text = "Audit log lines by kind, since this leader started."
         self._audit = Counter("remediator_audit_events", text, ["kind", "drill"], registry=self.registry)
-        text = "Decisions by answer and rule, made in this term."
+        text = "Decisions by answer and rule, since this leader started."
         self._decisions = Counter("remediator_decisions", text, ["answer", "rule"], registry=self.registry)
-        text = "Actions that ended in this term, by what they were and how they ended."
+        text = "Finished actions by verb and final state, since this leader started."
         self._actions = Counter("remediator_actions_ended", text, ["verb", "state"], registry=self.registry)
-        text = "From planning an action to its end."
+        text = "Time from planning an action to its end."
         self._action_seconds = Histogram(
             "remediator_action_seconds", text, ["verb"], registry=self.registry, buckets=ACTION_BUCKETS_S
         )

@@ -108,7 +108,7 @@ class ActionExecutor:
         self._deeds.stop()
 
     def give_up(self) -> None:
-        """End after the lead was lost: start nothing more, and let no action wait for the lead."""
+        """End after leadership was lost: start nothing more, and let no action wait for it."""
         self._stopping.set()
         self._wake.set()
 
@@ -154,7 +154,7 @@ class ActionExecutor:
                 outcome = self._outcome(action)
         except SQLAlchemyError as error:  # a message that cannot be stored: usually a full disk
             log.error(
-                "%s of %s failed, it is tried again: the database: %s", action.verb, action.node, driver_message(error)
+                "%s of %s failed and is retried: the database: %s", action.verb, action.node, driver_message(error)
             )
             outcome = ActionOutcome(ActionResult.FAILED, f"the database: {driver_message(error)}")
         except Exception as error:
@@ -252,8 +252,8 @@ class ActionExecutor:
         try:
             holds = self._scheduler.observe(asked)
         except Exception as error:
-            log.exception("asking the scheduler failed")
-            self.scheduler_word = f"cannot be asked: {error!r}"
+            log.exception("querying the scheduler failed")
+            self.scheduler_word = f"query failed: {error!r}"
             self.scheduler_failing = True
             return
         if whole:
@@ -274,7 +274,7 @@ class ActionExecutor:
             assert self._engine is not None  # noqa: S101 - started before anything is performed
             self._engine.submit(item)
         except queue.Full:
-            log.error("the engine's queue is full; %s will be looked at again", type(item).__name__)
+            log.error("the engine's queue is full; %s is retried", type(item).__name__)
             return False
         return True
 

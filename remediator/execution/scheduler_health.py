@@ -21,7 +21,7 @@ def scheduler_health_text(holds: Mapping[str, NodeHold]) -> str:
         return OK
     first, *others = dict.fromkeys(untold[name] for name in sorted(untold))
     more = f" (and {len(others)} other reason{'s' * (len(others) > 1)})" if others else ""
-    return f"cannot say for {len(untold)} of {format_count(len(holds), 'node')}: {first}{more}"
+    return f"gives no answer for {len(untold)} of {format_count(len(holds), 'node')}: {first}{more}"
 
 
 class SchedulerHealthLog:

@@ -48,7 +48,7 @@ class TelemetryCurves:
         self._begin = 0.0  # start of bucket 0, UTC s
 
     def take(self, part: TelemetryPart, boot_id: str, gpus: Collection[str], wall: float) -> bool:
-        """Store the node's data. True if earlier data does not continue: the node started anew."""
+        """Store the node's data. True if earlier data does not continue: the node restarted."""
         newest = bucket_of(part.monotonic)
         broken = bool(self.series) and (boot_id != self.boot_id or newest < self._newest)
         if broken:

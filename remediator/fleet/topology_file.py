@@ -69,14 +69,14 @@ def load_topology(path: Path) -> TopologyFile:
 
 def _check_node_key(path: Path, key: Any) -> str:
     if not isinstance(key, str) or not key:
-        raise TopologyError(f"{path}: nodes: {key!r} is no name; put it in quotes")
+        raise TopologyError(f"{path}: nodes: {key!r} is not a string; put it in quotes")
     found = _RANGE.fullmatch(key)
     if found is None:
         return key
     first, last = (int(number[:DIGITS_MAX]) for number in found.group(2, 3))
     if max(map(len, found.group(2, 3))) > DIGITS_MAX or not first <= last < first + RANGE_MAX:
         raise TopologyError(
-            f"{path}: nodes: {key}: a range goes from the smaller number to the larger, {RANGE_MAX} at most"
+            f"{path}: nodes: {key}: a range goes from the smaller number to the larger and has at most {RANGE_MAX} nodes"
         )
     return key
 
@@ -87,7 +87,7 @@ def _parse_location(path: Path, key: str, said: Any) -> NodeLocation:
     try:
         return msgspec.convert(said, NodeLocation)
     except msgspec.ValidationError as error:
-        raise TopologyError(f"{path}: nodes: {key}: {error}; known are {_KEYS}, all of them text") from error
+        raise TopologyError(f"{path}: nodes: {key}: {error}; known keys: {_KEYS}, all strings") from error
 
 
 def _is_pattern(key: str) -> bool:

@@ -137,12 +137,12 @@ def _has_finding_room(state: ClusterState, finding: Finding) -> bool:
 def _count_excess_findings(state: ClusterState, node: str, beyond: list[Finding], now: float) -> None:
     injected = all(finding.injected for finding in beyond)
     state.remember(Occurrence(now, OVERFLOW, node, count=len(beyond), injected=injected))
-    text = f"{node} has reported more than {KNOWN_MAX} findings within the hour; {len(beyond)} more are only counted"
+    text = f"{node} has reported more than {KNOWN_MAX} findings within the hour; {len(beyond)} more are counted but not stored"
     state.note(now, "findings_counted", f"{text}, the first is {beyond[0].kind}", node=node, injected=injected)
 
 
 def _refuse_foreign_finding(state: ClusterState, node: str, finding_id: str, whose: str, now: float) -> None:
-    text = f"{node} speaks of finding {finding_id}, which is {whose}'s; ignored"
+    text = f"{node} reports finding {finding_id}, which belongs to {whose}; ignored"
     state.note(now, "finding_refused", text, node=node)
 
 
@@ -163,11 +163,11 @@ def clear_unasserted(state: ClusterState, node: str, asserted: set[str], now: fl
     """Clear findings that the node no longer asserts: it re-asserts its whole state, so a missing finding is news."""
     for finding in state.active_on(node):
         if finding.id not in asserted and not is_concluded(finding):
-            absorb_finding(state, finding.cleared(now, "no longer asserted by the node"), now, lambda _: False)
+            absorb_finding(state, finding.cleared(now, "no longer reported by the node"), now, lambda _: False)
 
 
 def open_missing_incidents(state: ClusterState, now: float) -> None:
-    """Open incidents for active findings that nobody has settled and that have none."""
+    """Open incidents for active findings that no operator has settled and that have none."""
     unanswered = [
         f
         for f in state.findings.values()

@@ -1,7 +1,7 @@
 """How long an operator's settlement counts: against faults known then, and for a quiet time after it. Pure.
 
 Within that time a repeated fault is no news. A fatal fault seen later is: the operator who closed it did not know of
-it. What only persists, without being seen anew, stays as the operator left it.
+it. What only persists, without a new sighting, stays as the operator left it.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ def reopening_delay_text(
     """Return how long after which settlement a fault has come again, as text; empty if the settlement still counts.
 
     Args:
-        state: the node's lifecycle state; on an operator-held node the settlement goes on counting.
+        state: the node's lifecycle state; on an operator-held node the settlement keeps counting.
         word: the operator's settlement.
         before: the fault as it was known; None if it was not.
         finding: as reported now.

@@ -53,7 +53,7 @@ def apply_silence_observation(state: ClusterState, item: SilenceObserved, limits
             touched.add(name)
     for finding in _active_silence_findings(state.findings.values()):
         if finding.node not in item.silent or finding.node in covered:
-            why = "it is silent together with others" if finding.node in covered else "the node reports again"
+            why = "it is silent as part of a group" if finding.node in covered else "the node reports again"
             _absorb_silence_finding(state, finding.cleared(item.at, why), item.at)
             touched.add(finding.node)
     return touched
@@ -122,7 +122,7 @@ def _silence_end_reason(incident: Incident, groups: Mapping[str, list[str]], ite
         return "heard again"
     wholes = [f"{RULE}:{place}" for place, nodes in groups.items() if not set(nodes).isdisjoint(still)]
     if wholes:
-        return f"part of {', '.join(wholes)} now"
+        return f"now part of {', '.join(wholes)}"
     return "no longer silent as a group; nodes that still are get their own findings"
 
 
@@ -140,7 +140,7 @@ def _follow_silence_incident(
 def _silence_reason(state: ClusterState, place: str, nodes: list[str]) -> str:
     known = len(state.index.in_cluster if place == _CLUSTER else state.index.members(place))
     where = "" if place == _CLUSTER else f" of {place.replace(':', ' ')}"
-    who = f"{count_of_total(len(nodes), known, 'node')}{where} are silent at once ({name_first_nodes(nodes)})"
+    who = f"{count_of_total(len(nodes), known, 'node')}{where} are silent at the same time ({name_first_nodes(nodes)})"
     return f"{who}; the cause is the network or this controller, not the nodes"
 
 

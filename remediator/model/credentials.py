@@ -60,10 +60,10 @@ def find_credential_misfit(role: Role, name: str, uses: int | None, *, replaces:
     """Return why such a token is impossible; empty if it is not. `uses` and `replaces` apply to join secrets."""
     if role is Role.JOIN:
         if _PATTERN.fullmatch(name) is None:
-            return f"{name[:80]!r} is no pattern for node names; write one like gpu-*"
-        return "" if uses is not None else "a join secret needs 'uses': how many nodes it serves"
+            return f"{name[:80]!r} is not a pattern for node names; write one like gpu-*"
+        return "" if uses is not None else "a join secret needs 'uses': the number of nodes that may use it"
     if uses is not None or replaces:
-        return f"'{'uses' if uses is not None else 'replaces'}' is for join secrets; this is a token of {role.value} {name[:80]!r}"
+        return f"'{'uses' if uses is not None else 'replaces'}' applies only to join secrets; this is a token of {role.value} {name[:80]!r}"
     try:
         require_node_name(name)
     except ValueError as error:

@@ -35,7 +35,7 @@ class NotificationMessage(msgspec.Struct, frozen=True, omit_defaults=False):
 
 
 class LeadershipLost(Exception):
-    """Another leader works on this database: this one must not send any more."""
+    """Another leader works on this database: this one must stop sending."""
 
 
 class NotificationPhase(str, enum.Enum):

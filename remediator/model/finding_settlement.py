@@ -12,7 +12,7 @@ class Settlement(msgspec.Struct, frozen=True, omit_defaults=True):
 
     `said` is the operator's reason for closing it (`ann resolved it`), empty without one.
 
-    `at` is its latest time (UTC s); a sighting after its period is decided anew.
+    `at` is its latest time (UTC s); a sighting after its period gets a new decision.
     """
 
     incident: str

@@ -89,7 +89,7 @@ class Step(msgspec.Struct, frozen=True, omit_defaults=True):
         if self.verb is Verb.WATCH:
             quiet_s = float(self.how or 0)
             return (
-                f"watch: until it has been quiet for {format_period(quiet_s)}" if quiet_s else "watch: until it is over"
+                f"watch: until it has been quiet for {format_period(quiet_s)}" if quiet_s else "watch: until it clears"
             )
         return f"{self.verb.value}: {self.how}" if self.how else self.verb.value
 

@@ -23,9 +23,7 @@ Pattern = Annotated[str, msgspec.Meta(min_length=1, max_length=200, description=
 Window = Annotated[float, msgspec.Meta(gt=0, le=WINDOW_MAX_S, description="Seconds, at most 30 days.")]
 NoJob = Annotated[
     float,
-    msgspec.Meta(
-        ge=0, le=PRESENT_MAX_S, description="With job none: for so many seconds there was no rank, at most one hour."
-    ),
+    msgspec.Meta(ge=0, le=PRESENT_MAX_S, description="With job none: seconds without a rank, at most one hour."),
 ]
 Count = Annotated[int, msgspec.Meta(ge=0)]
 
@@ -76,7 +74,7 @@ class Clause(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forb
         if self.at_least is None and self.at_most is None:
             raise ValueError("needs 'at_least' or 'at_most'")
         if self.at_least is not None and self.at_most is not None and self.at_least > self.at_most:
-            raise ValueError("'at_least' is above 'at_most': it can never hold")
+            raise ValueError("'at_least' is above 'at_most': the condition can never match")
 
     def accepts(self, count: int) -> bool:
         """Return whether `count` is within both bounds."""

@@ -166,7 +166,7 @@ class Rotation(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class WordView(msgspec.Struct, frozen=True, omit_defaults=True):
     """An operator's settlement of an incident's active findings, and its latest time (UTC s).
 
-    A fatal fault that is seen again after `until` is decided anew; None: the settlement counts while the operator holds
+    A fatal fault that is seen again after `until` gets a new decision; None: the settlement counts while the operator holds
     the node, or until nothing fatal is left.
     """
 
@@ -206,7 +206,7 @@ class IncidentView(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class EventView(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One audit event: what happened, to what, because of what, by whom."""
+    """One audit event: what happened, to what, because of what, and who caused it."""
 
     seq: int
     at: float

@@ -1,4 +1,4 @@
-"""Clears conclusions about jobs that have ended, except those that ask for a test nobody has run yet. Pure."""
+"""Clears conclusions about jobs that have ended, except those that request a test that has not run yet. Pure."""
 
 from __future__ import annotations
 

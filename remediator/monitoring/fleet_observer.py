@@ -106,7 +106,7 @@ class FleetObserver:
             log.warning("the engine's queue is full; the %s pass is submitted later", name)
         except Exception:
             if not self.failing[name]:
-                log.exception("looking at %s fails, what it said before stays in force; please report it", name)
+                log.exception("the check of %s failed, its last result stays in force; please report it", name)
             self.failing[name] = True
         else:
             self.failing[name] = False
@@ -166,7 +166,7 @@ class FleetObserver:
             places = load_topology(self._topology).of(nodes)
         except (TopologyError, OSError) as error:
             if self.problem != str(error):
-                log.error("the topology file is not taken, what it said before stays in force: %s", error)
+                log.error("the topology file is invalid, the last valid one stays in force: %s", error)
             self.problem = str(error)
             return
         self._engine.submit(TopologyObserved(at=self._clock.wall(), source=FILE, places=places))

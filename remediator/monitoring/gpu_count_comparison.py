@@ -16,7 +16,7 @@ from vocabulary.identity import Component, ComponentKind
 
 ORIGIN = f"{CENTRE}gpu_count"
 CHECK, CODE = "gpu_count", "below_siblings"
-NO_LONGER = "it has as many GPUs as most nodes of its kind"
+NO_LONGER = "the node has as many GPUs as most nodes with its product"
 SIBLINGS_MIN = 4  # with fewer siblings, a difference proves nothing
 _HOST = Component(ComponentKind.HOST)
 
@@ -60,8 +60,8 @@ def compare_gpu_counts(nodes: Iterable[NodeGpus], now: float) -> GpuCountCompari
 
 def _missing_gpu_finding(node: NodeGpus, usual: int, alike: int, others: int, now: float) -> Finding:
     words = (
-        f"{node.gpus} GPUs, but {alike} of {others} other nodes with {node.product} have {usual}: look for the missing ones,"
-        " or set gpus.expected on nodes so that healthd itself knows the count"
+        f"{node.gpus} GPUs, but {alike} of {others} other nodes with {node.product} have {usual}: find the missing GPUs,"
+        " or set gpus.expected in healthd's configuration"
     )
     evidence: Evidence = {"gpus": node.gpus, "siblings_have": usual, "siblings": others, "product": node.product[:100]}
     return build_detector_finding((node.node, _HOST), (CHECK, CODE), ORIGIN, Severity.WARNING, words, now, evidence)

@@ -86,11 +86,14 @@ def build_hang_finding(job: StalledJob, now: float) -> Finding | None:
     elif verdict.culprits[0] in job.silent:
         grave, what = False, "is on a silent node"
     else:
-        grave, what = _is_node_evidence_enough(job, node, verdict.culprits), "has not arrived where the others wait"
+        grave, what = (
+            _is_node_evidence_enough(job, node, verdict.culprits),
+            "has not arrived at the call in which the others wait",
+        )
     gpus = {ranks[n][1].gpu if n in ranks else "" for n in verdict.culprits}
     gpu = next(iter(gpus)) if len(gpus) == 1 else ""
     about = (node, Component(ComponentKind.GPU, gpu) if gpu else Component(ComponentKind.HOST))
-    words = f"{job.ref.job} stands still in step {evidence['step']}: rank {evidence['ranks']} {what}"
+    words = f"{job.ref.job} is stuck in step {evidence['step']}: rank {evidence['ranks']} {what}"
     severity = Severity.ERROR if grave else Severity.WARNING
     return build_detector_finding(
         about, (SOURCE, verdict.kind), detector_origin(SOURCE, job.ref), severity, words, now, evidence
@@ -140,8 +143,12 @@ def _unnamed_hang_finding(
     """Build a finding without a culprit: all ranks are in the same collective, or too many did not arrive."""
     together = all(rank.phase == "step" and rank.section == "communication" for rank in training.values())
     code = "network" if kind == "network" and together else "nobody"
-    what = "all ranks are in communication, and it does not end" if code == "network" else "no single rank can be named"
-    words = f"{job.ref.job} stands still in step {evidence['step']}: {what}"
+    what = (
+        "all ranks are in a communication call that does not end"
+        if code == "network"
+        else "no single rank can be named"
+    )
+    words = f"{job.ref.job} is stuck in step {evidence['step']}: {what}"
     about = (node, job_component(job.ref))
     return build_detector_finding(
         about, (SOURCE, code), detector_origin(SOURCE, job.ref), Severity.WARNING, words, now, evidence

@@ -21,7 +21,7 @@ from vocabulary.finding import Finding
 SILENT_S = 3600.0
 TOLD_TIMES = 3  # a window is read after a third of the time that it is sent for, so that one report may be lost
 UNHEARD_S = 15.0  # longest time that windows stay unread, whatever length a node reports
-MOVES_AGAIN = "the job moves again"
+MOVES_AGAIN = "the job makes progress again"
 
 
 class KnownFindings:

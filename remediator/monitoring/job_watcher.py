@@ -112,7 +112,7 @@ class JobWatcher:
             return part() or ()
         except Exception:
             if name not in self._failing:
-                log.exception("judging %s by what nodes report together fails; please report it", name)
+                log.exception("the analysis of %s across nodes failed; please report it", name)
                 self._failing.add(name)
             self.faults[name] += 1
             return ()
@@ -207,7 +207,7 @@ class JobWatcher:
             try:
                 self.look()
             except Exception:
-                log.exception("judging what nodes report together failed")
+                log.exception("the analysis across nodes failed")
 
 
 def _bounded_job_refs(ranks: Sequence[RankStatus]) -> tuple[JobRef, ...]:

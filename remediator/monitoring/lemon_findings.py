@@ -34,7 +34,7 @@ KINDS = {
 }
 XID = "xid"
 OWN_RULES = ("rule/lemon-suspected", "rule/lemon-to-be-tested", "rule/lemon-confirmed", "rule/straggler-to-be-tested")
-NO_LONGER = "its past no longer speaks against it"
+NO_LONGER = "its history no longer suggests a lemon"
 NOT_ITS_OWN = (*OWN_RULES, DRILLED)  # incidents that do not count against their node
 _SAID = {
     Advice.WATCH: ("watched", Severity.INFO),

@@ -37,7 +37,7 @@ class LemonMonitor:
                 [*lemon_findings.KINDS, *lemon_findings.NOT_ITS_OWN], [lemon_findings.XID], now - MEMORY_S
             )
         except SQLAlchemyError as error:
-            log.warning("the nodes' past cannot be read, they are judged by it later: %s", error)
+            log.warning("the nodes' history cannot be read, lemon detection is retried later: %s", error)
             return ()
         found = lemon_findings.build_lemon_findings(past, [*snapshot.nodes.values()], now)
         known = [finding for finding in snapshot.findings.values() if finding.origin == lemon_findings.ORIGIN]

@@ -73,7 +73,7 @@ def _claim_preference(
 ) -> Callable[[_RankClaim], tuple[bool | float, ...]]:
     """Return the rank of one claim among several claims on a rank.
 
-    A node that reports ranks nobody else does comes first: a dead rank, or one of a silent node, is then not revived by
+    A node that reports ranks that no other node does comes first: a dead rank, or one of a silent node, is then not revived by
     a node without ranks of the job. Next, living before dead and reporting before silent. Among the rest, the few that
     say the job moves come last. Then the newest beacon wins.
     """

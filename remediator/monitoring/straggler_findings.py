@@ -71,7 +71,7 @@ def build_straggler_findings(
 
 
 def straggler_end_reason(finding: Finding, seats: Mapping[int, RankPlacement]) -> str:
-    """Return why an earlier finding no longer holds; empty if its ranks are no longer reported, so nobody can judge."""
+    """Return why an earlier finding no longer holds; empty if its ranks are no longer reported, so it cannot be decided."""
     if finding.component == HOST or finding.component.kind is ComponentKind.GPU:
         heard = any(seat.node == finding.node for seat in seats.values())
     else:
@@ -121,9 +121,11 @@ def _culprit_finding(
         "break_even_s": round(cost.break_even_s),
     }
     whose = f"rank {ranks} needs" if len(culprits) == 1 else f"ranks {ranks} need"
-    words = f"{job.ref.job} is held back: {whose} {100 * worst.slowdown:.0f} % more time than {'its' if len(culprits) == 1 else 'their'} peers"
+    words = f"{job.ref.job} is slowed down: {whose} {100 * worst.slowdown:.0f} % more time than {'its' if len(culprits) == 1 else 'their'} peers"
     second = (
-        "its node's own findings agree" if agreed.confirmed is ConfirmationState.YES else "nothing else says so yet"
+        "findings of the node itself confirm it"
+        if agreed.confirmed is ConfirmationState.YES
+        else "no other signal confirms it yet"
     )
     severity = Severity.ERROR if act else Severity.WARNING
     origin = detector_origin(SOURCE, job.ref)
@@ -150,11 +152,11 @@ def _is_confirmed_by_peers(seats: Mapping[int, RankPlacement], node: str, culpri
 
 _OWN_TROUBLE = {
     SlowdownKind.STAGE: "one of its stages has more work than the others",
-    SlowdownKind.DATA: "its ranks work on sequences of unequal length",
+    SlowdownKind.DATA: "its ranks process sequences of unequal length",
     SlowdownKind.GC: "its ranks collect garbage, one after the other",
-    SlowdownKind.APPLICATION: "its program keeps single ranks from their work",
+    SlowdownKind.APPLICATION: "its program delays single ranks",
     SlowdownKind.GLOBAL: "all of its ranks became slower at once",
-    SlowdownKind.LINK: "transfers are slow, and the slow link is not known",
+    SlowdownKind.LINK: "transfers are slow, and the slow link is unknown",
     SlowdownKind.HOST_IO: "all of its ranks wait for data",
 }
 
@@ -167,7 +169,7 @@ def _job_wide_finding(job: StragglerContext, verdict: StragglerVerdict, now: flo
         evidence["first_step"] = verdict.first_step
     about = (job.seats[min(job.seats)].node, job_component(job.ref))
     words = (
-        f"{job.ref.job} is slow, and no node is to blame: {_OWN_TROUBLE.get(verdict.verdict, verdict.verdict.value)}"
+        f"{job.ref.job} is slow, but not because of a node: {_OWN_TROUBLE.get(verdict.verdict, verdict.verdict.value)}"
     )
     kind = (SOURCE, verdict.verdict.value)
     return build_detector_finding(about, kind, detector_origin(SOURCE, job.ref), Severity.INFO, words, now, evidence)

@@ -68,17 +68,17 @@ class ActionDispatcher:
         if not waiting:
             return ActionOutcome(
                 ActionResult.DONE,
-                "no receiver is configured ('alerts.receivers'); it stands in the audit log",
+                "not delivered: no receiver is configured ('alerts.receivers'); see the audit log",
                 untold=True,
             )
         later = {name for name, at in waiting.items() if at}
         names = [f"{name} (after its quiet hours)" if name in later else name for name in waiting]
-        return ActionOutcome(ActionResult.DONE, f"on its way to {', '.join(names)}")
+        return ActionOutcome(ActionResult.DONE, f"queued for {', '.join(names)}")
 
     def _run(self, name: str, message: NotificationMessage) -> ActionOutcome:
         hook = self._hooks.get(name)
         if hook is None:
-            return ActionOutcome(ActionResult.REFUSED, f"the configuration allows no hook called '{name}'")
+            return ActionOutcome(ActionResult.REFUSED, f"the configuration lists no hook '{name}'")
         try:
             done = subprocess.run(
                 hook.command,

@@ -57,18 +57,18 @@ class AlertSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         known = self.everyone
         for name in known:
             if re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_-]{0,62}", name) is None:
-                raise ValueError(f"the receiver '{name}': a name has letters, digits, '-' and '_'")
+                raise ValueError(f"the receiver '{name}': a name may contain letters, digits, '-' and '_'")
         for number, route in enumerate(self.routes, 1):
             for name in route.receivers:
                 if name not in known:
                     raise ValueError(
-                        f"route {number} names the receiver '{name}'; there are: {', '.join(known) or 'none'}"
+                        f"route {number} names the receiver '{name}'; configured: {', '.join(known) or 'none'}"
                     )
         if self.routes and not self.routes[-1].unconditional:
-            raise ValueError("the last route must fit everything (no conditions), so that no alert goes nowhere")
+            raise ValueError("the last route must match everything (no conditions), so that every alert has a receiver")
         beat = self.heartbeat.receiver if self.heartbeat is not None else ""
         if beat and not isinstance(known.get(beat), Alertmanager):
-            raise ValueError(f"heartbeat: '{beat}' is no receiver of kind alertmanager")
+            raise ValueError(f"heartbeat: '{beat}' is not a receiver of kind alertmanager")
 
     @property
     def everyone(self) -> dict[str, AnyReceiver]:

@@ -49,7 +49,7 @@ class Alertmanager(HttpReceiver, frozen=True, kw_only=True, tag="alertmanager"):
     def heartbeat(self, cluster: str, now: float, lives_s: float) -> DeliveryAnswer:
         """Build an alert that always fires: its absence means that the controller is down."""
         labels = {"alertname": "GpuHealthdHeartbeat", "cluster": cluster, "severity": "none"}
-        words = {"summary": "always firing; its absence says that the remediator does not decide any more"}
+        words = {"summary": "always firing; if it is missing, the controller has stopped deciding"}
         return self._post([{"labels": labels, "annotations": words, "endsAt": format_rfc3339(now + lives_s)}])
 
     def _post(self, alerts: list[dict[str, Any]]) -> DeliveryAnswer:

@@ -107,7 +107,7 @@ def _group_key(item: Delivery, pace: DeliveryPacing) -> str:
 def counts_against_rate(piece: Sequence[Delivery], pace: DeliveryPacing) -> bool:
     """Return whether a batch counts against the rate.
 
-    An acknowledgement or a resolution wakes nobody at a receiver with a life cycle, and cannot be combined into one
+    An acknowledgement or a resolution pages no person at a receiver with a life cycle, and cannot be combined into one
     message.
     """
     return not pace.life_cycle or piece[0].phase is NotificationPhase.FIRE

@@ -85,10 +85,10 @@ class DeliveryWorker:
                 log.error("%s: %s", self._way.name, error)
                 return
             except SQLAlchemyError as error:
-                log.error("telling %s waits for the database: %s", self._way.name, type(error).__name__)
+                log.error("notifying %s waits for the database: %s", self._way.name, type(error).__name__)
                 pause = TROUBLE_S
             except Exception:
-                log.exception("telling %s failed; this is a bug, please report it", self._way.name)
+                log.exception("notifying %s failed; this is a bug, please report it", self._way.name)
                 pause = TROUBLE_S
             self._wake.wait(pause)
 
@@ -129,7 +129,7 @@ class DeliveryWorker:
             if silence is None:
                 told.append(item)
             elif not way.standing.is_open(item.message.incident):
-                why = f"over before the silence {silence.id} of {silence.actor} was"
+                why = f"resolved during the silence {silence.id} of {silence.actor}"
                 changed.append(replace(item, state=DeliveryState.ABANDONED, detail=why))
             elif item.free_at != silence.until:
                 changed.append(replace(item, free_at=silence.until))  # the retry limit starts only then
@@ -190,7 +190,7 @@ class DeliveryWorker:
         try:
             answer = way.receiver.send(way.receiver.envelope(piece[0].batch, tuple(piece), now))
         except Exception as error:
-            log.exception("telling %s failed; this is a bug, please report it", way.name)
+            log.exception("notifying %s failed; this is a bug, please report it", way.name)
             answer = DeliveryAnswer(
                 False, f"internal error: {type(error).__name__}", refused=True
             )  # other messages still get through
@@ -209,7 +209,7 @@ class DeliveryWorker:
                 )
                 for item in piece
             ]
-            log.info("told %s of %s: %s", way.name, ", ".join(item.message.id for item in piece[:3]), answer.words)
+            log.info("notified %s of %s: %s", way.name, ", ".join(item.message.id for item in piece[:3]), answer.words)
         else:
             changed = self._put_off(piece, answer, attempts)
         way.store.save(changed, way.standing.epoch())
@@ -227,7 +227,7 @@ class DeliveryWorker:
             if over
             else f"attempt {attempts} failed, next in {wait:.0f} s"
         )
-        log.log(logging.ERROR if over else logging.WARNING, "telling %s: %s: %s", way.name, what, answer.words)
+        log.log(logging.ERROR if over else logging.WARNING, "notifying %s: %s: %s", way.name, what, answer.words)
         return [replace(item, state=state, due=now + wait, attempts=attempts, detail=answer.words) for item in piece]
 
     def _repeat(self, receiver: Alertmanager, told: Sequence[Delivery], now: float) -> None:

@@ -23,12 +23,12 @@ from remediator.notifications.envelope import DeliveryAnswer
 PROXY_ANSWER_MAX = 8192
 _TRANSIENT = {408, 425, 429, 500, 502, 503, 504}
 _MEANS = {
-    400: "it does not take a message of this form",
-    401: "it does not accept the key",
-    403: "it does not accept the key or the URL",
-    404: "nothing is there; the webhook may have been removed",
+    400: "the receiver rejects this message format",
+    401: "the key is not accepted",
+    403: "the key or the URL is not accepted",
+    404: "not found; the webhook may have been removed",
     410: "the webhook was removed",
-    413: "the message is too large for it",
+    413: "the message is too large",
     429: "too many messages",
 }
 
@@ -77,7 +77,7 @@ def _answer_from_status(host: str, status: int, retry_after: str) -> DeliveryAns
     if 200 <= status < 300:
         return DeliveryAnswer(True, f"{host}: status {status}")
     if 300 <= status < 400:
-        words = f"{host}: status {status}, it has moved; redirects are not followed, write the new URL"
+        words = f"{host}: status {status}, moved; redirects are not followed, configure the new URL"
         return DeliveryAnswer(False, words, refused=True)
     means = f", {_MEANS[status]}" if status in _MEANS else ""
     transient = status in _TRANSIENT or status >= 500

@@ -48,7 +48,7 @@ class MessageOutbox:
         self._tidy(self._clock.wall())
         for name, count in self._store.left_for().items():
             if name not in self._receivers:
-                log.error("%d messages wait for the receiver '%s', which is not configured any more", count, name)
+                log.error("%d messages wait for the receiver '%s', which is no longer configured", count, name)
         for name, receiver in self._receivers.items():
             way = DeliveryContext(
                 name, receiver, self._store, self._clock, standing, self._quiet_until, self._telling.give_up_s

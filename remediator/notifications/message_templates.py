@@ -98,7 +98,7 @@ def summarize_delivery(item: Delivery) -> str:
 def _phase_prefix(item: Delivery) -> str:
     """Return the alert's phase. One that became part of another is not resolved."""
     if item.phase is NotificationPhase.ACKNOWLEDGE:
-        return "taken up: "
+        return "acknowledged: "
     if item.phase is NotificationPhase.RESOLVE:
         return f"now part of {item.message.part_of}: " if item.message.part_of else "resolved: "
     return "update: " if item.message.update else ""

@@ -75,5 +75,5 @@ def build_pagerduty_event(envelope: Envelope, routing_key: str) -> dict[str, Any
     made["client"] = f"gpu-healthd {message.cluster}"
     if message.link:
         made["client_url"] = message.link
-        made["links"] = [{"href": message.link, "text": "Look and acknowledge"}]
+        made["links"] = [{"href": message.link, "text": "View and acknowledge"}]
     return made

@@ -26,11 +26,11 @@ class QuietHours(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename
             if re.fullmatch(r"([01]\d|2[0-3]):[0-5]\d", text) is None:
                 raise ValueError(f"{name} is '{text}'; write a time of day from 00:00 to 23:59")
         if self.start == self.end:
-            raise ValueError("'from' and 'to' are the same; leave quiet hours out, or part them")
+            raise ValueError("'from' and 'to' are the same; remove the quiet hours, or set different times")
         try:
             zoneinfo.ZoneInfo(self.timezone)
         except (zoneinfo.ZoneInfoNotFoundError, ValueError, OSError):
-            raise ValueError(f"timezone '{self.timezone}' is not known; write one like Europe/Berlin") from None
+            raise ValueError(f"timezone '{self.timezone}' is unknown; write one like Europe/Berlin") from None
 
 
 def quiet_hours_end(hours: tuple[QuietHours, ...], at: float) -> float:

@@ -104,7 +104,7 @@ def check_receiver_url(url: str, url_file: str) -> None:
     if url:
         _check_url(url)
         if "@" in urlsplit(url).netloc:
-            raise ValueError("the URL holds a password; put it into a file and name that under 'url_file'")
+            raise ValueError("the URL contains a password; put the URL into a file and set 'url_file'")
 
 
 def read_receiver_url(url: str, url_file: str) -> str:
@@ -119,7 +119,7 @@ def read_receiver_url(url: str, url_file: str) -> str:
     try:
         _check_url(found)
     except ValueError:
-        raise SecretError(f"{url_file}: holds no URL that begins with http:// or https://") from None
+        raise SecretError(f"{url_file}: contains no URL that begins with http:// or https://") from None
     return found
 
 

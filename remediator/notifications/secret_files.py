@@ -29,12 +29,12 @@ def read_secret_lines(file: str) -> list[str]:
     try:
         lines = [line.strip() for line in content.decode("ascii").splitlines()]
     except UnicodeDecodeError:
-        raise SecretError(f"{file}: holds something else than printable ASCII") from None
+        raise SecretError(f"{file}: contains characters other than printable ASCII") from None
     found = [line for line in lines if line and not line.startswith("#")]
     if not found:
         raise SecretError(f"{file}: is empty")
     if not all(line.isprintable() for line in found):
-        raise SecretError(f"{file}: holds something else than printable ASCII")
+        raise SecretError(f"{file}: contains characters other than printable ASCII")
     return found
 
 
@@ -46,5 +46,5 @@ def read_secret(file: str) -> str:
     """
     lines = read_secret_lines(file)
     if len(lines) > 1:
-        raise SecretError(f"{file}: holds {format_count(len(lines), 'line')}; one is expected")
+        raise SecretError(f"{file}: contains {format_count(len(lines), 'line')}; one is expected")
     return lines[0]

@@ -49,7 +49,7 @@ def build_slack_blocks(envelope: Envelope) -> dict[str, Any]:
         {"type": "context", "elements": [{"type": "mrkdwn", "text": truncate_text(context, CONTEXT_MAX)}]},
     ]
     if message.link:
-        button = {"type": "button", "text": {"type": "plain_text", "text": "Look and acknowledge"}, "url": message.link}
+        button = {"type": "button", "text": {"type": "plain_text", "text": "View and acknowledge"}, "url": message.link}
         found.append({"type": "actions", "elements": [button]})
     return {"text": truncate_text(escape_mrkdwn(envelope.title), SECTION_MAX), "blocks": found}
 

@@ -87,9 +87,9 @@ def _check_address(text: str) -> None:
     try:
         found = Address(addr_spec=text)
     except (MessageError, ValueError, IndexError) as error:  # the address parser raises IndexError on some input
-        raise ValueError(f"'{text}' is no mail address: {error}") from None
+        raise ValueError(f"'{text}' is not a mail address: {error}") from None
     if not found.username or not found.domain or not text.isascii():
-        raise ValueError(f"'{text}' is no mail address")
+        raise ValueError(f"'{text}' is not a mail address")
 
 
 class _ConnectedSmtpClient(smtplib.SMTP):

@@ -70,7 +70,7 @@ def build_adaptive_card(envelope: Envelope) -> dict[str, Any]:
         ],
     }
     if message.link:
-        made["actions"] = [{"type": "Action.OpenUrl", "title": "Look and acknowledge", "url": message.link}]
+        made["actions"] = [{"type": "Action.OpenUrl", "title": "View and acknowledge", "url": message.link}]
     return made
 
 

@@ -78,7 +78,7 @@ def expire_silences(state: ClusterState, now: float) -> None:
     """Remove silences that have ended."""
     for silence in list_open_silences(state.standing):
         if now >= silence.until:
-            text = f"the silence {silence.id} of {silence.actor} is over: {_silence_text(silence)}"
+            text = f"the silence {silence.id} of {silence.actor} has ended: {_silence_text(silence)}"
             state.put_standing(silence.id, None)
             _append_override_audit(state, now, "silence_ended", OURSELVES, text, {"silence": silence.id})
 
@@ -89,7 +89,7 @@ def _apply_mode(state: ClusterState, item: ModeSet) -> bool:
         if said is None:
             return False
         state.put_standing(MODE, None)
-        to = "what the configuration says"
+        to = "the configured one"
     else:
         if said is not None and (said.mode, said.actor, said.why) == (item.mode, item.actor, item.text):
             return False

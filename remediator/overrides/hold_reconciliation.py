@@ -37,7 +37,7 @@ def reconcile_scheduler_hold(state: ClusterState, hold: NodeHold, now: float) ->
     elif hold.owner is HoldOwner.OPERATOR and node.state is not NodeState.OPERATOR_HELD:
         hand_node_to_operator(state, node, now, f"an operator holds it: {hold.reason}")
     elif node.state is NodeState.OPERATOR_HELD and hold.schedulable and node.hands_off is None:
-        said = "the operator gave it back"
+        said = "the operator released it"
         record_node_release(state, node, now, said, said)
     elif _shows_ours(hold) and not _just_resumed(node, now):
         _readopt_own_hold(state, node, hold, now)
@@ -75,15 +75,13 @@ def _reconcile_own_hold(state: ClusterState, node: NodeRecord, hold: NodeHold, n
         hand_node_to_operator(state, node, now, f"an operator took over: {hold.reason}")
     elif hold.schedulable and confirmed and not is_action_pending(state, node.node, RESUME, now):
         lifted = replace(node, held=False, hold_confirmed_at=None)
-        said = "an operator lifted our hold"
+        said = "an operator lifted the controller's hold"
         record_node_release(state, lifted, now, said, said)
     elif hold.owner is HoldOwner.US and node.hold_confirmed_at is None and not cordoning:
         state.put_node(replace(node, hold_confirmed_at=now))
     elif hold.schedulable and node.hold_confirmed_at is None and not cordoning and _operator_hold_settled(node, now):
         state.put_node(replace(node, held=False))
-        text = (
-            f"{node.node} takes no place any more: our hold was withdrawn, and the scheduler shows the node in service"
-        )
+        text = f"{node.node} no longer counts as isolated: the hold was withdrawn, and the scheduler shows the node in service"
         state.note(now, "hold_let_go", text, node=node.node, incident=state.incident_of(node.node))
 
 
@@ -106,7 +104,7 @@ def _readopt_own_hold(state: ClusterState, node: NodeRecord, hold: NodeHold, now
     Or a cordon was carried out although an operator's command withdrew it: it uses budget, and the node stays the
     operator's.
     """
-    why, held = f"our hold stands: {hold.reason}", replace(node, held=True, hold_confirmed_at=now)
+    why, held = f"the controller's hold is in place: {hold.reason}", replace(node, held=True, hold_confirmed_at=now)
     if node.hands_off is not None:
         state.put_node(held)
         return
@@ -141,4 +139,4 @@ def apply_cordon_answer(state: ClusterState, action: Action, now: float) -> None
         hand_node_to_operator(state, node, now, f"left to the operator: {action.detail}")
     elif node.state is NodeState.DRAINING:  # the node does not exist: nothing was isolated, and nothing is held
         let_go = replace(node, held=False, hold_confirmed_at=None)
-        state.put_node(transition_node(let_go, NodeState.SUSPECT, now, f"not taken out of service: {action.detail}"))
+        state.put_node(transition_node(let_go, NodeState.SUSPECT, now, f"not isolated: {action.detail}"))

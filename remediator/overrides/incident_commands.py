@@ -10,9 +10,9 @@ from remediator.model.pipeline_inputs import IncidentCommand, IncidentCommandKin
 from remediator.state.cluster_state import ClusterState
 
 _SPOKEN = {
-    IncidentCommandKind.ACKNOWLEDGE: ("incident_acknowledged", "looks after it"),
-    IncidentCommandKind.NOTE: ("note", "notes"),
-    IncidentCommandKind.RESOLVE: ("incident_resolved", "says that it is over"),
+    IncidentCommandKind.ACKNOWLEDGE: ("incident_acknowledged", "acknowledged the incident"),
+    IncidentCommandKind.NOTE: ("note", "added a note"),
+    IncidentCommandKind.RESOLVE: ("incident_resolved", "resolved the incident"),
 }
 
 
@@ -57,7 +57,7 @@ def _apply_command(state: ClusterState, item: IncidentCommand) -> set[str]:
 
 
 def _apply_reopening(state: ClusterState, item: IncidentReopened) -> set[str]:
-    """Reopen a closed incident, unless its node has another open one by now. It is decided anew."""
+    """Reopen a closed incident, unless its node has another open one by now. It gets a new decision."""
     incident = item.incident
     if incident.id in state.incidents or state.incident_of(incident.node) is not None:
         return set()
@@ -85,7 +85,7 @@ def _apply_reopening(state: ClusterState, item: IncidentReopened) -> set[str]:
         kept_open=True,
     )
     state.put_incident(again)
-    text = f"{item.actor} opened {incident.id} again" + (f": {item.text}" if item.text else "")
+    text = f"{item.actor} reopened {incident.id}" + (f": {item.text}" if item.text else "")
     facts: Facts = {"address": item.address} if item.address else {}
     _append_incident_audit(state, again, item, "incident_reopened", text, facts)
     return {incident.node}

@@ -102,20 +102,24 @@ def apply_manual_action_end(state: ClusterState, action: Action, now: float) -> 
 
 
 def _restore_own_hold(state: ClusterState, node: NodeRecord, now: float, why: str) -> None:
-    """Restore our hold: nobody lifted it or replaced it, so the node and its findings are ours again."""
+    """Restore the controller's hold: it was neither lifted nor replaced, so the controller handles the node and its findings again."""
     if (
         node.state is NodeState.OPERATOR_HELD
         and node.hands_off is None
         and not pending_manual_actions(state, node.node)
     ):
-        state.put_node(transition_node(node, NodeState.QUARANTINED, now, f"our hold still stands: {why}"))
+        state.put_node(
+            transition_node(node, NodeState.QUARANTINED, now, f"the controller's hold is still in place: {why}")
+        )
         redecide_node(state, node.node, now)
 
 
 def expire_manual_actions(state: ClusterState, now: float) -> None:
     """Expire manual actions: none waits forever, and no hold of ours counts as an operator's forever."""
     for action in [a for a in state.actions.values() if a.verb in BY_HAND and now >= a.deadline]:
-        over = replace(action, state=ActionState.EXPIRED, finished_at=now, detail=action.detail or "nobody answered")
+        over = replace(
+            action, state=ActionState.EXPIRED, finished_at=now, detail=action.detail or "the scheduler did not answer"
+        )
         _end_manual_action(state, over, now, f" within {TRIED_S:.0f} s")
         apply_manual_action_end(state, over, now)
     for node in [state.nodes[name] for name in sorted(state.held)]:

@@ -21,10 +21,10 @@ from remediator.overrides.hold_reconciliation import record_node_release
 from remediator.state.cluster_state import ClusterState
 
 _SPOKEN = {
-    NodeCommandKind.HOLD: "keeps us off {}",
-    NodeCommandKind.RELEASE: "lets us at {} again",
-    NodeCommandKind.RETIRE: "retires {}",
-    NodeCommandKind.UNRETIRE: "takes {} back from retirement",
+    NodeCommandKind.HOLD: "placed an operator hold on {}",
+    NodeCommandKind.RELEASE: "released the operator hold on {}",
+    NodeCommandKind.RETIRE: "retired {}",
+    NodeCommandKind.UNRETIRE: "unretired {}",
 }
 
 
@@ -52,7 +52,7 @@ def expire_operator_holds(state: ClusterState, now: float) -> None:
     """End operator holds whose time has passed."""
     for node in state.nodes_in(NodeState.OPERATOR_HELD):
         if node.hands_off is not None and node.hands_off.until is not None and now >= node.hands_off.until:
-            _release_node(state, node, now, f"the time is over for which {node.hands_off.actor} kept us off")
+            _release_node(state, node, now, f"the operator hold of {node.hands_off.actor} expired")
 
 
 def _changes_node(node: NodeRecord, item: NodeCommand) -> bool:
@@ -74,9 +74,9 @@ def _hold_node(state: ClusterState, node: NodeRecord, item: NodeCommand, why: st
 def _release_node(state: ClusterState, node: NodeRecord, now: float, why: str, said: str = "") -> None:
     """End the operator hold.
 
-    The scheduler's answer counts again, and active findings are decided anew, budget included.
+    The scheduler's answer counts again, and active findings are decided again, budget included.
 
-    A release means that the system may act again, not that the node is healthy. Where nothing is active any more, an
+    A release means that the system may act again, not that the node is healthy. Where no finding is active, an
     existing hold of the controller stays for operators to lift; one that was withdrawn before it was confirmed is
     dropped.
     """

@@ -54,7 +54,7 @@ def load_policy(paths: Iterable[Path], hooks: Collection[str] | None = None) -> 
     for rule in rules if hooks is not None else ():
         _check_hooks(rule.steps, hooks or (), rule)
     if not rules:
-        raise PolicyError("no playbook gives any rule; list at least one file under 'playbooks'")
+        raise PolicyError("the playbooks contain no rule; list at least one file under 'playbooks'")
     if len(rules) > RULES_MAX:
         raise PolicyError(f"{format_count(len(rules), 'rule')}; at most {RULES_MAX} are allowed")
     return Policy(rules, files.digest.hexdigest()[:12], ", ".join(path.name for path in paths))
@@ -75,11 +75,11 @@ def _load_rules(path: Path, files: _LoadedFiles, wanted_by: str, hooks: Collecti
     try:
         known = path.resolve() in files.seen
     except (OSError, RuntimeError, ValueError) as error:  # a loop of links, or an impossible file name
-        raise PolicyError(f"{wanted_by or path!s}: {str(path)!r} is no usable path ({error})") from error
+        raise PolicyError(f"{wanted_by or path!s}: {str(path)!r} is not a usable path ({error})") from error
     if known:
         return []  # included twice, or by itself: its rules have their place already
     if len(files.seen) >= FILES_MAX:
-        raise PolicyError(f"{wanted_by}: more than {FILES_MAX} files; does a playbook include its own folder?")
+        raise PolicyError(f"{wanted_by}: more than {FILES_MAX} files; check whether a playbook includes its own folder")
     files.seen[path.resolve()] = None
     try:
         data = read_source_bytes(path)
@@ -146,7 +146,7 @@ def _check_hooks(steps: Iterable[Step], hooks: Collection[str], rule: PolicyRule
             near = difflib.get_close_matches(step.how, hooks, n=1)
             hint = f"did you mean '{near[0]}'?" if near else f"known: {', '.join(sorted(hooks)) or 'none'}"
             raise PolicyError(
-                f"{rule.place}: {rule.name}: the configuration allows no hook called '{step.how}' ('hooks'); {hint}"
+                f"{rule.place}: {rule.name}: the configuration lists no hook '{step.how}' ('hooks'); {hint}"
             )
 
 
@@ -155,7 +155,7 @@ def _check_unique_names(rules: list[PolicyRule]) -> None:
     for rule in rules:
         if rule.name in places:
             raise PolicyError(
-                f"{rule.place}: a rule called '{rule.name}' is at {places[rule.name]} already; "
+                f"{rule.place}: a rule called '{rule.name}' already exists at {places[rule.name]}; "
                 "give it another name, or change the included one under 'override'"
             )
         places[rule.name] = rule.place

@@ -75,17 +75,15 @@ def _rule_problems(
     yield from _unknown_pattern_problems(rule, known, names)
     yield from taken.problems(rule)
     if rule.isolates and not any(step.verb in _WAYS_OUT for stage in rule.stages for step in stage):
-        text = f"{rule.name} takes a node out of service and knows no way out; end it with return_to_service or replace"
+        text = f"{rule.name} takes a node out of service without a way back; end it with return_to_service or replace"
         yield PolicyProblem(ProblemLevel.ERROR, rule.place, text)
     back = [step for step in rule.steps if step.verb is Verb.NOTIFY_TRAINER and step.how == TrainerNotice.REVERT.value]
     lost = [kind for kind in rule.match.findings or ("any finding",) if kind not in NAMES_A_STEP]
     if back and lost:
-        text = (
-            f"{rule.name}: {', '.join(lost)}: names no step to go back to; 'revert' works for {', '.join(NAMES_A_STEP)}"
-        )
+        text = f"{rule.name}: {', '.join(lost)}: 'revert' needs a finding with a last good step; it works for {', '.join(NAMES_A_STEP)}"
         yield PolicyProblem(ProblemLevel.ERROR, rule.place, text)
     if rule.guards.drained and rule.isolates:
-        text = f"{rule.name} waits for the node to be drained before it may drain it; guard the step instead"
+        text = f"{rule.name} waits for the node to drain before it drains the node; guard the step instead"
         yield PolicyProblem(ProblemLevel.ERROR, rule.place, text)
 
 
@@ -112,13 +110,11 @@ class _FirstRules:
         if not rule.match.findings:
             return  # a fallback exists for unknown findings
         if not accepted and any(fnmatchcase(s.kind, p) for s in self._specimens for p in rule.match.findings):
-            text = f"{rule.name} answers nothing: what it names never has this severity"
+            text = f"{rule.name} never matches: its findings never have this severity"
             yield PolicyProblem(ProblemLevel.ERROR, rule.place, text)
         if accepted and all(hidden.values()):
             names = ", ".join(sorted({h.name for h in hidden.values() if h is not None}))
-            yield PolicyProblem(
-                ProblemLevel.ERROR, rule.place, f"{rule.name} is never reached: {names} answers before it"
-            )
+            yield PolicyProblem(ProblemLevel.ERROR, rule.place, f"{rule.name} is never reached: {names} matches first")
             return
         dead = []
         for pattern in rule.match.findings:
@@ -129,7 +125,7 @@ class _FirstRules:
             names = ", ".join(
                 sorted({h.name for s in accepted if (h := hidden[s.id]) and any(fnmatchcase(s.kind, d) for d in dead)})
             )
-            text = f"{rule.name}: {', '.join(dead)} never reach it: {names} answers before"
+            text = f"{rule.name}: {', '.join(dead)} never reach it: {names} matches first"
             yield PolicyProblem(ProblemLevel.WARNING, rule.place, text)
 
     def _hider(self, specimen: Finding, rule: PolicyRule) -> PolicyRule | None:
@@ -157,7 +153,7 @@ def _unknown_pattern_problems(rule: PolicyRule, known: Known, names: Collection[
 def _unknown_pattern_problem(rule: PolicyRule, pattern: str, known: Collection[str]) -> PolicyProblem:
     near = difflib.get_close_matches(pattern, known, n=1)
     hint = f"; did you mean '{near[0]}'?" if near else ""
-    return PolicyProblem(ProblemLevel.WARNING, rule.place, f"{rule.name}: nothing known is called '{pattern}'{hint}")
+    return PolicyProblem(ProblemLevel.WARNING, rule.place, f"{rule.name}: no known finding is called '{pattern}'{hint}")
 
 
 def _uncovered_problems(policy: Policy, known: Known) -> Iterator[PolicyProblem]:
@@ -167,7 +163,7 @@ def _uncovered_problems(policy: Policy, known: Known) -> Iterator[PolicyProblem]
         yield PolicyProblem(
             ProblemLevel.ERROR,
             last.place,
-            f"the last rule, {last.name}, does not answer everything: give it no 'match'",
+            f"the last rule, {last.name}, does not match everything: remove its 'match'",
         )
     for kind, severities in known.items():
         for severity in sorted(severities, key=lambda s: s.rank):
@@ -177,7 +173,7 @@ def _uncovered_problems(policy: Policy, known: Known) -> Iterator[PolicyProblem]
                 for rule in policy.rules
             )
             if not named:
-                text = f"{kind} ({severity.value}) is not covered: no rule names it whatever its node's situation"
+                text = f"{kind} ({severity.value}) is not covered: no rule matches it in every state of its node"
                 yield PolicyProblem(ProblemLevel.ERROR, policy.source, text)
 
 

@@ -66,12 +66,12 @@ def check_job_rule(rule: PolicyRule) -> None:
     wrong = [step for step in rule.steps if step.verb not in _TELLS_OF_A_JOB]
     if wrong or not rule.stages:
         raise PolicyError(
-            f"{where} needs steps that are 'alert' or 'ticket'" + (f"; '{wrong[0]}' is neither" if wrong else "")
+            f"{where} needs steps that are 'alert' or 'ticket'" + (f", not '{wrong[0]}'" if wrong else "")
         )
     if rule.match.job is not JobScope.RUNNING:
         raise PolicyError(f"{where} needs 'job: running' in 'match'")
     if rule.guards != Guards() or any(step.guards != Guards() or step.mode is not Mode.ACT for step in rule.steps):
-        raise PolicyError(f"{where} takes no 'guards', and no 'mode' of single steps; put conditions into 'match'")
+        raise PolicyError(f"{where} cannot have 'guards' or a 'mode' of single steps; put conditions into 'match'")
 
 
 def compile_stages(
@@ -109,19 +109,17 @@ def _check_branch_end(branch: Sequence[Step], text: YamlSource[PlaybookDocument]
 
 def _check_step_order(step: Step, done: frozenset[Verb], text: YamlSource[PlaybookDocument], at: Place) -> None:
     if step.verb is Verb.NOTIFY_TRAINER and Verb.DRAIN in done:
-        raise PolicyError(f"{text.place(*at)}: '{step}' comes after 'drain': no rank is left to notify")
+        raise PolicyError(f"{text.place(*at)}: '{step}' comes after 'drain': no rank remains to notify")
     if step.verb is Verb.RETURN_TO_SERVICE and Verb.PREFLIGHT not in done:
-        raise PolicyError(
-            f"{text.place(*at)}: a node comes back only through a test; put 'preflight' in a stage before"
-        )
+        raise PolicyError(f"{text.place(*at)}: a node returns only after a test; put 'preflight' in an earlier stage")
     if step.verb in _NOT_LEFT_TO_PEOPLE and step.mode not in (Mode.ACT, Mode.APPROVE):
         raise PolicyError(
-            f"{text.place(*at)}: '{step}' in mode recommend or observe would leave the node undefined; use mode approve"
+            f"{text.place(*at)}: '{step}' in mode recommend or observe would leave the node in an undefined state; use mode approve"
         )
     if step.verb in _NEED_DRAINED and Verb.DRAIN not in done:
-        raise PolicyError(f"{text.place(*at)}: '{step}' would hit running work; put 'drain' in a stage before it")
+        raise PolicyError(f"{text.place(*at)}: '{step}' would disrupt running work; put 'drain' in an earlier stage")
     if step.verb in _NEED_CORDONED and not done & ISOLATING:
-        raise PolicyError(f"{text.place(*at)}: '{step}' needs 'cordon' or 'drain' in a stage before it")
+        raise PolicyError(f"{text.place(*at)}: '{step}' needs 'cordon' or 'drain' in an earlier stage")
     before = done
     for branch in step.on_failure:
         _check_step_order(branch, before, text, at)
@@ -136,7 +134,7 @@ def _compile_step(item: Word | StepDocument, text: YamlSource[PlaybookDocument],
     if len(given) != 1:
         found = " and ".join(verb.value for verb, _ in given) or "none"
         raise PolicyError(
-            f"{text.place(*at)}: a step has exactly one of {', '.join(v.value for v in Verb)}; this has {found}"
+            f"{text.place(*at)}: a step must have exactly one of {', '.join(v.value for v in Verb)}; this has {found}"
         )
     ((verb, word),) = given
     if item.retry is not None and not (1 <= item.retry.times <= 100 and 0 <= item.retry.after_s <= DAY_S):

@@ -171,7 +171,7 @@ def _unmet_expectations(expect: Expected, rehearsal: SimulatedCluster) -> Iterat
     for node, state in expect.states.items():
         now = rehearsal.state.nodes[node].state if node in rehearsal.state.nodes else None
         if now is not state:
-            yield f"{node}: is {now.value if now else 'not there'}, expected {state.value}"
+            yield f"{node}: is {now.value if now else 'missing'}, expected {state.value}"
     by_name = rehearsal.settings.policy.by_name
     for node in expect.untouched:
         acted = [d.rule for d in rehearsal.decisions.values() if d.node == node and by_name[d.rule].acts]

@@ -52,12 +52,12 @@ class YamlSource(Generic[T]):
         stray = _STRAY_KEY.search(sentence)
         if stray is not None:
             known = _known_words(self._kind, path, keys=True)
-            return f"{self._key_place(path, stray['word'])}: '{stray['word']}' is no key here; {_nearest_word(stray['word'], known)}"
+            return f"{self._key_place(path, stray['word'])}: '{stray['word']}' is not a key here; {_nearest_word(stray['word'], known)}"
         stray = _STRAY_WORD.search(sentence)
         node = _find_yaml_node(self._root, path)
         if stray is not None:
             word = str(node.value) if isinstance(node, yaml.ScalarNode) else stray["word"]
-            return f"{self.place(*path)}: '{word}' is not known here; {_nearest_word(word, _known_words(self._kind, path, keys=False))}"
+            return f"{self.place(*path)}: '{word}' is unknown here; {_nearest_word(word, _known_words(self._kind, path, keys=False))}"
         about = f"'{path[-1]}': " if path and isinstance(path[-1], str) else ""
         return f"{self.place(*path)}: {about}{sentence[:1].lower()}{sentence[1:]}"
 
@@ -90,7 +90,7 @@ def read_source_bytes(path: Path) -> bytes:
     except OSError as error:
         raise PolicyError(f"{path}: cannot be read ({error.strerror}); check the path") from error
     if len(data) > BYTES_MAX:
-        raise PolicyError(f"{path}: larger than {BYTES_MAX} bytes; is it a playbook?")
+        raise PolicyError(f"{path}: larger than {BYTES_MAX} bytes; check whether it is a playbook")
     return data
 
 
@@ -116,7 +116,7 @@ class _PlainData:
     def data(self, node: yaml.Node, depth: int = 0) -> Any:
         self._made += 1
         if depth > DEPTH_MAX or self._made > NODES_MAX:
-            raise PolicyError(f"{self._at(node)}: nested too deep, or repeated by aliases too often")
+            raise PolicyError(f"{self._at(node)}: nested too deeply, or too many aliases")
         if isinstance(node, yaml.SequenceNode):
             return [self.data(item, depth + 1) for item in node.value]
         if not isinstance(node, yaml.MappingNode):
@@ -134,7 +134,7 @@ class _PlainData:
         try:
             return self._scalars.construct_object(node)
         except Exception as error:  # PyYAML's constructors raise any exception on unusual tags
-            raise PolicyError(f"{self._at(node)}: not understood: {' '.join(str(error).split())[:100]}") from error
+            raise PolicyError(f"{self._at(node)}: cannot be parsed: {' '.join(str(error).split())[:100]}") from error
 
     def _at(self, node: yaml.Node) -> str:
         return f"{self._path}:{node.start_mark.line + 1}:{node.start_mark.column + 1}"

@@ -19,7 +19,9 @@ def incident_spans(story: IncidentHistory) -> tuple[DurationSpan, ...]:
     held = [a for a in story.actions if a.verb in HOLDING]
     out, saved = story.isolated, fact_time([a for a in story.actions if a.verb == _SAVES], "saved_at")
     return (
-        _build_span("seen on the node until known here", seen, incident.opened_at, "no finding tells when it began"),
+        _build_span(
+            "seen on the node until known to the controller", seen, incident.opened_at, "no finding has a start time"
+        ),
         _build_span("known until acted on", incident.opened_at, acted, "no decision acted"),
         _build_span(
             "acted on until no new work",
@@ -27,14 +29,14 @@ def incident_spans(story: IncidentHistory) -> tuple[DurationSpan, ...]:
             out[0] if out else None,
             _missing_span_reason(held, "the node was not isolated"),
         ),
-        _build_span("acted on until every rank had saved", acted, saved, "no job saved for this"),
+        _build_span("acted on until every rank saved", acted, saved, "no job saved for this"),
         _build_span(
             "out of service",
             out[0] if out else None,
             out[1] if out else None,
-            "it has not come back" if out else "never",
+            "it has not returned" if out else "never",
         ),
-        _build_span("from opening to close", incident.opened_at, incident.closed_at, "it is open"),
+        _build_span("from opening to close", incident.opened_at, incident.closed_at, "it is still open"),
     )
 
 
@@ -64,9 +66,9 @@ def _build_job_hit(story: IncidentHistory, job: str, attempt: int | None) -> Job
     saved_at = fact_time(saving, "saved_at")
     saved = bool(saving) and not aborted and all(a.state is ActionState.SUCCEEDED for a in saving)
     if saved:
-        how = "saved and left" if saved_at is not None else "left; no rank of it ran here any more"
+        how = "saved and left" if saved_at is not None else "left; no rank of it ran here"
     elif any(a.state is ActionState.SUCCEEDED for a in aborted):
-        how = "was to save, and was stopped instead" if saving else "was stopped, to go on from its last checkpoint"
+        how = "was ordered to save, but was stopped" if saving else "was stopped and resumes from its last checkpoint"
     else:
         how = "; ".join(sorted({f"{a.verb}: {a.state.value}" for a in actions}))
     steps = [value for a in saving if isinstance(value := a.data.get("agreed_step"), int)]
@@ -89,24 +91,24 @@ def compute_cost(story: IncidentHistory, hit: tuple[JobHit, ...]) -> IncidentCos
     items, left_out = [], []
     if story.isolated is not None:
         began, ended = story.isolated
-        note = "" if ended is not None else ", and counting: up to the time of this report"
+        note = "" if ended is not None else ", still counting at the time of this report"
         what = f"{story.incident.node} out of service"
         items.append(
             _build_cost_item(story, what, (story.incident.node,), began, story.as_of if ended is None else ended, note)
         )
     for job in hit:
-        what, others = f"job {job.job} stood still", tuple(n for n in job.nodes if n != story.incident.node)
+        what, others = f"job {job.job} stopped", tuple(n for n in job.nodes if n != story.incident.node)
         if job.stopped_at is None:
-            left_out.append(f"{what}: not known from when on")
+            left_out.append(f"{what}: start unknown")
         elif job.back_at is None:
-            left_out.append(f"{what}: not known when it ran again")
+            left_out.append(f"{what}: end unknown")
         elif story.isolated is None:
             items.append(_build_cost_item(story, what, job.nodes, job.stopped_at, job.back_at, ""))
         elif others:
             note = "; its GPUs on the isolated node are counted above"
             items.append(_build_cost_item(story, what, others, job.stopped_at, job.back_at, note))
         if job.stopped_at is not None and not job.how.startswith("saved"):
-            left_out.append(f"job {job.job}: the steps since its last checkpoint, which were done again")
+            left_out.append(f"job {job.job}: the steps since its last checkpoint, which were repeated")
     return IncidentCost(sum(item.gpu_hours or 0.0 for item in items), tuple(items), tuple(left_out))
 
 

@@ -76,7 +76,7 @@ def _summary_sentences(story: IncidentHistory, hit: tuple[JobHit, ...]) -> Itera
     if incident.injected:
         yield "This was a test fault."
     if culprit is None:
-        yield f"Something was wrong with {incident.node}; its findings are no longer known."
+        yield f"{incident.node} had a fault; its findings are no longer stored."
     else:
         others = len(story.findings) - 1
         also = f", and {others} more {'finding' if others == 1 else 'findings'}" if others else ""
@@ -91,9 +91,9 @@ def _summary_sentences(story: IncidentHistory, hit: tuple[JobHit, ...]) -> Itera
     if story.isolated is None:
         yield f"{incident.node} was not taken out of service."
     elif story.isolated[1] is None:
-        yield f"{incident.node} was taken out of service and has not come back."
+        yield f"{incident.node} was taken out of service and has not returned."
     else:
-        yield f"{incident.node} was taken out of service and came back."
+        yield f"{incident.node} was taken out of service and returned."
     yield f"Outcome: {_end_with_period(incident.outcome)}" if incident.outcome else _incident_state_sentence(incident)
 
 

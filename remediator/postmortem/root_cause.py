@@ -19,7 +19,7 @@ def find_root_cause(story: IncidentHistory) -> RootCause:
     """Find the root cause: from the catalogue for Xids, otherwise from the reason of the rule."""
     culprit = story.culprit
     if culprit is None:
-        return RootCause("No finding of it is known any more.", NOT_BLAMED, "nothing is left to judge by")
+        return RootCause("Its findings are no longer stored.", NOT_BLAMED, "no data remains")
     known = _catalogue_cause(story, culprit)
     if known is not None:
         return known
@@ -30,7 +30,7 @@ def find_root_cause(story: IncidentHistory) -> RootCause:
             reason, _blamed_component(culprit), f"the reason of rule {story.incident.rule or 'none'}", culprit.kind
         )
     return RootCause(
-        culprit.summary, _blamed_component(culprit), "the finding itself; no rule has spoken", culprit.kind
+        culprit.summary, _blamed_component(culprit), "the finding itself; no rule has matched", culprit.kind
     )
 
 
@@ -72,14 +72,14 @@ def _open_step_follow_ups(story: IncidentHistory) -> Iterator[str]:
     replacing = not story.over and any(r.step.verb is Verb.REPLACE and r.state in reached for r in runs)
     if replacing:
         what = str(story.culprit.component) if story.culprit else "what failed"
-        yield f"Replace {what} on {incident.node}, then give the node back."
+        yield f"Replace {what} on {incident.node}, then return the node to service."
     elif incident.state is IncidentState.WAITING:
-        yield f"It waits for a person: {incident.outcome or 'no reason is given'}."
+        yield f"It needs a person: {incident.outcome or 'no reason given'}."
     if story.over and story.isolated is not None and story.isolated[1] is None:
-        yield f"The incident is closed, but {incident.node} has not come back into service."
+        yield f"The incident is closed, but {incident.node} has not returned to service."
     active = sorted({f.kind for f in story.findings if f.active and f.severity is not Severity.INFO})
     if story.over and active:
-        yield f"Still asserted by the node: {', '.join(active)}."
+        yield f"Still reported by the node: {', '.join(active)}."
 
 
 def _failed_step_follow_ups(story: IncidentHistory) -> Iterator[str]:
@@ -87,10 +87,10 @@ def _failed_step_follow_ups(story: IncidentHistory) -> Iterator[str]:
     for run in (run for stage in story.incident.plan for run in stage):
         if run.state is StepState.FAILED:
             told |= set(run.actions)
-            yield f"The step '{run.step}' failed: {run.detail or 'no reason is given'}. Find out why."
+            yield f"The step '{run.step}' failed: {run.detail or 'no reason given'}. Find out why."
     for action in story.actions:
         if action.id not in told and action.state in {ActionState.FAILED, ActionState.REFUSED, ActionState.EXPIRED}:
-            yield f"{action.verb} of {action.node} {action.state.value}: {action.detail or 'no reason is given'}."
+            yield f"{action.verb} of {action.node} {action.state.value}: {action.detail or 'no reason given'}."
 
 
 def _recurrence_follow_ups(story: IncidentHistory) -> Iterator[str]:
@@ -99,17 +99,17 @@ def _recurrence_follow_ups(story: IncidentHistory) -> Iterator[str]:
         same = sum(earlier.title.startswith(f"{culprit.kind} on {culprit.component}") for earlier in story.earlier)
         count = len(story.earlier)
         words = f"{count} earlier {'incident' if count == 1 else 'incidents'} of {story.incident.node}"
-        yield f"It recurs: {words}, {same or 'none'} of the same kind on the same component. Look for what they share."
+        yield f"It recurs: {words}, {same or 'none'} of the same kind on the same component. Look for a common cause."
 
 
 def _missing_evidence_follow_ups(story: IncidentHistory) -> Iterator[str]:
     if not story.evidence:
         orders = evidence_orders(story.actions)
         why = f"ordered, and {orders[-1].state.value}" if orders else "none was ordered"
-        yield f"No evidence of the minutes before was kept ({why})."
+        yield f"No evidence of the preceding minutes was kept ({why})."
     missing = [f"{bundle.node}: {m.what} ({m.why})" for bundle in story.evidence for m in bundle.missing]
     if missing:
         more = f"; and {len(missing) - MISSING_SHOWN} more" if len(missing) > MISSING_SHOWN else ""
-        yield f"The evidence is not whole. {'; '.join(missing[:MISSING_SHOWN])}{more}."
+        yield f"The evidence is incomplete. {'; '.join(missing[:MISSING_SHOWN])}{more}."
     if any(f.severity is Severity.UNCLASSIFIED for f in story.findings):
-        yield "Nobody has described what was seen: describe it in the catalogue, so that the next one is answered."
+        yield "The catalogue has no entry for this finding: add one, so that the next one is handled."

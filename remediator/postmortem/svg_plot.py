@@ -92,7 +92,7 @@ def describe_chart(chart: EvidenceChart) -> str:
         before = [value for time, value in line.points if time < chart.mark_at]
         after = [value for time, value in line.points if time >= chart.mark_at]
         said.append(f"{line.label}: before {_format_range(before)}, after {_format_range(after)}")
-    when = "it was asked for" if chart.mark == "asked" else "the fault was first seen"
+    when = "the request" if chart.mark == "asked" else "the fault was first seen"
     return f"Before and after {when}. {'; '.join(said)}"
 
 

@@ -93,7 +93,7 @@ class LocalScheduler:
 
     def evict(self, node: str) -> ActionOutcome:
         """Do nothing: nothing here could restart the work elsewhere."""
-        return ActionOutcome(ActionResult.ALREADY, f"the work on {node} ends by itself")
+        return ActionOutcome(ActionResult.ALREADY, f"the work on {node} ends on its own")
 
     def _change(
         self,
@@ -124,12 +124,10 @@ class LocalScheduler:
         try:
             found = msgspec.json.decode(data, type=LocalHolds)
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
-            return ActionOutcome(
-                ActionResult.FAILED, f"{self._path} cannot be understood ({error}); repair it or remove it"
-            )
+            return ActionOutcome(ActionResult.FAILED, f"{self._path} cannot be parsed ({error}); repair or remove it")
         if found.version != FILE_VERSION:
             return ActionOutcome(
-                ActionResult.FAILED, f"{self._path} has version {found.version}; this program knows {FILE_VERSION}"
+                ActionResult.FAILED, f"{self._path} has version {found.version}; this program supports {FILE_VERSION}"
             )
         return found.holds
 

@@ -71,7 +71,7 @@ def check_cordon(hold: NodeHold) -> ActionOutcome | None:
     if hold.schedulable is None:
         return ActionOutcome(ActionResult.FAILED if hold.known else ActionResult.UNKNOWN, hold.reason)
     if hold.owner is HoldOwner.US:
-        return ActionOutcome(ActionResult.ALREADY, f"{hold.node} is already held by us: {hold.reason}")
+        return ActionOutcome(ActionResult.ALREADY, f"{hold.node} is already held by the controller: {hold.reason}")
     if hold.owner is HoldOwner.OPERATOR:
         return ActionOutcome(ActionResult.REFUSED, f"an operator holds {hold.node}: {hold.reason or 'no reason given'}")
     return None
@@ -82,10 +82,10 @@ def check_resume(hold: NodeHold) -> ActionOutcome | None:
     if hold.schedulable is None:
         return ActionOutcome(ActionResult.FAILED if hold.known else ActionResult.UNKNOWN, hold.reason)
     if hold.owner is HoldOwner.NOBODY:
-        return ActionOutcome(ActionResult.ALREADY, f"nobody holds {hold.node}")
+        return ActionOutcome(ActionResult.ALREADY, f"{hold.node} is not held")
     if hold.owner is not HoldOwner.US:
         return ActionOutcome(
-            ActionResult.REFUSED, f"not ours to lift: {hold.owner.value} holds {hold.node}: {hold.reason}"
+            ActionResult.REFUSED, f"not lifted: {hold.node} is held by {hold.owner.value}: {hold.reason}"
         )
     return None
 
@@ -99,7 +99,7 @@ def check_operator_cordon(hold: NodeHold) -> ActionOutcome | None:
         return ActionOutcome(ActionResult.FAILED if hold.known else ActionResult.UNKNOWN, hold.reason)
     if hold.owner is HoldOwner.OPERATOR:
         return ActionOutcome(
-            ActionResult.ALREADY, f"an operator holds {hold.node} already: {hold.reason or 'no reason given'}"
+            ActionResult.ALREADY, f"an operator already holds {hold.node}: {hold.reason or 'no reason given'}"
         )
     return None
 
@@ -114,7 +114,7 @@ def check_operator_uncordon(hold: NodeHold, seen: str) -> ActionOutcome | None:
         return ActionOutcome(ActionResult.REFUSED, f"the scheduler itself keeps {hold.node} out: {hold.reason}")
     if hold.reason != seen:
         return ActionOutcome(
-            ActionResult.REFUSED, f"{hold.node} is held for another reason by now: {hold.reason or 'none given'}"
+            ActionResult.REFUSED, f"{hold.node} is now held for another reason: {hold.reason or 'none given'}"
         )
     return None
 
@@ -127,7 +127,7 @@ def format_operator_reason(text: str) -> str:
     """
     line = " ".join(text.split())
     if line.startswith(REASON_PREFIX):
-        raise ValueError(f"a person's reason does not begin with {REASON_PREFIX!r}")
+        raise ValueError(f"an operator's reason must not begin with {REASON_PREFIX!r}")
     return line[:REASON_LENGTH_MAX]
 
 
@@ -139,5 +139,5 @@ def format_own_reason(text: str) -> str:
     """
     line = " ".join(text.split())
     if not line.startswith(REASON_PREFIX):
-        raise ValueError(f"a reason of ours begins with {REASON_PREFIX!r}, not {line[:40]!r}")
+        raise ValueError(f"the controller's reason must begin with {REASON_PREFIX!r}, not {line[:40]!r}")
     return line[:REASON_LENGTH_MAX]

@@ -99,9 +99,9 @@ class BoundedHttpProtocol(HttpToolsProtocol):
         self._stop_waiting()
         if len(self.url) + sum(len(name) + len(value) for name, value in self.headers) > HEAD_BYTES_MAX:
             self._too_long = True
-            raise ValueError("the head is too long")
+            raise ValueError("the request head is too long")
         if len(self.pipeline) >= PIPELINED_MAX:
-            raise ValueError("too many requests ahead of their answers")
+            raise ValueError("too many pipelined requests")
         super().on_headers_complete()
         if self._one_too_many or self.stale():
             self.cycle.keep_alive = False

@@ -46,7 +46,7 @@ class LeaderTerm:
         wakeups: LongPollWakeups,
         ended: Callable[[str], None],
     ) -> None:
-        """Take the lead and load the state of earlier terms.
+        """Take leadership and load the state of earlier terms.
 
         Raises:
             StoreError: another remediator leads, or the database cannot be used.
@@ -115,7 +115,7 @@ class LeaderTerm:
         )
 
     def give_up(self) -> None:
-        """End at once, after the lead is lost: nothing that waits for it may keep the process alive."""
+        """End at once after leadership is lost: nothing that waits for it may keep the process alive."""
         self.service.performer.give_up()
 
     def stop(self) -> None:

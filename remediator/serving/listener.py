@@ -110,12 +110,12 @@ class Listener:
         try:
             self._context, trusted = tls_context(self._tls), _client_authorities(self._tls)
         except StoreError as error:
-            log.error("%s; the one before stays in force", error)
+            log.error("%s; the previous certificate stays in force", error)
             return
         if trusted != self._trusted:
             self._trusted = trusted
             self._trust += 1
-        log.info("the certificate %s was read again", self._tls.certificate)
+        log.info("the certificate %s was reloaded", self._tls.certificate)
 
     def _listen(self, here: socket.socket) -> None:
         if here.fileno() >= 0:
@@ -128,7 +128,7 @@ class Listener:
             except (BlockingIOError, InterruptedError, ConnectionAbortedError):
                 return
             except OSError as error:
-                log.error("no connection can be taken in: %s; raise LimitNOFILE if it is that", error.strerror)
+                log.error("cannot accept connections: %s; raise LimitNOFILE if that is the limit", error.strerror)
                 loop = asyncio.get_running_loop()
                 loop.remove_reader(here)
                 loop.call_later(NO_MORE_FILES_S, self._listen, here)
@@ -158,7 +158,7 @@ class Listener:
                 lambda: protocol, connection, ssl=self._context, ssl_handshake_timeout=within_s
             )
         except (OSError, asyncio.TimeoutError) as error:  # ssl's errors are OSErrors
-            log.debug("%s: no connection came about: %s", guest.address, error)
+            log.debug("%s: connection failed: %s", guest.address, error)
             self.guests.forget(guest)
             connection.close()
         except asyncio.CancelledError:

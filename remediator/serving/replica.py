@@ -1,4 +1,4 @@
-"""Runs one replica: standby on the same address until the lead is free, then leader, and exit at the end of the term."""
+"""Runs one replica: standby on the same address until leadership is free, then leader, and exit at the end of the term."""
 
 from __future__ import annotations
 
@@ -120,7 +120,7 @@ class Replica:
                 self._term.stop()
 
     def _stand(self) -> None:
-        """Campaign until this process has the lead, then lead."""
+        """Campaign until this process leads, then lead."""
         try:
             while not self._stopping.is_set():
                 term = self._new_term() if self._campaign() else None
@@ -131,10 +131,10 @@ class Replica:
         except StoreError as error:
             self._end(str(error))
         except (SQLAlchemyError, OSError) as error:  # the database is down; the next process becomes a standby
-            self._end(f"taking the lead failed: {driver_message(error)}")
+            self._end(f"taking leadership failed: {driver_message(error)}")
         except Exception as error:
-            log.exception("taking the lead failed")
-            self._end(f"taking the lead failed: {error}")
+            log.exception("taking leadership failed")
+            self._end(f"taking leadership failed: {error}")
 
     def _new_term(self) -> LeaderTerm | None:
         try:
@@ -168,7 +168,7 @@ class Replica:
         except (SQLAlchemyError, OSError) as error:
             self._front.word = f"cannot read the leader from the database: {str(error).partition(chr(10))[0]}"
             return False
-        self._front.word = "taking the lead" if won else "another remediator leads"
+        self._front.word = "taking leadership" if won else "another replica leads"
         return won
 
     def _end(self, why: str) -> None:
@@ -195,7 +195,7 @@ def serve_replica(config: Config) -> None:
 
     Raises:
         PolicyError: a playbook is invalid.
-        StoreError: the database cannot be used, another remediator has exclusive access, or the lead was lost.
+        StoreError: the database cannot be used, another remediator has exclusive access, or leadership was lost.
     """
     message_decoders.build_decoders()
     reload = PolicyReloader(config)

@@ -37,6 +37,6 @@ class TokenWatch:
             try:
                 if self._tokens.refresh():
                     self._changed()
-            except SQLAlchemyError as error:  # known tokens stay valid: nobody can revoke one meanwhile
+            except SQLAlchemyError as error:  # known tokens stay valid: none can be revoked in the meantime
                 log.debug("tokens cannot be read: %s", error)
             self._stop.wait(LOOK_S)

@@ -31,13 +31,13 @@ class ComparedPolicy(NamedTuple):
 
 
 POLICIES: Mapping[str, ComparedPolicy] = {
-    "none": ComparedPolicy("jobs restart where they were; operators find what stays broken", acts=False),
-    "reboot-return": ComparedPolicy("whatever is reported: the node reboots and returns", shipped=False),
-    "eject": ComparedPolicy("whatever is reported: the job stops at once, the node leaves", shipped=False),
-    "checkpoint-eject": ComparedPolicy("the shipped playbook: save where there is time, then leave"),
-    "lemons": ComparedPolicy("the same, and lemons are taken out", lemons=True),
-    "retest": ComparedPolicy("the same, and tests before a return find what hides", lemons=True, retest=True),
-    "oracle": ComparedPolicy("knows every fault beforehand and takes out nothing else", acts=False),
+    "none": ComparedPolicy("jobs restart on the same nodes; operators find persistent faults", acts=False),
+    "reboot-return": ComparedPolicy("on any finding, the node reboots and returns", shipped=False),
+    "eject": ComparedPolicy("on any finding, the job stops at once and the node leaves", shipped=False),
+    "checkpoint-eject": ComparedPolicy("the shipped playbook: save if there is time, then leave"),
+    "lemons": ComparedPolicy("the same, plus isolation of lemons", lemons=True),
+    "retest": ComparedPolicy("the same, plus tests before a return that find hidden faults", lemons=True, retest=True),
+    "oracle": ComparedPolicy("knows every fault in advance and isolates nothing else", acts=False),
 }
 
 

@@ -83,13 +83,13 @@ class SimulationParameters(msgspec.Struct, frozen=True, kw_only=True, forbid_unk
         if self.restart_min_minutes > self.restart_max_minutes:
             raise ValueError("restart_min_minutes is above restart_max_minutes")
         if self.refail_day_share > self.refail_month_share:
-            raise ValueError("refail_day_share is above refail_month_share, of which it is a part")
+            raise ValueError("refail_day_share is above refail_month_share, which includes it")
         if sum(self.job_nodes) + self.spares > self.nodes:
             raise ValueError(
-                f"job_nodes and spares take {sum(self.job_nodes) + self.spares} nodes, the fleet has {self.nodes}"
+                f"job_nodes and spares take {sum(self.job_nodes) + self.spares} nodes, but the fleet has {self.nodes}"
             )
         if self.spares >= self.nodes:
-            raise ValueError(f"{self.spares} spares leave no node of {self.nodes} for a job")
+            raise ValueError(f"{self.spares} spares of {self.nodes} nodes leave none for a job")
 
     @property
     def spares(self) -> int:

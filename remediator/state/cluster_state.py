@@ -176,7 +176,7 @@ class ClusterState:
             self.index.weigh(self.nodes[finding.node], self._in_service(finding.node))
 
     def forget_finding(self, finding_id: str) -> None:
-        """Drop a finding that nothing refers to any more; its row stays."""
+        """Drop a finding to which nothing refers; its row stays."""
         finding = self.findings.pop(finding_id)
         self._on_node[finding.node].pop(finding_id)
         self._grave_on[finding.node] -= _is_critical(finding)

@@ -55,7 +55,7 @@ class OccurrenceHistory:
         return log is None or len(log.kinds) < KINDS_MAX or kind in log.kinds
 
     def forget(self, now: float) -> None:
-        """Drop what no window reaches any more; works at most once an hour, however often it is called."""
+        """Drop what is older than every window; works at most once an hour, however often it is called."""
         if now - self._looked_at < LOOK_S:
             return
         self._looked_at = now

@@ -77,7 +77,7 @@ def cut_audit_log(db: Connection, before: float, at: float, epoch: int, limit: i
     }
     db.execute(table_schema.audit_anchors.insert(), [anchor])
     db.execute(delete(table).where(table.c.seq <= last.seq))
-    text = f"{format_count(len(gone), 'event')} through {last.seq} were cut from the audit log, as old as the configuration asks"
+    text = f"{format_count(len(gone), 'event')} through {last.seq} were removed from the audit log by the configured retention"
     data = {"through": last.seq, "hash": last.hash, "events": len(gone)}
     append_audit_events(db, [AuditEvent(at=at, kind="audit_cut", text=text, data=data)], epoch)
     return len(gone)
@@ -105,9 +105,9 @@ def verify_chain(db: Connection) -> ChainCheck:
             told = told or (row.kind == "audit_cut" and _anchor_mentions(row.body, start))
     head = _chain_head(db)
     if not broken and (seq, previous) != head:
-        broken = f"the log ends at event {seq}, but {head[0]} was the last that was written: its end is missing"
+        broken = f"the log ends at event {seq}, but the last one written was {head[0]}: its end is missing"
     if not broken and not told:
-        broken = f"an anchor says that events through {start} were cut, and no event in the log does"
+        broken = f"an anchor covers removed events through {start}, but no event in the log records the removal"
     return ChainCheck(count, start + 1, seq, previous, cut_events, broken)
 
 
@@ -122,13 +122,13 @@ def _begin_snapshot_read(db: Connection) -> None:
 def _chain_misfit(row: Row[tuple[object, ...]], seq: int, previous: str) -> str:
     """Return why a row does not follow the one before; empty if it does."""
     if row.seq <= seq:
-        return f"event {row.seq} stands before the end of what an anchor says was cut"
+        return f"event {row.seq} lies in a range that an anchor marks as removed"
     if seal_hash(previous, row.seq, row.epoch, row.body) != row.hash:
         gap = f", or events {seq + 1} to {row.seq - 1} are missing" if row.seq > seq + 1 else ""
-        return f"event {row.seq} is not what was written{gap}"
+        return f"event {row.seq} differs from what was written{gap}"
     expected = row_mapping.audit_row(msgspec.json.decode(row.body, type=AuditEvent), row.epoch)
     wrong = [name for name in ("at", "node", "incident", "kind", "actor") if getattr(row, name) != expected[name]]
-    return f"event {row.seq}: its column {', '.join(wrong)} does not say what the event does" if wrong else ""
+    return f"event {row.seq}: its column {', '.join(wrong)} does not match the event" if wrong else ""
 
 
 def _anchor_mentions(body: bytes, through: int) -> bool:
@@ -143,10 +143,10 @@ def _chain_head(db: Connection) -> tuple[int, str]:
 def describe_chain_check(found: ChainCheck) -> Iterable[str]:
     """Describe the result for operators."""
     if found.cut:
-        yield f"{found.cut} events were cut from the beginning, as anchors say"
+        yield f"{found.cut} events were removed at the beginning, covered by anchors"
     if found.broken:
         yield f"BROKEN: {found.broken}"
-        yield f"{found.events} events before it hold"
+        yield f"{found.events} events before it are intact"
     else:
-        yield f"{found.events} events hold, {found.first} to {found.last}"
+        yield f"{found.events} events are intact, {found.first} to {found.last}"
         yield f"head {found.last}:{found.head}"

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from sqlalchemy import Connection, Engine, ExceptionContext, event
 
-WHAT_NOW = "nothing is decided on it; restore a copy or begin a new one: docs/how-to/damaged-database.md"
+WHAT_NOW = "the controller does not use it; restore a backup or start a new one: docs/how-to/damaged-database.md"
 _SAID = ("malformed", "not a database")  # Python 3.10 does not expose SQLite's error codes
 
 

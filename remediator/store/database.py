@@ -62,17 +62,17 @@ def unusable_database_error(url: URL, error: Exception) -> StoreError:
     """Explain why a database cannot be used, with the remedy."""
     file = sqlite_file(url)
     if isinstance(error, StoreError) or file is None:
-        todo = "" if isinstance(error, StoreError) else "; check that it is there and that we may use it"
+        todo = "" if isinstance(error, StoreError) else "; check that it exists and that the controller may use it"
         return StoreError(f"database {url}: {driver_message(error)}{todo}")
     if corruption_check.is_corruption(error):
         return StoreError(corruption_check.corruption_message(file, driver_message(error)))
     place, user = file.absolute().parent, f"the user that runs the remediator (now user id {os.geteuid()})"
     if not place.is_dir():
-        why = f"there is no directory {place}; make it, for {user} to write in"
+        why = f"directory {place} does not exist; create it, writable for {user}"
     elif not os.access(place, os.W_OK | os.X_OK) or (file.exists() and not os.access(file, os.R_OK | os.W_OK)):
-        why = f"{driver_message(error)}; {place} and what is in it must belong to {user}"
+        why = f"{driver_message(error)}; {place} and its files must belong to {user}"
     else:
-        why = f"{driver_message(error)}; check that it is a database, and ours"
+        why = f"{driver_message(error)}; check that it is a database of this controller"
     return StoreError(f"database {url}: {why}")
 
 
@@ -86,10 +86,10 @@ def parse_database_url(text: str) -> URL:
         url = make_url(text)
     except Exception as error:
         raise StoreError(
-            f"'database' is no URL ({error}); write sqlite:////PATH or postgresql://USER@HOST/NAME"
+            f"'database' is not a URL ({error}); write sqlite:////PATH or postgresql://USER@HOST/NAME"
         ) from error
     if url.drivername not in {"sqlite", "sqlite+pysqlite", POSTGRESQL, "postgresql+psycopg"}:
-        raise StoreError(f"database {url}: only sqlite:// and postgresql:// are known")
+        raise StoreError(f"database {url}: only sqlite:// and postgresql:// are supported")
     return url.set(drivername="postgresql+psycopg") if url.drivername == POSTGRESQL else url
 
 

@@ -49,4 +49,4 @@ def begin_write(db: Connection, epoch: int) -> None:
     table = table_schema.meta
     mine = table.update().where(table.c.key == "epoch", table.c.value == str(epoch)).values(value=str(epoch))
     if not db.execute(mine).rowcount:
-        raise StoreError(f"epoch {epoch} has ended: another remediator leads; this one must stop")
+        raise StoreError(f"epoch {epoch} has ended: another replica leads; this one must stop")

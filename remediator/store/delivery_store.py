@@ -41,7 +41,7 @@ class DeliveryStore:
             try:
                 begin_write(db, epoch)
             except StoreError as error:
-                raise LeadershipLost(f"{error}; nothing more is sent") from error
+                raise LeadershipLost(f"{error}; no more messages are sent") from error
             insert = _insert_statement(db)
             kept = {name: insert.excluded[name] for name in ("state", "told", "batch", "claimed_at", "body")}
             rows = [_delivery_row(item) for item in changed]

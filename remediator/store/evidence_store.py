@@ -76,7 +76,7 @@ def _evidence_taken_event(entry: EvidenceEntry) -> AuditEvent:
     return AuditEvent(
         at=entry.at,
         kind="evidence_taken",
-        text=f"node {entry.node} handed in the bundle that {entry.order} asked for, {entry.bytes} bytes",
+        text=f"node {entry.node} uploaded the evidence bundle of {entry.order}, {entry.bytes} bytes",
         actor=f"node {entry.node}"[:255],
         node=entry.node,
         incident=entry.incident,

@@ -53,7 +53,7 @@ class Journal:
         self.url = parse_database_url(url)
         file = sqlite_file(self.url)
         if not create and file is not None and not file.is_file():
-            raise StoreError(f"there is no database {file}; run this where the remediator keeps it")
+            raise StoreError(f"database {file} does not exist; run this on the controller's machine")
         self.engine: Engine = open_engine(self.url)
         self._lock = lock_for(self.url, self.engine)
         self.leadership = Leadership(self._lock)
@@ -84,7 +84,7 @@ class Journal:
                     self._lock.release()
                 return
             if time.monotonic() >= deadline:
-                raise StoreError(f"database {self.url} has an older schema, and the remediator that uses it is at work")
+                raise StoreError(f"database {self.url} has an older schema, and a controller is using it")
             time.sleep(0.2)
 
     def lead(self) -> int:
@@ -116,10 +116,10 @@ class Journal:
 
     def taken(self) -> str:
         """Return the message for operators when another replica leads."""
-        return f"another remediator holds {self._lock.where}; stop it first, or give this one its own database"
+        return f"another controller holds {self._lock.where}; stop it first, or give this one its own database"
 
     def close(self) -> None:
-        """Give up the lead and the connections."""
+        """Give up leadership and the connections."""
         self.leadership.resign()
         self.engine.dispose()
 

@@ -26,7 +26,7 @@ def _boot_clock_s() -> float:
 
 
 class Leadership:
-    """Campaigns for the lead, renews it, and reports its end. `may_act` is safe to call from any thread."""
+    """Campaigns for leadership, renews it, and reports its end. `may_act` is safe to call from any thread."""
 
     def __init__(self, lock: WriterLock, over: Callable[[str], None] = lambda _why: None) -> None:
         self.trouble = ""
@@ -68,16 +68,16 @@ class Leadership:
         while not self._stopping.wait(CONFIRM_S):
             asked = _boot_clock_s()
             try:
-                # After a lost session this takes the lock anew. If no other term began meanwhile, this process's state
-                # is still current, and its term goes on.
+                # After a lost session this takes the lock again. If no other term began meanwhile, this process's state
+                # is still current, and its term continues.
                 held, epoch = self._lock.acquire(), self._lock.epoch()
             except Exception as error:  # noqa: BLE001 - without this thread the process would stand there and never act again
                 self._lock.release()
-                self._say(f"the lead cannot be confirmed ({_first_line(error)}); nothing is begun until it is")
+                self._say(f"leadership cannot be confirmed ({_first_line(error)}); no action starts until it is")
                 continue
             lease = self._lease.heard(asked, epoch, held=held)
             if lease is None:
-                why = f"epoch {self._lease.epoch} is over, {epoch} has begun: another remediator leads; this one ends"
+                why = f"epoch {self._lease.epoch} has ended, {epoch} has begun: another replica leads; this one stops"
                 self._lease = LeaderLease()
                 self._say(why)
                 self.over(why)
@@ -90,7 +90,7 @@ class Leadership:
         if trouble and not self.trouble:
             log.critical("%s", trouble)
         elif self.trouble and not trouble:
-            log.warning("the lead is confirmed again")
+            log.warning("leadership is confirmed again")
         self.trouble = trouble
 
 

@@ -42,7 +42,7 @@ class OccurrenceQueries:
             if len(bodies) > self._rows_max:
                 found = db.execute(_newest_by_node(asked, self._rows_max)).all()
                 bodies = [body for _, body in found]
-                text = "the nodes' past holds more than the %d occurrences that are read: of each node the newest %d or so count"
+                text = "the nodes' history has more than the %d occurrences that are read: about the newest %d of each node count"
                 log.warning(text, self._rows_max, max(nth for nth, _ in found))
         return [msgspec.json.decode(body, type=Occurrence) for body in bodies]
 

@@ -33,9 +33,9 @@ class RetentionSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True)
 
     def __post_init__(self) -> None:
         if min(self.inputs_days, self.history_days, self.audit_days) < 0:
-            raise ValueError("retention: days are 0 (for ever) or more")
+            raise ValueError("retention: days must be 0 (forever) or more")
         if 0 < self.history_days < HISTORY_DAYS_MIN:
-            raise ValueError(f"retention.history_days: rules count that far back; at least {HISTORY_DAYS_MIN}, or 0")
+            raise ValueError(f"retention.history_days: rules look back that far; at least {HISTORY_DAYS_MIN}, or 0")
 
 
 class RetentionCleaner:

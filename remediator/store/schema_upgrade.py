@@ -47,7 +47,7 @@ def upgrade_schema(db: Connection) -> None:
     config = _alembic_config(db)
     if found is not None and not _table_names(db) & {"alembic_version"}:
         command.stamp(config, found)
-    log.info("bringing the database from schema %s to %s", found or "none", table_schema.REVISION)
+    log.info("upgrading the database from schema %s to %s", found or "none", table_schema.REVISION)
     logging.getLogger("alembic").setLevel(logging.WARNING)  # the line above says it
     command.upgrade(config, "head")
 
@@ -68,7 +68,7 @@ def _schema_revision(db: Connection) -> str | None:
         return None
     version = db.execute(text("SELECT value FROM meta WHERE key = 'schema'")).scalar()
     if version is None:
-        raise StoreError("it has a table 'meta' that is not ours; give the remediator a database of its own")
+        raise StoreError("it has a table 'meta' of another program; give the controller its own database")
     if version not in _UNSTAMPED:
         raise StoreError(_newer_schema_message(version))
     return _UNSTAMPED[version]
@@ -76,8 +76,8 @@ def _schema_revision(db: Connection) -> str | None:
 
 def _newer_schema_message(found: str) -> str:
     return (
-        f"its schema is version {found}, this program knows up to {table_schema.REVISION}: a newer one wrote it; "
-        "upgrade this program, or restore the copy made before the upgrade"
+        f"its schema is version {found}, but this program supports up to {table_schema.REVISION}: a newer release wrote it; "
+        "upgrade this program, or restore the backup made before the upgrade"
     )
 
 

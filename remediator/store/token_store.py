@@ -124,7 +124,7 @@ class Tokens:
             grant = TokenView("", role, name, now, _issuer_name(actor), expires_at=expires_at)
             token = _new_token()
             _insert_token(db, grant, _token_digest(token))
-            text = f"{role.value} {name} got a new token, those before end in {overlap_s:g} s"
+            text = f"{role.value} {name} got a new token, the old ones end in {overlap_s:g} s"
             _note_token_change(db, "token_rotated", text, grant, _token_digest(token), now)
         self.refresh()
         return token
@@ -174,7 +174,7 @@ class Tokens:
             has = and_(_is_valid_clause(now), _T.role == Role.NODE.value, _T.name == node)
             if db.execute(select(_T.digest).where(has)).first() is not None:
                 if not join.replaces:
-                    raise EnrolmentRefused(f"node {node} has a token already; an admin may revoke it, or rotate it")
+                    raise EnrolmentRefused(f"node {node} already has a token; an admin can revoke or rotate it")
                 db.execute(table_schema.tokens.update().where(has).values(revoked_at=now))
             token = "" if mine else _new_token()
             digest = mine or _token_digest(token)
@@ -191,7 +191,9 @@ def _enrolled_before(db: Connection, node: str, digest: str, now: float) -> bool
         return False
     theirs = and_(_is_valid_clause(now), _T.digest == digest, _T.role == Role.NODE.value, _T.name == node)
     if db.execute(select(_T.digest).where(theirs)).first() is None:
-        raise EnrolmentRefused(f"the token that node {node} made was revoked, or is another's; let it make a new one")
+        raise EnrolmentRefused(
+            f"the token that node {node} proposed was revoked or belongs to another node; run the enrolment again"
+        )
     return True
 
 
@@ -200,7 +202,7 @@ def _use_join_secret(db: Connection, digest: str, node: str, now: float) -> Any:
     mine = and_(_T.digest == digest, _T.role == Role.JOIN.value, _is_valid_clause(now), _T.uses_left > 0)
     used = table_schema.tokens.update().where(mine).values(uses_left=_T.uses_left - 1)
     if not db.execute(used).rowcount:  # one statement: two nodes cannot share the last use
-        raise EnrolmentRefused("this join secret is not known, used up, or over")
+        raise EnrolmentRefused("this join secret is unknown, used up or expired")
     join = db.execute(select(table_schema.tokens).where(_T.digest == digest)).one()
     if not fnmatchcase(node, join.name):
         raise EnrolmentRefused(f"this join secret is for nodes {join.name}, not for {node}")

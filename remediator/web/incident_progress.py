@@ -15,15 +15,17 @@ _ANSWERS = {
     Answer.WATCH: "watching; no action needed",
 }
 
+_VERBS = {"cordon_by_hand": "manual cordon", "uncordon_by_hand": "manual uncordon"}
+
 
 def step_text(step: str) -> str:
     """A step, or its verb alone, as people write it.
 
-    >>> [step_text(step) for step in ("notify_trainer: abort", "watch: until row_remap is over", "cordon")]
-    ['notify trainer: abort', 'watch: until row_remap is over', 'cordon']
+    >>> [step_text(step) for step in ("notify_trainer: abort", "watch: until row_remap clears", "cordon_by_hand")]
+    ['notify trainer: abort', 'watch: until row_remap clears', 'manual cordon']
     """
     verb, colon, rest = step.partition(":")
-    return verb.replace("_", " ") + colon + rest
+    return _VERBS.get(verb, verb.replace("_", " ")) + colon + rest
 
 
 def find_current_step(incident: IncidentView) -> tuple[int, StepView | None]:

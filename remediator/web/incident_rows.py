@@ -70,8 +70,8 @@ async def incident_group_rows(visit: PageRequest, groups: Sequence[IncidentGroup
 def first_refused_guard(guards: Collection[str]) -> str:
     """The first guard that refused, with its text, cut to `WORDS_MAX`; empty if none did.
 
-    >>> first_refused_guard(("passed breaker: closed", "refused level: 10 of at most 10 nodes isolated by us"))
-    'level: 10 of at most 10 nodes isolated by us'
+    >>> first_refused_guard(("passed breaker: closed", "refused level: 10 of at most 10 nodes isolated"))
+    'level: 10 of at most 10 nodes isolated'
     """
     words = next((guard.partition(" ")[2] for guard in guards if not is_guard_passed(guard)), "")
     return words if len(words) <= WORDS_MAX else words[:WORDS_MAX].rpartition(" ")[0] + " …"

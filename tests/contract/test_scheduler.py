@@ -350,7 +350,7 @@ def test_slurm_without_the_node_says_how_to_name_it(slurm_cluster: SlurmCluster)
         ActionResult.REFUSED,
         ActionResult.DONE,
     }  # nobody holds what is not there
-    assert "knows no node elsewhere; healthd's 'node' must be its name in slurm.conf" in answers[0].detail
+    assert "has no node elsewhere; healthd's 'node' must be its name in slurm.conf" in answers[0].detail
 
 
 def test_slurm_that_is_not_installed_is_an_answer(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

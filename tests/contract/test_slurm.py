@@ -128,7 +128,7 @@ def test_what_is_no_batch_job_stays_and_is_named(world: SlurmWorld) -> None:
     scheduler.cordon("node1", OURS)
     outcome = scheduler.evict("node1")
     assert outcome.result is ActionResult.FAILED
-    assert outcome.detail.startswith(f"not requeued, ask their owners: {job} (")
+    assert outcome.detail.startswith(f"not requeued, contact their owners: {job} (")
     assert scheduler.observe(NODES)["node1"].jobs == (job,)
 
 
@@ -163,7 +163,7 @@ def test_a_person_sets_nodes_aside_by_command(world: SlurmWorld, tmp_path: Path)
         code, said = ask("set-aside", "pair", "node3")
         assert (code, said.startswith("gpu-healthd-pair holds node1, node2")) == (3, True)
     finally:
-        assert ask("give-back", "pair") == (0, "gpu-healthd-pair is over\n")
+        assert ask("give-back", "pair") == (0, "gpu-healthd-pair has ended\n")
     assert ask("set-aside", "a b", "node1")[0] == 1
     config.write_text("scheduler: {kind: local}\n")
     code, said = ask("give-back", "pair")
@@ -219,5 +219,5 @@ def test_a_drain_that_a_killed_slurmctld_forgot_is_not_taken_for_an_operators_wo
         if seen[-1].owner is not HoldOwner.US:
             break
         assert scheduler.resume("node1").result is ActionResult.DONE
-    assert "slurmctld began anew and has forgotten our drain of node1" in seen[-1].reason
+    assert "slurmctld restarted and lost the drain of node1" in seen[-1].reason
     assert scheduler.cordon("node1", OURS).result is ActionResult.DONE

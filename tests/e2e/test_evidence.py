@@ -119,4 +119,4 @@ def test_without_a_daemon_there_is_one_clear_line(tmp_path: Path) -> None:
     command = [str(HEALTHCTL), "node", "evidence", "--socket", str(tmp_path / "none")]
     done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=60)
     assert (done.returncode, done.stderr.count("\n")) == (3, 1)
-    assert "is healthd running?" in done.stderr
+    assert "check that healthd is running" in done.stderr

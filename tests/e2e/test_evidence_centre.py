@@ -127,7 +127,7 @@ def test_an_order_for_something_else_brings_no_evidence(centre: Centre, tmp_path
     plan(tmp_path, "n1", OrderKind.RUN_PREFLIGHT)
     centre.start()
     answer = centre.call("POST", f"/v1/nodes/n1/evidence/{ORDER_ID}", "n1", data=bundle())
-    assert (answer.status_code, "does not ask for evidence" in answer.json()["error"]) == (400, True)
+    assert (answer.status_code, "does not request evidence" in answer.json()["error"]) == (400, True)
 
 
 def test_an_incident_is_told_afterwards_in_every_form(make_node: MakeNode, centre: Centre, tmp_path: Path) -> None:

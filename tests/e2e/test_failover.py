@@ -135,13 +135,13 @@ def test_a_leader_that_was_stopped_and_deposed_counts_for_nothing_when_it_goes_o
     assert {pid for pid, _ in replicas.noted("begin")} == {new.running.pid}
     epochs = [int(epoch) for epoch in replicas.sql("SELECT epoch FROM inputs ORDER BY seq")]
     assert epochs == sorted(epochs)
-    assert "another remediator leads" in old.log.read_text() or "is over" in old.log.read_text()
+    assert "another replica leads" in old.log.read_text() or "has ended" in old.log.read_text()
 
 
 def test_a_standby_says_so_and_takes_nothing(replicas: Replicas) -> None:
     leader = replicas.leader()
     other = next(r for r in replicas.all if r is not leader)
-    until(lambda: other.health() == {"ready": False, "role": "standby", "error": "another remediator leads"}, "words")
+    until(lambda: other.health() == {"ready": False, "role": "standby", "error": "another replica leads"}, "words")
     assert requests.get(f"{other.url}/livez", timeout=10).status_code == 200
     headers = {"Authorization": f"Bearer {replicas.tokens['n1']}"}
     refused = requests.post(f"{other.url}/v1/nodes/n1/report", report(), headers=headers, timeout=10)

@@ -46,7 +46,7 @@ def run(centre: Centre, tmp_path: Path) -> Run:
 def test_a_node_enrolls_with_a_join_secret_once_and_for_good(run: Run, tmp_path: Path) -> None:
     join, own = tmp_path / "join", tmp_path / "own" / "token"
     assert run("token", "join", "gpu-*", "--out", str(join)).returncode == 0
-    for word in ("is new", "was there already"):
+    for word in ("is new", "already exists"):
         done = run("enroll", "--join-file", str(join), "--out", str(own), "--node", "gpu-1")
         assert (done.returncode, word in done.stdout) == (0, True), done.stderr
         assert f"token_file: {own}" in done.stdout
@@ -89,7 +89,7 @@ def test_what_is_quiet_says_so(run: Run) -> None:
         ("stragglers",): "no straggler",
         ("alerts",): "no notification sent",
         ("breaker",): "closed",
-        ("breaker", "reset"): "closed already",
+        ("breaker", "reset"): "already closed",
     }.items():
         done = run(*arguments)
         assert (done.returncode, words in done.stdout) == (0, True), (arguments, done.stdout, done.stderr)

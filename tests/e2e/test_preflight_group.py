@@ -82,7 +82,7 @@ def test_nodes_that_hang_or_die_are_named_and_the_others_go_on(make_group: MakeG
 def test_without_their_coordinator_the_others_end_inconclusive(make_group: MakeGroup) -> None:
     group = make_group(3, *NO_OWN, "--inject", "die:n0")
     assert [group.code(node) for node in (1, 2)] == [3, 3]
-    assert "meeting place is gone" in group.words(1)
+    assert "lost the connection to the rendezvous store" in group.words(1)
 
 
 def test_who_never_comes_is_unknown_and_accused_of_nothing(make_group: MakeGroup) -> None:

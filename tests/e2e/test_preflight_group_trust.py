@@ -84,7 +84,7 @@ def test_two_processes_of_one_name_are_misconfigured(make_group: MakeGroup) -> N
         group.add(rank, "--no-own-test", HEALTHD_NODE="dup")
     assert [group.code(node) for node in range(3)] == [2, 2, 2], group.words(0)
     document = group.document()
-    assert "two processes call themselves dup (ranks 1, 2)" in document.reason
+    assert "two processes have the name dup (ranks 1, 2)" in document.reason
     assert document.exclude == ()
 
 

@@ -203,7 +203,7 @@ def test_an_alert_reaches_who_is_to_be_told_and_says_when_it_is_over(cluster: Cl
     ill.gpus(*ill.preset("h100x8"), "lost 3")
     found = eventually(lambda: told.told("/day", "GpuLost"), lambda: str(told.heard), WITHIN_S)
     assert (found["labels"]["node"], found["labels"]["gpu"], found["labels"]["rack"]) == (ill.name, "3", "r1")
-    assert found["annotations"]["summary"] == f"the driver of {ill.name} does not reach GPU 3 any more"
+    assert found["annotations"]["summary"] == f"the driver of {ill.name} can no longer reach GPU 3"
     cluster.centre.end(signal.SIGKILL)
     eventually(lambda: told.told("/pager", "LeaderMissing"), lambda: str(told.heard), WITHIN_S)
     assert not told.told("/day", "LeaderMissing")

@@ -146,7 +146,7 @@ def test_a_second_remediator_on_the_same_database_refuses_to_start(centre: Centr
     command = [sys.executable, "-m", "remediator", "serve", "--config", str(centre.config)]
     second = subprocess.run(command, check=False, capture_output=True, text=True, timeout=60)
     assert second.returncode == 1
-    assert "another remediator holds" in second.stderr
+    assert "another controller holds" in second.stderr
 
 
 def test_told_to_stop_it_answers_open_polls_and_ends_well(centre: Centre) -> None:

@@ -104,7 +104,7 @@ def test_a_job_that_needs_every_node_waits_longer_each_time_and_is_never_held(
     facts = _facts(slurm_cluster, job)
 
     assert (first["without"], first["wait_seconds"], second["wait_seconds"]) == ([], 0, 60), job.log()
-    assert "there are only 4 nodes of the 5 it needs" in second["text"]
+    assert "only 4 nodes of the required 5 remain" in second["text"]
     assert (facts["ExcNodeList"], facts["JobState"]) == ("(null)", "PENDING")
     assert facts["Priority"] != "0", "held"
     slurms_own_s = 15  # here; what we asked for is counted from a moment before we wrote it down

@@ -80,4 +80,4 @@ def test_a_hang_and_a_loss_that_is_none_are_found_and_taken_back(job_on: tuple[N
     )
     assert found["severity"] == "warning"
     job.hang = False
-    eventually(lambda: "training/stalled" not in node.findings(), "the job moves again")
+    eventually(lambda: "training/stalled" not in node.findings(), "the job makes progress again")

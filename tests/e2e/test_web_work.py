@@ -129,7 +129,7 @@ def test_a_lemon_says_how_sure_why_and_what_next(browser: Browser) -> None:
     browser.go("/lemons")
     browser.see("#list", "0.87")
     browser.see("#list", "it fails <script>document.title='owned'</script>")
-    browser.see("#list", "a preflight before its next job")
+    browser.see("#list", "run a preflight before its next job")
 
 
 def test_the_slow_rank_stands_out(browser: Browser) -> None:

@@ -167,7 +167,7 @@ def test_after_a_hold_was_lifted_in_the_scheduler_too() -> None:
     seen(story.after(1), finding)
     incident = story.state.incident_of("n1")
     assert incident is not None
-    assert "after an operator lifted our hold" in incident.title
+    assert "after an operator lifted the controller's hold" in incident.title
 
 
 def test_what_is_not_fatal_is_counted_and_shown_and_no_more() -> None:
@@ -224,7 +224,7 @@ def test_on_a_node_that_is_a_persons_the_word_goes_on_counting_and_giving_it_bac
     seen(story.after(1), finding)
     incident = story.state.incident_of("n1")
     assert incident is not None
-    assert "after the operator gave it back" in incident.title
+    assert "after the operator released it" in incident.title
 
 
 def test_a_release_is_a_word_and_the_end_of_its_time_is_none() -> None:

@@ -50,7 +50,7 @@ def test_a_node_does_not_come_back_while_something_new_is_asserted(
     incident = story.state.incident_of("n1")
     assert incident is not None
     assert incident.state is IncidentState.WAITING
-    assert any(f"no preflight was passed since {kind} came up" in event.text for event in story.audit)
+    assert any(f"no preflight passed since {kind} appeared" in event.text for event in story.audit)
 
 
 def test_a_warning_keeps_no_tested_node_out() -> None:

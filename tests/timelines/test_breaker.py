@@ -184,7 +184,7 @@ def test_it_is_reached_with_what_is_shipped_when_more_is_wanted_out_than_the_lev
     assert sorted(story.state.held) == ["n1"], "the rate held the others back"
     incident = story.state.incident_of(BREAKER)
     assert incident is not None
-    assert "1 of 100 nodes are isolated by us and 5 more ought to be; the breaker opens above 5" in incident.title
+    assert "1 of 100 nodes are isolated and 5 more need isolation; the breaker opens above 5" in incident.title
     story.after(90_000)
     assert sorted(story.state.held) == ["n1"]
 

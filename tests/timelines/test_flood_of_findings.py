@@ -44,7 +44,7 @@ def test_what_goes_beyond_is_counted_as_one_thing_and_said_once_a_report() -> No
     [over] = [o for o in story.occurrences if o.kind == OVERFLOW]
     assert (over.node, over.count) == ("n1", 31)
     [line] = [event for event in story.audit if event.kind == "findings_counted"]
-    assert "31 more are only counted, the first is made/up" in line.text
+    assert "31 more are counted but not stored, the first is made/up" in line.text
     flood(story, noise(story), 5, active=False)
     assert sum(o.count for o in story.occurrences if o.kind == OVERFLOW) == 31 + 1, "those that are known are no more"
 

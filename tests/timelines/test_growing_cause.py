@@ -101,7 +101,7 @@ def test_what_many_racks_see_at_once_is_one_incident_with_the_fleets_total() -> 
     assert len([a for a in found.actions.values() if a.verb == "alert"]) <= 5
     parts = [i.outcome for i in found.incidents.values() if i.wide and i.closed_at is not None]
     assert parts
-    assert all(outcome == f"part of {incident.id}, cluster:failures, now" for outcome in parts)
+    assert all(outcome == f"now part of {incident.id}, cluster:failures" for outcome in parts)
     assert len(found.state.held) <= 1
 
 

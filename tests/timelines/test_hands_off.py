@@ -31,7 +31,7 @@ def test_hands_off_holds_whatever_the_scheduler_says_until_it_is_over() -> None:
     say(story, RELEASE)
     assert (story.node_state(), bool(story.open_actions("cordon"))) == ("draining", True), "decided anew"
     assert [(e.actor, e.kind) for e in story.audit if e.kind == "node_said"] == [("ann", "node_said")] * 2
-    assert "ann keeps us off n1: a new rack" in [e.text for e in story.audit]
+    assert "ann placed an operator hold on n1: a new rack" in [e.text for e in story.audit]
 
 
 def test_a_release_closes_nothing_that_is_asserted() -> None:
@@ -98,7 +98,7 @@ def test_our_hold_that_has_lost_its_reason_meanwhile_is_for_people_to_lift() -> 
     incident = story.state.incident_of("n1")
     assert incident is not None
     assert incident.state is IncidentState.WAITING
-    assert "our hold still stands" in incident.outcome
+    assert "the controller still holds the node" in incident.outcome
     free(story)
     assert story.node_state() == "probation"
 

@@ -157,7 +157,7 @@ def test_the_node_that_was_first_folds_into_it() -> None:
     incident = the_job(found)
     assert incident.members == ("n1", "n2")
     (first,) = [i for i in found.incidents.values() if not i.wide]
-    assert first.outcome == f"part of {incident.id}, job:train, now"
+    assert first.outcome == f"now part of {incident.id}, job:train"
 
 
 def test_a_node_with_a_fault_of_its_own_keeps_its_incident_and_leaves() -> None:
@@ -252,7 +252,7 @@ def test_a_drill_is_no_real_fault_and_a_real_fault_no_drill() -> None:
     fail(found, "n3", "n4")
     (real,) = [i for i in found.state.wide() if not i.injected]
     assert real.members == ("n3", "n4")
-    assert found.incidents[drill.id].outcome == "what happens there now is no drill"
+    assert found.incidents[drill.id].outcome == "new failures there are not drills"
 
 
 def test_more_findings_than_it_lists_keep_it_open(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -39,7 +39,7 @@ def test_people_are_told_again_when_a_node_waits_for_something_else() -> None:
     assert len(called(story)) == 1
     story.clear(finding)
     say(story, NodeCommandKind.RELEASE)
-    assert "our hold still stands" in called(story)[-1]
+    assert "the controller still holds the node" in called(story)[-1]
     story.after(3).hold(drained=True, owner=HoldOwner.US)
     assert len(called(story)) == 2
 
@@ -67,7 +67,7 @@ def test_our_hold_that_our_database_does_not_know_is_told_of_and_can_be_lifted()
     story = Story()
     story.after(1).hold(drained=True, owner=HoldOwner.US)
     assert (story.node_state(), story.state.held) == ("quarantined", {"n1"})
-    assert "our hold stands" in waits(story)
+    assert "the controller holds the node without an incident" in waits(story)
     assert len(called(story)) == 1
     story.after(90_000)
     assert len(called(story)) == 1
@@ -106,7 +106,7 @@ def test_a_node_that_we_hold_without_an_incident_gets_one() -> None:
     story = Story()
     story.state.put_node(NodeRecord("n1", NodeState.QUARANTINED, held=True, hold_confirmed_at=story.now))
     story.after(1)
-    assert "no incident says why" in waits(story)
+    assert "the controller holds the node without an incident" in waits(story)
     gone = NodeHold("n1", None, known=False)
     story.tell(HoldsObserved(at=story.now, holds=(gone,)))
     story.after(1).hold(schedulable=True, owner=HoldOwner.NOBODY)

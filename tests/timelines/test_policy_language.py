@@ -105,7 +105,7 @@ def test_a_rules_guard_holds_it_back_until_it_passes(tmp_path: Path) -> None:
     told.job("j", "n1", "n2")
     told.finding("xid/62", Severity.FATAL)
     assert answers(told) == [("r", "hold")]
-    assert "refused spares: 0 free, 1 wanted" in next(iter(told.decisions.values())).reason
+    assert "refused spares: 0 free, 1 required" in next(iter(told.decisions.values())).reason
     told.no_job("n2")
     told.after(1)
     assert answers(told) == [("r", "hold"), ("r", "act")]
@@ -217,8 +217,8 @@ def test_a_decision_says_what_else_was_considered_and_why_not(tmp_path: Path) ->
     told.finding("xid/62", Severity.FATAL)
     (decision,) = told.decisions.values()
     assert [(c.rule, c.why) for c in decision.considered] == [
-        ("rare", "1 so far, it needs at least 9 of the same per node in 1 min"),
-        ("later", "r comes first"),
+        ("rare", "1 so far, required at least 9 of the same per node in 1 min"),
+        ("later", "r takes precedence"),
     ]
 
 

@@ -82,7 +82,7 @@ def test_an_incident_on_probation_begins_the_trial_anew() -> None:
     assert not story.state.incidents
     story.after(900)
     assert story.node_state() == "probation", "more than an hour after its return, less than one after its last trouble"
-    assert "on probation anew after inc-" in story.state.nodes["n1"].cause
+    assert "on probation again after inc-" in story.state.nodes["n1"].cause
     story.after(3600)
     assert story.node_state() == "healthy"
 

@@ -65,7 +65,7 @@ def test_many_at_once_are_one_incident_about_the_network_and_say_nothing_of_the_
     silent(story, 1, 2, 3)
     assert [i.node for i in story.state.wide()] == ["silence:cluster"]
     assert said_of(story) == []
-    assert "3 of 40 nodes are silent at once (n1, n2, n3)" in story.state.wide()[0].title
+    assert "3 of 40 nodes are silent at the same time (n1, n2, n3)" in story.state.wide()[0].title
     silent(story, 1, 2, 3, 4)
     assert story.state.wide()[0].members == ("n1", "n2", "n3", "n4")
     told = [a for a in story.actions.values() if a.verb == "alert"]
@@ -127,7 +127,7 @@ def test_a_rack_that_is_dark_is_the_racks_fault_although_it_is_much_of_the_clust
     silent(story, *range(1, 30))
     assert about(story) == ["silence:cluster"]
     closed = [i.outcome for i in story.incidents.values() if i.node == "silence:switch:s1"]
-    assert closed == ["part of silence:cluster now"]
+    assert closed == ["now part of silence:cluster"]
 
 
 def test_a_rack_with_a_switch_of_its_own_is_one_matter() -> None:

@@ -36,7 +36,7 @@ def test_a_plan_that_only_tells_leaves_the_incident_open_until_its_findings_clea
     found.after(3600)
     (incident,) = found.state.incidents.values()
     assert incident.state is IncidentState.OPEN
-    assert incident.outcome == "its plan has ended, and its findings are still asserted"
+    assert incident.outcome == "the plan has ended, but the findings are still active"
     assert len([a for a in found.actions.values() if a.verb == "alert"]) <= 1, "and nobody is told again"
     found.clear(finding)
     assert not found.state.incidents

@@ -141,7 +141,7 @@ def test_a_node_never_drained_is_handed_to_a_person() -> None:
     story.after(86401)
     (incident,) = story.state.incidents.values()
     assert incident.state is IncidentState.WAITING
-    assert "not done within 1 d" in incident.outcome
+    assert "not finished within 1 d" in incident.outcome
 
 
 def test_a_scheduler_that_is_away_is_asked_again_however_long_that_takes() -> None:
@@ -216,7 +216,7 @@ def test_the_budget_holds_a_node_back_and_lets_it_go_when_there_is_room() -> Non
     story.finding("xid/79", Severity.FATAL, node="n2")
     assert not story.state.nodes["n2"].held
     held_back = [d for d in story.decisions.values() if d.answer is Answer.HOLD]
-    assert "1 of at most 1 node isolated by us (n1)" in held_back[0].reason
+    assert "1 of at most 1 node isolated (n1)" in held_back[0].reason
     story.after(60).after(60)
     assert len([d for d in story.decisions.values() if d.answer is Answer.HOLD]) == 1, "the same answer is written once"
     story.scheduler_answers("cordon", node="n1")

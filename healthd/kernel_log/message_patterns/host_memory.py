@@ -31,13 +31,13 @@ MEMORY = PatternFamily(
         make_pattern(
             "page_lost",
             Severity.ERROR,
-            "a page of memory could not be taken out of use",
+            "a memory page could not be taken offline",
             r"Memory failure: (?P<page>0x[0-9a-f]{1,16}): recovery action for (?!already)(?P<kind>[^:]{1,60}): (?:Failed|Ignored)",
         ),
         make_pattern(
             "page_offline",
             Severity.WARNING,
-            "a page of memory was taken out of use",
+            "a memory page was taken offline",
             r"Memory failure: (?P<page>0x[0-9a-f]{1,16}): recovery action for (?P<kind>[^:]{1,60}): (?:Recovered|Delayed)",
         ),
         make_pattern(

@@ -243,7 +243,7 @@ class SlurmBackend:
         return SlurmRun(attempt, self._job_id, srun, step_name, partial(self._kill_task, attempt, environ, first))
 
     def _kill_task(self, attempt: Attempt, environ: Mapping[str, str], first: int, task: int) -> None:
-        """By a step on the task's node, which nobody waits for: the node may be gone."""
+        """By a step on the task's node, without waiting for it: the node may be lost."""
         program = [sys.executable, "-m", "healthd.launcher.process_groups.member_termination", str(first + task)]
         with suppress(OSError):
             subprocess.Popen(

@@ -142,7 +142,7 @@ def judge_attempt(ends: Sequence[RankEnd]) -> AttemptResult:
     codes = {end.code for end in ends}
     if codes == {ExitCode.DONE}:
         return AttemptResult(
-            AttemptOutcome.DONE, frozenset(), 0, f"{format_count(len(ends), 'rank')} done, and none left"
+            AttemptOutcome.DONE, frozenset(), 0, f"{format_count(len(ends), 'rank')} done, and none running"
         )
     if ExitCode.NEVER_AGAIN in codes:
         ranks = [end.rank for end in ends if end.code == ExitCode.NEVER_AGAIN]

@@ -80,5 +80,5 @@ def explain_missing_exclusion(
     kinds = {peer.kind for peer in peers if peer.name in allocation}
     left = {peer.name for peer in peers if peer.kind in kinds} - set(refused) - set(known)
     if len(left) < len(allocation):
-        return f"without {', '.join(sorted(refused))} there are only {format_count(len(left), 'node')} of the {len(allocation)} it needs"
+        return f"without {', '.join(sorted(refused))} only {format_count(len(left), 'node')} of the required {len(allocation)} remain"
     return ""

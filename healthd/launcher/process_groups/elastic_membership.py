@@ -82,7 +82,7 @@ class ElasticMembership(GroupMembership):
 
     def _why_too_few(self, world: int) -> str:
         least, left = self._sizes.least, world // self._sizes.per_node
-        return f"{format_count(least, 'node')} at least, {left} left" if left < least else ""
+        return f"at least {format_count(least, 'node')} required, {left} remain" if left < least else ""
 
     def _wait_for_spares(self, why: str) -> tuple[Generation, list[RankReplacement]] | None:
         try:

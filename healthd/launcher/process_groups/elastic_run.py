@@ -137,8 +137,8 @@ class ElasticRun:
         return self._processes.over()
 
     def terminate(self) -> None:
-        """SIGTERM to all; from here on nobody is replaced."""
-        self._rendezvous.stop("the job was told to stop")
+        """SIGTERM to all; from here on no rank is replaced."""
+        self._rendezvous.stop("the job received a stop request")
         self._processes.terminate()
 
     def kill(self) -> None:

@@ -62,7 +62,7 @@ class GenerationTransition:
             return None
         nodes = list(dict.fromkeys(each.node for each in self._generation.members))
         facts: dict[str, Any] = {"generation": self._generation.number, "nodes": nodes} | self._sizes
-        text = f"generation {self._generation.number} goes on with {format_count(facts['ranks'], 'rank')} instead of {self._ranks_before}, on {', '.join(nodes)}"
+        text = f"generation {self._generation.number} continues with {format_count(facts['ranks'], 'rank')} instead of {self._ranks_before}, on {', '.join(nodes)}"
         return Event(kind, text, facts)
 
     def event(self, step: int, source: str) -> Event:
@@ -72,7 +72,7 @@ class GenerationTransition:
         seconds = {name: round(marks[at + 1] - marks[at], 3) for at, name in enumerate(PHASES)}
         told = ", ".join(f"{name} {each:.2f}" for name, each in seconds.items())
         total, kind = marks[-1] - marks[0], self._kind
-        since = {"grown": "the ranks were asked to pause", "resumed": "the ranks began to pause"}.get(kind, "the loss")
+        since = {"grown": "the ranks were ordered to pause", "resumed": "the ranks began to pause"}.get(kind, "the loss")
         size = f" with {format_count(len(self._generation.members), 'rank')}" if kind in ("shrunk", "grown") else ""
         lost = (
             format_count(self._lost_steps, "finished step")

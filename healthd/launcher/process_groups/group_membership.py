@@ -56,7 +56,7 @@ class GroupMembership:
 
     @property
     def condemned(self) -> frozenset[str]:
-        """Nodes on which nothing is used any more."""
+        """Nodes on which nothing is used."""
         return frozenset(self._condemned)
 
     @property
@@ -99,7 +99,7 @@ class GroupMembership:
         return number in self._gone
 
     def condemn(self, nodes: Collection[str]) -> list[Member]:
-        """Nothing on these nodes is used any more; the members there that are not gone yet."""
+        """Stop using these nodes; the members there that are not gone yet."""
         self._condemned |= set(nodes)
         everyone = (*self._holders, *self._spares)
         return [each for each in everyone if each.node in self._condemned and each.number not in self._gone]
@@ -117,7 +117,7 @@ class GroupMembership:
         spares, ready = self.spares, self._ready()
         if len(vacant) > len(spares):
             ranks = ", ".join(map(str, vacant))
-            raise NoSpareError(f"{len(spares)} spare processes are left for rank {ranks}")
+            raise NoSpareError(f"{len(spares)} spare processes are available for rank {ranks}")
         settled = [holder for holder in self._holders if self._usable(holder)]
         if (self._number >= 0 and not vacant and not resume) or len(ready) < len(vacant):
             return None

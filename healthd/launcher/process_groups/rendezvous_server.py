@@ -100,7 +100,7 @@ class RendezvousServer:
             return self._membership.condemned
 
     def rank_of(self, member: int) -> int | None:
-        """The rank that a member holds now, or held last if nobody has followed it."""
+        """The rank that a member holds now, or held last if no other member has it."""
         with self._lock:
             return self._membership.rank_of(member)
 
@@ -142,7 +142,7 @@ class RendezvousServer:
         return found
 
     def stop(self, why: str) -> None:
-        """Replace nobody from now on: the members act as if there were no rendezvous."""
+        """Replace no member from now on: the members act as if there were no rendezvous."""
         with self._lock:
             self._stop(why)
 
@@ -280,7 +280,7 @@ class RendezvousServer:
             raise ValueError("not a member of this job")
         member, port = int(message["member"]), int(message["port"])
         if self._membership.is_gone(member) or any(each.member == member for each in self._guests.values()):
-            raise ValueError("this member has come before")
+            raise ValueError("this member has already joined")
         guest.member, guest.port = member, port
         if self._farewell:
             guest.send(self._farewell)
@@ -324,7 +324,7 @@ class RendezvousServer:
         if rank is not None:
             self._transition.begin()
             facts: dict[str, object] = {"rank": rank, "node": self._nodes[member], "generation": self._number}
-            self._events.append(Event("rank_lost", f"rank {rank} on {self._nodes[member]} is gone: {why}", facts))
+            self._events.append(Event("rank_lost", f"rank {rank} on {self._nodes[member]} is lost: {why}", facts))
         self._tell_spares()
         self._form()
 
@@ -375,7 +375,7 @@ class RendezvousServer:
         """Args: `broken`: the newest generation lacks a rank, so that no collective of it can complete."""
         if not self.stopped:
             self._stopped = why = truncate_reason(why)
-            self._events.append(Event("swap_impossible", f"no rank is replaced any more: {why}", {}))
+            self._events.append(Event("swap_impossible", f"no further rank is replaced: {why}", {}))
             self._say_farewell(encode_message("stop", why=why, broken=broken))
 
     def _say_farewell(self, line: bytes) -> None:

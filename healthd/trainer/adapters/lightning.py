@@ -43,7 +43,7 @@ class GuardCallback(Callback):  # type: ignore[misc]  # lightning is not among w
         self._next = trainer.global_step
 
     def on_train_batch_start(self, trainer: Trainer, pl_module: LightningModule, *_: Any) -> None:
-        """Opens a step, unless this batch goes on with one."""
+        """Opens a step, unless this batch continues one."""
         if self._hooks is not None and not self._hooks.inside:
             self._hooks.begin(self._next)
             self._next += 1  # not global_step: that counts each optimizer, and our steps go up by one

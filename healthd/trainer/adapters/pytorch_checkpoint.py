@@ -108,7 +108,7 @@ class TrainingCheckpoints:
         return saved.path
 
     def save_async(self, step: int) -> None:
-        """Copy the state after step `step` to host memory and write it while training goes on; one at a time.
+        """Copy the state after step `step` to host memory and write it while training continues; one at a time.
 
         Raises:
             CheckpointError: the save before this one failed, and this one was not begun: call again, or stop.
@@ -134,7 +134,7 @@ class TrainingCheckpoints:
     def flush(self, seconds: float) -> str | None:
         """Give the save under way so long to become complete: `guard.on_abort(checkpoints.flush)`.
 
-        The state it writes lies in host memory, and its traffic is not training's: it goes on while a collective is stuck.
+        The state it writes lies in host memory, and its traffic is not training's: it continues while a collective is stuck.
 
         Returns:
             The path of the checkpoint that was begun last, if it is complete.
@@ -288,7 +288,7 @@ class TrainingCheckpoints:
             )
         except OutcomeUnknownError as error:
             raise CheckpointError(
-                f"step {step}: whether it was saved is not known, loading will tell: {error}"
+                f"step {step}: it is unknown whether the save succeeded until the next load: {error}"
             ) from error
         except (Exception, CheckpointException) as error:  # DCP's own is a BaseException
             text = self._checkpoints.explain(step, _find_root_cause(error))
@@ -336,7 +336,7 @@ def _require_names(state: dict[str, Any], reader: Any) -> None:
     if missing := sorted(asked - saved):
         raise CheckpointError(f"holds no {', '.join(missing)}")
     if unused := sorted(saved - asked):
-        _log.warning("the checkpoint also holds %s, which nothing here takes", ", ".join(unused))
+        _log.warning("the checkpoint also contains %s, which this job does not use", ", ".join(unused))
 
 
 def _find_root_cause(error: BaseException) -> BaseException:

@@ -28,7 +28,7 @@ class StepCopies:
     """Copies of the state in the nodes' memory, for a job whose ranks can be replaced.
 
     A step counts as finished when the next update begins. Where every step is copied, that waits until all ranks hold the
-    copy: whatever fails later, the job goes on after this step.
+    copy: whatever fails later, the job continues after this step.
     """
 
     def __init__(self, copies: PeerCopies, rendezvous: RendezvousClient, generation: int, pace: CopyPace) -> None:
@@ -67,7 +67,9 @@ class StepCopies:
                     self.copies.save(step)
                 break
             except CheckpointError as error:
-                _log.error("%s; training goes on", CopyRefusedError(error, self.copies.directory) if attempt else error)
+                _log.error(
+                    "%s; training continues", CopyRefusedError(error, self.copies.directory) if attempt else error
+                )
         if self.copies.last is not None and self.copies.last is not before:
             self._pace.interval.written(self.copies.last.seconds - self.copies.last.stall_seconds)
 
@@ -97,7 +99,7 @@ class StepCopies:
             except CopyRefusedError as error:
                 if error.rank_lost and self._rendezvous.is_replaced(self._generation, NOTICE_SECONDS):
                     raise
-                _log.error("%s; training goes on without it", error)
+                _log.error("%s; training continues without it", error)
         self._report_size()
         self._rendezvous.finished = max(self._rendezvous.finished, self._trained)
 
@@ -152,7 +154,7 @@ class PacedCheckpoints(TrainingCheckpoints):
     def save_if_due(self, step: int, s: TrainingStep, *, also: bool = False) -> None:
         """Call once in every step, when its result stands. All ranks together.
 
-        A save that fails behind training's back is logged, the next one is begun all the same, and training goes on.
+        A save that fails behind training's back is logged, the next one is begun all the same, and training continues.
 
         Args:
             step: the step that `s` is.
@@ -224,7 +226,7 @@ class PacedCheckpoints(TrainingCheckpoints):
         try:
             self.save_async(step)
         except CheckpointError as error:
-            _log.error("%s; training goes on", error)
+            _log.error("%s; training continues", error)
             self.save_async(step)
         if self.last is not None and self.last is not before:
             self._interval.written(self.last.seconds - self.last.stall_seconds)

@@ -51,7 +51,7 @@ def make_resumable_loader(
     """
     if decided := sorted(options.keys() & set(_DECIDED)):
         raise TypeError(
-            f"make_resumable_loader() takes no {', '.join(decided)}: the sampler decides the batches and their order"
+            f"make_resumable_loader() does not accept {', '.join(decided)}: the sampler decides the batches and their order"
         )
     if isinstance(dataset, IterableDataset):
         raise TypeError(

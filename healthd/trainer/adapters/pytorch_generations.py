@@ -12,7 +12,7 @@
     run_guarded_job(train)
 
 Under `healthctl launch --swap --spares 1` a lost rank is replaced by a process that waits on a spare node. All others
-leave `train` by an exception, and enter it anew with the next generation of the process group; imports, the CUDA context
+leave `train` by an exception, and enter it again with the next generation of the process group; imports, the CUDA context
 and compiled functions stay. The state comes from the memory of the nodes. Without such a launcher `train` is called once.
 """
 
@@ -133,11 +133,13 @@ class _Generations:
             except NextGeneration:
                 self._must_go_on(number, Leave(ExitCode.RELAUNCH))  # its state is in the nodes' memory
             except SystemExit as leave:  # all ranks do, or the program has its own reasons
-                self._rendezvous.leave(_exit_code(leave), "it ends by itself")
+                self._rendezvous.leave(_exit_code(leave), "it ends on its own")
                 raise
             except Exception as error:  # noqa: BLE001 - whatever it is: the launcher knows whether a lost peer is why
                 self._must_go_on(number, error)
-                _log.warning("generation %d is over: %s; this rank goes on in the next one", number, _first_line(error))
+                _log.warning(
+                    "generation %d has ended: %s; this rank continues in the next one", number, _first_line(error)
+                )
                 traceback.clear_frames(error.__traceback__)  # they hold the model of the old process group
             finally:
                 self._end_group()
@@ -155,7 +157,7 @@ class _Generations:
             if not done and not os.environ.get(SPARE):
                 _log.warning("this rank has not begun: %s", why)
                 raise Leave(ExitCode.RELAUNCH) from why
-            _log.info("this process is not needed any more: %s", why)
+            _log.info("this process is no longer needed: %s", why)
             return None
 
     def _enter(self, generation: Generation, train: Callable[[GuardedJob], T]) -> T:
@@ -196,7 +198,7 @@ class _Generations:
             return train(GuardedJob(guard, rank, world, device, shared, *shown))
 
     def _is_over(self, number: int) -> bool:
-        """Whether the generation lacks a rank: nobody need wait for all of its ranks any more."""
+        """Whether the generation lacks a rank, so that waiting for all of its ranks is pointless."""
         return self._rendezvous.is_over(number) or self._rendezvous.broken
 
     def _leave_rank(self, rank: int) -> None:

@@ -44,7 +44,7 @@ class HostCopy:
         if hasattr(value, "local_shards"):
             raise TypeError(f"{'.'.join(map(str, path))}: {type(value).__name__} cannot be copied aside")
         try:
-            return copy.deepcopy(value)  # a module's extra state may be anything, and training goes on changing it
+            return copy.deepcopy(value)  # a module's extra state may be anything, and training keeps changing it
         except Exception as error:
             text = f"{'.'.join(map(str, path))}: {type(value).__name__} cannot be copied aside: {error}"
             raise TypeError(text) from error

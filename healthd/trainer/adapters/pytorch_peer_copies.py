@@ -99,7 +99,7 @@ class PeerCopies:
         self._newcomer = newcomer
 
     def save(self, step: int) -> None:
-        """Copy the state after step `step` to host memory; it goes to the neighbour while training goes on.
+        """Copy the state after step `step` to host memory; it goes to the neighbour while training continues.
 
         Raises:
             CheckpointError: the save before this one failed, and this one was not begun; the last whole one is still held.
@@ -194,7 +194,7 @@ class PeerCopies:
             for target, source in enumerate(sources):
                 self._bring_home(target, source)
         except Exception as error:  # torch raises many kinds here
-            raise CheckpointError(f"{self._copies.directory}: a copy did not come through: {error}") from error
+            raise CheckpointError(f"{self._copies.directory}: a copy failed: {error}") from error
         self._all(functools.partial(self._restore, sources[self._ranks.rank].copy))
         self.loaded = True
         return sources[0].copy.step + 1
@@ -245,7 +245,7 @@ class PeerCopies:
         if isinstance(came, OSError):
             raise came
         if came.sha256 != copy.sha256:
-            raise CheckpointError(f"rank {copy.rank}'s state arrived with another checksum than it left with")
+            raise CheckpointError(f"rank {copy.rank}'s state arrived with a different checksum")
         self._copies.finish(aside, copy)
 
     def _trusted(self) -> list[CopySource]:

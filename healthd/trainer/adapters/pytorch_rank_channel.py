@@ -82,7 +82,7 @@ class RankChannel:
 
         Raises:
             CheckpointError: it came to nothing; or what `prepare` raised here.
-            OutcomeUnknownError: rank 0 cannot be heard any more.
+            OutcomeUnknownError: rank 0 is unreachable.
         """
         with self.together():
             try:
@@ -156,7 +156,7 @@ class RankChannel:
         except Exception as error:  # torch raises many kinds here
             self._broken = True
             limit = f"{self._deadline.total_seconds():g} s"
-            raise ExchangeError(f"a rank is gone, has given up, or did not answer within {limit}: {error}") from error
+            raise ExchangeError(f"a rank is lost, has given up, or did not answer within {limit}: {error}") from error
 
     def _connect_anew(self) -> None:
         """Beside the public `new_group`, which counts groups: a rank that missed one could never make another again."""
@@ -170,10 +170,10 @@ class RankChannel:
             )
             c10d._world.pg_group_ranks[made] = {each: each for each in everybody}  # noqa: SLF001 - as its caller does
         except Exception as error:  # torch raises many kinds here
-            raise CheckpointError(f"the ranks cannot connect anew: {error}") from error
+            raise CheckpointError(f"the ranks cannot reconnect: {error}") from error
         self.group = made
         self._set_deadline()
-        _log.warning("the ranks have connected anew, after a save or a load that failed")
+        _log.warning("the ranks have reconnected after a failed save or load")
 
     def _set_deadline(self) -> None:
         """Of the exchanges; connecting had its own."""
@@ -193,7 +193,7 @@ class RankChannel:
 
 
 def _require_store_server(store: dist.Store, *, doubted: bool) -> None:
-    """An OSError if there is no server any more: torch itself would go on knocking for the store's own time-out, minutes.
+    """An OSError if the server is gone: torch itself would retry until the store's own timeout, for minutes.
 
     Args:
         store: whose server.

@@ -12,7 +12,7 @@ from torch.distributed.tensor import DTensor
 from healthd.trainer.adapters.pytorch_host_copy import iterate_leaves
 
 COMPARED_BYTES = 4096  # of each tensor: shards of one tensor differ in their first bytes already
-_OF_EVERY_RANK = "generators"  # start anew with another number of ranks, as after loading a checkpoint
+_OF_EVERY_RANK = "generators"  # restart with another number of ranks, as after loading a checkpoint
 
 
 class ReplicaDigest(NamedTuple):

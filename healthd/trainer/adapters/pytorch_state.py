@@ -86,7 +86,7 @@ class TrainingState:
             return self._tree(with_rank=True)
 
     def collect_targets(self, has_state: Collection[str], *, with_rank: bool = True) -> dict[str, Any]:
-        """A tree of the same shape to load a checkpoint into. Where an optimizer lacks some of its state, all of it is made anew.
+        """A tree of the same shape to load a checkpoint into. Where an optimizer lacks some of its state, all of it is created again.
 
         Args:
             has_state: names of the parameters for which the checkpoint holds optimizer state (`list_parameters_with_state`).

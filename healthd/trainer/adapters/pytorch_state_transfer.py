@@ -63,7 +63,7 @@ def exchange_files(
         sizes: of every rank's file, bytes, by rank.
 
     Returns:
-        What came, or why it could not be written: the exchange itself goes on for the sake of the others.
+        What came, or why it could not be written: the exchange itself continues for the other ranks.
     """
     after, before = (ranks.rank + distance) % ranks.world, (ranks.rank - distance) % ranks.world
     with paths[0].open("rb") as source, paths[1].open("wb") as target:

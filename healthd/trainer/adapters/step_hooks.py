@@ -74,7 +74,7 @@ class StepHooks:
             self._close(error)
 
     def finish(self, error: BaseException | None = None) -> None:
-        """Training is over, well or with `error`; a `Leave` has let the guard go already.
+        """Training has ended, well or with `error`; a `Leave` has let the guard go already.
 
         Raises:
             Leave: a checkpoint was due and there is none.

@@ -72,6 +72,6 @@ def _terminate_agent(agent: int) -> None:
     try:
         os.kill(agent, signal.SIGTERM)
     except OSError as error:
-        _log.warning("the elastic agent (pid %d) cannot be told to leave: %s", agent, error.strerror)
+        _log.warning("the elastic agent (pid %d) cannot be stopped: %s", agent, error.strerror)
     else:
-        _log.warning("this node is condemned: its elastic agent (pid %d) was told to leave", agent)
+        _log.warning("this node must be left: its elastic agent (pid %d) was stopped", agent)

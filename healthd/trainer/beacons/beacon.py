@@ -310,7 +310,7 @@ def open_beacon(directory: str, place: RankPlacement, clock: Clock | None = None
 
 
 def withdraw_page(directory: str, place: RankPlacement) -> None:
-    """Delete the page of a rank that this process held and holds no more, so that nobody takes it for a rank that stands still."""
+    """Delete the page of a rank that this process held and holds no more, so that it is not mistaken for a stuck rank."""
     path = os.path.join(directory, page_name(place.job, place.attempt, place.rank))
     with contextlib.suppress(OSError, BeaconError):
         if read_page(path).identity.pid == os.getpid():

@@ -46,9 +46,7 @@ class JobClaimants(NamedTuple):
         users = ", ".join(map(str, self.users))
         if self.strangers:
             strangers = ", ".join(map(str, self.strangers))
-            return (
-                f"user {strangers} claims the job too; it belongs to user {users}'s: the scheduler runs it as that user"
-            )
+            return f"user {strangers} also claims the job, but it belongs to user {users}: the scheduler runs it as that user"
         return (
             f"users {users} claim the job, and no scheduler reports the owner: the ranks of all are shown and ordered"
         )

@@ -215,7 +215,7 @@ def directory_problem(directory: str) -> str:
     if not stat.S_ISDIR(status.st_mode):
         return "is not a directory"
     if status.st_uid not in (0, os.geteuid()):
-        return f"belongs to user {status.st_uid}, who could swap pages; it must be root's or yours"
+        return f"belongs to user {status.st_uid}, who could replace pages; it must belong to root or to you"
     if status.st_mode & 0o022 and not status.st_mode & stat.S_ISVTX:
         return "others may write to it and it has no sticky bit; chmod 1777"
     return ""
@@ -223,7 +223,7 @@ def directory_problem(directory: str) -> str:
 
 def writable_by_others(mode: int) -> str:
     """Return what is wrong with a page's mode; empty if only its owner may write."""
-    return f"{stat.S_IMODE(mode):04o} lets others write; a page is 0600" if mode & 0o022 else ""
+    return f"{stat.S_IMODE(mode):04o} lets other users write; a page must be 0600" if mode & 0o022 else ""
 
 
 def process_start(pid: int) -> int | None:

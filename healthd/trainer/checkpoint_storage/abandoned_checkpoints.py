@@ -139,7 +139,7 @@ def read_mark(root: Path) -> int | None:
         ) from error
     if not isinstance(step, int):
         raise CheckpointError(
-            f"{root / MARK}: before_step: {step!r} is no step; check which checkpoints are good, then delete it"
+            f"{root / MARK}: before_step: {step!r} is not a step; check which checkpoints are good, then delete it"
         )
     return step
 

@@ -228,7 +228,7 @@ class CheckpointInterval:
         ends, pause = time.monotonic() + WAIT_SECONDS, FIRST_PAUSE_SECONDS
         while (found := self._patience.insist(self._looking(review), WORD_SECONDS)) == _NOTHING:
             if time.monotonic() >= ends:
-                text = "no plan from rank 0 within %g s, keeping the last one: do all ranks call due() in every step?"
+                text = "no plan from rank 0 within %g s, keeping the last one: check that all ranks call due() in every step"
                 _log.error(text, WAIT_SECONDS)
                 return self._patience.insist(self._deciding(review, _KEEP), WORD_SECONDS)
             time.sleep(pause)

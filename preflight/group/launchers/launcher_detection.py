@@ -25,6 +25,6 @@ def detect_placement(environ: Mapping[str, str], host: str) -> RankPlacement:
         if (place := read(environ, host)) is not None:
             return place
     raise LauncherError(
-        "no launcher is to be seen: start it by srun --ntasks-per-node=1, by torchrun --nproc-per-node=1, in an Indexed Job, "
+        "no launcher detected: start with srun --ntasks-per-node=1, with torchrun --nproc-per-node=1, in an Indexed Job, "
         "or set RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT"
     )

@@ -67,7 +67,7 @@ def require_number(environ: Mapping[str, str], name: str, most: int = RANKS_MAX)
     """
     text = require_text(environ, name)
     if not text.isascii() or not text.isdigit() or len(text) > 9 or int(text) > most:
-        raise LauncherError(f"{name}={text!r} is no whole number from 0 to {most}")
+        raise LauncherError(f"{name}={text!r} is not an integer from 0 to {most}")
     return int(text)
 
 
@@ -79,7 +79,7 @@ def require_text(environ: Mapping[str, str], name: str) -> str:
     """
     text = environ.get(name, "")
     if not text:
-        raise LauncherError(f"{name} is not set; start one process a node by srun, torchrun or an Indexed Job")
+        raise LauncherError(f"{name} is not set; start one process per node with srun, torchrun or an Indexed Job")
     return text
 
 

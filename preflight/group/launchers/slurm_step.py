@@ -36,7 +36,7 @@ def read_slurm_placement(environ: Mapping[str, str], host: str) -> RankPlacement
     listed = tuple(expand_hostlist(environ.get("SLURM_STEP_NODELIST") or environ.get("SLURM_JOB_NODELIST", "")))
     if len(listed) != world:
         raise LauncherError(
-            f"{world} tasks on {format_count(len(listed), 'node')}: a group is one task on each node; give srun --ntasks-per-node=1"
+            f"{world} tasks on {format_count(len(listed), 'node')}: a group runs one task on each node; use srun --ntasks-per-node=1"
         )
     job, step = require_number(environ, "SLURM_JOB_ID", 10**9), require_number(environ, "SLURM_STEP_ID", 10**9)
     port = require_number(environ, "MASTER_PORT", 65535) if environ.get("MASTER_PORT") else derive_port(job, step)
@@ -89,15 +89,13 @@ def expand_hostlist(hostlist: str) -> Iterator[str]:
     while place < len(hostlist):
         part = _PART.match(hostlist, place)
         if part is None or part.end() == place:
-            raise LauncherError(
-                f"the list of nodes {hostlist[:200]!r} cannot be read at {hostlist[place : place + 40]!r}"
-            )
+            raise LauncherError(f"cannot parse the node list {hostlist[:200]!r} at {hostlist[place : place + 40]!r}")
         place = part.end()
         if part["ranges"] is None:
             yield part["head"]
             continue
         if "[" in (part["tail"] or ""):
-            raise LauncherError(f"{part[0]!r} has several brackets, which is not supported; give RANK and WORLD_SIZE")
+            raise LauncherError(f"{part[0]!r} has several brackets, which is not supported; set RANK and WORLD_SIZE")
         for span in part["ranges"].split(","):
             yield from (f"{part['head']}{text}{part['tail']}" for text in _expand_range(span))
 
@@ -106,5 +104,5 @@ def _expand_range(text: str) -> Iterator[str]:
     first, _, last = text.partition("-")
     last = last or first
     if not first.isdigit() or not last.isdigit() or not 0 <= int(last) - int(first) < NODES_MAX:
-        raise LauncherError(f"{text!r} is no range of nodes")
+        raise LauncherError(f"{text!r} is not a node range")
     return (str(number).zfill(len(first)) for number in range(int(first), int(last) + 1))

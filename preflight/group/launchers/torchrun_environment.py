@@ -23,7 +23,7 @@ def read_torchrun_placement(environ: Mapping[str, str], host: str) -> RankPlacem
     here = require_number(environ, "LOCAL_WORLD_SIZE") if environ.get("LOCAL_WORLD_SIZE") else 1
     if here != 1:
         raise LauncherError(
-            f"LOCAL_WORLD_SIZE={here}: a group is one process on each node; give torchrun --nproc-per-node=1"
+            f"LOCAL_WORLD_SIZE={here}: a group runs one process on each node; use torchrun --nproc-per-node=1"
         )
     place = place_at_master(environ, host, NAME, require_number(environ, "RANK"), require_number(environ, "WORLD_SIZE"))
     run = ".".join(environ.get(name, "") for name in RUN).strip(".")

@@ -20,7 +20,7 @@ class Operation(msgspec.Struct, frozen=True, kw_only=True):
     """One call of a rank.
 
     `number` counts a group's collectives from the same start on all ranks; `order` counts the rank's own calls. `state`
-    is scheduled, started, completed, pending (scheduled or started), or ended: nobody waits for it any more, complete
+    is scheduled, started, completed, pending (scheduled or started), or ended: no rank waits for it, complete
     or given up. `inputs` and `outputs` are elements per tensor. `transfers` makes it a point-to-point call, which
     collectives' numbers skip.
     """
@@ -78,7 +78,7 @@ class StuckCall(msgspec.Struct, frozen=True, kw_only=True):
     """A call that is stuck.
 
     `waiting` are inside; `absent` have not entered; `odd` called something else than the others (all, without a
-    majority); `idle` have it queued behind other work on their GPU; `left` came out, of whom `later` wait in a later
+    majority); `idle` have it queued behind other work on their GPU; `left` came out, of which `later` wait in a later
     call of the group. `orders`: each waiting rank's position of it in its own sequence of calls.
     """
 

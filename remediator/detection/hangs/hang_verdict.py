@@ -113,7 +113,7 @@ def _lone_callers(snapshot: Snapshot, root: StuckCall | None, blamed: set[int]) 
 
 
 def _build_wait_graph(snapshot: Snapshot, stuck: Sequence[StuckCall]) -> dict[int, set[int]]:
-    """Build who waits for whom. A rank without a record may be anywhere: it is waited for only where no other rank is."""
+    """Build the graph of waiting ranks. A rank without a record may be anywhere: it is waited for only where no other rank is."""
     graph: dict[int, set[int]] = {}
     for each in stuck:
         missing = each.missing

@@ -22,15 +22,15 @@ def describe_stuck_call(snapshot: Snapshot, stuck: StuckCall) -> str:
     """Describe one stuck call."""
     head = f"group {snapshot.groups[stuck.group].label}, {stuck.name} number {stuck.number}:"
     if stuck.odd:
-        return f"{head} {format_ranks(stuck.odd)} called something else ({stuck.detail})"
+        return f"{head} {format_ranks(stuck.odd)} made a different call ({stuck.detail})"
     if stuck.absent:
-        return f"{head} {format_ranks(stuck.absent)} not there, {len(stuck.waiting)} waiting"
+        return f"{head} {format_ranks(stuck.absent)} missing, {len(stuck.waiting)} waiting"
     if stuck.idle and len(stuck.idle) < len(stuck.waiting):
         running = len(stuck.waiting) - len(stuck.idle)
-        return f"{head} {format_ranks(stuck.idle)} queued behind the GPU's earlier work, {running} running it"
+        return f"{head} {format_ranks(stuck.idle)} queued behind earlier work of the GPU, {running} running it"
     if stuck.left:
-        return f"{head} {format_ranks(stuck.waiting)} did not come out, the others did"
-    return f"{head} all {len(stuck.waiting)} entered and none came out"
+        return f"{head} {format_ranks(stuck.waiting)} did not finish, the others did"
+    return f"{head} all {len(stuck.waiting)} entered and none finished"
 
 
 def list_verdict_reasons(
@@ -42,21 +42,21 @@ def list_verdict_reasons(
 ) -> tuple[str, ...]:
     """List the reasons, the call that shows the cause best first."""
     if not stuck:
-        lines = [f"nothing stands still in the records of {format_count(len(snapshot.recorded), 'rank')}"]
+        lines = [f"no stuck call in the records of {format_count(len(snapshot.recorded), 'rank')}"]
     else:
         others = [each for each in stuck if each is not root]
         others.sort(key=lambda each: (not set(each.absent) & set(culprits), each.group, each.number))
         shown = [*([root] if root else []), *others]
         lines = [describe_stuck_call(snapshot, each) for each in shown[:CALLS_MAX]]
         if len(shown) > CALLS_MAX:
-            lines.append(f"{len(shown) - CALLS_MAX} more calls stand still")
+            lines.append(f"{len(shown) - CALLS_MAX} more calls are stuck")
         told = sorted({rank for each in stuck for rank in each.timed_out})
         if told:
-            lines.append(f"{format_ranks(told)} reported the time-out, which names a waiting rank, not the culprit")
+            lines.append(f"{format_ranks(told)} reported the timeout; that names a waiting rank, not the culprit")
         unsure = sorted({snapshot.groups[each.group].label for each in stuck if not snapshot.groups[each.group].known})
         if unsure:
             lines.append(
-                f"the records do not name the members of group {', '.join(unsure)}: ranks never seen in it are not counted"
+                f"the records do not list the members of group {', '.join(unsure)}: ranks that never appear in it are not counted"
             )
     if silent:
         lines.append(f"no record of {format_ranks(silent)}: dead, or stopped before writing one")

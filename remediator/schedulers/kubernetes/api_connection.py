@@ -93,7 +93,7 @@ class ApiConnection:
             left = deadline - time.monotonic()
             if left <= 0:  # this machine slept for longer than requested
                 raise ApiServerUnavailableError(
-                    f"no turn within {self._options.deadline_s:g} s: this machine is too busy"
+                    f"no request slot within {self._options.deadline_s:g} s: this machine is too busy"
                 )
             with self._request(method, path, query, headers, data, left) as response:
                 answer = ApiAnswer(response.status, _read_within_deadline(response, deadline, self._options.deadline_s))
@@ -136,7 +136,7 @@ class ApiConnection:
             wait = max(self._closed_until - now, -min(0.0, self._tokens - 1) / rate)
             if now + wait >= deadline:
                 raise ApiServerUnavailableError(
-                    f"no turn within {self._options.deadline_s:g} s: the API server wants us to be slow"
+                    f"no request slot within {self._options.deadline_s:g} s: the API server limits the request rate"
                 )
             self._tokens -= 1
         if wait > 0:
@@ -175,7 +175,7 @@ class ApiConnection:
             yield response
         except (urllib3.exceptions.HTTPError, OSError) as error:
             raise ApiServerUnavailableError(
-                f"the API server at {client.configuration.host} cannot be asked: {error}"
+                f"the API server at {client.configuration.host} cannot be reached: {error}"
             ) from error
         finally:
             if response is not None:
@@ -207,7 +207,7 @@ def _build_client(options: KubernetesOptions) -> Any:
             library.config.load_incluster_config(client_configuration=configuration)
     except (library.config.ConfigException, OSError, ValueError, TypeError, AttributeError) as error:
         where = options.kubeconfig or "the service account of this pod"
-        raise ApiServerUnavailableError(f"no way to Kubernetes from {where}: {error}") from error
+        raise ApiServerUnavailableError(f"no Kubernetes configuration from {where}: {error}") from error
     configuration.connection_pool_maxsize = 16
     return library.client.ApiClient(configuration)
 
@@ -217,5 +217,5 @@ def _read_within_deadline(response: urllib3.BaseHTTPResponse, deadline: float, a
     for part in response.stream(CHUNK):
         parts.append(part)
         if time.monotonic() > deadline:
-            raise ApiServerUnavailableError(f"the API server was not done answering within {allowed_s:g} s")
+            raise ApiServerUnavailableError(f"the API server did not finish its answer within {allowed_s:g} s")
     return b"".join(parts)

@@ -107,7 +107,7 @@ class KubernetesScheduler:
                 text = format_own_reason(f"{ours} (Kubernetes: {hold.reason})")
             return check_cordon(hold) or build_hold_patch(now, self._options.owner, text, self._time())
 
-        return self._change(node, change, f"Kubernetes starts nothing new on {node}: {ours}")
+        return self._change(node, change, f"Kubernetes schedules nothing new on {node}: {ours}")
 
     def resume(self, node: str) -> ActionOutcome:
         """Remove our marks in one conditional write; then reset our condition."""
@@ -126,14 +126,16 @@ class KubernetesScheduler:
                 now, theirs
             )
 
-        return self._change(node, change, f"Kubernetes starts nothing new on {node}: {theirs}")
+        return self._change(node, change, f"Kubernetes schedules nothing new on {node}: {theirs}")
 
     def uncordon_for(self, node: str, seen: str) -> ActionOutcome:
         """Set schedulable, and remove our marks and those of an operator's cordon through us."""
 
         def change(now: Node) -> dict[str, Any] | ActionOutcome:
             if now.metadata.labels.hands_off is not UNSET:
-                return ActionOutcome(ActionResult.REFUSED, f"the label {HANDS_OFF} keeps work off {node}; remove it")
+                return ActionOutcome(
+                    ActionResult.REFUSED, f"the label {HANDS_OFF} still blocks work on {node}; remove it"
+                )
             return check_operator_uncordon(describe_node_hold(now, self._options.owner), seen) or build_lift_patch(now)
 
         return self._change(node, change, f"Kubernetes may use {node} again")
@@ -147,7 +149,8 @@ class KubernetesScheduler:
             hold = describe_node_hold(now, self._options.owner)
             if hold.owner is not HoldOwner.US:
                 return ActionOutcome(
-                    ActionResult.REFUSED, f"nothing is evicted from {node}, which we do not hold: {hold.reason}"
+                    ActionResult.REFUSED,
+                    f"nothing is evicted from {node}, because the controller does not hold it: {hold.reason}",
                 )
             return pod_eviction.evict_pods(self._connection, self._options, node, self._work_now(node))
         except ApiServerUnavailableError as error:
@@ -210,11 +213,13 @@ class KubernetesScheduler:
             def change(now: Node) -> dict[str, Any] | ActionOutcome:
                 if has_leftover_marks(now, self._options.owner):
                     return build_lift_patch(now)
-                return ActionOutcome(ActionResult.ALREADY, "nothing of ours is left")
+                return ActionOutcome(ActionResult.ALREADY, "the controller's marks are already removed")
 
             if time.monotonic() > self._until:
                 return
-            outcome = self._change(node.key, change, "an operator lifted the hold: our marks are removed too")
+            outcome = self._change(
+                node.key, change, "an operator lifted the hold; the controller's marks are removed as well"
+            )
             log.info("%s: %s", node.key, outcome.detail)
 
     def _change(self, node: str, change: Callable[[Node], dict[str, Any] | ActionOutcome], done: str) -> ActionOutcome:
@@ -241,7 +246,7 @@ class KubernetesScheduler:
                     )
         except ApiServerUnavailableError as error:
             return ActionOutcome(ActionResult.FAILED, str(error))
-        return ActionOutcome(ActionResult.FAILED, f"{node} was changed by others {TRIES} times while we looked at it")
+        return ActionOutcome(ActionResult.FAILED, f"other clients changed {node} during each of {TRIES} attempts")
 
     def _say(self, node: Node, result: ActionResult) -> str:
         """Update our condition to the hold. Only operators and dashboards read it, so a failure is only reported."""
@@ -263,8 +268,8 @@ class KubernetesScheduler:
         try:
             answer = self._connection.call("PATCH", f"{NODES}/{node.key}/status", query, body, APPLY)
         except ApiServerUnavailableError as error:
-            return f" (its condition is not written: {error})"
-        return "" if answer.good else f" (its condition is not written: {answer.refusal.message})"
+            return f" (its condition was not written: {error})"
+        return "" if answer.good else f" (its condition was not written: {answer.refusal.message})"
 
     def _now(self, node: str) -> Node | ActionOutcome:
         """Return the current node. By list, so that the server applies the selector, and one verb fewer is needed."""
@@ -292,7 +297,7 @@ class KubernetesScheduler:
 
     def _unknown(self, node: str) -> NodeHold:
         among = f" among those with {self._options.node_selector}" if self._options.node_selector else ""
-        reason = f"Kubernetes knows no node {node}{among}; it must be named as in Kubernetes"
+        reason = f"Kubernetes has no node {node}{among}; healthd's 'node' must be its name in Kubernetes"
         return NodeHold(node, None, reason=reason, known=False)
 
     def _time(self) -> str:

@@ -19,7 +19,7 @@ def describe_node_hold(node: Node, us: str) -> NodeHold:
     name, notes = node.metadata.name, node.metadata.annotations
     if node.metadata.labels.hands_off is not UNSET:
         return NodeHold(
-            name, False, owner=HoldOwner.OPERATOR, reason=f"the label {object_names.HANDS_OFF} keeps us off"
+            name, False, owner=HoldOwner.OPERATOR, reason=f"the label {object_names.HANDS_OFF} is an operator hold"
         )
     if node.spec.unschedulable:
         changed = foreign_cordon_reason(node, us)
@@ -29,13 +29,13 @@ def describe_node_hold(node: Node, us: str) -> NodeHold:
         return NodeHold(name, False, owner=HoldOwner.OPERATOR, reason=theirs or changed)
     ready = next((c for c in node.status.conditions if c.type == "Ready"), None)
     if ready is None or ready.status != "True":
-        said = f"{ready.reason}: {ready.message}" if ready else "its kubelet has said nothing yet"
+        said = f"{ready.reason}: {ready.message}" if ready else "its kubelet has not reported yet"
         return NodeHold(name, False, owner=HoldOwner.SCHEDULER, reason=f"not ready ({' '.join(said.split())})")
     return NodeHold(name, True)
 
 
 def foreign_cordon_reason(node: Node, us: str) -> str:
-    """Return what shows that a cordon is not ours (any more); empty if it is."""
+    """Return what shows that a cordon is not, or no longer, the controller's; empty if it is."""
     notes = node.metadata.annotations
     taint = _find_our_taint(node)
     if not notes.owner and taint is None:
@@ -43,16 +43,16 @@ def foreign_cordon_reason(node: Node, us: str) -> str:
     if notes.owner != us:
         return f"held by {notes.owner or 'someone'}, not by {us}"
     if notes.node_uid != node.metadata.uid:
-        return "the marks of our hold were copied from another node"
+        return "the marks of the hold were copied from another node"
     if not notes.reason.startswith(REASON_PREFIX):
-        return "the reason of our hold was removed"
+        return "the reason of the hold was removed"
     if taint is None:
-        return f"our taint {object_names.TAINT} was removed"
+        return f"the taint {object_names.TAINT} was removed"
     if taint.get("timeAdded") != notes.since:
-        return "the time of our hold was changed"
+        return "the time of the hold was changed"
     writers = _cordon_writers(node)
     if writers and us not in writers:
-        return f"cordoned anew by {' and '.join(sorted(writers))}"
+        return f"cordoned again by {' and '.join(sorted(writers))}"
     return ""
 
 

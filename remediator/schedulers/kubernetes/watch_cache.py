@@ -1,6 +1,6 @@
 """A cache of one kind of objects, kept current by a list and a watch.
 
-A stale cache says so at once, and is listed anew: a reopened watch delivers missed events only a moment later, and a
+A stale cache says so at once, and is listed again: a reopened watch delivers missed events only a moment later, and a
 hold of ours that is not visible in that moment would count as lifted.
 """
 
@@ -88,7 +88,7 @@ class WatchCache(Generic[T]):
             allowed = self._options.stale_after_s + (self._options.quiet_s if self._connected else 0.0)
             if silent <= allowed:
                 return ""
-            return f"its watch has said nothing for {allowed:g} s" if self._connected else self._trouble
+            return f"its watch has been silent for {allowed:g} s" if self._connected else self._trouble
 
     def items(self) -> dict[str, T]:
         """Return all objects by key."""

@@ -35,7 +35,7 @@ def requeue_node_jobs(slurm: SlurmController, node: str, due: CommandDeadline) -
     if return_may:
         said.append(f"may start there again once it is back: {'; '.join(return_may)}")
     if stay:
-        said.append(f"not requeued, ask their owners: {'; '.join(stay)}")
+        said.append(f"not requeued, contact their owners: {'; '.join(stay)}")
     return ActionOutcome(ActionResult.FAILED if stay else ActionResult.DONE, "; ".join(said))
 
 

@@ -38,14 +38,14 @@ def read_document_list(raw: bytes | str, key: str) -> list[dict[str, Any]]:
     try:
         document = msgspec.json.decode(raw)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise DocumentError(f"no JSON ({error})") from error
+        raise DocumentError(f"not JSON ({error})") from error
     if not isinstance(document, dict):
-        raise DocumentError("no JSON object")
+        raise DocumentError("not a JSON object")
     if errors := list_document_errors(document):
         raise DocumentError("; ".join(errors))
     found = document.get(key)
     if not isinstance(found, list):
-        raise DocumentError(f"no list of {key} in it")
+        raise DocumentError(f"it has no list {key}")
     return [item for item in found if isinstance(item, dict)]
 
 

@@ -28,7 +28,7 @@ def create_reservation(
     """
     name = _reservation_name(purpose)
     if not nodes or minutes < 1:
-        raise ValueError(f"{name}: a reservation needs a node and a minute at least")
+        raise ValueError(f"{name}: a reservation needs at least one node and one minute")
     if (there := _find_reservation(slurm, name, due)) is None:
         try:
             slurm.reserve(name, nodes, minutes, user, due)
@@ -38,7 +38,7 @@ def create_reservation(
         else:
             return ActionOutcome(ActionResult.DONE, f"{name} holds {', '.join(nodes)} for {minutes} min")
     if set(there.nodes) == set(nodes):
-        return ActionOutcome(ActionResult.ALREADY, f"{name} holds them already{_format_reservation_end(there)}")
+        return ActionOutcome(ActionResult.ALREADY, f"{name} already holds them{_format_reservation_end(there)}")
     return ActionOutcome(
         ActionResult.REFUSED, f"{name} holds {', '.join(there.nodes)}{_format_reservation_end(there)}; release it first"
     )
@@ -53,14 +53,14 @@ def delete_reservation(slurm: SlurmController, purpose: str, due: CommandDeadlin
     """
     name = _reservation_name(purpose)
     if _find_reservation(slurm, name, due) is None:
-        return ActionOutcome(ActionResult.ALREADY, f"there is no reservation {name}")
+        return ActionOutcome(ActionResult.ALREADY, f"reservation {name} does not exist")
     slurm.release(name, due)
-    return ActionOutcome(ActionResult.DONE, f"{name} is over")
+    return ActionOutcome(ActionResult.DONE, f"{name} has ended")
 
 
 def _reservation_name(purpose: str) -> str:
     if _PURPOSE.fullmatch(purpose) is None:
-        raise ValueError(f"{purpose!r} cannot stand in a reservation's name: up to 40 of A-Z a-z 0-9 . _ -")
+        raise ValueError(f"{purpose!r} is not allowed in a reservation's name: up to 40 of A-Z a-z 0-9 . _ -")
     return PREFIX + purpose
 
 

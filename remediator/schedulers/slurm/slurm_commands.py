@@ -141,18 +141,22 @@ class SlurmCommands:
         """
         self._undead = [process for process in self._undead if process.poll() is None]
         if not due.left():
-            raise SlurmError(f"no time left to ask {argv[0]}: nothing within {due.seconds:g} s")
+            raise SlurmError(f"no time left for {argv[0]}: no result within {due.seconds:g} s")
         try:
             process = subprocess.Popen(
                 argv, env=self._env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE
             )
         except OSError as error:
-            raise NotInstalledError(f"cannot run {argv[0]}: {error.strerror}; is slurm-client installed?") from error
+            raise NotInstalledError(
+                f"cannot run {argv[0]}: {error.strerror}; check that slurm-client is installed"
+            ) from error
         try:
             out, err = (stream.decode(errors="replace") for stream in process.communicate(timeout=due.left()))
         except subprocess.TimeoutExpired:
             self._end(process)
-            raise SlurmError(f"{argv[0]} gave no answer within {due.seconds:g} s; is slurmctld alive?") from None
+            raise SlurmError(
+                f"{argv[0]} gave no answer within {due.seconds:g} s; check that slurmctld is running"
+            ) from None
         if process.returncode:
             raise SlurmError(f"{' '.join(argv[:3])}: {scontrol_text.collapse_white_space(err or out) or 'no message'}")
         return out

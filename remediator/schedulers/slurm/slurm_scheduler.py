@@ -94,11 +94,12 @@ class SlurmScheduler:
             forgotten = self._drains.forgotten(gone, self._slurm.began(due)) if asked else ()
         except SlurmError as error:
             holds |= _unavailable_holds(
-                gone, f"our drain is missing, lifted or forgotten; the start of slurmctld is unknown: {error}"
+                gone,
+                f"the drain is missing: lifted by an operator or lost by slurmctld, whose start time is unknown: {error}",
             )
         else:
             for name in forgotten:
-                reason = f"slurmctld began anew and has forgotten our drain of {name}"
+                reason = f"slurmctld restarted and lost the drain of {name}"
                 holds[name] = NodeHold(name, None, reason=reason, known=False)
         self._drains.seen(holds, self._clock.wall())
         return holds
@@ -168,7 +169,8 @@ class SlurmScheduler:
                 return ActionOutcome(ActionResult.FAILED if hold.known else ActionResult.UNKNOWN, hold.reason)
             if hold.owner is not HoldOwner.US:
                 return ActionOutcome(
-                    ActionResult.REFUSED, f"nothing is requeued from {node}, which we do not hold: {hold.reason}"
+                    ActionResult.REFUSED,
+                    f"nothing is requeued from {node}, because the controller does not hold it: {hold.reason}",
                 )
             return requeue_node_jobs(self._slurm, node, due)
         except SlurmError as error:
@@ -226,7 +228,7 @@ class SlurmScheduler:
             return None
         if after.owner is not HoldOwner.OPERATOR:
             return None
-        return ActionOutcome(ActionResult.REFUSED, f"an operator took {node} over in the same moment: {after.reason}")
+        return ActionOutcome(ActionResult.REFUSED, f"an operator took over {node} at the same moment: {after.reason}")
 
 
 def _connect_controller(options: SlurmOptions) -> SlurmController:
@@ -239,5 +241,5 @@ def _unavailable_holds(nodes: Collection[str], why: str) -> dict[str, NodeHold]:
 
 
 def _unknown_node_hold(node: str) -> NodeHold:
-    reason = f"Slurm knows no node {node}; healthd's 'node' must be its name in slurm.conf (NodeName)"
+    reason = f"Slurm has no node {node}; healthd's 'node' must be its name in slurm.conf (NodeName)"
     return NodeHold(node, None, reason=reason, known=False)

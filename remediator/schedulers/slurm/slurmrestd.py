@@ -142,7 +142,9 @@ class Slurmrestd:
                 self._version = version
                 break
         if not self._version:
-            raise SlurmError(f"slurmrestd has no API from {VERSIONS[-1]} to {VERSIONS[0]}; start it with such a plugin")
+            raise SlurmError(
+                f"slurmrestd has no API from {VERSIONS[-1]} to {VERSIONS[0]}; start it with one of these plugins"
+            )
         return self._version
 
     def _ask(self, method: str, path: str, due: CommandDeadline, body: bytes | None = None) -> tuple[int, bytes]:
@@ -167,13 +169,13 @@ class Slurmrestd:
                 answer = connection.getresponse()
                 found = answer.read(ANSWER_MAX)
                 if answer.length or not due.left():
-                    raise ConnectionError("the answer was cut off")
+                    raise ConnectionError("the answer is incomplete")
                 return answer.status, found
             finally:
                 cut.cancel()
         except (OSError, http.client.HTTPException, ValueError) as error:
             late = f"no answer within {due.seconds:g} s" if not due.left() else str(error) or type(error).__name__
-            raise SlurmError(f"slurmrestd at {self._options.url}: {late}; is it running?") from error
+            raise SlurmError(f"slurmrestd at {self._options.url}: {late}; check that it is running") from error
         finally:
             if raw is not None:
                 raw.close()
@@ -213,5 +215,5 @@ def _shut_down_socket(raw: socket.socket) -> None:
 
 def _explain_status(status: int) -> str:
     if status in (401, 403):
-        return f"it does not let us in (status {status}); see scheduler.slurm.rest.user and token_file"
+        return f"access denied (status {status}); see scheduler.slurm.rest.user and token_file"
     return f"status {status}"

@@ -14,7 +14,7 @@ from tests.chaos.world.environment import CENTRE_PORT
 
 STILL_S = 2.5  # without an event, and everybody well
 DEADLINE_S = 120.0  # a busy machine; what is stuck stays stuck
-STOPS, WITHHELD = ("observe", "recommend"), "begins no further attempt"
+STOPS, WITHHELD = ("observe", "recommend"), "starts no further attempt"
 WAITING = re.compile(rb"^healthd_outbox_waiting_changes (\S+)$", re.MULTILINE)
 
 

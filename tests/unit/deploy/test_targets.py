@@ -78,10 +78,10 @@ def test_a_centre_that_knows_nobody_takes_no_target_away(centre: SmallCentre, fi
     centre.answers["/v1/nodes"] = nodes(n2="retired")
     done = write(centre, file)
     assert (done.returncode, file.read_text()) == (1, BEFORE)
-    assert done.stderr == f"{file} is left as it is: the centre knows no node\n"
+    assert done.stderr == f"{file} is unchanged: the controller has no node\n"
 
 
 def test_a_centre_that_says_no_takes_no_target_away(centre: SmallCentre, file: Path) -> None:
     done = write(centre, file)
     assert (done.returncode, file.read_text()) == (1, BEFORE)
-    assert f"{file} is left as it is: the centre was not asked" in done.stderr
+    assert f"{file} is unchanged: the controller did not answer" in done.stderr

@@ -86,14 +86,14 @@ def test_a_node_name_that_is_none_is_wrong_usage(asking: Run) -> None:
     [
         (
             ("hold", "node1", "a fan is changed"),
-            "node1: held, automation does not act on it; 'healthctl nodes release node1' ends that",
+            "node1: held, automation does not act on it; undo: healthctl nodes release node1",
         ),
         (
             ("hold", "node1", "a fan is changed", "--for", "2h"),
-            "node1: held, automation does not act on it; 'healthctl nodes release node1' ends that",
+            "node1: held, automation does not act on it; undo: healthctl nodes release node1",
         ),
         (("release", "node1"), "node1: operator hold released; now quarantined; held by gpu-healthd"),
-        (("retire", "node1", "sold", "--yes"), "node1: retired; 'healthctl nodes unretire node1' takes it back"),
+        (("retire", "node1", "sold", "--yes"), "node1: retired; undo: healthctl nodes unretire node1"),
         (
             ("unretire", "node1", "bought back"),
             "node1: returned to the cluster; now quarantined; held by gpu-healthd",
@@ -130,7 +130,7 @@ def test_a_token_file_that_holds_none_is_named(asking: Run, token_file: Path, te
     token_file.write_text(text)
     done = asking("status")
     assert done.exit_code == 3
-    assert f"{token_file}: holds no token" in done.stderr
+    assert f"{token_file}: contains no token" in done.stderr
 
 
 @pytest.mark.parametrize(
@@ -160,7 +160,9 @@ def test_nobody_there_is_one_line(healthctl: Run, token_file: Path) -> None:
         url = f"http://127.0.0.1:{unused.getsockname()[1]}"
         done = healthctl("status", "--server", url, "--token-file", str(token_file))
     assert done.exit_code == 3
-    assert done.stderr == f"healthctl: {url}: no answer: Connection refused; is the remediator running there?\n"
+    assert (
+        done.stderr == f"healthctl: {url}: no answer: Connection refused; check that the controller is running there\n"
+    )
 
 
 class Stranger(BaseHTTPRequestHandler):

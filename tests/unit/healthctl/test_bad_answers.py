@@ -21,12 +21,16 @@ MORE = {
 ANSWERS = {
     "a token that is not known": (401, b'{"error": "this token is not known"}', "give another token with --token-file"),
     "another role": (403, b'{"error": "this needs an operator"}', "an admin creates one with 'healthctl token issue'"),
-    "nothing there": (404, b'{"error": "not found"}', "is this a remediator of the same version as healthctl?"),
+    "nothing there": (
+        404,
+        b'{"error": "not found"}',
+        "check that this is a controller of the same version as healthctl",
+    ),
     "its bug": (500, b'{"error": "its log says why"}', "its log says why"),
-    "another program": (200, b"<html>\x1b[31m", "does the remediator have the same version as healthctl?"),
-    "nothing": (200, b"", "does the remediator have the same version as healthctl?"),
-    "another shape": (200, b"[]", "does the remediator have the same version as healthctl?"),
-    "no end": (200, b"[" * 5000, "does the remediator have the same version as healthctl?"),
+    "another program": (200, b"<html>\x1b[31m", "check that the controller and healthctl have the same version"),
+    "nothing": (200, b"", "check that the controller and healthctl have the same version"),
+    "another shape": (200, b"[]", "check that the controller and healthctl have the same version"),
+    "no end": (200, b"[" * 5000, "check that the controller and healthctl have the same version"),
 }
 ASKING = sorted(
     path for path in LEAVES if any(p.name == "url" and isinstance(p, click.Option) for p in TREE[path].params)

@@ -126,5 +126,5 @@ def test_no_directory_and_no_pages_are_told_apart(healthctl: Run, tmp_path: Path
 
     absent = healthctl("beacon", "show", "--dir", str(tmp_path / "absent"))
     assert absent.exit_code == 3
-    assert "No such file or directory; is healthd running here?" in absent.stderr
+    assert "No such file or directory; check that healthd is running here" in absent.stderr
     assert healthctl("beacon", "show", "--dir", str(tmp_path)).exit_code == 3

@@ -72,7 +72,7 @@ def test_an_old_name_counts_as_the_new_one_unless_both_are_set() -> None:
     assert found["NCCL_BLOCKING_WAIT"].todo == "set TORCH_NCCL_BLOCKING_WAIT instead"
     assert found["TORCH_NCCL_BLOCKING_WAIT"].state is DiagnosisState.BAD
     both = of({"NCCL_BLOCKING_WAIT": "1", "TORCH_NCCL_BLOCKING_WAIT": "0"})
-    assert "wins" in both["NCCL_BLOCKING_WAIT"].found
+    assert "takes precedence" in both["NCCL_BLOCKING_WAIT"].found
     assert both["TORCH_NCCL_BLOCKING_WAIT"].state is DiagnosisState.GOOD
 
 
@@ -124,5 +124,5 @@ def test_the_command(healthctl: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NCCL_TIMEOUT", "1800")
     result = healthctl("doctor", "--trainer")
     assert result.exit_code == 1
-    assert "NCCL_TIMEOUT: 1800: no version reads it" in result.stdout
+    assert "NCCL_TIMEOUT: 1800: not read by any version of PyTorch" in result.stdout
     assert "kernel log" not in result.stdout

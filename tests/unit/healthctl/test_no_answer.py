@@ -50,11 +50,11 @@ def test_tls_with_and_without_its_authority(healthctl: Run, secured: tuple[str, 
     stranger = says(healthctl, url, token_file)
     assert "certificate verify failed" in stranger
     assert "give the CA certificate with --ca-file or HEALTHCTL_CA_FILE" in stranger
-    assert f"{token_file}: holds no readable certificates" in says(
+    assert f"{token_file}: contains no readable certificates" in says(
         healthctl, url, token_file, "--ca-file", str(token_file)
     )
     assert "no such file of CA certificates" in says(healthctl, url, token_file, "--ca-file", "/nowhere")
-    assert "does it require https://" in says(healthctl, url.replace("https", "http"), token_file)
+    assert "whether it requires https://" in says(healthctl, url.replace("https", "http"), token_file)
 
 
 def test_tls_asked_of_who_speaks_none(healthctl: Run, serve: Callable[..., str], token_file: Path) -> None:
@@ -63,7 +63,7 @@ def test_tls_asked_of_who_speaks_none(healthctl: Run, serve: Callable[..., str],
 
 
 def test_a_name_that_nobody_has(healthctl: Run, token_file: Path) -> None:
-    assert "is the host name correct?" in says(healthctl, "http://no-such-host.invalid", token_file)
+    assert "check the host name" in says(healthctl, "http://no-such-host.invalid", token_file)
 
 
 def test_who_takes_the_connection_and_says_nothing_of_http(healthctl: Run, token_file: Path) -> None:
@@ -79,7 +79,7 @@ def test_who_takes_the_connection_and_says_nothing_of_http(healthctl: Run, token
         thread.start()
         words = says(healthctl, f"http://127.0.0.1:{mute.getsockname()[1]}", token_file)
         thread.join()
-    assert "is it a remediator" in words
+    assert "check that it is a gpu-healthd controller" in words
 
 
 SHOWN: list[str | None] = []

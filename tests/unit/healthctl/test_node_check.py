@@ -112,7 +112,7 @@ def test_whatever_else_comes_is_unknown(healthctl: Run, answering: Answer_, answ
 def test_no_daemon_and_wrong_usage_are_unknown(healthctl: Run, tmp_path: Path) -> None:
     done = healthctl("node", "check", "--socket", str(tmp_path / "none"))
     assert done.exit_code == 3
-    assert "is healthd running?" in done.stdout
+    assert "check that healthd is running" in done.stdout
     assert healthctl("node", "check", "--bogus").exit_code == 3
     assert healthctl("node", "check", "--socket", "x" * 200).exit_code == 3
 

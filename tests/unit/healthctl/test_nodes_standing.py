@@ -12,10 +12,10 @@ from remediator.model.views import NodeView
     ("held_by", "said"),
     [
         ("", "probation"),
-        ("us", "quarantined; still cordoned by automation; 'healthctl nodes uncordon' lifts it"),
+        ("us", "quarantined; still cordoned by automation; to lift: healthctl nodes uncordon"),
         ("operator", "quarantined; cordoned by an operator"),
         ("scheduler", "quarantined; cordoned by the scheduler"),
-        ("?", "quarantined; the scheduler does not answer whether the node is cordoned"),
+        ("?", "quarantined; the scheduler does not report whether the node is cordoned"),
     ],
 )
 def test_what_still_holds_a_node_is_said(held_by: str, said: str) -> None:

@@ -39,7 +39,7 @@ def test_lint_says_what_a_site_has_overlooked(site: Path) -> None:
     site.write_text(SITE % "cordon")
     lint = run("lint", str(site))
     assert lint.exit_code == 1
-    assert "site.yaml:4:5: error: ours takes a node out of service and knows no way out" in lint.output
+    assert "site.yaml:4:5: error: ours takes a node out of service without a way back" in lint.output
     site.write_text((SITE % "cordon, replace").replace("xid/79", "xid/97x"))
     assert (run("lint", str(site)).exit_code, run("lint", "--strict", str(site)).exit_code) == (0, 1)
 
@@ -49,7 +49,7 @@ def test_a_file_that_is_no_playbook_is_wrong_usage(site: Path, command: str) -> 
     site.write_text(SITE % "crodon")
     found = run(command, str(site))
     assert found.exit_code == 2
-    assert "site.yaml:4:63: 'crodon' is not known here; did you mean 'cordon'?" in found.output
+    assert "site.yaml:4:63: 'crodon' is unknown here; did you mean 'cordon'?" in found.output
     assert run(command, "/nowhere.yaml").exit_code == 2
 
 
@@ -87,7 +87,7 @@ def test_a_comparison_makes_no_database_where_there_is_none(site: Path) -> None:
     config.write_text(f"database: sqlite:///{site.parent}/r.db\n")
     found = run("diff", str(site), str(site), "--config", str(config))
     assert found.exit_code == 2
-    assert "there is no database" in found.output
+    assert "does not exist; run this on" in found.output
     assert not site.with_name("r.db").exists()
 
 

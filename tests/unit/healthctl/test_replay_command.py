@@ -59,7 +59,7 @@ def test_the_record_comes_out_the_same(healthctl: Run, config: Path) -> None:
     assert (done.exit_code, found["deviations"]) == (0, []), done.output
     assert found["compared"] == found["same"] >= 2
     assert found["begins_late"] is False
-    assert f"{found['same']} come out the same, 0 do not" in healthctl("replay", "--config", str(config)).stdout
+    assert f"{found['same']} unchanged, 0 different" in healthctl("replay", "--config", str(config)).stdout
 
 
 def test_an_export_replays_like_its_database(healthctl: Run, config: Path, tmp_path: Path) -> None:

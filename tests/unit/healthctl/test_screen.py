@@ -191,7 +191,7 @@ def test_watching_through_a_pipe_appends_outlasts_an_outage_and_ends_well(watche
             assert [line for line in looks if "look" in line] == ['  "look": 0\n', '  "look": 2\n']
             process.send_signal(signal.SIGINT)
             assert process.wait(60) == 0
-            assert "no answer; trying again every 0.2 s" in process.stderr.read()
+            assert "no answer; retrying every 0.2 s" in process.stderr.read()
         finally:
             process.kill()
 
@@ -206,7 +206,7 @@ def test_watching_on_a_terminal_draws_in_place_and_ends_well(watched: list[str])
                 assert select.select([ours], [], [], 60)[0], seen
                 seen += os.read(ours, 4096)
             assert b"\x1b[H" in seen
-            outage = seen.partition(b"no answer; trying again")[2]
+            outage = seen.partition(b"no answer; retrying")[2]
             assert b"look 0" in outage.partition(b"\x1b[H")[0], "what was known last still stands there, with its time"
             process.send_signal(signal.SIGINT)
             assert process.wait(60) == 0

@@ -45,9 +45,9 @@ def test_people_get_a_table_of_all_policies(healthctl: Run) -> None:
     [
         ("lemmon_share: 0.1", "lemmon_share"),
         ("lemon_share: much", "lemon_share"),
-        ("- 1", "no mapping"),
+        ("- 1", "not a mapping"),
         ("a: [", "fleet.yaml"),
-        ("job_nodes: [100]", "take 100 nodes, the fleet has 64"),
+        ("job_nodes: [100]", "take 100 nodes, but the fleet has 64"),
     ],
 )
 def test_a_wrong_file_is_told_in_one_line(healthctl: Run, tmp_path: Path, text: str, said: str) -> None:

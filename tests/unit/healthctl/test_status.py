@@ -43,7 +43,7 @@ def look(*told: ToldIncident, status: StatusView = WELL, **more: Any) -> Overvie
     ("status", "well"),
     [
         (WELL, True),
-        (replace(WELL, mode="recommend", blocked=("mode is recommend: decisions are shown, not carried out",)), True),
+        (replace(WELL, mode="recommend", blocked=("mode is recommend: decisions are shown but not executed",)), True),
         (replace(WELL, mode="observe", mode_by="ann", blocked=("mode is observe: …",)), False),
         (replace(WELL, blocked=("the disk is full",)), False),
         (replace(WELL, breaker="open since …"), False),
@@ -82,7 +82,7 @@ def test_a_screen_is_not_filled_with_what_blocks_or_waits(count: int, most: int,
 
 
 def test_what_did_not_come_of_what_stands_still_is_counted() -> None:
-    blocked = tuple(f"inc-{n} on n waits for a person: a fan" for n in range(1, 9))
+    blocked = tuple(f"inc-{n} on n needs a person: a fan" for n in range(1, 9))
     text = render_plain(
         render_status_page(look(incident(1), status=replace(WELL, blocked=blocked), blocked_more=600), 6)
     )
@@ -136,7 +136,7 @@ HELD = NodeView("n", "operator-held", "unhealthy", AT, "", AT, hands_off=HandsOf
     ("view", "node", "words"),
     [
         (incident(0, decisions=(decided("recommend"),), proposed=STEPS), None, "proposed: 1 cordon, 2 ticket and alert"),
-        (incident(0, decisions=(decided("hold"),), proposed=STEPS), None, "as soon as no guard refuses; then: 1 cordon"),
+        (incident(0, decisions=(decided("hold"),), proposed=STEPS), None, "when all guards pass; then: 1 cordon"),
         (incident(0, awaits=(Awaited("d1", "a plan"),), proposed=STEPS), None, "2 ticket and alert; awaiting approval: healthctl actions approve d1"),
         (incident(0, state="waiting", waits_for_part=True), None, "healthctl nodes uncordon n 'WHAT WAS DONE'"),
         (incident(0, state="waiting", outcome="reset failed"), replace(HELD, hands_off=None), "healthctl incidents resolve inc-0"),
@@ -161,9 +161,9 @@ def test_what_is_stopped_or_waits_for_a_part_is_not_to_be_stopped() -> None:
 
 def test_one_node_that_waits_for_a_part_does_not_keep_automation_from_acting() -> None:
     view = incident(0, state="waiting", waits_for_part=True)
-    status = replace(WELL, incidents_open=1, blocked=("inc-0 on n waits for a person: waits for replacement",))
+    status = replace(WELL, incidents_open=1, blocked=("inc-0 on n needs a person: waits for replacement",))
     assert "automation limited" not in render_plain(render_status_page(look(view, status=status)))
-    assert "inc-0 on n waits for a person" in render_plain(render_status_page(look(status=status)))
+    assert "inc-0 on n needs a person" in render_plain(render_status_page(look(status=status)))
 
 
 def test_a_mode_that_a_person_set_is_given_back_to_the_configuration() -> None:
@@ -191,8 +191,8 @@ def test_what_people_hold_or_silenced_and_what_nobody_decided_upon_is_named() ->
         (HeardView(), ""),
         (HeardView(3, 3, 0, AT - 8), "all nodes report in time; the oldest report is 8s old"),
         (HeardView(3, 2, 0, AT - 720), "2 of 3 nodes in time; the oldest report is 12m old"),
-        (HeardView(3, 1, 2, AT), "1 of 3 nodes in time, 2 not yet since this controller leads; the oldest report is 1s old"),
-        (HeardView(1, 0, 1), "0 of 1 node in time, 1 not yet since this controller leads"),
+        (HeardView(3, 1, 2, AT), "1 of 3 nodes in time, 2 not since this controller became leader; the oldest report is 1s old"),
+        (HeardView(1, 0, 1), "0 of 1 node in time, 1 not since this controller became leader"),
     ],
 )  # fmt: skip
 def test_how_old_it_is_what_is_told(heard: HeardView, says: str) -> None:
@@ -224,7 +224,7 @@ def test_a_centre_without_the_route_may_be_older(
 ) -> None:
     done = healthctl("status", "--server", small_centre.url, "--token-file", str(token_file))
     assert (done.exit_code, done.stdout) == (3, "")
-    assert "if it is older than this healthctl, use one of its version" in done.stderr
+    assert "if the controller is older than healthctl, use healthctl of its version" in done.stderr
 
 
 def test_what_a_node_carries_out_is_running_since_when() -> None:

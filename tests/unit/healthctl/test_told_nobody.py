@@ -47,7 +47,7 @@ def test_a_step_that_told_nobody_or_waits_for_a_part_is_no_success() -> None:
     assert shown(waiting, untold) == ["not delivered", "waiting for a replacement part", "succeeded"]
     assert shown(waiting, ENDED) == ["succeeded", "waiting for a replacement part", "succeeded"]
     assert shown(replace(incident, state=IncidentState.CLOSED), ENDED) == ["succeeded"] * 3
-    assert shown(replace(waiting, outcome="the rest is theirs"), ENDED) == ["succeeded"] * 3
+    assert shown(replace(waiting, outcome="automation stops here"), ENDED) == ["succeeded"] * 3
 
 
 def test_only_what_waits_for_a_part_says_so() -> None:
@@ -66,7 +66,7 @@ def test_a_list_says_so_beside_the_state() -> None:
 
 @pytest.mark.parametrize(
     ("until", "says"),
-    [(None, "valid until something new is found"), (1_700_000_900.0, "after 2023-11-14 22:28:20Z opens a new")],
+    [(None, "applies until there is a new finding"), (1_700_000_900.0, "after 2023-11-14 22:28:20Z opens a new")],
 )
 def test_for_how_long_a_word_counts_is_said(until: float | None, says: str) -> None:
     seen = IncidentView("i", "n1", "closed", "t", 0.0, word=WordView("ann resolved it", 1_700_000_000.0, until))

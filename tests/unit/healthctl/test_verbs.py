@@ -48,7 +48,7 @@ def test_what_moves_nodes_and_work_is_asked_first(asking: Run, verb: str) -> Non
     command, path = ASKED_FIRST[verb]
     refused = asking(*command)
     assert (refused.exit_code, refused.stdout, POSTED) == (2, "", [])
-    assert "no terminal to ask at; use --yes" in refused.stderr
+    assert "but there is no terminal; use --yes" in refused.stderr
     looked = asking(*command, "--dry-run")
     assert (looked.exit_code, POSTED) == (0, [])
     assert "automation may isolate 1 more" in looked.stdout
@@ -113,7 +113,7 @@ def test_what_fits_several_or_none_is_said() -> None:
     assert complete_incident_id("bb", known) == "inc-bb00000003"
     assert complete_incident_id("inc-aa00000001", known) == "inc-aa00000001"
     assert complete_incident_id("inc-old", known) == "inc-old", "the list need not reach so far"
-    with pytest.raises(Failure, match="may be inc-aa00000001, inc-aa00000002; write more of it") as several:
+    with pytest.raises(Failure, match="is ambiguous: inc-aa00000001, inc-aa00000002; give a longer prefix") as several:
         complete_incident_id("inc-a", known)
     assert several.value.exit_code == 2
     with pytest.raises(Failure, match="did you mean inc-bb00000003"):

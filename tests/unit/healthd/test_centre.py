@@ -116,7 +116,7 @@ def test_a_kept_connection_that_was_closed_is_opened_anew(serve: Serve) -> None:
     ("answer", "kind", "words"),
     [
         (b"nonsense\r\n\r\n", ControllerUnreachable, "nonsense"),
-        (http(b"{}"), ControllerUnreachable, "is this a remediator"),
+        (http(b"{}"), ControllerUnreachable, "check that this is a gpu-healthd controller"),
         (http(b"x" * 900, "500 Oops"), ControllerUnreachable, "500: xxx"),
         (
             http(encode_message(Problem(error="no such token", todo="issue one")), "401 Unauthorized"),

@@ -199,7 +199,7 @@ def test_a_gpu_that_would_not_say_who_it_is_and_then_does_is_enumerated(
     child = start(interval_s=0.2)
     assert len(child.next("Inventory")["gpus"]) == 59
     gpus("gpus 60")
-    assert child.next("GpusChanged")["reason"] == "GPU 0 says now who it is: GPU-fake-0000"
+    assert child.next("GpusChanged")["reason"] == "GPU 0 now reports its identity: GPU-fake-0000"
     assert child.process.wait(30) == 0
 
 

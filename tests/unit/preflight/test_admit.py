@@ -97,7 +97,7 @@ def test_a_busy_server_is_asked_again(land: Land) -> None:
 
 
 @pytest.mark.parametrize(
-    ("token", "why"), [("reader", "may not change the node: 403"), ("thief", "cannot read the node: 401")]
+    ("token", "why"), [("reader", "not allowed to change the node: 403"), ("thief", "cannot read the node: 401")]
 )
 def test_a_refusal_is_told_at_once(land: Land, token: str, why: str) -> None:
     land.node(UNTESTED)
@@ -108,12 +108,12 @@ def test_a_refusal_is_told_at_once(land: Land, token: str, why: str) -> None:
 
 def test_a_server_that_is_away_is_named_in_the_end(land: Land) -> None:
     land.server.dark.set()
-    with pytest.raises(TaintError, match="nothing done within 1 s, last: no answer"):
+    with pytest.raises(TaintError, match="not removed within 1 s; last error: no answer"):
         remove_taint(land.api, "gpu-1", 1)
 
 
 def test_outside_a_pod_it_says_what_is_missing(tmp_path: Path) -> None:
-    with pytest.raises(TaintError, match="no pod of Kubernetes"):
+    with pytest.raises(TaintError, match="not a Kubernetes pod"):
         read_cluster_api({})
     with pytest.raises(TaintError, match="serviceAccountName"):
         read_cluster_api({"KUBERNETES_SERVICE_HOST": "::1"}, tmp_path)
@@ -126,13 +126,13 @@ def test_outside_a_pod_it_says_what_is_missing(tmp_path: Path) -> None:
     ("changes", "why"),
     [
         ({}, ""),
-        ({"node": "gpu-2"}, "the document is of gpu-2"),
-        ({"verdict": "fail", "reason": "bit 3"}, "its preflight says fail: bit 3"),
-        ({"verdict": "inconclusive"}, "says inconclusive"),
-        ({"injected": ["software:ecc_off"]}, "its pass is none"),
-        ({"complete": False}, "its pass is none"),
-        ({"started_at": 1.0}, "not of the last hour"),
-        ({"started_at": 4e9}, "not of the last hour"),
+        ({"node": "gpu-2"}, "the document is for node gpu-2"),
+        ({"verdict": "fail", "reason": "bit 3"}, "the verdict is fail: bit 3"),
+        ({"verdict": "inconclusive"}, "the verdict is inconclusive"),
+        ({"injected": ["software:ecc_off"]}, "the pass does not count"),
+        ({"complete": False}, "the pass does not count"),
+        ({"started_at": 1.0}, "the pass is older than one hour"),
+        ({"started_at": 4e9}, "the pass is older than one hour"),
     ],
 )
 def test_only_a_whole_fresh_pass_of_this_node_admits(

@@ -44,27 +44,27 @@ def test_who_failed_since_is_taken_out_and_teaches_no_more(ask: Ask, tmp_path: P
     monday, tuesday = document("bad", [50.0] * 8, 1e9), document("bad", [50.0] * 8, 1.1e9, verdict=Verdict.FAIL)
     both = ask("learn", [monday, tuesday])
     assert both.exit_code == 3
-    assert "bad-1000000000.json teaches nothing: bad: it failed after that" in both.stderr
+    assert "bad-1000000000.json was not learned: bad: it failed in a later run" in both.stderr
     assert ask("forget", (), "bad").exit_code == 0
     assert ask("learn", [*GOOD, monday]).exit_code == 0
     assert nodes(ask) == {5}
     found = ask("learn", [tuesday])
     assert found.exit_code == 3
-    assert "bad is taken out" in found.stderr
-    assert "is without those who failed" in found.stderr
+    assert "bad was removed" in found.stderr
+    assert "is now without the failed nodes" in found.stderr
     assert nodes(ask) == {4}
     again = ask("learn", [monday])
     assert again.exit_code == 3
-    assert "it failed after that" in again.stderr
-    assert "is as it was" in again.stderr
+    assert "it failed in a later run" in again.stderr
+    assert "is unchanged" in again.stderr
 
 
 def test_a_node_is_forgotten_by_its_name(ask: Ask) -> None:
     ask("learn", GOOD)
     done = ask("forget", (), "n1", "nobody")
     assert done.exit_code == 3
-    assert "forgot n1; 3 nodes stay" in done.stdout
-    assert "no node nobody has taught it" in done.stderr
+    assert "forgot n1; 3 nodes remain" in done.stdout
+    assert "no data of node nobody" in done.stderr
     assert ask("forget", (), "n2").exit_code == 0
     assert nodes(ask) == {2}
     assert ask("forget", (), "n2").exit_code == 3
@@ -93,5 +93,5 @@ def test_a_node_under_a_second_name_is_told_of(ask: Ask) -> None:
     ask("learn", GOOD)
     done = ask("learn", [document("n1.cluster", [100.0] * 8, 2.0, machine="n1")])
     assert done.exit_code == 0
-    assert "n1 is taken out: it failed since, or goes by another name" in done.stderr
+    assert "n1 was removed: it failed since, or has another name now" in done.stderr
     assert nodes(ask) == {4}

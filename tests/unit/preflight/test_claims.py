@@ -24,7 +24,7 @@ def test_a_gpu_is_claimed_once_and_the_holder_is_named() -> None:
     first, second = GpuLocks(), GpuLocks()
     assert first.hold([GPU, f"{GPU}b"]) == ""
     assert second.hold([f"{GPU}c", f"{GPU}b"]) == (
-        f"another preflight, process {os.getpid()}, has {GPU}b: wait for its end"
+        f"another preflight, process {os.getpid()}, holds {GPU}b: wait until it ends"
     )
     second.close()
     assert second.hold([f"{GPU}c"]) == ""
@@ -60,7 +60,7 @@ def test_a_holder_that_answers_nobody_is_not_waited_for() -> None:
             waiting[-1].connect(f"\0gpu-healthd/preflight/{GPU}")
         except BlockingIOError:
             break
-    assert other.hold([GPU]) == f"another preflight has {GPU}: wait for its end"
+    assert other.hold([GPU]) == f"another preflight holds {GPU}: wait until it ends"
     for each in (*waiting, claims, other):
         each.close()
 
@@ -74,4 +74,4 @@ def test_two_preflights_do_not_test_one_gpu_at_a_time(tmp_path: Path, monkeypatc
     document = qualify_node(plan, "n1", (), tmp_path, SystemClock(), SilentProgress())
     claims.close()
     assert document.verdict is Verdict.MISCONFIGURED
-    assert f"another preflight, process {os.getpid()}, has {GPU}-1" in document.reason
+    assert f"another preflight, process {os.getpid()}, holds {GPU}-1" in document.reason

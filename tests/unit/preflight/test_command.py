@@ -69,18 +69,18 @@ def test_a_configured_library_that_is_missing_must_be_put_right() -> None:
 
 DRIVER_SAYS = [
     ("gpus 3", 0, ""),
-    ("gpus 3\npending.1 1", 1, "gpu_state on GPU 1: a row remap waits for a GPU reset"),
-    ("gpus 3\nfailure.0 1", 1, "gpu_state on GPU 0: a row could not be remapped"),
+    ("gpus 3\npending.1 1", 1, "gpu_state on GPU 1: a row remap is pending; reset the GPU"),
+    ("gpus 3\nfailure.0 1", 1, "gpu_state on GPU 0: a memory row could not be remapped"),
     (
         "gpus 3\nrecovery_action.2 2",
         1,
         "gpu_state on GPU 2: the driver asks for a reboot of the node (recovery action 2)",
     ),
-    ("gpus 3\nlost 2", 1, "gpu_state on GPU 2: the driver has lost it"),
-    ("gpus 3\nhang 1", 1, "no end within 2 s; last seen at: GPU 1: handle"),
-    ("hang init", 1, "no end within 2 s; last seen at: nvmlInit"),
+    ("gpus 3\nlost 2", 1, "gpu_state on GPU 2: the driver has lost the GPU"),
+    ("gpus 3\nhang 1", 1, "did not end within 2 s; last seen at: GPU 1: handle"),
+    ("hang init", 1, "did not end within 2 s; last seen at: nvmlInit"),
     ("fail 999", 3, "the driver does not start: Unknown Error"),
-    ("gpus 0", 3, "the driver is here but sees no GPU"),
+    ("gpus 0", 3, "the driver is loaded but sees no GPU"),
 ]
 
 
@@ -103,7 +103,7 @@ def test_what_the_driver_says_of_its_gpus(fake_nvml: str, tmp_path: Path, scenar
 
 
 @pytest.mark.parametrize(
-    ("allowed", "code", "says"), [("", 3, "4 GPUs are here, and the driver shows 3"), ("gpus_missing", 0, "")]
+    ("allowed", "code", "says"), [("", 3, "the machine has 4 GPUs, but the driver shows 3"), ("gpus_missing", 0, "")]
 )
 def test_a_gpu_that_the_driver_does_not_show_is_no_pass(
     fake_nvml: str, tmp_path: Path, allowed: str, code: int, says: str
@@ -138,14 +138,14 @@ def test_a_driver_that_does_not_say_which_gpus_are_here_fails_the_devices(
     monkeypatch.setattr("preflight.execution.worker_pool.LOOK_WATCHDOG_S", 2.0)
     document = qualify_node(build_plan("gate", ["memory_pattern"]), "n1", (), tmp_path, SystemClock(), SilentProgress())
     assert document.verdict is Verdict.FAIL
-    assert "the driver does not say which GPUs are here: no end within 2 s; last seen at: " in document.reason
+    assert "the driver cannot list the GPUs: did not end within 2 s; last seen at: " in document.reason
 
 
 @pytest.mark.skipif(count_gpus() > 0, reason="there is a GPU")
 def test_a_machine_where_nothing_applies_is_no_pass() -> None:
     done = preflight("--only", "gpu_state")
     assert done.returncode == 3
-    assert "nothing is proven" in done.stdout
+    assert "nothing is qualified" in done.stdout
 
 
 @pytest.mark.parametrize(

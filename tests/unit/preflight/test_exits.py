@@ -58,7 +58,7 @@ def test_a_file_that_cannot_be_written_is_told_before_the_tests(tmp_path: Path) 
     )
     assert (done.returncode, done.stdout) == (3, "")
     assert "begins" not in done.stderr
-    assert "cannot be written: No such file or directory; name another file" in done.stderr
+    assert "cannot be written: No such file or directory; choose another file" in done.stderr
 
 
 def test_a_file_that_fails_at_the_end_sends_the_document_to_standard_output(tmp_path: Path) -> None:

@@ -28,7 +28,7 @@ def test_whatever_was_measured_arrives_and_no_number_passes(result: Result) -> N
 def test_a_figure_that_is_no_number_is_named(value: float) -> None:
     figure = Figure(name="copy_rate", value=value, unit="GB/s")
     passed = replace_non_finite(Result(test="t", outcome=Outcome.PASS, figures=(figure,)))
-    assert passed.reason == f"copy_rate is {value}, no number: the test measured nothing"
+    assert passed.reason == f"copy_rate is {value}, not a number: the test measured nothing"
     failed = replace_non_finite(Result(test="t", outcome=Outcome.FAIL, reason="wrong words", figures=(figure,)))
     assert (failed.outcome, failed.reason) == (Outcome.FAIL, "wrong words")
     assert "copy_rate" in failed.remarks[0]

@@ -20,11 +20,11 @@ from preflight.results import Outcome
     ("state", "says"),
     [
         (GpuState(index=3, lost=True), "lost"),
-        (GpuState(index=3, remap_pending=True), "waits for a GPU reset"),
-        (GpuState(index=3, remap_failed=True), "plan replacement"),
+        (GpuState(index=3, remap_pending=True), "is pending; reset the GPU"),
+        (GpuState(index=3, remap_failed=True), "plan a replacement"),
         (GpuState(index=3, recovery_action=2), "a reboot of the node (recovery action 2)"),
         (GpuState(index=3, recovery_action=6), "a reset of the bus (recovery action 6)"),
-        (GpuState(index=3, recovery_action=77), "something that this release does not know (recovery action 77)"),
+        (GpuState(index=3, recovery_action=77), "an action unknown to this release (recovery action 77)"),
     ],
 )
 def test_each_fault_fails_and_is_named(state: GpuState, says: str) -> None:
@@ -131,4 +131,4 @@ def test_fewer_gpus_than_there_are_is_no_pass(shown: int, ours: int, *, open_: b
     assert (found is not None) is open_
     if found:
         assert found.outcome is Outcome.ERROR
-        assert "8 GPUs are here, and the driver shows 7" in found.reason
+        assert "8 GPUs, but the driver shows 7" in found.reason

@@ -78,7 +78,7 @@ def test_good_arithmetic_passes_with_a_rate_and_a_digest_for_each_type() -> None
     told = parse_computed_digests(result)
     assert told is not None
     assert list(told.digests) == [f"{kind} 256 seed {SEEDS[0]}" for kind in TYPES]
-    assert result.evidence["lacks"] == "tf32 (a processor has no tensor float)"
+    assert result.evidence["lacks"] == "tf32 (CPUs do not support TF32)"
 
 
 FOUND = {
@@ -92,9 +92,9 @@ FOUND = {
         TYPES,
         {"rows": "85", "columns": "51"},
     ),
-    "operand": ("its left operand changed in memory; 1 wrong words", TYPES, {"operand": "left"}),
+    "operand": ("the left operand changed in memory; 1 wrong words", TYPES, {"operand": "left"}),
     "nan": (
-        "wrong in every repeat; what is no number: 1 wrong, first [85, 51] is nan",
+        "wrong in every repeat; not a number: 1 wrong, first [85, 51] is nan",
         [*TYPES[:4], "fp64"],
         {"rows": "85"},
     ),
@@ -133,7 +133,7 @@ def test_one_refused_by_its_own_judges_fails_and_what_all_share_is_nobodys_fault
     assert [each.outcome for each in judge_by_majority([good, bad])] == [Outcome.PASS, Outcome.FAIL]
     alike = judge_by_majority([products("all_outputs"), bad])
     assert [each.outcome for each in alike] == [Outcome.ERROR, Outcome.ERROR]
-    assert "the library or the limits of rounding" in alike[0].reason
+    assert "the library or the rounding limits" in alike[0].reason
     operand = [products("operand", device) for device in HOST]
     assert [each.outcome for each in judge_by_majority(operand)] == [Outcome.FAIL, Outcome.FAIL]
     shared = judge_by_majority([functions("nan"), functions("nan", HOST[1])])
@@ -212,7 +212,7 @@ def test_what_a_work_gave_before_is_remembered() -> None:
     visits.digests[str(item)] = "0" * 16
     visits.visit(item)
     (found,) = visits.findings
-    assert "0000000000000000 before, from the same operands" in found.what
+    assert "0000000000000000 before from the same operands" in found.what
 
 
 def test_what_is_judged_is_what_was_digested_and_no_further_product(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -237,7 +237,7 @@ def test_an_output_that_changed_after_it_was_digested_is_found(monkeypatch: pyte
     monkeypatch.setattr(matmul_repeat, "repeat_product", forgetful)
     result = products()
     assert result.outcome is Outcome.FAIL
-    assert "of the output to be judged, and it was" in result.reason
+    assert "of the output when verified, but" in result.reason
 
 
 def refusing(monkeypatch: pytest.MonkeyPatch, error: Exception, *types: str) -> None:
@@ -254,7 +254,7 @@ def test_a_type_that_the_library_refuses_is_lacking(monkeypatch: pytest.MonkeyPa
     refusing(monkeypatch, RuntimeError("CUDA error: CUBLAS_STATUS_NOT_SUPPORTED when calling cublasLtMatmul"), "fp8")
     result = products("", HOST[1])
     assert result.outcome is Outcome.PASS
-    assert "the library refuses fp8, which this device should have: CUDA error: CUBLAS" in result.remarks[0]
+    assert "the library refuses fp8, which this device should support: CUDA error: CUBLAS" in result.remarks[0]
     assert [each.outcome for each in judge_by_majority([good, result])] == [Outcome.PASS, Outcome.FAIL]
 
 
@@ -284,7 +284,9 @@ def test_each_fault_of_special_functions_is_found(fault: str) -> None:
     assert result.reason.endswith("; also log, sin, cos, tanh, rsqrt, reciprocal, erf")
     assert result.evidence["wrong_works"] == 16, "each of near and of wide numbers"
     assert result.locations[0].gpu == "cpu:0"
-    assert ("its numbers changed in memory; 1 wrong words, first at byte" in result.reason) == (fault == "operand")
+    assert ("the input numbers changed in memory; 1 wrong words, first at byte" in result.reason) == (
+        fault == "operand"
+    )
 
 
 def test_numbers_that_changed_are_no_fault_of_the_library() -> None:

@@ -102,7 +102,7 @@ def test_rounds_go_on_for_as_long_as_the_level_says() -> None:
         (
             "bit_flip",
             "changed_once",
-            "1 wrong read in random: not wrong any more when written anew; first: allocation 1 +",
+            "1 wrong read in random: correct after being rewritten; first: allocation 1 +",
         ),
         ("stuck_bit", "stuck_bit", "bit 42 of one word is stuck at 1"),
         ("stuck_line", "data_line", "bit 13 of many words"),
@@ -165,18 +165,18 @@ def test_charge_that_cells_lose_while_they_are_held_is_told_from_a_broken_cell()
     told: list[str] = []
     result = one(memory_retention.check_memory_retention, "decay", told=told)
     assert (result.outcome, result.evidence["kind"]) == (Outcome.FAIL, "decayed")
-    assert "right when read at once" in result.reason
+    assert "correct right after the write" in result.reason
     assert result.evidence["bit_histogram"] == "30: 32"
     assert int(result.evidence["bursts"]) == 2
-    assert told[-1] == "cpu:1: errors; looking a second time, without waiting"
+    assert told[-1] == "cpu:1: errors found; checking again without the hold time"
 
 
 @pytest.mark.parametrize(
     ("fault", "traffic", "kind", "says"),
     [
-        ("wrong_copy", "copy_rate", "mismoved", "1 wrong read in random: what was moved is not what was there"),
-        ("skipped_copy", "copy_rate", "mismoved", "the work was not done"),
-        ("wrong_read", "read_rate", "misread", "read or added wrongly"),
+        ("wrong_copy", "copy_rate", "mismoved", "1 wrong read in random: the copy differs from the source"),
+        ("skipped_copy", "copy_rate", "mismoved", "the copy was not done"),
+        ("wrong_read", "read_rate", "misread", "a read or an addition was wrong"),
     ],
 )
 def test_traffic_that_lies_is_found_however_fast_it_was(fault: str, traffic: str, kind: str, says: str) -> None:
@@ -197,7 +197,7 @@ def test_rates_are_medians_of_three_rounds_at_least_and_say_what_they_depend_on(
 def test_a_buffer_that_a_cache_holds_is_remarked_on() -> None:
     held = one(memory_bandwidth.check_memory_bandwidth).remarks
     assert bool(held) == (2 * read_host_cache_bytes() > 1 << 20)
-    assert all("partly the cache's" in remark for remark in held)
+    assert all("the rates partly measure the cache" in remark for remark in held)
 
 
 def test_a_slow_copy_moves_all_words_as_often_as_it_says_and_they_are_right() -> None:

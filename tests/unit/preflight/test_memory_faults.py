@@ -93,7 +93,7 @@ def test_a_word_that_answers_for_another_is_an_alias_with_both_addresses(pattern
     other = at ^ 1 << bit
     found = diagnose_errors([errors(pattern, {at: compute_expected_word(pattern, other)})], [], BY_NAME, WORDS)
     assert found.kind is MemoryFaultKind.ALIAS
-    assert f"{at * 8:#x} answers with the word of {other * 8:#x}" in found.words
+    assert f"{at * 8:#x} returns the word of {other * 8:#x}" in found.words
     assert f"bit {bit + 3} of the address" in found.words
 
 
@@ -126,7 +126,7 @@ def test_the_result_tells_where_which_bits_and_what_kind_and_keeps_what_was_know
         ("cpu:1", "0x48", "allocation 0, virtual page 0 of 64 KiB, 0 of 2 MiB"),
         ("cpu:1", "0x200000", "allocation 0, virtual page 32 of 64 KiB, 1 of 2 MiB"),
     ]
-    assert result.reason.startswith("5 wrong reads in random; random, inverted: written anew, the same words")
+    assert result.reason.startswith("5 wrong reads in random; random, inverted: after a rewrite, the same words")
     assert "first: allocation 0 + 0x48" in result.reason
     assert result.evidence["bit_histogram"] == "3: 2, 42: 3"
     assert (result.evidence["wrong_reads"], result.evidence["wrong_words"]) == (5, 2)

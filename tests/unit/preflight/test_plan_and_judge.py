@@ -47,13 +47,18 @@ def test_a_watchdog_can_be_set_for_one_test() -> None:
 @pytest.mark.parametrize(
     ("level", "only", "inject", "says"),
     [
-        ("gat", [], [], "no such level: 'gat'; there is gate, standard, burn-in"),
+        ("gat", [], [], "no such level: 'gat'; use one of gate, standard, burn-in"),
         ("gate", ["memory"], [], "no such test in level gate: 'memory'"),
-        ("gate", [], ["memory_pattern"], "memory_pattern knows .*hang, crash"),
-        ("gate", [], ["memory_pattern:explode"], "memory_pattern knows .*hang, crash"),
-        ("gate", [], ["gpu_state:hang@cpu:0"], "gpu_state is about the node, leave @cpu:0 out"),
-        ("gate", ["gpu_state"], ["memory_pattern:hang"], "'memory_pattern' does not run; gpu_state would"),
-        ("gate", [], ["gpu_state:lost", "gpu_state:hang"], "one fault for each test"),
+        ("gate", [], ["memory_pattern"], "the faults of memory_pattern are .*hang, crash"),
+        ("gate", [], ["memory_pattern:explode"], "the faults of memory_pattern are .*hang, crash"),
+        ("gate", [], ["gpu_state:hang@cpu:0"], "gpu_state tests the node; leave out @cpu:0"),
+        (
+            "gate",
+            ["gpu_state"],
+            ["memory_pattern:hang"],
+            "'memory_pattern' is not selected; the selected tests are gpu_state",
+        ),
+        ("gate", [], ["gpu_state:lost", "gpu_state:hang"], "only one fault per test"),
     ],
 )
 def test_a_senseless_request_is_refused_with_the_valid_words(
@@ -168,7 +173,7 @@ def test_a_fault_is_committed_where_it_is_asked_for() -> None:
     }
     check_devices(chosen, ["cuda:0", "cuda:3"])
     check_devices(chosen, [])  # nothing is known of them
-    with pytest.raises(PlanError, match="no such device; there is cuda:0, cuda:1"):
+    with pytest.raises(PlanError, match="no such device; use one of cuda:0, cuda:1"):
         check_devices(chosen, ["cuda:0", "cuda:1"])
 
 

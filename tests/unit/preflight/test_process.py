@@ -75,7 +75,7 @@ def test_a_fault_that_is_told_badly_is_found_all_the_same(told: Told, badly: str
 def test_a_word_in_between_that_is_no_answer_leaves_no_pass(told: Told) -> None:
     found = told("os.write(3, b'NCCL WARN of ours\\n')", f"yield {PASSES}", times=2)
     assert outcomes(found) == [Outcome.ERROR, Outcome.ERROR]  # and nothing of the first is taken for the second's
-    assert "its answer cannot be read" in found[0].reason
+    assert "the worker's answer cannot be read" in found[0].reason
     assert "NCCL WARN of ours" in found[0].reason
 
 

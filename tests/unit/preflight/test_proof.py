@@ -59,7 +59,7 @@ def test_a_fault_that_was_committed_and_not_found_is_no_pass(more_tests: None, t
         planned("gate", "nothing"), "n1", ("measures:nothing",), tmp_path, SystemClock(), SilentProgress()
     )
     assert document.verdict is Verdict.INCONCLUSIVE
-    assert document.reasons == ("measures: the fault nothing was committed and not found",)
+    assert document.reasons == ("measures: the fault nothing was injected and not detected",)
 
 
 def test_a_node_whose_gpus_are_hidden_in_part_is_not_proved_whole(

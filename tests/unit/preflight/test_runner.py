@@ -61,7 +61,7 @@ def test_a_hang_is_a_result_that_says_where_and_its_process_is_gone(processes: C
     await_answers([turn], CLOCK)
     (result,) = build_worker_results("gpu_state", conclude_request(turn, CLOCK))
     assert (result.outcome, result.device) == (Outcome.HANG, "cpu:0")
-    assert result.reason == "no end within 0.3 s; last seen at: an injected hang"
+    assert result.reason == "did not end within 0.3 s; last seen at: an injected hang"
     end_processes([process], CLOCK)
     with pytest.raises(ProcessLookupError):
         os.kill(process.pid, 0)
@@ -212,13 +212,13 @@ def test_a_device_that_is_gone_leaves_the_others_and_no_peers(more_tests: None) 
         ("meets", "cpu:0", "not_run"),
         ("meets", "cpu:1", "not_run"),
     ]
-    assert results[2].reason == "speaks took its process down; run it again with --only meets"
+    assert results[2].reason == "speaks crashed its process; run it again with --only meets"
     assert results[3].reason == "it needs cpu:0 as a peer"
     assert results[4].test == "gpu_state"
 
 
 def test_a_fault_on_a_device_that_is_not_there_is_refused_with_those_that_are(more_tests: None) -> None:
-    with pytest.raises(PlanError, match=r"speaks:slow@cuda:9.*: no such device; there is cpu:0, cpu:1"):
+    with pytest.raises(PlanError, match=r"speaks:slow@cuda:9.*: no such device; use one of cpu:0, cpu:1"):
         run_plan(planned(("speaks", Scope.DEVICE), speaks="slow@cuda:9"), CLOCK, SilentProgress())
 
 

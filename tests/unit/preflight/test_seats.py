@@ -52,13 +52,13 @@ def test_each_gpu_has_a_process_that_sees_all_of_them() -> None:
 
 
 def test_a_lost_gpu_is_hidden_from_cuda_and_the_others_keep_their_names() -> None:
-    found = assign_devices(seen(gpu(0), GpuInfo(index=1, unread="the driver has lost it"), gpu(2)), None, 8)
+    found = assign_devices(seen(gpu(0), GpuInfo(index=1, unread="the driver has lost the GPU"), gpu(2)), None, 8)
     assert [(s.name, s.torch_name, s.visible) for s in found.seats] == [
         ("cuda:0", "cuda:0", "GPU-0aa,GPU-2aa"),
         ("cuda:2", "cuda:1", "GPU-0aa,GPU-2aa"),
     ]
     assert [(u.name, u.outcome, u.reason) for u in found.unseated] == [
-        ("cuda:1", Outcome.NOT_RUN, "the driver has lost it")
+        ("cuda:1", Outcome.NOT_RUN, "the driver has lost the GPU")
     ]
 
 
@@ -144,8 +144,8 @@ def test_visible_devices_are_read_as_cuda_reads_them(visible: str | None, indice
     [
         (None, ""),
         ("2,1,0", ""),
-        ("1", "CUDA_VISIBLE_DEVICES=1 leaves out GPU 0, GPU 2: the node is not proved whole"),
-        ("0,1,MIG-b", "CUDA_VISIBLE_DEVICES=0,1,MIG-b leaves out GPU 2: the node is not proved whole"),
+        ("1", "CUDA_VISIBLE_DEVICES=1 leaves out GPU 0, GPU 2: the result does not cover the whole node"),
+        ("0,1,MIG-b", "CUDA_VISIBLE_DEVICES=0,1,MIG-b leaves out GPU 2: the result does not cover the whole node"),
     ],
 )
 def test_gpus_that_somebody_hid_are_named(visible: str | None, left_out: str) -> None:

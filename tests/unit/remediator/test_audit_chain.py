@@ -47,7 +47,7 @@ def unguarded(journal: Journal, harm: str) -> None:
 def test_an_untouched_log_holds(journal: Journal) -> None:
     found = checked(journal)
     assert (found.events, found.first, found.last, found.cut, found.broken) == (20, 1, 20, 0, "")
-    assert list(audit_log.describe_chain_check(found)) == ["20 events hold, 1 to 20", f"head 20:{found.head}"]
+    assert list(audit_log.describe_chain_check(found)) == ["20 events are intact, 1 to 20", f"head 20:{found.head}"]
     journal.close()
 
 
@@ -100,16 +100,19 @@ def test_replacing_and_emptying_are_refused_too(journal: Journal) -> None:
 @pytest.mark.parametrize(
     ("harm", "words"),
     [
-        ("UPDATE audit SET epoch = 9 WHERE seq = 7", "event 7 is not what was written"),
-        ("UPDATE audit SET body = (SELECT body FROM audit WHERE seq = 1) WHERE seq = 7", "event 7 is not what was"),
+        ("UPDATE audit SET epoch = 9 WHERE seq = 7", "event 7 differs from what was written"),
+        (
+            "UPDATE audit SET body = (SELECT body FROM audit WHERE seq = 1) WHERE seq = 7",
+            "event 7 differs from what was",
+        ),
         ("UPDATE audit SET actor = 'ann' WHERE seq = 7", "event 7: its column actor"),
-        ("DELETE FROM audit WHERE seq BETWEEN 5 AND 6", "event 7 is not what was written, or events 5 to 6"),
-        ("DELETE FROM audit WHERE seq = 1", "event 2 is not what was written, or events 1 to 1"),
-        ("DELETE FROM audit WHERE seq > 18", "the log ends at event 18, but 20"),
-        ("UPDATE audit SET seq = 21 WHERE seq = 20", "event 21 is not what was written"),
+        ("DELETE FROM audit WHERE seq BETWEEN 5 AND 6", "event 7 differs from what was written, or events 5 to 6"),
+        ("DELETE FROM audit WHERE seq = 1", "event 2 differs from what was written, or events 1 to 1"),
+        ("DELETE FROM audit WHERE seq > 18", "the log ends at event 18, but the last one written was 20"),
+        ("UPDATE audit SET seq = 21 WHERE seq = 20", "event 21 differs from what was written"),
         (
             "INSERT INTO audit_anchors SELECT seq, hash, seq, 1, 1, 1 FROM audit WHERE seq = 4",
-            "event 1 stands before the end of what an anchor says was cut",
+            "event 1 lies in a range that an anchor marks as removed",
         ),
     ],
 )
@@ -123,7 +126,7 @@ def test_a_forged_anchor_has_no_event_that_speaks_of_it(journal: Journal) -> Non
     with journal.engine.begin() as db:
         db.execute(text("INSERT INTO audit_anchors SELECT seq, hash, seq, 1, 1, 1 FROM audit WHERE seq = 4"))
         db.execute(text("DELETE FROM audit WHERE seq <= 4"))
-    assert "no event in the log does" in checked(journal).broken
+    assert "no event in the log records the removal" in checked(journal).broken
     journal.close()
 
 

@@ -21,7 +21,7 @@ def test_what_is_written_of_one_incident_is_read_again(incident: str, node: str,
     "sentence",
     [
         mode_sentence_prefix("observe"),
-        "data is stale: 2 of 3 nodes are not heard now: inc-1 on n1, n2",
+        "data is stale: 2 of 3 nodes are silent: inc-1 on n1, n2",
         "scheduler: away",
     ],
 )

@@ -105,7 +105,7 @@ def test_too_much_that_waits_is_refused(journal: Failing, monkeypatch: pytest.Mo
     engine = running(journal, idle=lambda _epoch: gate.wait(60) and None)
     until(lambda: engine._batches.number and engine._queue.empty(), "the first batch is not written")
     waiting = [engine.submit_durably(placed(number)) for number in range(20)]
-    until(lambda: "pieces of news wait" in engine.overload(), "it takes more than it can hold")
+    until(lambda: "inputs wait to be written" in engine.overload(), "it takes more than it can hold")
     gate.set()
     for done in waiting:
         done.result(60)

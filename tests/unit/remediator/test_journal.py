@@ -52,7 +52,7 @@ def test_a_batch_whose_answer_was_lost_is_written_once(database: str) -> None:
 def test_a_second_centre_on_the_same_database_is_refused(database: str) -> None:
     first, second = Journal(database), Journal(database)
     first.lead()
-    with pytest.raises(StoreError, match="another remediator holds"):
+    with pytest.raises(StoreError, match="another controller holds"):
         second.lead()
     first.close()
     assert second.lead() == 2
@@ -65,7 +65,7 @@ def test_a_deposed_leader_cannot_write(database: str) -> None:
     first.leadership._stopping.set()  # it does not notice
     first._lock.release()
     second.lead()
-    with pytest.raises(StoreError, match="another remediator leads"):
+    with pytest.raises(StoreError, match="another replica leads"):
         first.commit([], changes("n1"), epoch)
     assert second.load().nodes == {}
     first.close()
@@ -147,7 +147,7 @@ def test_a_file_that_is_no_database_is_named(tmp_path: Path) -> None:
 
 def test_a_missing_directory_is_named_with_what_to_do(tmp_path: Path) -> None:
     with pytest.raises(
-        StoreError, match=rf"there is no directory {tmp_path}/none; make it, for .* to write in"
+        StoreError, match=rf"directory {tmp_path}/none does not exist; create it, writable for .*"
     ) as failed:
         Journal(f"sqlite:///{tmp_path}/none/r.db")
     assert "sqlalche" not in str(failed.value)
@@ -157,7 +157,7 @@ def test_a_place_that_may_not_be_written_is_named(tmp_path: Path, monkeypatch: p
     monkeypatch.setattr(os, "access", lambda *_: False)  # tests may run as root, who may do all
     error = OperationalError("SELECT", {}, Exception("unable to open database file"))
     words = str(unusable_database_error(parse_database_url(f"sqlite:///{tmp_path}/r.db"), error))
-    assert f"{tmp_path} and what is in it must belong to" in words
+    assert f"{tmp_path} and its files must belong to" in words
 
 
 def test_whatever_else_the_database_says_is_said_without_a_link(tmp_path: Path) -> None:

@@ -77,7 +77,7 @@ def test_a_term_that_began_elsewhere_ends_this_one_for_good(first: Journal) -> N
     with first.engine.begin() as db:
         db.execute(text("UPDATE meta SET value = '2' WHERE key = 'epoch'"))
     until(lambda: bool(why), "it does not notice")
-    assert "epoch 1 is over, 2 has begun" in why[0]
+    assert "epoch 1 has ended, 2 has begun" in why[0]
     assert first.leadership.may_act() is False
     assert first.leadership.trouble == why[0]
 

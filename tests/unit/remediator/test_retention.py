@@ -139,7 +139,7 @@ def test_for_ever_is_for_ever_and_a_deposed_leader_forgets_nothing(filled: tuple
     journal, epoch = filled
     keep_all = RetentionSettings(inputs_days=0, history_days=0, audit_days=0)
     assert RetentionCleaner(journal.engine, keep_all, ManualClock(NOW)).step(epoch) is False
-    with pytest.raises(StoreError, match="another remediator leads"):
+    with pytest.raises(StoreError, match="another replica leads"):
         RetentionCleaner(journal.engine, RetentionSettings(), ManualClock(NOW)).step(epoch - 1)
     assert count(journal, table_schema.inputs) == 701
     journal.close()
@@ -198,17 +198,17 @@ def test_the_command_line(tmp_path: Path) -> None:
     config.write_text(f"database: sqlite:///{tmp_path}/r.db\n")
     run = CliRunner().invoke
     missing = run(main, ["audit", "verify", "--config", str(config)])
-    assert (missing.exit_code, "there is no database" in missing.output) == (1, True)
+    assert (missing.exit_code, "does not exist; run this on" in missing.output) == (1, True)
     journal, state = Journal(f"sqlite:///{tmp_path}/r.db"), ClusterState()
     state.note(1.0, "k", "an event")
     journal.commit([], state.take_changes(), journal.lead())
     journal.close()
-    assert run(main, ["audit", "verify", "--config", str(config)]).output.startswith("1 events hold")
+    assert run(main, ["audit", "verify", "--config", str(config)]).output.startswith("1 events are intact")
     out = tmp_path / "all.jsonl"
     assert run(main, ["export", "--config", str(config), "--since", "1969-12-31", "-o", str(out)]).exit_code == 0
     assert [json.loads(line)["table"] for line in out.read_text().splitlines()] == ["audit"]
     assert run(main, ["export", "--config", str(config), "-o", "-"]).output.startswith('{"table":"audit"')
-    assert "is no time" in run(main, ["export", "--config", str(config), "--since", "soon", "-o", "-"]).output
+    assert "is not a time" in run(main, ["export", "--config", str(config), "--since", "soon", "-o", "-"]).output
     assert run(main, ["compact", "--config", str(config)]).output.startswith("compacted")
 
 

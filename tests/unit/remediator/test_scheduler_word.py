@@ -19,7 +19,7 @@ from remediator.model.scheduler_hold import ActionOutcome, ActionResult, HoldOwn
 from remediator.notifications.action_dispatcher import ActionDispatcher
 from vocabulary.clock import SystemClock
 
-AWAY = "scontrol gave no answer within 10 s; is slurmctld alive?"
+AWAY = "scontrol gave no answer within 10 s; check that slurmctld is running"
 
 
 def holds(*reasons: str) -> dict[str, NodeHold]:
@@ -31,9 +31,9 @@ def holds(*reasons: str) -> dict[str, NodeHold]:
     ("said", "word"),
     [
         (holds("", ""), "ok"),
-        (holds(AWAY, AWAY), f"cannot say for 2 of 2 nodes: {AWAY}"),
-        (holds("", "no node n1", "no node n2"), "cannot say for 2 of 3 nodes: no node n1 (and 1 other reason)"),
-        (holds("a", "b", "c", "b"), "cannot say for 4 of 4 nodes: a (and 2 other reasons)"),
+        (holds(AWAY, AWAY), f"gives no answer for 2 of 2 nodes: {AWAY}"),
+        (holds("", "no node n1", "no node n2"), "gives no answer for 2 of 3 nodes: no node n1 (and 1 other reason)"),
+        (holds("a", "b", "c", "b"), "gives no answer for 4 of 4 nodes: a (and 2 other reasons)"),
     ],
 )
 def test_the_first_reason_is_named(said: dict[str, NodeHold], word: str) -> None:
@@ -91,7 +91,7 @@ def test_the_centre_says_why_its_scheduler_does_not(caplog: pytest.LogCaptureFix
     while not any(AWAY in line for line in caplog.messages) and time.monotonic() < deadline:
         time.sleep(0.01)
     performer.stop()
-    assert performer.scheduler_word == f"cannot say for 1 of 1 node: {AWAY}"
+    assert performer.scheduler_word == f"gives no answer for 1 of 1 node: {AWAY}"
     assert performer.scheduler_failing
     assert caplog.messages.count(f"the scheduler {performer.scheduler_word}") == 1
 

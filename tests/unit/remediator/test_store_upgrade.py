@@ -129,7 +129,7 @@ def test_an_older_database_is_taken_on_with_its_data(database: str, version: int
     ("outcome", "said"),
     [
         ("resolved by ann: a new cable", "a person closed it"),
-        ("an operator lifted our hold", "a person closed it"),
+        ("an operator lifted the controller's hold", "a person closed it"),
         ("returned to service", ""),
         ("its findings cleared", ""),
     ],

@@ -54,7 +54,7 @@ def test_two_tokens_of_a_name_are_good_for_the_overlap(tmp_path: Path) -> None:
     assert "no valid token" in refused(tmp_path, "rotate", "--node", "n2")
     between = run(tmp_path, "rotate", "--node", "n1")
     assert whose(tmp_path, newest, between) == [(Role.NODE, "n1")] * 2
-    assert run(tmp_path, "list").count("good") == 2
+    assert run(tmp_path, "list").count("valid") == 2
 
 
 def test_a_token_is_revoked_by_its_id_or_with_all_of_its_name(tmp_path: Path) -> None:
@@ -87,22 +87,22 @@ def test_a_rotated_token_ends_when_the_one_before_would_have(tmp_path: Path) -> 
     assert until not in line
     run(tmp_path, "issue", "--viewer", "y")
     run(tmp_path, "rotate", "--viewer", "y", "--overlap", "0s")
-    assert run(tmp_path, "list").splitlines()[-1].endswith("good")
+    assert run(tmp_path, "list").splitlines()[-1].endswith("valid")
 
 
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        (("issue", "--node", "n1", "--uses", "2"), "'uses' is for join secrets"),
-        (("issue", "--node", "n1", "--replaces"), "'replaces' is for join secrets"),
+        (("issue", "--node", "n1", "--uses", "2"), "'uses' applies only to join secrets"),
+        (("issue", "--node", "n1", "--replaces"), "'replaces' applies only to join secrets"),
         (("issue", "--node", "a b"), "a b"),
-        (("issue", "--join", "gpu 7"), "no pattern for node names"),
-        (("issue", "--join", ""), "no pattern for node names"),
+        (("issue", "--join", "gpu 7"), "not a pattern for node names"),
+        (("issue", "--join", ""), "not a pattern for node names"),
         (("issue", "--viewer", "x", "--expires", "0s"), "give 1s to"),
         (("issue", "--viewer", "x", "--expires", "999999d"), "give 1s to"),
-        (("issue", "--viewer", "x", "--expires", "soon"), "is no span"),
+        (("issue", "--viewer", "x", "--expires", "soon"), "is not a duration"),
         (("issue",), "exactly one of --"),
-        (("rotate", "--node", "n1", "--overlap", "soon"), "is no span"),
+        (("rotate", "--node", "n1", "--overlap", "soon"), "is not a duration"),
         (("revoke",), "an ID or exactly one of"),
         (("revoke", "123456789012", "--node", "n1"), "not both"),
     ],
@@ -165,7 +165,7 @@ def test_a_join_secret_serves_so_many_nodes_of_its_pattern_once_each(database: s
         found = tokens.identify(mine)
         assert found is not None
         assert (found.role, found.name) == (Role.NODE, "gpu-1")
-        for node, at, why in (("gpu-1", 3.0, "already"), ("cpu-1", 3.0, "for nodes gpu-"), ("gpu-2", 101.0, "over")):
+        for node, at, why in (("gpu-1", 3.0, "already"), ("cpu-1", 3.0, "for nodes gpu-"), ("gpu-2", 101.0, "expired")):
             with pytest.raises(EnrolmentRefused, match=why):
                 tokens.enrol(secret, node, at)
         tokens.enrol(secret, "gpu-2", 4.0)

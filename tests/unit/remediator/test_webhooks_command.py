@@ -39,7 +39,7 @@ alerts:
 def test_a_test_message_says_that_it_is_one_and_who_took_it(tmp_path: Path, peer: Peer) -> None:
     done = run(tmp_path, peer, "test", "chat")
     assert done.exit_code == 0
-    assert done.output == f"chat took the message (fire): 127.0.0.1:{peer.server_address[1]}: status 200\n"
+    assert done.output == f"chat accepted the message (fire): 127.0.0.1:{peer.server_address[1]}: status 200\n"
     assert "[drill]" in json.loads(peer.got[0][2])["text"]
 
 
@@ -54,15 +54,15 @@ def test_a_refusal_says_what_to_look_at_and_no_secret(tmp_path: Path, peer: Peer
     peer.status = 404
     done = run(tmp_path, peer, "test", "chat")
     assert done.exit_code == 1
-    assert "did not take the message" in done.output
+    assert "rejected the message" in done.output
     assert "the webhook may have been removed" in done.output
     assert "secret" not in done.output
 
 
 def test_a_name_or_a_file_that_is_not_there_is_said(tmp_path: Path, peer: Peer) -> None:
-    assert "there are: chat, pager, lost" in run(tmp_path, peer, "test", "cht").output
+    assert "configured: chat, pager, lost" in run(tmp_path, peer, "test", "cht").output
     assert "none: cannot be read (No such file or directory)" in run(tmp_path, peer, "test", "lost").output
 
 
 def test_the_list_reads_what_is_there(tmp_path: Path, peer: Peer) -> None:
-    assert "has the remediator run yet?" in run(tmp_path, peer, "list").output
+    assert "check that the controller has run" in run(tmp_path, peer, "list").output

@@ -41,7 +41,7 @@ def test_one_is_not_several() -> None:
 
 
 @pytest.mark.parametrize(
-    ("how", "says"), [("0", "until it is over"), ("2.592e+06", "quiet for 30 d"), ("600", "quiet for 10 min")]
+    ("how", "says"), [("0", "until it clears"), ("2.592e+06", "quiet for 30 d"), ("600", "quiet for 10 min")]
 )
 def test_a_step_that_watches_says_until_when(how: str, says: str) -> None:
     assert str(Step(Verb.WATCH, how)).startswith("watch: ")

@@ -1,4 +1,4 @@
-"""The first schema: what the centre stored when it first ran."""
+"""The first schema: what the controller stored when it first ran."""
 
 from __future__ import annotations
 

@@ -62,7 +62,7 @@ def upgrade() -> None:
 
 
 def _columns() -> dict[str, list[sa.Column[Any]]]:
-    """New columns by table; made anew for each use, since a column belongs to one table."""
+    """New columns by table; created for each use, since a column belongs to one table."""
     return {
         "nodes": [_text("state", 32), _time("since"), _flag("held"), _text("cause")],
         "findings": [

@@ -152,8 +152,8 @@ def test_more_is_known_of_a_fleet_whose_size_is_told(tmp_path: Path) -> None:
         ("node,kind\na,failure\n", "no column time"),
         ("node,time\na,1\n", "no column kind"),
         ("time,kind\n1,failure\n", "no column node"),
-        ("node,time,kind\na,soon,failure\n", "e.csv:2: column 'time': 'soon' is no time"),
-        ("node,time,kind,duration\na,1,failure,long\n", "e.csv:2: column 'duration': 'long' is no duration"),
+        ("node,time,kind\na,soon,failure\n", "e.csv:2: column 'time': 'soon' is not a time"),
+        ("node,time,kind,duration\na,1,failure,long\n", "e.csv:2: column 'duration': 'long' is not a duration"),
     ],
 )
 def test_what_is_wrong_with_a_file_is_said(tmp_path: Path, text: str, says: str) -> None:

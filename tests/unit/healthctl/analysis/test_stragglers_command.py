@@ -85,7 +85,7 @@ def test_people_get_a_page(tmp_path: Path) -> None:
     [
         ("job,step,rank\na,1,2\n", "compute_s"),
         ("job,step,compute_s\na,1,2\n", "no column rank"),
-        ("job,step,rank,compute_s\na,1,2,0.5\na,2,2,fast\n", "3: column 'compute_s': 'fast' is no number"),
+        ("job,step,rank,compute_s\na,1,2,0.5\na,2,2,fast\n", "3: column 'compute_s': 'fast' is not a number"),
         ("job,step,rank,compute_s\na,1,2\n", ":2: 3 cells"),
     ],
 )

@@ -93,7 +93,7 @@ def test_lines_of_json_may_differ_in_their_keys(tmp_path: Path) -> None:
         ("e.jsonl", '{"a": 1}\n\n[1]\n', ":3: not an object"),
         ("e.json", "[1]", ":1: not an object"),
         ("e.parquet", "no parquet", "cannot be read as parquet"),
-        ("e.doc", "x", "what is it?"),
+        ("e.doc", "x", "unknown file type"),
     ],
 )
 def test_what_cannot_be_read_is_named(tmp_path: Path, name: str, text: str, says: str) -> None:
@@ -106,11 +106,11 @@ def test_what_cannot_be_read_is_named(tmp_path: Path, name: str, text: str, says
 
 def test_a_bad_cell_is_named_by_line_and_column(tmp_path: Path) -> None:
     read = table(tmp_path, "node,step,time\na,1,2026-01-01\nb,many,yesterday\n")
-    with pytest.raises(Failure, match=r"events.csv:3: column 'step': 'many' is no number"):
+    with pytest.raises(Failure, match=r"events.csv:3: column 'step': 'many' is not a number"):
         read.numbers("step")
-    with pytest.raises(Failure, match=r"events.csv:3: column 'time': 'yesterday' is no time"):
+    with pytest.raises(Failure, match=r"events.csv:3: column 'time': 'yesterday' is not a time"):
         read.times("time")
-    with pytest.raises(Failure, match="no column rank, job; there is: node, step, time"):
+    with pytest.raises(Failure, match="no column rank, job; columns: node, step, time"):
         read.need("node", "rank", "job")
 
 

@@ -179,10 +179,10 @@ def two_steps_back(facts: DemoFacts) -> DemoFacts:
         (lambda facts: replace(facts, job_exit=None), {"job finished"}),
         (wrong_loss, {"loss bit for bit"}),
         (lambda facts: replace(facts, reference={}), {"loss bit for bit"}),
-        (without_losses_of(3), {"loss bit for bit", "abort way out"}),
-        (two_steps_back, {"graceful way out"}),
-        (lambda facts: replace(facts, every=0), {"abort way out"}),
-        (back_on_the_condemned, {"condemned nodes left the job"}),
+        (without_losses_of(3), {"loss bit for bit", "exit by abort"}),
+        (two_steps_back, {"graceful exit"}),
+        (lambda facts: replace(facts, every=0), {"exit by abort"}),
+        (back_on_the_condemned, {"isolated nodes left the job"}),
         (without_action("run_preflight"), {"n1 passed its test and is back on probation"}),
         (without_action("reset_gpu"), {"n1 passed its test and is back on probation"}),
         (with_state("n1", "healthy"), {"n1 passed its test and is back on probation"}),
@@ -195,8 +195,8 @@ def two_steps_back(facts: DemoFacts) -> DemoFacts:
         (with_state("n2", "draining"), {"n2 stays out for replacement"}),
         (with_state("n3", "suspect"), {"healthy nodes untouched"}),
         (with_hold(NodeHold("n3", schedulable=False, owner=HoldOwner.US)), {"healthy nodes untouched"}),
-        (twice, {"no action twice, none without a decision"}),
-        (undecided, {"no action twice, none without a decision"}),
+        (twice, {"no action repeated, none without a decision"}),
+        (undecided, {"no action repeated, none without a decision"}),
         (unmarked, {"injected faults marked as such"}),
     ],
 )
@@ -225,7 +225,7 @@ def test_from_a_decision_that_waits_only_a_call_follows(good: DemoFacts, verb: s
     waits = incident("i3", "n3", "waiting", "job/exit", (verb,))
     waits = replace(waits, decisions=(replace(waits.decisions[0], answer="approve"),))
     spoiled = replace(good, incidents=(*good.incidents, waits))
-    assert ("no action twice, none without a decision" in {c.name for c in run_checks(spoiled) if c.ok}) is followed
+    assert ("no action repeated, none without a decision" in {c.name for c in run_checks(spoiled) if c.ok}) is followed
 
 
 def test_a_swap_says_itself_how_many_finished_steps_it_lost(good: DemoFacts) -> None:

@@ -182,7 +182,7 @@ def test_the_last_words_name_the_price_of_the_abort_and_claim_no_more() -> None:
     def words(*, ok: bool) -> str:
         return format_conclusion(DemoOutcome(ok, [], [], {}, StepsLost(0, 10)))
 
-    assert "steps trained twice: 0 on the graceful way out, 10 on the abort" in words(ok=True)
+    assert "steps trained twice: 0 on the graceful exit, 10 on the abort" in words(ok=True)
     assert "lost" not in words(ok=True)
     assert words(ok=False).startswith("FAILED")
 

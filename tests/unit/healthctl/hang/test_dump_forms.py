@@ -114,7 +114,7 @@ def test_json_says_zero_where_the_pickle_says_nothing_and_its_counters_are_texts
 def test_retired_and_not_completed_has_timed_out_and_is_still_waited_for(tmp_path: Path) -> None:
     found = judged(tmp_path, late())
     assert found.culprits == (2,)
-    assert any("rank 0 reported the time-out" in reason for reason in found.reasons)
+    assert any("rank 0 reported the timeout" in reason for reason in found.reasons)
 
 
 def test_a_time_out_of_all_is_no_end(tmp_path: Path) -> None:

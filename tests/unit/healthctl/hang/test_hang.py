@@ -63,9 +63,9 @@ def test_the_rank_that_did_not_arrive_is_named_with_where_it_was_last(healthctl:
     assert done.exit_code == 1
     assert done.stdout.splitlines() == [
         "check rank 1: the others wait for it, and it waits for no other rank",
-        "    group 0 (default_pg), all_reduce number 2: rank 1 not there, 2 waiting",
+        "    group 0 (default_pg), all_reduce number 2: rank 1 missing, 2 waiting",
         "    rank 1 was last seen in nccl:all_reduce number 1, called from /job/train.py:31 in train",
-        "waiting themselves: ranks 0, 2",
+        "only waiting: ranks 0, 2",
     ]
     found = json.loads(healthctl("analyze", "hang", str(tmp_path), "-o", "json").stdout)
     assert found == {
@@ -81,7 +81,7 @@ def test_the_rank_that_did_not_arrive_is_named_with_where_it_was_last(healthctl:
 def test_a_job_that_moves_is_left_alone(healthctl: Run, tmp_path: Path) -> None:
     write(tmp_path, {0: dump(entry(1)), 1: dump(entry(1))})
     done = healthctl("analyze", "hang", str(tmp_path))
-    assert (done.exit_code, done.stdout) == (0, "nothing stands still in the records of 2 ranks\n")
+    assert (done.exit_code, done.stdout) == (0, "no stuck call in the records of 2 ranks\n")
     found = json.loads(healthctl("analyze", "hang", str(tmp_path), "-o", "json").stdout)
     assert (found["kind"], found["culprits"], found["victims"], found["collective"], found["group"]) == (
         "none", [], [], None, None,

@@ -64,7 +64,7 @@ def test_a_stopped_program_stays_stopped(programs: SupervisedPrograms) -> None:
     programs.stop("sleeper")
     wait_until_ready(lambda: programs.pid("sleeper") is None, 90, "the end")
     assert not programs.kill("sleeper")
-    with pytest.raises(ProgramError, match="sleeper ended: nothing in the log"):
+    with pytest.raises(ProgramError, match="sleeper ended: the log is empty"):
         programs.require_running("sleeper")
 
 

@@ -86,7 +86,7 @@ def test_it_never_has_fewer_nodes_than_the_least_and_says_so() -> None:
     assert formed(membership) == [1, 2]
     assert not membership.shrinks
     membership.leave(1)
-    with pytest.raises(NoSpareError, match="cannot go on with fewer ranks: 2 nodes at least, 1 left"):
+    with pytest.raises(NoSpareError, match="cannot go on with fewer ranks: at least 2 nodes required, 1 remain"):
         membership.next_generation()
 
 

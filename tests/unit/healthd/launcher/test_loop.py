@@ -47,7 +47,7 @@ def test_a_job_that_comes_back_without_its_spare_keeps_its_size() -> None:
     assert both.returncode == 0, both.stderr
     too_few = launch("--nodes", "3", "--spares", "1", "--", "true", nodes="n0,n1")
     assert too_few.returncode == 2
-    assert "2 nodes at hand (n0, n1) are too few" in too_few.stderr
+    assert "2 nodes available (n0, n1), too few" in too_few.stderr
 
 
 def test_ranks_know_their_place(tmp_path: Path) -> None:
@@ -129,7 +129,7 @@ def test_unfit_nodes_are_never_used_and_wrong_numbers_are_explained(tmp_path: Pa
     assert refused.returncode == 75
     assert "gate: n0 unknown, n1 unknown, n2 unknown" in refused.stderr
     assert too_many.returncode == 2
-    assert "3 nodes at hand (n0, n1, n2) are too few" in too_many.stderr
+    assert "3 nodes available (n0, n1, n2), too few" in too_many.stderr
 
 
 DOCUMENT = """

@@ -54,7 +54,7 @@ def test_a_condemned_node_loses_all_its_ranks_and_spares_at_once() -> None:
     assert formed is not None
     assert [each.number for each in formed[0].members] == [0, 1, 4, 5]
     membership.condemn(["n2"])
-    with pytest.raises(NoSpareError, match="0 spare processes are left for rank 2, 3"):
+    with pytest.raises(NoSpareError, match="0 spare processes are available for rank 2, 3"):
         membership.next_generation()
 
 

@@ -289,8 +289,8 @@ def test_a_spare_that_comes_after_the_release_is_released(make_server: MakeServe
 
 def test_a_member_that_comes_after_the_stop_hears_of_it(make_server: MakeServer) -> None:
     server = make_server()
-    server.stop("the job was told to stop")
-    assert Client(server, 0).hear("stop")["why"] == "the job was told to stop"
+    server.stop("the job received a stop request")
+    assert Client(server, 0).hear("stop")["why"] == "the job received a stop request"
 
 
 def test_an_evicted_member_cannot_stop_the_job_that_goes_on_without_it(make_server: MakeServer) -> None:
@@ -299,7 +299,7 @@ def test_an_evicted_member_cannot_stop_the_job_that_goes_on_without_it(make_serv
     first.send("evict", nodes=["n1"], why="an order")
     assert first.members(1) == [0, 2]
     assert second.members(1) == [0, 2]
-    second.send("leaving", code=1, why="another process has taken this rank")
+    second.send("leaving", code=1, why="another process has this rank")
     second.die()
     spare.die()
     assert first.members(2) == [0, 3]

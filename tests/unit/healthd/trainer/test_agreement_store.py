@@ -170,7 +170,7 @@ def test_a_decision_that_is_older_than_this_ranks_vote_is_not_its_own() -> None:
     ruling = voter(store).at_boundary(1, 0.0, order("a"))
 
     assert dropped(ruling) == [("a", OrderOutcome.FAILED)]
-    assert "outlive an attempt" in ruling.dropped[0].why
+    assert "outlives an attempt" in ruling.dropped[0].why
 
 
 def test_an_order_that_comes_twice_at_one_boundary_is_one_vote() -> None:

@@ -163,7 +163,7 @@ def test_what_a_checkpoint_does_not_hold_is_named(tmp_path: Path, caplog: pytest
     ema = network()
     with caplog.at_level(logging.WARNING):
         assert TrainingCheckpoints(tmp_path, TrainingState(model, ema=ema)).load_latest() == 2
-    assert "also holds counters, which nothing here takes" in caplog.text
+    assert "also contains counters, which this job does not use" in caplog.text
     assert value_of(ema) == {5.0}
 
 

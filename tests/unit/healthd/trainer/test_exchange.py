@@ -41,7 +41,7 @@ def test_a_rank_that_was_lost_on_the_way_is_not_waited_for() -> None:
 
 
 def test_a_rank_that_does_not_come_is_counted() -> None:
-    with pytest.raises(CheckpointError, match="1 of 2 ranks have come within 0 s"):
+    with pytest.raises(CheckpointError, match="1 of 2 ranks arrived within 0 s"):
         await_all_ranks(LocalStore(), "here", 2, ExchangeLimits(0.0))
 
 

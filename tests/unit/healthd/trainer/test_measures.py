@@ -227,9 +227,9 @@ def test_numbers_and_tensors_on_the_host_are_there_at_once(
         (("high", None, None), "loss not reported, ValueError"),
         ((None, torch.ones(3), None), "grad_norm not reported, ValueError"),
         ((10**400, None, None), "loss not reported, OverflowError"),
-        ((None, None, -1), "tokens not reported: -1.0 is no count"),
-        ((None, None, math.nan), "tokens not reported: nan is no count"),
-        ((None, None, 2**63), "is no count"),
+        ((None, None, -1), "tokens not reported: -1.0 is not a count"),
+        ((None, None, math.nan), "tokens not reported: nan is not a count"),
+        ((None, None, 2**63), "is not a count"),
         ((OnGpu(1.0), None, None), "is on a device that cannot return it without waiting"),
     ],
 )

@@ -236,7 +236,7 @@ def test_whom_the_scheduler_placed_is_ordered_alone(users: Users, monkeypatch: p
     assert read_page(forged).order_sequence == 1, "nothing of ours"
     sample = BeaconCollector(Path(users.directory)).read(NOW)
     assert [rank.rank for rank in sample.ranks] == [0]
-    assert f"user {BOB} claims the job too; it belongs to user {ALICE}'s" in sample.disputed[PLACE.job]
+    assert f"user {BOB} also claims the job, but it belongs to user {ALICE}:" in sample.disputed[PLACE.job]
     users.end(mine)
     end = ordered.step(NOW)
     assert end is not None

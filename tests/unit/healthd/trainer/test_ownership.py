@@ -108,7 +108,7 @@ def test_an_order_in_a_page_that_was_opened_up_is_not_followed(
     Path(beacon.path).chmod(0o600)
     assert beacon.poll() is None, "not believed later, either"
     assert len(caplog.records) == 1
-    assert "mode" in caplog.text or "lets others write" in caplog.text
+    assert "mode" in caplog.text or "lets other users write" in caplog.text
 
     post_order(beacon.path, ORDER._replace(id="o2"))
     order = beacon.poll()
@@ -155,4 +155,4 @@ def test_a_rank_does_without_a_page_where_another_user_rules(directory: str, cap
 
     assert beacon.path == ""
     assert len(caplog.records) == 1
-    assert f"belongs to user {NOBODY}, who could swap pages" in caplog.text
+    assert f"belongs to user {NOBODY}, who could replace pages" in caplog.text

@@ -80,8 +80,8 @@ def test_members_hear_who_holds_which_rank_and_who_follows_a_lost_one(join: Join
 def test_a_stop_leaves_the_group_of_a_member_alone(server: Server, join: Join) -> None:
     first, _ = join(0), join(1)
     first.wait_newer(-1, DEADLINE_S)
-    server.stop("the job was told to stop")
-    with pytest.raises(RendezvousError, match="told to stop"):
+    server.stop("the job received a stop request")
+    with pytest.raises(RendezvousError, match="received a stop request"):
         first.wait_newer(0, DEADLINE_S)
     assert first.stopped
     assert not first.broken
@@ -93,7 +93,7 @@ def test_a_lost_rank_that_nobody_can_follow_breaks_the_group(join: Join) -> None
         member.wait_newer(-1, DEADLINE_S)
     spare.close()
     second.close()
-    with pytest.raises(RendezvousError, match="0 spare processes are left for rank 1"):
+    with pytest.raises(RendezvousError, match="0 spare processes are available for rank 1"):
         first.wait_newer(0, DEADLINE_S)
     assert first.broken
 
@@ -103,7 +103,7 @@ def test_the_group_of_an_evicted_member_is_broken(join: Join) -> None:
     for member in (first, second):
         member.wait_newer(-1, DEADLINE_S)
     first.evict(["n1"], "an order")
-    with pytest.raises(RendezvousError, match="another process has taken this rank"):
+    with pytest.raises(RendezvousError, match="another process has this rank"):
         second.wait_newer(0, DEADLINE_S)
     assert second.broken
     assert first.wait_newer(0, DEADLINE_S) is not None
@@ -139,7 +139,7 @@ def test_the_end_of_the_launcher_is_a_stop(server: Server, join: Join) -> None:
     first, _ = join(0), join(1)
     first.wait_newer(-1, DEADLINE_S)
     server.close()
-    with pytest.raises(RendezvousError, match="the launcher is gone"):
+    with pytest.raises(RendezvousError, match="lost the connection to the launcher"):
         first.wait_newer(0, DEADLINE_S)
     assert not first.broken
 
@@ -179,5 +179,5 @@ def test_a_generation_that_is_not_readable_ends_the_connection(server: Server, j
     first, _ = join(0), join(1)
     first.wait_newer(-1, DEADLINE_S)
     server._send_all(b'{"type": "generation"}\n')
-    with pytest.raises(RendezvousError, match="the launcher is gone"):
+    with pytest.raises(RendezvousError, match="lost the connection to the launcher"):
         first.wait_newer(0, DEADLINE_S)

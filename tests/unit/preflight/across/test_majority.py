@@ -92,7 +92,7 @@ def test_a_golden_that_a_majority_contradicts_decides_nothing() -> None:
     many = [result(f"cuda:{i}", same(), same("bbbb")) for i in range(3)]
     stale = judge_by_majority(many)
     assert outcomes(stale) == ["pass"] * 3
-    assert "record them anew" in stale[0].remarks[0]
+    assert "record the goldens again" in stale[0].remarks[0]
     against = judge_by_majority([*many, result("cuda:3", same("bbbb"), same("bbbb"))])
     assert outcomes(against) == ["error"] * 4
 
@@ -107,7 +107,7 @@ def test_who_failed_by_itself_does_not_vote() -> None:
     judged = judge_by_majority([failed, result("cuda:1", same())])
     assert judged[0] == failed
     assert judged[1].outcome is Outcome.PASS
-    assert "nothing but its repeats" in judged[1].remarks[0]
+    assert "verified only by repeats" in judged[1].remarks[0]
 
 
 def test_another_platform_or_a_part_of_a_card_is_not_compared() -> None:

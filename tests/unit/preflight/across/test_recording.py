@@ -58,7 +58,7 @@ def test_three_devices_that_agree_teach_and_two_do_not() -> None:
     assert (taught.goldens, taught.new, taught.refused) == (KNOWN, 1, ())
     few = record_goldens([document("n0", "aaaa", "aaaa")], {})
     assert few.goldens == {}
-    assert "2 devices computed it, 3 have to agree" in few.refused[0]
+    assert "2 devices computed it, 3 must agree" in few.refused[0]
 
 
 def test_the_same_device_twice_is_one_device() -> None:
@@ -78,7 +78,7 @@ def test_a_node_with_any_document_that_is_no_pass_teaches_nothing(verdict: Verdi
     documents = [bad, document("bad", "bbbb", "bbbb", "bbbb"), document("n1", "aaaa", "aaaa", "aaaa")]
     taught = record_goldens([documents[i] for i in order], {})
     assert taught.goldens == KNOWN
-    assert f"bad: teaches nothing, one of its documents says {verdict.value}" in taught.refused
+    assert f"bad: not recorded, one of its documents has the verdict {verdict.value}" in taught.refused
 
 
 def test_an_injected_fault_and_a_part_of_a_card_teach_nothing() -> None:
@@ -110,7 +110,7 @@ def test_the_command_writes_what_it_learned_and_says_what_it_did_not(tmp_path: P
     assert not kept.exists()
     code, said = run("record", str(good), str(bad))
     assert code == 0
-    assert "not taken: n1: teaches nothing" in said
+    assert "not recorded: n1: not recorded" in said
     assert json.loads(kept.read_text()) == KNOWN
     assert H100 in run("show")[1]
     kept.write_text("[]")

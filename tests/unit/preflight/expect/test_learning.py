@@ -147,7 +147,7 @@ def test_a_fleet_that_slows_is_followed_slowly_and_not_far() -> None:
 
 def test_a_step_that_will_be_followed_says_so() -> None:
     baseline = learn_baseline(fleet(95.0, 2.0), learn_baseline(fleet(100.0, 1.0)))
-    assert "moves on" in list_held_levels(baseline)[0]
+    assert "it moves further" in list_held_levels(baseline)[0]
 
 
 DAY_S = 86_400.0
@@ -174,7 +174,7 @@ def test_a_node_that_failed_since_teaches_nothing() -> None:
         for each in order:
             one_by_one = learn_baseline([each], one_by_one)
         assert one_by_one == learn_baseline(order)
-    assert explain_outdated(learn_baseline([failed]), passed) == "bad: it failed after that"
+    assert explain_outdated(learn_baseline([failed]), passed) == "bad: it failed in a later run"
     again = document("bad", [100.0], 10.0)
     (entry,) = learn_baseline([passed, failed, again]).entries
     assert entry.nodes == {"bad": NodeObservation(10.0, (100.0,))}

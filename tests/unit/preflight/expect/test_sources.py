@@ -175,7 +175,7 @@ def test_siblings_need_three_others_and_forgive_their_own_scatter() -> None:
 def test_a_fast_minority_makes_one_look_at_the_rest() -> None:
     found = apply_expectations(results([80.0] * 5 + [100.0] * 3), devices(8), Knowledge())
     assert [r.outcome for r in found] == [Outcome.PASS] * 8
-    assert "see whether most of them are slow" in found[7].remarks[0]
+    assert "check whether most of them are slow" in found[7].remarks[0]
 
 
 def test_own_history_keeps_the_first_and_the_last_runs() -> None:

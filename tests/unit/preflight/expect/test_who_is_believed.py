@@ -160,7 +160,7 @@ def test_what_is_said_in_every_scene(golden: Callable[[str, str], None]) -> None
 def test_a_healthy_minority_with_another_part_is_no_failure() -> None:
     found = judged([671.0] * 8, known(baseline=mixed(24, 12, 790, 671)))
     assert {result.outcome for result in found} == {ERROR}
-    assert "12 of these nodes reach about 672.8 too: see whether they have another part" in found[0].reason
+    assert "12 of these nodes also reach about 672.8: check whether they have a different part" in found[0].reason
 
 
 def test_a_latency_has_minorities_too() -> None:

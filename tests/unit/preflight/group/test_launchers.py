@@ -65,7 +65,7 @@ def test_a_pod_finds_its_place() -> None:
     [
         ({}, "no launcher"),
         (SLURM | {"SLURM_NTASKS": "8"}, "8 tasks on 4 nodes"),
-        (SLURM | {"SLURM_STEP_NODELIST": "n[1-"}, "cannot be read"),
+        (SLURM | {"SLURM_STEP_NODELIST": "n[1-"}, "cannot parse the node list"),
         (SLURM | {"SLURM_STEP_NODELIST": "n[1-2]r[1-2]"}, "several brackets"),
         (SLURM | {"SLURM_PROCID": "x"}, "SLURM_PROCID='x'"),
         (TORCHRUN | {"LOCAL_WORLD_SIZE": "8"}, "--nproc-per-node=1"),

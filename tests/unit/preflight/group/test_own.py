@@ -18,7 +18,7 @@ def says(document: str, code: int = 0, complaint: str = "") -> tuple[str, ...]:
         (says('{"verdict": "pass", "reason": ""}'), Verdict.PASS, ""),
         (says('{"verdict": "fail", "reason": "hot", "injected": ["a:b"]}', 1), Verdict.FAIL, "hot"),
         (says('{"verdict": "misconfigured", "reason": "busy"}', 2), Verdict.MISCONFIGURED, "busy"),
-        (says('{"verdict": "pass"}', 1), Verdict.INCONCLUSIVE, "says pass but ended with 1"),
+        (says('{"verdict": "pass"}', 1), Verdict.INCONCLUSIVE, "is pass, but the test ended with 1"),
         (says("", 9, "no torch"), Verdict.INCONCLUSIVE, "ended with 9 and no document: no torch"),
         (says('{"verdict": "splendid"}'), Verdict.INCONCLUSIVE, "no document"),
         (("sleep", "1000"), Verdict.INCONCLUSIVE, "did not end within 0.5 s"),

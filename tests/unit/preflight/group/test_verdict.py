@@ -141,7 +141,7 @@ def test_where_most_fall_silent_nobody_is_named() -> None:
     standing = {**start.standing, **dict.fromkeys(NODES[:5], Standing.SILENT)}
     judged, _ = played(replace(start, standing=standing), [])
     assert (judged.verdict, judged.culprits) == (Verdict.INCONCLUSIVE, ())
-    assert "rank 0's network" in judged.reasons[0]
+    assert "the network of rank 0" in judged.reasons[0]
 
 
 def test_wrong_data_once_is_never_a_pass() -> None:
@@ -206,7 +206,7 @@ def test_one_name_for_two_processes_and_one_machine_for_two_nodes_are_seen() -> 
     "text", ["", "slow:n1", "slow:n1=1", "slow:n1=0", "slow:n1=x", "link:n1=0.5", "link:n1,n1=0.5", "hang:n1=0.5", "hang:", "melt:n1"]
 )  # fmt: skip
 def test_what_is_no_fault_is_refused(text: str) -> None:
-    with pytest.raises(FaultError, match="there is slow:NODE=SHARE"):
+    with pytest.raises(FaultError, match="use one of slow:NODE=SHARE"):
         parse_injected_faults([text])
 
 
@@ -219,7 +219,7 @@ def test_what_is_not_known_of_software_is_no_pass() -> None:
     words[3] = msgspec.structs.replace(words[3], facts=None)
     judged, _ = played(scene(words), [])
     assert judged.verdict is Verdict.INCONCLUSIVE
-    assert "what is installed on n3 could not be read" in judged.reasons[0]
+    assert "the software versions of n3 could not be read" in judged.reasons[0]
 
 
 def test_who_speaks_another_version_is_named_and_the_rest_is_tested() -> None:
@@ -235,4 +235,4 @@ def test_a_made_up_name_is_for_nobody_to_leave_out() -> None:
     start = scene([word("dup#1", failed), word("dup#2"), *(word(node) for node in NODES)])
     judged, _ = played(replace(start, doubles={"dup": (1, 2)}), [])
     assert (judged.verdict, judged.exclude) == (Verdict.FAIL, ())
-    assert any("two processes call themselves dup (ranks 1, 2)" in reason for reason in judged.reasons)
+    assert any("two processes have the name dup (ranks 1, 2)" in reason for reason in judged.reasons)

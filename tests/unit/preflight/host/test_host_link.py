@@ -126,7 +126,10 @@ def test_a_copy_that_moves_half_of_its_bytes_while_it_is_timed_has_no_rate(
     assert result.outcome is (Outcome.PASS if lies is None else Outcome.FAIL)
     assert len(result.figures) == (3 if lies is None else lies)
     if lies is not None:
-        assert f"524288 of 1048576 bytes arrived wrong ({says}, while it was timed), first at 0x80000" in result.reason
+        assert (
+            f"524288 of 1048576 bytes arrived wrong ({says}, during the timed copies), first at 0x80000"
+            in result.reason
+        )
 
 
 class Nobody:
@@ -161,7 +164,7 @@ def test_who_waits_for_others_that_hang_is_done_before_its_own_watchdog(monkeypa
     )
     result = copies.result()
     assert result.outcome is Outcome.PASS
-    assert "other devices may have copied" in result.remarks[0]
+    assert "another device missed the barrier" in result.remarks[0]
     assert len(nobody.waited) == 3
     assert nobody.now + 2 * host_link.DRIVER_PATIENCE_S <= compute_watchdog_s(spec, "gate") - 3
 
@@ -196,7 +199,7 @@ def test_the_slot_bounds_what_can_be_asked_of_the_link(driver_says: Say, tmp_pat
     assert (link.width_max, link.device_width_max, link.generation_max) == (8, 16, 4)
     assert gpu_pcie_link.judge_pcie_link(link, link, link) == (
         (),
-        ("the PCIe link has 8 lanes: the slot has no more, the GPU could use 16",),
+        ("the PCIe link has 8 lanes, all that the slot has; the GPU supports 16",),
     )
 
 
@@ -236,7 +239,7 @@ def test_processors_near_the_device_are_used_and_where_none_may_be_that_is_said(
     assert os.sched_getaffinity(0) == mine
     used, remarks = beside("4000-4001")
     assert used == mine
-    assert "none of the processors near the device may be used" in remarks[0]
+    assert "no CPU near the device is allowed" in remarks[0]
 
 
 WIDE = PcieLink(
@@ -254,8 +257,8 @@ def changed(**fields: int) -> PcieLink:
         (WIDE, WIDE, "", ""),
         (changed(width=8), WIDE, "8 of 16 lanes", ""),
         (changed(generation=4), WIDE, "generation 4 of 5 under load", ""),
-        (WIDE, changed(replays=80), "", "sent 80 packets again"),
-        (WIDE, changed(replays=81), "sent 81 packets again", ""),
+        (WIDE, changed(replays=80), "", "replayed 80 packets"),
+        (WIDE, changed(replays=81), "replayed 81 packets", ""),
         (WIDE, changed(corrected=2), "", "2 corrected PCIe errors"),
         (WIDE, changed(uncorrected=1), "1 uncorrectable PCIe errors", ""),
     ],

@@ -36,7 +36,7 @@ def the(fault: str, on: Machine) -> Result:
     notes: list[str] = []
     context = Context(device=None, devices=(), level="gate", seconds=0.05, fault=fault, note=notes.append)
     (result,) = host_memory.check_host_memory(context, on)
-    assert notes[0] == "taking host memory"
+    assert notes[0] == "allocating host memory"
     return result
 
 
@@ -56,7 +56,7 @@ def test_one_flipped_bit_is_found_and_placed(tmp_path: Path) -> None:
     assert result.outcome is Outcome.FAIL
     assert (result.evidence["wrong_words"], result.evidence["wrong_bits"]) == (1, f"{1 << 21:#018x}")
     assert "1 wrong words in pattern 1" in result.reason
-    assert "and so again" in result.reason
+    assert "wrong when read again" in result.reason
     (location,) = result.locations
     assert int(location.address, 16) % PIECE_BYTES == 77 * 8
     assert not location.page or int(location.page, 16) % 4096 == 77 * 8
@@ -75,7 +75,7 @@ def test_little_room_is_no_conclusion(tmp_path: Path) -> None:
     context = Context(device=None, devices=(), level="gate", seconds=0.05, fault="", note=lambda _: None)
     (result,) = host_memory.check_host_memory(context, machine(tmp_path, available_mib=1100))
     assert result.outcome is Outcome.ERROR
-    assert "MiB of host memory may be taken" in result.reason
+    assert "MiB of host memory can be allocated" in result.reason
 
 
 def test_others_keep_what_they_need(tmp_path: Path) -> None:

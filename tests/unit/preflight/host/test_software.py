@@ -76,7 +76,7 @@ def test_a_good_node_tells_one_flat_dict_of_facts(play: Play) -> None:
     ("line", "name", "says"),
     [
         ("ecc.3 0", "ecc_off", "ECC is off on GPU 3"),
-        ("mig.7 1", "mig_on", "MIG mode is on on GPU 7"),
+        ("mig.7 1", "mig_on", "MIG mode is enabled on GPU 7"),
         ("fabric_state.2 2", "fabric_not_joined", "GPU 2 have not joined"),
         ("fabric_status.2 5", "fabric_failed", "GPU 2 failed to join"),
         ("compute_mode.1 2", "compute_prohibited", "compute mode of GPU 1"),

@@ -57,7 +57,7 @@ def test_a_good_disk_passes_with_every_rate_and_nothing_is_left_on_it(folder: Pa
 def test_one_wrong_bit_on_the_disk_is_found(folder: Path) -> None:
     (result,) = results("wrong_bytes")
     assert result.outcome is Outcome.FAIL
-    assert "1 words read are not those written" in result.reason
+    assert "1 words differ from those written" in result.reason
     assert result.locations[0].path == str(folder)
 
 
@@ -78,7 +78,7 @@ def test_without_time_a_quarter_is_read_all_the_same_blocks_by_chance_and_that_i
     monkeypatch.setitem(storage.BYTES_MAX, "gate", 8 * storage.BLOCK_BYTES)
     runs = [results(fault)[0] for _ in range(12)]
     assert {(run.evidence["bytes"], run.evidence["bytes_verified"]) for run in runs} == {(8 << 22, 2 << 22)}
-    assert all("read back 25 % of what was written" in run.remarks[-1] for run in runs)
+    assert all("the time limit allowed 25 % of the written data" in run.remarks[-1] for run in runs)
     assert {run.outcome for run in runs} == {Outcome.FAIL if fault else Outcome.PASS}
     assert len(places) > 2
 
@@ -137,7 +137,7 @@ def test_a_file_system_that_became_read_only_fails(tmp_path: Path) -> None:
     other = 'mkdir "$0-other" && mount --bind "$0" "$0-other" && mount -o remount,ro "$0-other"'  # as after an error
     result = mounted(tmp_path, "size=64m", other, 0.1)
     assert result.outcome is Outcome.FAIL
-    assert "Read-only file system; the kernel makes it so after errors" in result.reason
+    assert "Read-only file system; the kernel remounts read-only after errors" in result.reason
 
 
 @pytest.mark.parametrize(
@@ -146,7 +146,7 @@ def test_a_file_system_that_became_read_only_fails(tmp_path: Path) -> None:
 def test_a_folder_that_a_person_mounted_read_only_is_for_a_person(tmp_path: Path, by_hand: str) -> None:
     result = mounted(tmp_path, "size=64m", by_hand, 0.1)
     assert (result.outcome, result.misconfigured) == (Outcome.NOT_RUN, True)
-    assert "Read-only file system; it is mounted so: mount it for writing" in result.reason
+    assert "Read-only file system; it is mounted read-only: mount it for writing" in result.reason
 
 
 def test_a_file_system_without_room_or_files_fails_before_anything_is_written(tmp_path: Path) -> None:
@@ -155,10 +155,10 @@ def test_a_file_system_without_room_or_files_fails_before_anything_is_written(tm
     assert any("is in memory (tmpfs)" in remark for remark in full.remarks)
     full = mounted(tmp_path, "size=8m", "head -c 6m /dev/zero > old || head -c 6000000 /dev/zero > old", 0.1)
     assert full.outcome is Outcome.FAIL
-    assert "are free; remove what old jobs left" in full.reason
+    assert "are free; remove files left by old jobs" in full.reason
     files = mounted(tmp_path, "size=64m,nr_inodes=2", "touch a", 0.1)
     assert files.outcome is Outcome.FAIL
-    assert "0 of 2 files can still be made" in files.reason
+    assert "0 of 2 files can still be created" in files.reason
 
 
 def test_a_disk_that_fills_up_while_we_write_fails(tmp_path: Path) -> None:
@@ -202,7 +202,7 @@ def test_a_file_system_that_cannot_be_read_directly_is_said_so(tmp_path: Path) -
     measured = StorageMeasurement(False, 1, 1.0, 1, 1.0, (0.5,), (), 0, ())
     result = storage.judge_storage(tmp_path, Mount("fs:/", "/fs", "nfs4", ("rw",)), DiskSpace(GIB, GIB, 0, 0), measured)
     assert result.figures[0].setting == "/fs, 4 MiB, buffered"
-    assert "may have come from memory" in result.remarks[0]
+    assert "may have come from the page cache" in result.remarks[0]
 
 
 MOUNTS = "/dev/a / ext4 rw 0 0\nfs:/x /data nfs4 ro,hard 0 0\n/dev/b /data\\040set xfs rw 0 0\ntmpfs /data tmpfs rw 0 0\nbad\n"

@@ -60,9 +60,9 @@ def test_good_arithmetic_under_load_passes_with_a_rate_of_each_part() -> None:
 @pytest.mark.parametrize(
     ("fault", "says"),
     [
-        ("throttle", "slowed down by its hardware, which is too hot"),
-        ("hot", "it reached 88 °C, where protection begins (87 °C)"),
-        ("wrong", "a product differs from the first one in 1 element, under steady load"),
+        ("throttle", "slowed down by its hardware, because it is too hot"),
+        ("hot", "it reached 88 °C; thermal protection begins at 87 °C"),
+        ("wrong", "a matmul result differs from the first in 1 element, under steady load"),
     ],
 )
 def test_each_fault_is_found(fault: str, says: str) -> None:
@@ -150,7 +150,7 @@ def test_a_gpu_of_which_the_driver_tells_neither_heat_nor_clock_does_not_pass(
     done = LoadResult(size=LoadSize("bfloat16", 8192, 32), steady=(LoadBurst(0.0, 1.0, 10),), swings=())
     result = judge_sustained_load(GPU, done, (seen, seen), limits, remarks)
     assert result.outcome is outcome
-    assert ("told neither temperature nor clock in 3 readings" in result.reason) == (outcome is Outcome.ERROR)
+    assert ("reported neither temperature nor clock in 3 readings" in result.reason) == (outcome is Outcome.ERROR)
     assert figure(result, "product_rate").value > 0
     on_host = judge_sustained_load(CPU, done, (seen, seen), limits, remarks)
     assert on_host.outcome is Outcome.PASS
@@ -186,10 +186,10 @@ def readings(*reasons: int, busy: bool = True, **more: float) -> list[SensorRead
         ([0] * 20, "", ""),
         ([0x4] * 20, "", ""),  # a power cap is how such GPUs are run
         ([0x1] * 20, "", ""),
-        ([0x48] * 2 + [0] * 18, "which is too hot, in 2 of 20", ""),
+        ([0x48] * 2 + [0] * 18, "because it is too hot, in 2 of 20", ""),
         ([0x48] + [0] * 19, "", ""),
         ([0x88] * 3 + [0] * 17, "brake signal of the power supply, in 3 of 20", ""),
-        ([0x8] * 3 + [0] * 17, "which does not say why, in 3 of 20", ""),
+        ([0x8] * 3 + [0] * 17, "for an unknown reason, in 3 of 20", ""),
         ([0x20] * 2 + [0] * 18, "", "for heat in 2 of 20"),
         ([0x20] * 3 + [0] * 17, "for heat in 3 of 20", ""),
     ],
@@ -207,7 +207,7 @@ def test_what_slows_a_gpu_down_under_load(reasons: list[int], fault: str, remark
 def test_heat_is_judged_by_the_makers_own_limits() -> None:
     hot = readings(0, 0, temperature_c=87.0, memory_temperature_c=96.0)
     faults, _, _ = load_sensors.judge_load_readings(hot, ThermalLimits(slowdown_c=87, memory_max_c=95))
-    assert [fault.split(",")[0] for fault in faults] == ["it reached 87 °C", "its memory reached 96 °C"]
+    assert [fault.split(";")[0] for fault in faults] == ["it reached 87 °C", "its memory reached 96 °C"]
     assert load_sensors.judge_load_readings(hot, ThermalLimits())[0] == ()
 
 

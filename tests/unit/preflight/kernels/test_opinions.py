@@ -53,7 +53,7 @@ def test_what_is_no_number_is_wrong_by_itself(wrong: float) -> None:
     work, output = made(KINDS[0])
     output[5, 6] = wrong
     said = {each.by: (each.rows, each.columns) for each in product_verification.collect_objections(work, output)}
-    assert said["what is no number"] == ([5], [6])
+    assert said["not a number"] == ([5], [6])
     assert said["checksums"] == ([5], [6])
     assert len(said) == 3
 

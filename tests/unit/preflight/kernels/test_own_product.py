@@ -97,6 +97,6 @@ def test_our_own_product_is_among_the_judges_and_says_where_the_library_is_wrong
     assert product_verification.collect_objections(work, output) == []
     output[17, 99] += 30
     said = {each.by: each for each in product_verification.collect_objections(work, output)}
-    own = said["our own product"]
+    own = said["the Triton matmul"]
     assert (own.elements, own.rows, own.columns, own.sms) == (1, [17], [99], [])
     assert own.words.endswith("in fp64: the library is wrong")

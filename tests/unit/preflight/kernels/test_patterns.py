@@ -63,7 +63,7 @@ def test_together_every_bit_of_every_word_is_once_0_and_once_1(patterns: tuple[P
 
 
 def test_an_unknown_kind_is_refused() -> None:
-    with pytest.raises(ValueError, match="no kind of pattern 99"):
+    with pytest.raises(ValueError, match="unknown kind of pattern 99"):
         compute_expected_word(Pattern("?", 99), 0)
 
 
@@ -83,7 +83,7 @@ def test_the_sum_of_addresses_is_known_without_adding(first: int, words: int, fl
 
 
 def test_what_other_patterns_cannot_tell_is_refused() -> None:
-    with pytest.raises(ValueError, match="do not tell their address"):
+    with pytest.raises(ValueError, match="do not encode their address"):
         find_address(GATE[0], 0)
-    with pytest.raises(ValueError, match="has to be added up"):
+    with pytest.raises(ValueError, match="must be added up"):
         sum_address_pattern(GATE[1], 0, 1)

@@ -43,7 +43,7 @@ def test_torch_writes_what_the_judge_expects(pattern: p.Pattern, first: int, wor
 
 
 def test_an_unknown_kind_is_refused() -> None:
-    with pytest.raises(ValueError, match="no kind of pattern 99"):
+    with pytest.raises(ValueError, match="unknown kind of pattern 99"):
         fill_pattern(torch.empty(1, dtype=torch.int64), p.Pattern("?", 99), 0)
 
 

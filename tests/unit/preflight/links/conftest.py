@@ -55,5 +55,5 @@ def ranks(asked: Ask) -> Run:
 
 @pytest.fixture
 def hanging(asked: Ask) -> Callable[..., list[list[str]]]:
-    """What each rank of a test that hangs announced: ``hanging("peer_links", 2, {1: "silent"}, {0: "words to"})``."""
+    """What each rank of a test that hangs announced: ``hanging("peer_links", 2, {1: "silent"}, {0: "data to"})``."""
     return asked

@@ -47,7 +47,9 @@ def test_right_and_in_time_accuses_nobody() -> None:
 
 def test_a_part_that_is_wrong_everywhere_is_its_owners() -> None:
     everywhere = {("cuda:5", name) for name in NAMES}
-    assert failed(ranks(everywhere)) == {"cuda:5": "its part was wrong on 8 of 8 devices; all_reduce: 1 wrong words"}
+    assert failed(ranks(everywhere)) == {
+        "cuda:5": "its contribution was wrong on 8 of 8 devices; all_reduce: 1 wrong words"
+    }
     judged = {r.device: r for r in judge_collectives(ranks(everywhere), DEVICES)}
     assert "not at fault here" in judged["cuda:0"].remarks[0]
     assert not judged["cuda:0"].locations
@@ -60,13 +62,13 @@ def test_who_receives_wrong_from_many_is_named() -> None:
 def test_one_wrong_way_is_between_its_ends() -> None:
     found = failed(ranks({("cuda:1", "cuda:6")}))
     assert set(found) == {"cuda:1", "cuda:6"}
-    assert "wrong between cuda:1 and cuda:6; which end or the link this cannot tell" in found["cuda:1"]
+    assert "wrong data between cuda:1 and cuda:6; this test cannot tell the ends from the link" in found["cuda:1"]
 
 
 def test_parts_of_many_that_are_wrong_everywhere_name_nobody_but_fail() -> None:
     found = failed(ranks(ALL))
     assert set(found) == set(NAMES)
-    assert "the parts of many are wrong" in found["cuda:3"]
+    assert "the contributions of many devices are wrong" in found["cuda:3"]
 
 
 def test_wrong_sums_that_are_nobodys_are_an_error() -> None:
@@ -77,7 +79,7 @@ def test_wrong_sums_that_are_nobodys_are_an_error() -> None:
     ]
     judged = judge_collectives(results, DEVICES)
     assert [r.outcome for r in judged] == [Outcome.ERROR] * 7 + [Outcome.PASS]
-    assert "all_reduce: 1 wrong words; the wrong bits move with no device's part" in judged[0].reason
+    assert "all_reduce: 1 wrong words; the wrong bits follow no device's contribution" in judged[0].reason
     with_culprit = ranks({("cuda:7", "cuda:7"), ("cuda:7", "cuda:0")})
     assert set(failed([*results[:7], with_culprit[7]])) == {"cuda:7"}
 

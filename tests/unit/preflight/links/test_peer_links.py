@@ -44,7 +44,7 @@ def test_who_spoils_data_with_all_partners_is_named_alone(ranks: Run) -> None:
 def test_of_two_devices_neither_is_named_alone(ranks: Run) -> None:
     results = judged(ranks, 2, {1: "corrupt"})
     assert failed(results) == {"cpu:0", "cpu:1"}
-    assert "between cpu:0 and cpu:1: which of them one pair cannot tell" in results["cpu:0"].reason
+    assert "between cpu:0 and cpu:1 (a single pair cannot tell which)" in results["cpu:0"].reason
 
 
 @pytest.mark.parametrize(
@@ -75,7 +75,7 @@ def test_one_device_alone_has_no_peer(ranks: Run) -> None:
 
 
 def test_a_silent_device_is_the_one_that_announced_least(hanging: Callable[..., list[list[str]]]) -> None:
-    waiting = {0: "round 1: words to and from cpu:1"}
+    waiting = {0: "round 1: data to and from cpu:1"}
     first, silent = hanging("peer_links", 2, {1: "silent"}, waiting)
     assert len(silent) == len(first) - 1, "who announced least is who the others wait for"
 

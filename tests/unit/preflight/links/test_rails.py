@@ -93,7 +93,7 @@ def test_a_rail_slower_or_narrower_than_its_siblings_fails_alone(node: Path) -> 
     results = {r.device: r for r in ran(node)}
     assert {name for name, r in results.items() if r.outcome is Outcome.FAIL} == {"mlx5_2/1"}
     assert results["mlx5_2/1"].reason == (
-        "runs at 200 Gb/s, others of its kind at 400; has 8 PCIe lanes, others of its kind 16"
+        "runs at 200 Gb/s, ports of the same kind at 400; has 8 PCIe lanes, ports of the same kind 16"
     )
     assert results["mlx5_2/1"].locations[0].nic == "mlx5_2/1"
 
@@ -101,7 +101,7 @@ def test_a_rail_slower_or_narrower_than_its_siblings_fails_alone(node: Path) -> 
 def test_a_port_that_is_down_fails_only_where_it_is_wanted(node: Path) -> None:
     rdma(node, 3, state="1: DOWN")
     assert {r.outcome for r in ran(node)} == {Outcome.PASS}
-    assert "name it as wanted" in next(r for r in ran(node) if r.device == "mlx5_3/1").remarks[0]
+    assert "list it as wanted" in next(r for r in ran(node) if r.device == "mlx5_3/1").remarks[0]
     (result,) = ran(node, HEALTHD_PREFLIGHT_RAILS="mlx5_3")
     assert (result.outcome, result.reason) == (Outcome.FAIL, "is down (DOWN, LinkUp)")
 
@@ -116,7 +116,7 @@ def test_what_is_wanted_and_not_there_or_too_slow_fails(node: Path) -> None:
 
 @pytest.mark.parametrize("text", ["mlx5_0:fast", "a b", ":400"])
 def test_words_that_are_no_rail_are_the_persons_to_put_right(tmp_path: Path, text: str) -> None:
-    with pytest.raises(ValueError, match="is no rail"):
+    with pytest.raises(ValueError, match="is not a rail"):
         parse_wanted_rails(text)
     (result,) = ran(tmp_path, HEALTHD_PREFLIGHT_RAILS=text)
     assert result.misconfigured
@@ -340,4 +340,4 @@ def test_no_answer_over_a_link_that_is_up_accuses_nobody(rail: tuple[str, str]) 
             HEALTHD_PREFLIGHT_RAIL_PEERS=f"{name}={address.rpartition(':')[0]}:{elsewhere[1]}",
         )
     assert result.outcome is Outcome.ERROR
-    assert "this end, the other or what is between them" in result.reason
+    assert "the fault is at this end, the other end or in between" in result.reason

@@ -126,7 +126,7 @@ def links(to: int, noise: random.Random) -> tuple[Figure, ...]:
 @pytest.fixture
 def passing() -> Document:
     return document(
-        Result(test="gpu_state", outcome=Outcome.NOT_APPLICABLE, reason="no GPU on the PCI bus, and no NVML library"),
+        Result(test="gpu_state", outcome=Outcome.NOT_APPLICABLE, reason="no GPU on the PCI bus and no NVML library"),
         *(
             Result(test="memory_pattern", outcome=Outcome.PASS, device=f"cpu:{number}", seconds=1.5,
                    figures=(figure("write_rate", 8.0 + number, "GB/s", PHYSICAL=(2.0, "a tenth of two channels")),),

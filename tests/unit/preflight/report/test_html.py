@@ -83,7 +83,7 @@ def test_what_is_wrong_stands_before_everything_that_is_not(failing: Document) -
     text = render_html([failing])
     order = [
         text.index(words)
-        for words in (">fail</span>", "What is wrong", "memory_pattern on cuda:5", "<h2>Tests", "<h2>Figures")
+        for words in (">fail</span>", "Failures", "memory_pattern on cuda:5", "<h2>Tests", "<h2>Figures")
     ]
     assert order == sorted(order)
 

@@ -51,18 +51,18 @@ def test_what_a_later_release_adds_does_not_hinder(passing: Document) -> None:
 @pytest.mark.parametrize(
     ("said", "words"),
     [
-        (b"", "no JSON"),
-        (b"\xff\xfe", "no JSON"),
-        (b"preflight: memory_pattern ...", "no JSON"),
-        (b"[" * 100_000, "no JSON"),
+        (b"", "not JSON"),
+        (b"\xff\xfe", "not JSON"),
+        (b"preflight: memory_pattern ...", "not JSON"),
+        (b"[" * 100_000, "not JSON"),
         (b"[]", "it has no version"),
         (b'{"version": "2"}', "it has no version"),
         (b'{"version": 2}', "missing required field"),
         (b'{"version": 1}', "missing required field"),
-        (b'{"version": 1, "results": [3]}', "says version 1"),
+        (b'{"version": 1, "results": [3]}', "its version is 1"),
         (b'{"version": 1, "culprits": []}', "of a group"),
-        (b'{"version": 0}', "never was"),
-        (b'{"version": 3}', "newer than what is known here"),
+        (b'{"version": 0}', "does not exist"),
+        (b'{"version": 3}', "newer than this program supports"),
     ],
 )
 def test_what_is_none_is_refused_in_words(said: bytes, words: str) -> None:

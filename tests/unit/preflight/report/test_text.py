@@ -88,9 +88,10 @@ def test_what_is_misconfigured_is_put_right_and_not_condemned(passing: Document)
     document = msgspec.structs.replace(passing, results=(busy,), verdict=Verdict.MISCONFIGURED, reasons=())
     steps = list_next_steps(document)
     assert (
-        steps[0] == "gpu_state: Put right what the reason names, then run it again with --level gate --only gpu_state."
+        steps[0]
+        == "gpu_state: Fix the cause named in the reason, then run it again with --level gate --only gpu_state."
     )
-    assert "neither condemned" in steps[-1]
+    assert "neither failed" in steps[-1]
     assert not list_next_steps(passing)
 
 

@@ -57,7 +57,7 @@ def test_a_hook_gets_the_message_as_data_and_nothing_else(tmp_path: Path) -> Non
             ActionResult.FAILED,
             "did not end within 0.2 s",
         ),
-        (None, ActionResult.REFUSED, "the configuration allows no hook called 'h'"),
+        (None, ActionResult.REFUSED, "the configuration lists no hook 'h'"),
     ],
 )
 def test_a_hook_that_does_not_work_is_said(hook: SiteHook | None, result: ActionResult, says: str) -> None:

@@ -60,7 +60,7 @@ def test_a_node_that_never_stands_still_is_tried_again_later(cluster: Cluster) -
     cluster.server.before_write += [label] * 4
     failed = cluster.scheduler().cordon("node1", OURS)
     assert failed.result is ActionResult.FAILED
-    assert "changed by others" in failed.detail
+    assert "other clients changed node1" in failed.detail
 
 
 def test_an_operator_who_uncordons_and_cordons_again_owns_the_node(cluster: Cluster) -> None:
@@ -69,7 +69,7 @@ def test_an_operator_who_uncordons_and_cordons_again_owns_the_node(cluster: Clus
     cluster.uncordon("node1")
     cluster.cordon("node1")
     assert ours.resume("node1").result is ActionResult.REFUSED
-    assert (seen(ours).owner, seen(ours).reason) == (HoldOwner.OPERATOR, "cordoned anew by kubectl-cordon")
+    assert (seen(ours).owner, seen(ours).reason) == (HoldOwner.OPERATOR, "cordoned again by kubectl-cordon")
 
 
 def test_our_taint_goes_when_an_operator_uncordons(cluster: Cluster) -> None:
@@ -171,7 +171,7 @@ def test_a_node_that_goes_for_good_is_unknown_and_no_operators(cluster: Cluster)
     assert ours.cordon("node1", OURS).result is ActionResult.UNKNOWN
     answer = ours.resume("node1")
     assert answer.result is ActionResult.UNKNOWN
-    assert "knows no node node1" in answer.detail
+    assert "has no node node1" in answer.detail
     wait_until_ready(lambda: not seen(ours).known, 90, "the watch to say the same")
 
 
@@ -220,4 +220,4 @@ def test_a_condition_that_cannot_be_written_spoils_no_cordon(cluster: Cluster) -
     cluster.server.rules["centre"] = [rule for rule in rules if rule["resources"] != ["nodes/status"]]
     done = cluster.scheduler().cordon("node1", OURS)
     assert done.result is ActionResult.DONE
-    assert "its condition is not written" in done.detail
+    assert "its condition was not written" in done.detail

@@ -87,13 +87,13 @@ CHANGES: dict[str, Callable[[dict[str, Any]], Any]] = {
     "held by someone, not by gpu-healthd": lambda n: n["metadata"]["annotations"].pop(object_names.OWNER),
     "held by other-centre, not by": lambda n: n["metadata"]["annotations"].update({object_names.OWNER: "other-centre"}),
     "mine now": lambda n: n["metadata"]["annotations"].update({object_names.REASON: "mine now"}),
-    "the reason of our hold was removed": lambda n: n["metadata"]["annotations"].pop(object_names.REASON),
-    "the time of our hold was changed": lambda n: n["metadata"]["annotations"].update(
+    "the reason of the hold was removed": lambda n: n["metadata"]["annotations"].pop(object_names.REASON),
+    "the time of the hold was changed": lambda n: n["metadata"]["annotations"].update(
         {object_names.SINCE: AT[:-2] + "9Z"}
     ),
-    "our taint gpu-healthd.dev/held was removed": lambda n: n["spec"]["taints"].pop(),
+    "the taint gpu-healthd.dev/held was removed": lambda n: n["spec"]["taints"].pop(),
     "copied from another node": lambda n: n["metadata"].update(uid="u-9"),
-    "cordoned anew by kubectl": lambda n: n["metadata"]["managedFields"][0].update(manager="kubectl"),
+    "cordoned again by kubectl": lambda n: n["metadata"]["managedFields"][0].update(manager="kubectl"),
 }
 
 

@@ -82,7 +82,7 @@ def test_a_watch_that_fell_too_far_behind_lists_anew(cluster: Cluster) -> None:
     cluster.server.dark.clear()
     wait_until_ready(lambda: seen(ours).owner is HoldOwner.OPERATOR, 90, "the new list")
     assert times(cluster, "list") > 1
-    assert "knows no node node2" in seen(ours, "node2").reason
+    assert "has no node node2" in seen(ours, "node2").reason
 
 
 def test_what_went_stale_is_listed_anew_before_it_is_believed(cluster: Cluster) -> None:
@@ -129,9 +129,9 @@ def test_a_server_that_hangs_is_no_answer_and_holds_nobody_up(cluster: Cluster) 
     ours = watching(cluster, deadline_s=0.5, quiet_s=0.4)
     cluster.server.silent.set()
     failed = ours.cordon("node1", OURS)
-    assert (failed.result, "cannot be asked" in failed.detail) == (ActionResult.FAILED, True)
+    assert (failed.result, "cannot be reached" in failed.detail) == (ActionResult.FAILED, True)
     wait_until_ready(lambda: seen(ours).schedulable is None, 90, "the watch to be stale")
-    assert "cannot be asked" in seen(ours).reason
+    assert "cannot be reached" in seen(ours).reason
     cluster.server.silent.clear()
     wait_until_ready(lambda: seen(ours).schedulable is True, 90, "the watch to be current")
 
@@ -145,7 +145,7 @@ def test_a_server_that_is_busy_is_given_the_time_it_asks_for(cluster: Cluster) -
     assert (failed.result, "asks to wait 3600 s" in failed.detail) == (ActionResult.FAILED, True)
     before = len(cluster.server.asked)
     again = ours.resume("node1")
-    assert (again.result, "wants us to be slow" in again.detail) == (ActionResult.FAILED, True)
+    assert (again.result, "limits the request rate" in again.detail) == (ActionResult.FAILED, True)
     assert len(cluster.server.asked) == before
 
 
@@ -190,15 +190,15 @@ def test_a_watch_that_the_server_is_too_busy_for_is_opened_later(cluster: Cluste
 
 def test_calls_beyond_the_pace_are_not_made(cluster: Cluster) -> None:
     failed = cluster.scheduler(calls_per_s=0.001).resume("node1")
-    assert (failed.result, "wants us to be slow" in failed.detail) == (ActionResult.FAILED, True)
+    assert (failed.result, "limits the request rate" in failed.detail) == (ActionResult.FAILED, True)
     assert cluster.server.asked == []
 
 
 @pytest.mark.parametrize(
     ("options", "says"),
     [
-        (KubernetesOptions(kubeconfig="/nowhere/kubeconfig"), "no way to Kubernetes from /nowhere/kubeconfig"),
-        (KubernetesOptions(deadline_s=0.5), "no way to Kubernetes from the service account of this pod"),
+        (KubernetesOptions(kubeconfig="/nowhere/kubeconfig"), "no Kubernetes configuration from /nowhere/kubeconfig"),
+        (KubernetesOptions(deadline_s=0.5), "no Kubernetes configuration from the service account of this pod"),
     ],
 )
 def test_a_way_in_that_is_missing_is_named(options: KubernetesOptions, says: str) -> None:

@@ -53,7 +53,7 @@ def test_every_route_lets_in_whom_its_rule_names_and_nobody_else(shared: Inside,
     if who in MAY[endpoint.access]:
         assert answer.status not in {401, 500} or endpoint.access is Access.ANYONE
         if answer.status == 403:
-            assert "holds no rank" in answer.json()["error"]
+            assert "has no rank" in answer.json()["error"]
     else:
         assert answer.status == (401 if who in {"", "nonsense"} else 403)
         assert answer.json()["error"]

@@ -93,7 +93,7 @@ def test_a_bug_of_ours_is_answered_and_told_to_the_server(inside: Inside) -> Non
     with pytest.raises(LookupError, match="a bug"):
         inside.call("POST", "/v1/nodes/n1/report", "n1", REPORT)
     assert sent[0]["status"] == 500
-    assert "its log says why" in json.loads(sent[1]["body"])["error"]
+    assert "see the controller's log" in json.loads(sent[1]["body"])["error"]
 
 
 def _told(answer: Answer) -> tuple[int, list[str], Any]:

@@ -135,7 +135,7 @@ def test_a_node_enrols_through_tls_and_counts_only_with_its_certificate(secured:
         url=url, token_file=place / "other", enrol_token_file=place / "none", ca_file=place / "localhost.pem"
     )
     wrong = ControllerClient(late, "gpu-2")
-    with pytest.raises(ControllerDenied, match="not known"):
+    with pytest.raises(ControllerDenied, match="unknown"):
         wrong.report(REPORT)
     wrong.close()
     assert not (place / "other").exists()
@@ -373,8 +373,8 @@ def test_the_names_in_a_certificate() -> None:
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        ("listen: 0.0.0.0:15180", "in the clear"),
-        ("listen: '[::]:15180'", "in the clear"),
+        ("listen: 0.0.0.0:15180", "in clear text"),
+        ("listen: '[::]:15180'", "in clear text"),
         ("tls: {certificate: c, key: k, client_certificate: required}", "belong together"),
         ("tls: {certificate: c, key: k, nodes_by_certificate: true}", "needs client_certificate"),
         ("tls: {certificate: c, key: k, client_certificate: maybe}", "known: none, optional"),

@@ -96,7 +96,7 @@ def test_who_tells_more_than_its_share_is_asked_to_wait_and_nobody_else(paced: I
     refused = paced.call("POST", path, "n1", told("n1", 3, 10))
     assert refused.status == 429
     assert int(refused.headers["retry-after"]) > 1000
-    assert "nothing was taken" in refused.json()["error"]
+    assert "nothing was accepted" in refused.json()["error"]
     assert sum(f.node == "n1" for f in paced.service.engine.snapshot.findings.values()) == 20
     assert paced.call("POST", "/v1/nodes/n2/report", "n2", told("n2", 1, 10)).status == 200
 

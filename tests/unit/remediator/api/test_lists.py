@@ -158,19 +158,19 @@ def test_lemons_and_stragglers_are_the_centres_own_findings() -> None:
     assert (second.node, second.rank, second.stage) == ("", None, None)
     (found,) = list_lemon_views(known)
     assert (found.node, found.score, found.failures, found.hours, found.jobs) == ("n2", 0.8, 3, 48.0, ("a",))
-    assert found.next_step == "a preflight before its next job"
+    assert found.next_step == "run a preflight before its next job"
 
 
 def test_every_limit_has_its_figures() -> None:
     said = describe_budget_limits(IsolationBudget(), 200, 2, (NOW - 4000, NOW - 90), {"cordon": 2}, NOW)
     assert said == (
-        "level: 2 of at most 4 nodes isolated by us, of 200 in the cluster",
+        "level: 2 of at most 4 nodes isolated, of 200 in the cluster",
         "rate: 1 of at most 1 isolation in the last hour",
-        "gap: at least 10 min lie between two isolations; the last was 1 min 30 s ago",
-        "breaker: opens at 10 nodes isolated by us; now 2",
+        "gap: at least 10 min between two isolations; the last was 1 min 30 s ago",
+        "breaker: opens at 10 nodes isolated; now 2",
         "failures: cordon failed for 2 incidents in a row; the breaker opens at 3",
     )
-    assert "there was none lately" in describe_budget_limits(IsolationBudget(), 1, 0, (), {}, NOW)[2]
+    assert "none recently" in describe_budget_limits(IsolationBudget(), 1, 0, (), {}, NOW)[2]
 
 
 @pytest.fixture
@@ -222,10 +222,10 @@ def test_the_lists_over_http(centre: Inside) -> None:
 
 def test_what_blocks_is_told_in_words(centre: Inside) -> None:
     found = get(centre, "/v1/status")
-    assert "mode is approve: people approve each plan" in found["blocked"]
+    assert "mode is approve: each plan needs approval" in found["blocked"]
     assert "epoch 1" in found["leader"]
     assert centre.call("POST", "/v1/nodes/n1/hold", "ann", {"text": "a fan"}).status == 204
-    assert "people keep us off 1 node: n1" in get(centre, "/v1/status")["blocked"]
+    assert "operator hold on 1 node: n1" in get(centre, "/v1/status")["blocked"]
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ def test_free_nodes_are_taken_by_how_seldom_they_fail(tmp_path: Path) -> None:
         assert (sick.status, sick.json()["chosen"]) == (200, ["n1"])
         assert sick.json()["per_s"] > 0
         refused = centre.call("GET", "/v1/placement?nodes=3", "vic")
-        assert (refused.status, refused.json()["error"]) == (409, "1 node is free, 3 are wanted")
+        assert (refused.status, refused.json()["error"]) == (409, "1 node is free, 3 requested")
         assert centre.call("GET", "/v1/placement?nodes=none", "vic").status == 400
         assert centre.call("GET", "/v1/placement?nodes=1", "n1").status == 403
     finally:

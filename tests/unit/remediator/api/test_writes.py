@@ -129,7 +129,7 @@ def test_an_uncordon_while_a_reset_is_ordered_wants_one_word_more(centre: Inside
         return answer.json() if answer.status == 409 else None
 
     problem = until(refused)
-    assert problem["error"] == "reset_gpu is ordered on n1"
+    assert problem["error"] == "reset_gpu is in progress on n1"
     assert "force" in problem["todo"]
 
     def asked_on_the_page() -> bool:
@@ -143,7 +143,7 @@ def test_an_uncordon_while_a_reset_is_ordered_wants_one_word_more(centre: Inside
     assert post(centre, "/v1/nodes/n1/uncordon", {"force": True}).status == 204
     given_up = replace(engine.snapshot, ordered={}, unheard={"o1": reset})
     assert running_node_work(given_up, "n1", now) == [
-        "reset_gpu was ordered on n1 and withdrawn, and n1 has not said how it ended"
+        "reset_gpu was ordered on n1 and withdrawn, but n1 has not reported its end"
     ]
     assert not running_node_work(given_up, "n2", now)
     assert not running_node_work(given_up, "n1", now + 900)
@@ -160,7 +160,7 @@ def test_what_is_cancelled_is_not_done(tmp_path: Path) -> None:
     assert post(centre, f"/v1/actions/{mine}/cancel", {"text": "wrong node"}).status == 204
     assert mine not in {action["id"] for action in centre.call("GET", "/v1/actions", "vic").json()["actions"]}
     again = post(centre, f"/v1/actions/{mine}/cancel")
-    assert (again.status, again.json()["error"]) == (409, f"{mine} is over: cancelled")
+    assert (again.status, again.json()["error"]) == (409, f"{mine} has ended: cancelled")
     assert post(centre, "/v1/actions/none/cancel").status == 404
     assert [e["text"] for e in said(centre, "action_cancelled")] == [
         "cordon_by_hand of n1 cancelled by ann: wrong node",
@@ -209,7 +209,7 @@ def test_a_receiver_is_tried_out(tmp_path: Path) -> None:
     peer.status = 500
     assert post(centre, "/v1/alerts/test", {"receiver": "webhook-1"}).json()["taken"] is False
     unknown = post(centre, "/v1/alerts/test", {"receiver": "nobody"})
-    assert (unknown.status, unknown.json()["todo"]) == (404, "there are: webhook-1")
+    assert (unknown.status, unknown.json()["todo"]) == (404, "configured: webhook-1")
     assert [e["data"]["receiver"] for e in said(centre, "receiver_tried")] == ["webhook-1", "webhook-1"]
     centre.close()
     peer.close()
@@ -245,15 +245,15 @@ def test_what_is_refused(centre: Inside) -> None:
         (
             "/v1/mode",
             {"mode": "bold"},
-            "the field 'mode': 'bold' is none of '', 'act', 'approve', 'observe', 'recommend'",
+            "the field 'mode': 'bold' is not one of '', 'act', 'approve', 'observe', 'recommend'",
         ),
         ("/v1/mode", {}, "the body lacks the field 'mode'"),
-        ("/v1/nodes/n1/hold", {"text": 7}, "the field 'text': expected a text, not a whole number"),
+        ("/v1/nodes/n1/hold", {"text": 7}, "the field 'text': expected a text, not an integer"),
         ("/v1/nodes/n1/hold", {"text": ""}, "the field 'text': expected a text, at least 1 long"),
-        ("/v1/nodes/n1/hold", {"text": "x", "for": 1}, "the body has a field that is not known here: 'for'"),
+        ("/v1/nodes/n1/hold", {"text": "x", "for": 1}, "the body has an unknown field: 'for'"),
         ("/v1/nodes/n1/hold", {"text": "x", "until": 1e300}, "the field 'until': expected a number, at most"),
         ("/v1/nodes/n1/hold", [], "the body: expected an object, not a list"),
-        ("/v1/nodes/n1/hold", b"{", "the body is no good JSON: "),
+        ("/v1/nodes/n1/hold", b"{", "the body is not valid JSON: "),
     ],
 )
 def test_a_wrong_body_is_answered_in_words_of_the_api(shared: Inside, path: str, body: Any, words: str) -> None:

@@ -197,7 +197,7 @@ def test_the_reasons_say_that_who_reported_is_not_who_is_to_blame() -> None:
     told = [msgspec.structs.replace(found.operations[0], timed_out=True), *found.operations[1:]]
     verdict = judge_hang(Snapshot(operations=told, groups=found.groups, recorded=found.recorded))
     assert verdict.culprits == (2,)
-    assert any("rank 0 reported the time-out" in reason for reason in verdict.reasons)
+    assert any("rank 0 reported the timeout" in reason for reason in verdict.reasons)
 
 
 OPERATIONS = st.lists(

@@ -36,7 +36,7 @@ def test_a_policy_that_covers_everything_is_clean(tmp_path: Path) -> None:
         (
             ALL + "  - {name: b, why: x, match: {findings: [xid/79]}}\n",
             ProblemLevel.ERROR,
-            "b is never reached: all answers",
+            "b is never reached: all matches",
         ),
         (ALL + "  - {name: b, why: x, match: {findings: [ecc/any]}}\n", ProblemLevel.ERROR, "b is never reached"),
         (
@@ -48,14 +48,14 @@ def test_a_policy_that_covers_everything_is_clean(tmp_path: Path) -> None:
         (
             "  - {name: a, why: x, match: {findings: [xid/31]}}\n" + ALL.replace("xid/*,", "xid/31, xid/79,"),
             ProblemLevel.WARNING,
-            "all: xid/31 never reach it: a answers before",
+            "all: xid/31 never reach it: a matches first",
         ),
         ("  - {name: a, why: x, match: {findings: [xid/7]}}\n" + ALL, ProblemLevel.WARNING, "did you mean 'xid/79'?"),
         (
             "  - {name: a, why: x, match: {findings: [xid/79], history: [{of: [exx/1], at_least: 1, within_s: 9}]}}\n"
             + ALL,
             ProblemLevel.WARNING,
-            "nothing known is called 'exx/1'",
+            "no known finding is called 'exx/1'",
         ),
         (
             "  - {name: a, why: x, match: {findings: [xid/79], history: [{of: [action/reboot], at_least: 1, within_s: 9}]}}\n"
@@ -67,12 +67,12 @@ def test_a_policy_that_covers_everything_is_clean(tmp_path: Path) -> None:
         (
             "  - {name: a, why: x, match: {findings: [xid/*], job: running}}\n" + ALL.replace("xid/*, ", ""),
             ProblemLevel.ERROR,
-            "xid/79 (fatal) is not covered: no rule names it whatever its node's situation",
+            "xid/79 (fatal) is not covered: no rule matches it in every state of its node",
         ),
         (
             "  - {name: a, why: x, match: {findings: [xid/79], severities: [info]}}\n" + ALL,
             ProblemLevel.ERROR,
-            "a answers nothing",
+            "a never matches",
         ),
         (
             "  - {name: a, why: x, match: {findings: [xid/79], together: {any: [ecx/1]}}}\n" + ALL,
@@ -83,35 +83,35 @@ def test_a_policy_that_covers_everything_is_clean(tmp_path: Path) -> None:
             "  - {name: a, why: x, match: {findings: [xid/79], history: [{of: [rule/al], at_least: 1, within_s: 9}]}}\n"
             + ALL,
             ProblemLevel.WARNING,
-            "nothing known is called 'rule/al'; did you mean 'rule/all'?",
+            "no known finding is called 'rule/al'; did you mean 'rule/all'?",
         ),
         (
             "  - {name: a, why: x, match: {findings: [xid/79], history: [{of: [action/retrun], at_least: 1, within_s: 9}]}}\n"
             + ALL,
             ProblemLevel.WARNING,
-            "nothing known is called 'action/retrun'",
+            "no known finding is called 'action/retrun'",
         ),
         (
             ALL.replace("}}", "}, guards: {drained: true}, steps: [cordon, preflight, return_to_service]}"),
             ProblemLevel.ERROR,
-            "all waits for the node to be drained before it may drain it",
+            "all waits for the node to drain before it drains the node",
         ),
         (
             ALL.replace("}}", "}, steps: [cordon]}"),
             ProblemLevel.ERROR,
-            "all takes a node out of service and knows no way out",
+            "all takes a node out of service without a way back",
         ),
         (ALL.replace("}}", "}, steps: [cordon, preflight, return_to_service]}"), None, ""),
         (ALL.replace("}}", "}, steps: [cordon, replace]}"), None, ""),
         (
             ALL.replace("}}", "}, steps: [{notify_trainer: revert}]}"),
             ProblemLevel.ERROR,
-            "all: xid/*, ecc/*: names no step to go back to",
+            "all: xid/*, ecc/*: 'revert' needs a finding with a last good step",
         ),
         (
             "  - {name: a, why: x, steps: [{notify_trainer: revert}]}\n" + ALL,
             ProblemLevel.ERROR,
-            "a: any finding: names no step to go back to",
+            "a: any finding: 'revert' needs a finding with a last good step",
         ),
         (ALL.replace("}}", "}, steps: [{notify_trainer: save_and_stop}]}"), None, ""),
     ],
@@ -126,4 +126,4 @@ def test_what_lint_says(tmp_path: Path, rules: str, level: ProblemLevel | None, 
 
 def test_a_policy_needs_an_answer_to_the_unknown(tmp_path: Path) -> None:
     found = problems(tmp_path, ALL, last="")
-    assert (ProblemLevel.ERROR, "the last rule, all, does not answer everything: give it no 'match'") in found
+    assert (ProblemLevel.ERROR, "the last rule, all, does not match everything: remove its 'match'") in found

@@ -73,10 +73,10 @@ def spans(told: PostMortem) -> dict[str, float | None]:
 def test_a_node_that_came_back_cost_its_time_out_of_service() -> None:
     told = build_post_mortem(closed(story(actions=returned(3602.0), returns={"j": T + 142}), T + 3602))
     assert spans(told) == {
-        "seen on the node until known here": pytest.approx(0.8),
+        "seen on the node until known to the controller": pytest.approx(0.8),
         "known until acted on": pytest.approx(0.2),
         "acted on until no new work": pytest.approx(1.0),
-        "acted on until every rank had saved": pytest.approx(21.0),
+        "acted on until every rank saved": pytest.approx(21.0),
         "out of service": pytest.approx(3600.0),
         "from opening to close": pytest.approx(3601.2),
     }
@@ -102,8 +102,8 @@ def test_what_is_assumed_and_what_is_not_known_is_said() -> None:
     assert node.assumed
     assert "assumed: 8 GPUs on gpu-17" in node.basis
     assert told.cost.left_out == (
-        "job llama-70b stood still: not known when it ran again",
-        "job llama-70b: the steps since its last checkpoint, which were done again",
+        "job llama-70b stopped: end unknown",
+        "job llama-70b: the steps since its last checkpoint, which were repeated",
     )
 
 
@@ -134,7 +134,7 @@ def test_a_graceful_end_that_became_an_abort_is_told_as_one() -> None:
         if a.order
     ]
     (job,) = build_post_mortem(story(actions=[*first, *second])).jobs
-    assert job.how == "was to save, and was stopped instead"
+    assert job.how == "was ordered to save, but was stopped"
     assert (job.step, job.stopped_at) == (None, T)
 
 
@@ -146,7 +146,7 @@ def test_the_catalogue_is_asked_for_what_the_driver_numbers() -> None:
     assert "not the first of its burst, that was Xid 79" in basis
     unknown = build_post_mortem(story(findings=[finding("4711", T, Severity.UNCLASSIFIED, "…")]))
     assert unknown.cause.blame == "unknown"
-    assert any("describe it in the catalogue" in words for words in unknown.follow_ups)
+    assert any("The catalogue has no entry" in words for words in unknown.follow_ups)
 
 
 def test_elsewhere_the_rules_reason_is_the_cause() -> None:
@@ -168,7 +168,7 @@ def test_of_several_findings_the_first_of_the_gravest_is_blamed() -> None:
 
 def test_follow_ups_name_what_is_open() -> None:
     words = build_post_mortem(story()).follow_ups
-    assert words[0] == f"Replace {LOST} on {NODE}, then give the node back."
+    assert words[0] == f"Replace {LOST} on {NODE}, then return the node to service."
     assert any(word.startswith("The step 'ticket: a GPU fell off the bus' failed") for word in words)
     assert not any(word.startswith("ticket of") for word in words), "each failure is named once"
     assert any("ethernet (absent: no such interface)" in word for word in words)
@@ -178,7 +178,7 @@ def test_whatever_else_waits_for_a_person_is_said_in_its_words() -> None:
     told = story()
     waiting = msgspec.structs.replace(told.incident, plan=(), outcome="nobody knows this node")
     words = build_post_mortem(msgspec.structs.replace(told, incident=waiting)).follow_ups
-    assert words[0] == "It waits for a person: nobody knows this node."
+    assert words[0] == "It needs a person: nobody knows this node."
 
 
 def test_follow_ups_name_what_recurs_and_what_is_missing() -> None:
@@ -187,13 +187,13 @@ def test_follow_ups_name_what_recurs_and_what_is_missing() -> None:
     other = msgspec.structs.replace(same, id="inc-00", title="nvml/hang on something")
     words = build_post_mortem(msgspec.structs.replace(told, earlier=[other, same])).follow_ups
     assert any("2 earlier incidents of gpu-17, 1 of the same kind" in word for word in words)
-    assert any("No evidence of the minutes before was kept (ordered, and succeeded)" in word for word in words)
+    assert any("No evidence of the preceding minutes was kept (ordered, and succeeded)" in word for word in words)
 
 
 def test_a_closed_incident_whose_node_is_still_out_is_a_follow_up() -> None:
     told = build_post_mortem(closed(story(), T + 60))
-    assert any("has not come back into service" in word for word in told.follow_ups)
-    assert any("Still asserted by the node: xid/154, xid/79" in word for word in told.follow_ups)
+    assert any("has not returned to service" in word for word in told.follow_ups)
+    assert any("Still reported by the node: xid/154, xid/79" in word for word in told.follow_ups)
 
 
 def test_kernel_lines_are_those_around_the_fault() -> None:

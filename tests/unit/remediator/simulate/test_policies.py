@@ -138,7 +138,7 @@ def test_a_slow_node_is_taken_out_and_repaired() -> None:
         ({"restart_min_minutes": 30}, "restart_min_minutes is above"),
         ({"refail_day_share": 0.5}, "refail_day_share is above"),
         ({"nodes": 10, "job_nodes": (8, 8)}, "take 16 nodes"),
-        ({"nodes": 4, "spares_per_1024": 1024}, "leave no node"),
+        ({"nodes": 4, "spares_per_1024": 1024}, "leave none for a job"),
         ({"days": float("nan")}, "days"),
         ({"days": 0}, "days"),
         ({"lemon_share": 1.5}, "lemon_share"),

@@ -173,7 +173,7 @@ def test_a_node_that_tells_of_very_many_takes_nobodys_past_away(
     honest = {f"n{number:03}": 2 for number in range(10)}
     assert nodes(79) == {"liar": 59, **honest}
     assert nodes(40) == {"liar": 20, **honest}
-    assert "of each node the newest 20 or so count" in caplog.messages[-1]
+    assert "about the newest 20 of each node count" in caplog.messages[-1]
     assert nodes(22) == {"liar": 2, **honest}
     assert nodes(11) == {"liar": 1, **dict.fromkeys(honest, 1)}
     journal.close()

@@ -112,7 +112,7 @@ def test_it_is_taken_back_when_the_job_moves_again() -> None:
     judged(watch, heard, now)
     watch.findings = {key: f.cleared(now, "moves") if f.check == "training" else f for key, f in watch.findings.items()}
     assert judged(watch, heard, now + 10) == []
-    assert watch.told[-1].cleared_by == "the job moves again"
+    assert watch.told[-1].cleared_by == "the job makes progress again"
 
 
 def test_who_has_not_heard_all_ranks_names_nobody_and_takes_nothing_back() -> None:

@@ -71,7 +71,7 @@ def test_held_silent_and_unknown_nodes_are_counted_once_and_retired_ones_never()
     ("change", "trouble", "leads", "what", "everything"),
     [
         ({}, "", True, [], False),
-        ({"blocked": ("people keep us off 1 node: n1", "inc-1 on n1 is held back by a guard")}, "", True, [], False),
+        ({"blocked": ("operator hold on 1 node: n1", "inc-1 on n1 is held by a guard")}, "", True, [], False),
         ({"mode": "approve"}, "", True, ["mode approve"], False),
         ({"mode": "observe"}, "", True, ["mode observe"], True),
         ({"breaker": "6 nodes in an hour"}, "", True, ["breaker open"], False),

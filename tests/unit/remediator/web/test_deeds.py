@@ -80,7 +80,7 @@ def test_a_form_that_is_wrong_comes_back_with_words(
 def test_the_apis_own_rule_holds_whatever_a_page_lets_in(told: Inside) -> None:
     scope = {"type": "http", "method": "GET", "path": "/", "headers": [], "query_string": b"", "app": told.app}
     viewer = Identity(Role.VIEWER, "vic", "v")
-    with pytest.raises(Refusal, match="operator is needed here"):
+    with pytest.raises(Refusal, match="this request needs operator"):
         asyncio.run(call_api(Request(scope), viewer, "POST", "/v1/nodes/n1/hold", body=HoldWish("x")))
 
 

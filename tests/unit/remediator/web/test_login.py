@@ -235,7 +235,7 @@ def test_a_link_from_another_site_is_asked_once_more(shared: Inside) -> None:
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        ("web: {proxy: {addresses: [0.0.0.0/0], roles: {}}}", "everybody could name themselves"),
+        ("web: {proxy: {addresses: [0.0.0.0/0], roles: {}}}", "any client could forge its identity"),
         ("web: {proxy: {addresses: [], roles: {}}}", "addresses is empty"),
         ("web: {proxy: {addresses: [10.0.0.300], roles: {}}}", "10.0.0.300"),
         ("web: {proxy: {addresses: [10.0.0.5]}}", "roles"),

@@ -22,7 +22,7 @@ from remediator.web.web_application import WebApplication
 
 def page(web: WebApplication) -> tuple[int, str]:
     scope = {"type": "http", "method": "GET", "path": "/nodes", "headers": [], "query_string": b""}
-    answer = asyncio.run(web.standing_by(Request(scope), "another remediator leads"))
+    answer = asyncio.run(web.standing_by(Request(scope), "another replica leads"))
     return answer.status_code, bytes(answer.body).decode()
 
 
@@ -42,7 +42,7 @@ def test_it_leads_to_the_leader(journal: Journal) -> None:
     )
     journal.close()
     assert status == 503
-    assert "Another remediator leads" in text
+    assert "Another replica leads" in text
     assert "host-a" in text
     assert 'href="https://a.example/&lt;x&gt;"' in text
 

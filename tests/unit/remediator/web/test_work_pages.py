@@ -176,7 +176,7 @@ def test_an_incident_goes_through_a_persons_hands(centre: Inside) -> None:
     resolve = form(browser, f"{page}/deeds/resolve", f"{page}/deeds/resolve", text="it was the cable")
     late = browser.post(f"{page}/deeds/resolve", {**resolve, "seen": fields["seen"]})
     assert late.status == 412  # somebody looked after it meanwhile
-    assert "not as you saw it" in Outline(late.body).text
+    assert "has changed since you read it" in Outline(late.body).text
     assert browser.post(f"{page}/deeds/resolve", resolve).status == 303
     assert "resolved by ann: it was the cable" in text_of(browser, page)
     assert name in text_of(browser, "/incidents?state=closed")

@@ -61,7 +61,7 @@ def shown(centre: Inside, path: str, *words: str) -> None:
 
 
 def test_lemons_say_why_and_what_next(centre: Inside) -> None:
-    shown(centre, "/lemons", "0.87", "a preflight before its next job", "it fails <script>alert(1)</script>")
+    shown(centre, "/lemons", "0.87", "run a preflight before its next job", "it fails <script>alert(1)</script>")
 
 
 def test_stragglers_are_on_their_page_and_their_jobs(centre: Inside) -> None:
@@ -91,7 +91,7 @@ def test_the_page_that_stops_automation_names_what_it_does_not_stop(centre: Insi
     assert "None of the current actions" in text
     Path(centre.config.scheduler.state_file).write_text("{")  # nobody can hold a node: what is ordered stays under way
     assert centre.call("POST", "/v1/nodes/n1/cordon", "ann", {"text": "a fan"}).status == 204
-    until(lambda: "cordon by hand on n1: goes on" in text_of(Browser(centre).log_in("ann"), "/control"), "the cordon")
+    until(lambda: "manual cordon on n1: continues" in text_of(Browser(centre).log_in("ann"), "/control"), "the cordon")
 
 
 def test_the_breaker_shows_its_limits(centre: Inside) -> None:

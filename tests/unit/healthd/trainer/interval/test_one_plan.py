@@ -143,7 +143,7 @@ def test_who_has_waited_too_long_for_rank_0_decides_for_all(
         for _ in range(12):
             for host in others:
                 host.train()
-    assert "do all ranks call due() in every step?" in caplog.text
+    assert "check that all ranks call due() in every step" in caplog.text
     for _ in range(12):
         first.train()
     for _ in range(60):

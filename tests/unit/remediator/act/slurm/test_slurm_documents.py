@@ -74,16 +74,16 @@ def test_every_version_reads_the_same(path: Path) -> None:
 @pytest.mark.parametrize(
     ("raw", "why"),
     [
-        (b"", "no JSON"),
-        (b"[]", "no JSON object"),
-        (b"{}", "no list of nodes"),
-        (b'{"nodes": {}}', "no list of nodes"),
+        (b"", "not JSON"),
+        (b"[]", "not a JSON object"),
+        (b"{}", "it has no list nodes"),
+        (b'{"nodes": {}}', "it has no list nodes"),
         (b'{"errors": [{"error": "Invalid node name specified", "errno": 2018}], "nodes": []}', "Invalid node name"),
         (b'{"errors": [{"description": "Failure to query node n1", "source": "_dump_nodes"}], "nodes": []}', "query"),
         (b'{"errors": ["odd"], "nodes": []}', "odd"),
         (b'{"errors": [{}], "nodes": []}', "an error without a description"),
-        (b"[" * 100_000, "no JSON"),
-        (b'{"nodes": "\xff"}', "no JSON"),
+        (b"[" * 100_000, "not JSON"),
+        (b'{"nodes": "\xff"}', "not JSON"),
     ],
 )
 def test_what_is_no_answer_says_why(raw: bytes, why: str) -> None:

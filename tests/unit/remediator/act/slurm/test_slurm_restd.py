@@ -116,7 +116,7 @@ def test_a_drain_and_its_end_are_posted(server: Server, tmp_path: Path) -> None:
     [
         (200, b'{"errors": [{"description": "Access denied", "error": "no rights"}]}', "Access denied: no rights"),
         (500, b'{"errors": []}', "status 500"),
-        (401, b"Authentication failure", "does not let us in"),
+        (401, b"Authentication failure", "access denied"),
         (502, b"<html>", "status 502"),
     ],
 )
@@ -133,7 +133,7 @@ def test_whom_it_does_not_know_it_says_so(server: Server) -> None:
 
 def test_without_a_token_nobody_is_let_in_and_the_key_is_named(server: Server, tmp_path: Path) -> None:
     server.status, server.body = 401, b"Authentication failure"
-    with pytest.raises(SlurmError, match=r"not let us in \(status 401\); see scheduler\.slurm\.rest\.user"):
+    with pytest.raises(SlurmError, match=r"access denied \(status 401\); see scheduler\.slurm\.rest\.user"):
         restd(server).nodes(CommandDeadline(5.0))
     with pytest.raises(SlurmError, match=r"token_file: .*: No such file"):
         restd(server, str(tmp_path / "none")).nodes(CommandDeadline(5.0))

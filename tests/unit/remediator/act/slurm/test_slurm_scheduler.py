@@ -129,7 +129,7 @@ def test_an_operator_who_drains_right_after_us_keeps_the_node() -> None:
     slurm.between = lambda: slurm.hold("n1", "fan, ask Kim")
     outcome = centre(slurm)[0].cordon("n1", OURS)
     assert outcome.result is ActionResult.REFUSED
-    assert "in the same moment: fan, ask Kim" in outcome.detail
+    assert "at the same moment: fan, ask Kim" in outcome.detail
     assert slurm.table["n1"].reason == "fan, ask Kim"
 
 
@@ -139,7 +139,7 @@ def test_an_operator_who_drains_right_after_we_lift_keeps_the_node() -> None:
     slurm.between = lambda: slurm.hold("n1", "not yet")
     outcome = centre(slurm)[0].resume("n1")
     assert outcome.result is ActionResult.REFUSED
-    assert "in the same moment: not yet" in outcome.detail
+    assert "at the same moment: not yet" in outcome.detail
 
 
 def test_a_drain_that_was_taken_counts_though_nobody_answers_any_more() -> None:
@@ -217,7 +217,7 @@ def test_a_drain_that_slurm_forgot_is_not_taken_for_lifted() -> None:
     slurm.start = clock.wall()
     hold = scheduler.observe(["n1"])["n1"]
     assert (hold.schedulable, hold.known) == (None, False)
-    assert "has forgotten our drain of n1" in hold.reason
+    assert "lost the drain of n1" in hold.reason
     assert scheduler.observe(["n1"])["n1"] == NodeHold("n1", schedulable=True)  # told once: whoever holds asks again
 
 
@@ -326,7 +326,7 @@ def test_jobs_are_requeued_and_kept_off_the_node() -> None:
     outcome = scheduler.evict("n1")
     assert outcome.result is ActionResult.FAILED  # so that it is tried again: the owner of 9 may have ended it by then
     assert "requeued from n1: 7" in outcome.detail
-    assert "not requeued, ask their owners: 9 (" in outcome.detail
+    assert "not requeued, contact their owners: 9 (" in outcome.detail
     assert slurm.queue[0] == SlurmJob("7", frozenset({"PENDING"}), (), ("n5", "n1"))
     assert slurm.queue[1].nodes == ("n2",)
     slurm.queue = slurm.queue[:1]
@@ -367,7 +367,7 @@ def test_two_who_set_aside_in_the_same_moment_agree() -> None:
 
 @pytest.mark.parametrize("purpose", ["", "a b", "x" * 41, "a,b", "ü"])
 def test_a_purpose_must_fit_into_a_name(purpose: str) -> None:
-    with pytest.raises(ValueError, match="cannot stand in a reservation's name"):
+    with pytest.raises(ValueError, match="is not allowed in a reservation's name"):
         centre(Slurm())[0].set_aside(purpose, ("n1",), 30)
 
 

@@ -38,7 +38,7 @@ def test_a_redirect_takes_nothing_and_is_not_followed(peer: Peer, status: int) -
     peer.headers = {"location": peer.url}
     taken, words, _ = ask(peer)
     assert not taken
-    assert words == f"peer: status {status}, it has moved; redirects are not followed, write the new URL"
+    assert words == f"peer: status {status}, moved; redirects are not followed, configure the new URL"
     assert len(peer.got) == 1
 
 

@@ -176,7 +176,7 @@ def test_messages_for_somebody_who_is_gone_are_not_silent(
 ) -> None:
     store.add([delivery(1), delivery(2)])
     outbox({}).start(standing(set()))
-    assert "2 messages wait for the receiver 'r', which is not configured any more" in caplog.text
+    assert "2 messages wait for the receiver 'r', which is no longer configured" in caplog.text
 
 
 def test_a_piece_keeps_its_name_and_its_messages_whatever_comes_later(

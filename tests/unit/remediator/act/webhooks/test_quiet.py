@@ -76,8 +76,8 @@ def test_the_end_is_a_time_that_is_not_quiet(now: float, start: int, end: int, z
         ({"from": "7:00"}, "from is '7:00'; write a time of day"),
         ({"to": "24:00"}, "to is '24:00'"),
         ({"to": "22:00"}, "are the same"),
-        ({"timezone": "Mars/Base"}, "timezone 'Mars/Base' is not known"),
-        ({"timezone": "../../etc/passwd"}, "is not known"),
+        ({"timezone": "Mars/Base"}, "timezone 'Mars/Base' is unknown"),
+        ({"timezone": "../../etc/passwd"}, "is unknown"),
         ({"days": ["fry"]}, "Invalid enum value 'fry'"),
     ],
 )

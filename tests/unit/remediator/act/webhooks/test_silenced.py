@@ -66,7 +66,7 @@ def test_what_is_over_by_then_is_told_to_nobody(store: DeliveryStore, peer: Peer
     cluster.open = set()
     cluster.courier.turn()
     (item,) = store.latest(9)
-    assert (item.state, item.detail) == (DeliveryState.ABANDONED, "over before the silence sil-1 of ann was")
+    assert (item.state, item.detail) == (DeliveryState.ABANDONED, "resolved during the silence sil-1 of ann")
     cluster.silenced = set()
     cluster.courier.turn()
     assert not peer.got
