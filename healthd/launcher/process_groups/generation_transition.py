@@ -72,7 +72,9 @@ class GenerationTransition:
         seconds = {name: round(marks[at + 1] - marks[at], 3) for at, name in enumerate(PHASES)}
         told = ", ".join(f"{name} {each:.2f}" for name, each in seconds.items())
         total, kind = marks[-1] - marks[0], self._kind
-        since = {"grown": "the ranks were ordered to pause", "resumed": "the ranks began to pause"}.get(kind, "the loss")
+        since = {"grown": "the ranks were ordered to pause", "resumed": "the ranks began to pause"}.get(
+            kind, "the loss"
+        )
         size = f" with {format_count(len(self._generation.members), 'rank')}" if kind in ("shrunk", "grown") else ""
         lost = (
             format_count(self._lost_steps, "finished step")
