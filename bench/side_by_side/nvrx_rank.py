@@ -32,7 +32,7 @@ def train(
     store: Any,
     training: TinyTraining,
     recorder: StepRecorder,
-    call_wrapper: CallWrapper = None,  # type: ignore[valid-type]
+    call_wrapper: CallWrapper = None,  # type: ignore[valid-type]  # the wrapper fills it in
 ) -> None:
     """One iteration of the wrapper: a new process group, the newest state, and steps until a rank is lost."""
     rank, world = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])

@@ -17,7 +17,7 @@ from vocabulary.text.plurals import format_count
 
 USERS_TOLD = 8
 DETAIL_CHARS = 200  # per rank
-PAGE_MADE_ANEW = "its page was made anew, without the order"
+PAGE_REMADE = "its page was made again, without the order"
 _THROUGH = frozenset(
     {OrderOutcome.LEFT, OrderOutcome.ABORTED, OrderOutcome.FAILED, OrderOutcome.CANCELLED, OrderOutcome.EXPIRED}
 )
@@ -98,12 +98,10 @@ def _read_rank_page(rank: OrderedRank, order: str) -> OrderedRank:
     now = make_ordered_rank(view, order)
     if (now.pid, now.started) != (rank.pid, rank.started):  # another process has recreated its page
         return rank._replace(vanished=True, alive=_is_process_alive(rank))
-    made_anew = (
-        rank.told and view.order is None and "mailbox" not in view.damaged
-    )  # by the same process, as it is alive
+    remade = rank.told and view.order is None and "mailbox" not in view.damaged  # by the same process, as it is alive
     return now._replace(
         uid=rank.uid,
-        problem="" if now.told else rank.problem or PAGE_MADE_ANEW * made_anew,
+        problem="" if now.told else rank.problem or PAGE_REMADE * remade,
         told=rank.told if "mailbox" in view.damaged else now.told,
         answer=now.answer or (rank.answer if "acknowledgement" in view.damaged else None),
     )

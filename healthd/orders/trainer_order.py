@@ -197,7 +197,7 @@ class TrainerTask:
         """Order the newer page of a process that holds another rank by now.
 
         Under a launcher that replaces ranks, such a process withdraws the page of the rank before, with its answer. With
-        the same rank it makes its page anew, and `_watch` orders that.
+        the same rank it makes its page again, and `_watch` orders that.
         """
         moved = {
             (rank.uid, rank.pid, rank.started): path

@@ -169,7 +169,6 @@ def test_a_member_that_does_not_answer_is_replaced_if_a_spare_is_there(
     server = make_server(spares=spares, frozen_seconds=0.2)
     clients = all_come(server, 2 + spares)
     clients[0].send("advanced", generation=0, step=0, source="")
-    clients[1].hear("ping")
     clients[1].send("pong", steps=1)
     answering, end = [clients[0], *clients[2:]], time.monotonic() + (DEADLINE_S if spares else 1.0)
     while time.monotonic() < end and not server.take_condemned():
@@ -398,6 +397,4 @@ def test_ranks_that_could_not_connect_though_all_live_try_again_in_a_new_generat
     resumed: list[Event] = []
     wait_until(lambda: bool(resumed.extend(server.take_events()) or resumed))
     assert (resumed[0].kind, resumed[0].facts["lost"]) == ("resumed", 0), "nobody had trained"
-    seconds = resumed[0].facts["seconds"]
-    assert isinstance(seconds, float)
-    assert 0 <= seconds <= time.monotonic() - began, "they count from the first pause"
+    assert 0 <= float(str(resumed[0].facts["seconds"])) <= time.monotonic() - began, "they count from the first pause"
