@@ -35,8 +35,9 @@ def train(
     call_wrapper: CallWrapper = None,  # type: ignore[valid-type]  # the wrapper fills it in
 ) -> None:
     """One iteration of the wrapper: a new process group, the newest state, and steps until a rank is lost."""
+    wrapper: Any = call_wrapper
     rank, world = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
-    iteration = call_wrapper.iteration
+    iteration = wrapper.iteration
     store = dist.PrefixStore(str(iteration), store)
     limit = timedelta(seconds=OPTIONS["collective_s"])
     dist.init_process_group("gloo", store=store, rank=rank, world_size=world, timeout=limit)
@@ -51,7 +52,7 @@ def train(
         loss = training.compute_gradients(model, step, rank)
         training.optimizer.step()
         if rank == 0:
-            with call_wrapper.atomic():
+            with wrapper.atomic():
                 save_checkpoint(training, step + 1)
         recorder.record_step(step, rank, world, iteration, loss)
         step += 1

@@ -30,7 +30,8 @@ def main() -> None:
         training = TinyTraining()
         model = nn.parallel.DistributedDataParallel(training.model)
         state = TrainingState(model, training.optimizer)
-        with job.checkpoints(checkpoints_at, state, bounds=Bounds(least_s=600, most_s=1200)) as checkpoints:
+        checkpoints = job.checkpoints(checkpoints_at, state, bounds=Bounds(least_s=600, most_s=1200))
+        with checkpoints:
             for step in range(checkpoints.load_latest(), STEPS):
                 with job.guard.step(step) as s:
                     training.optimizer.zero_grad()
