@@ -27,7 +27,7 @@ def run_day_plan(place: Path, plan: list[Fault], nodes: int, minutes: float, *, 
         ProgramError: the cluster did not come up, or no job trained.
     """
     place.mkdir(parents=True)
-    with SupervisedPrograms(place / "log") as programs, contextlib.ExitStack() as cleanup:
+    with contextlib.ExitStack() as cleanup, SupervisedPrograms(place / "log") as programs:
         cluster = Cluster(place, programs, nodes, with_system=with_system)
         for directory in (cluster.beacons, cluster.memory.root):
             cleanup.callback(shutil.rmtree, directory, ignore_errors=True)

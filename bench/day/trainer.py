@@ -33,7 +33,7 @@ from healthd.trainer.checkpoint import Checkpoints
 from healthd.trainer.checkpoint_storage.checkpoint_files import FileWriter
 from healthd.trainer.exchange_limits import GenerationStore
 from healthd.trainer.guard import Guard
-from healthd.trainer.rendezvous_client import ADDRESS
+from healthd.trainer.rendezvous_client import ADDRESS, SPARE
 
 FORWARD_SHARE, BUSY_SHARE, NOISE = 0.35, 0.9, 0.005  # of a step; noise is the published one within a stage
 LOOK_S = 0.05
@@ -126,6 +126,8 @@ class Training:
         """From the newest state on, for ever. It starts as long as a real job does."""
         rank = self._rank
         if os.environ.get(ADDRESS):
+            if not os.environ.get(SPARE):
+                self._begin_on_gpu()
             time.sleep(assumptions.START.here)
             with closing(Generations(assumptions.COLLECTIVE.here)) as generations:
                 generations.run(self._enter)
