@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from collections.abc import Set
+from collections.abc import Set as AbstractSet
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -19,7 +19,7 @@ class Job:
         self.members = range(members)
         self.heartbeats.note_trained(self.members, self.now)
 
-    def run(self, seconds: float, *, frozen: Set[int] = frozenset(), trains: bool) -> list[int]:
+    def run(self, seconds: float, *, frozen: AbstractSet[int] = frozenset(), trains: bool) -> list[int]:
         for _ in range(int(seconds)):
             self.now += 1
             self.steps += trains
