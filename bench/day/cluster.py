@@ -178,11 +178,9 @@ class Cluster:
         (self.place / "nodes" / node / "off").touch()
         for name in (f"healthd-{node}", f"slurmd-{node}"):
             self.programs.kill(name)
-        for process in Path("/proc").glob("[0-9]*"):
+        for process in self._processes_on(node):
             with contextlib.suppress(OSError):
-                words = (process / "environ").read_bytes().split(b"\0")
-                if f"SLURM_CONF={self.slurm.conf}".encode() in words and f"SLURMD_NODENAME={node}".encode() in words:
-                    os.kill(int(process.name), signal.SIGKILL)
+                os.kill(process, signal.SIGKILL)
         self.memory.empty(node)
 
     def power_on(self, node: str) -> None:
@@ -190,6 +188,19 @@ class Cluster:
         self.memory.empty(node)  # once more: a rank may have written while it was killed
         self.devices[node].new_boot()
         (self.place / "nodes" / node / "off").unlink(missing_ok=True)
+
+    def _processes_on(self, node: str) -> list[int]:
+        """What Slurm has started there. The daemon of a batch script comes first: it would report that the job has ended."""
+        wanted = {f"SLURM_CONF={self.slurm.conf}".encode(), f"SLURMD_NODENAME={node}".encode()}
+        found: list[int] = []
+        for process in Path("/proc").glob("[0-9]*"):
+            with contextlib.suppress(OSError):
+                if wanted <= set((process / "environ").read_bytes().split(b"\0")):
+                    found.append(int(process.name))
+                    parent = int((process / "stat").read_text().rpartition(")")[2].split()[1])
+                    if b".batch]" in Path(f"/proc/{parent}/cmdline").read_bytes():
+                        found.insert(0, parent)
+        return found
 
     def _start_remediator(self) -> None:
         config = self.place / "remediator.yaml"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import signal
+import subprocess
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
@@ -92,6 +94,28 @@ def test_a_machine_without_power_has_an_empty_memory(tmp_path: Path) -> None:
 
         assert cluster.memory.newest_steps({"n01"}) == {}
         assert cluster.memory.newest_steps({"n02"}) == {"large": 1}
+
+
+def test_a_machine_without_power_does_not_report_that_its_job_has_ended(tmp_path: Path) -> None:
+    """The batch script's daemon would: it has no node in its environment, and its children have."""
+    with SupervisedPrograms(tmp_path / "log") as programs:
+        cluster = Cluster(tmp_path, programs, 2, with_system=True)
+        for device in cluster.devices.values():
+            device.make("n", 1)
+
+        def run_batch_script(node: str) -> subprocess.Popen[str]:
+            script = f"SLURM_CONF={cluster.slurm.conf} SLURMD_NODENAME={node} sh -c 'echo up; read line'; true"
+            argv = ["sh", "-c", script, "slurmstepd: [1.batch]"]
+            daemon = subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+            assert daemon.stdout is not None
+            assert daemon.stdout.readline() == "up\n"
+            return daemon
+
+        with run_batch_script("n01") as lost, run_batch_script("n02") as other:
+            cluster.power_off("n01")
+            lost.communicate(timeout=PATIENCE_S)
+            other.communicate("go on\n", timeout=PATIENCE_S)
+        assert (lost.returncode, other.returncode) == (-signal.SIGKILL, 0)
 
 
 class Start:
