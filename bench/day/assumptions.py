@@ -34,6 +34,7 @@ SLURMD = Assumption("SlurmdTimeout", 300.0, "Slurm's default")
 NOTICE = Assumption("from a fault that lets a GPU go on until it stops", 600.0, "ours, as in the simulator")
 PASSING = Assumption("how long a slowness lasts that passes by itself", 600.0, "Greyhound: 10 min on average")
 LEAVE = Assumption("patience with a rank that stays when others leave", 100.0, "ours; 5 s here")
+RETURN = Assumption("from the loss of a node until its job asks whether it may return", 100.0, "ours; 5 s here")
 
 ALL = (
     STEP,
@@ -49,4 +50,5 @@ ALL = (
     NOTICE,
     PASSING,
     LEAVE,
+    RETURN,
 )

@@ -16,6 +16,7 @@ import msgspec
 
 from bench.day import assumptions
 from bench.day.device import Device
+from bench.day.memory_copies import NodeMemory
 from healthctl.api_client.remediator_client import RemediatorClient
 from healthctl.demo.demo_cluster import BIN, SHARED_MEMORY, write_config
 from healthctl.demo.faults import build_library
@@ -54,11 +55,18 @@ class Work(msgspec.Struct, frozen=True):
     nodes: int
     spares: int = 0
 
+    @property
+    def least(self) -> int:
+        """With the system it goes on with as few nodes."""
+        return max(1, self.nodes * 3 // 4)
+
 
 def work_for(nodes: int) -> list[Work]:
-    """Jobs that leave about a fifth of the nodes free."""
+    """Jobs that leave about a third of the nodes free; in a cluster that is not tiny half of those are their spares."""
     large, middle = round(nodes * 0.45), round(nodes * 0.22)
-    return [Work("large", large, 1), Work("middle", middle, 1), *([Work("small", 2)] if nodes >= 16 else [])]
+    ample = int(nodes >= 24)
+    works = [Work("large", large, 1 + ample), Work("middle", middle, 1)]
+    return [*works, *([Work("small", 2, ample)] if nodes >= 16 else [])]
 
 
 class Machines(SlurmCluster):
@@ -88,6 +96,7 @@ class Cluster:
         self.slurm.nodes_place = place / "nodes"
         self.devices = {node: Device(place / "nodes" / node) for node in self.nodes}
         self.beacons = SHARED_MEMORY / f"gpu-healthd-day-{os.getpid()}-{secrets.token_hex(3)}"
+        self.memory = NodeMemory(self.beacons.with_name(f"{self.beacons.name}-memory"))
         self._library = place
         self.url = f"http://127.0.0.1:{find_free_ports(1)[0]}"
 
@@ -143,7 +152,7 @@ class Cluster:
         """
         name = "with" if self.with_system else "without"
         script = self.place / f"{work.name}.sh"
-        train = f"{sys.executable} -m bench.day.trainer --place {self.place} --job {work.name}"
+        train = f"{sys.executable} -m bench.day.trainer --place {self.place} --job {work.name} --nodes {work.nodes}"
         text = WITH if self.with_system else WITHOUT
         script.write_text(
             text.format(
@@ -151,12 +160,13 @@ class Cluster:
                 place=self.place,
                 train=train,
                 work=work,
-                swap="--swap" if work.spares else "",
+                memory=self.memory.root,
+                returns=f"{assumptions.RETURN.here:g}",
                 leave=f"{assumptions.LEAVE.here:g}",
             )
         )
-        most = work.nodes + (work.spares if self.with_system else 0)
-        argv = ["sbatch", "--requeue", "--open-mode=append", f"--job-name={work.name}", f"--nodes={work.nodes}-{most}"]
+        least, most = (work.least, work.nodes + work.spares) if self.with_system else (work.nodes, work.nodes)
+        argv = ["sbatch", "--requeue", "--open-mode=append", f"--job-name={work.name}", f"--nodes={least}-{most}"]
         argv += [f"--output={self.programs.log(f'job-{work.name}-{name}')}", f"--chdir={SOURCE}", "--export=ALL"]
         argv += ["--no-kill"] if self.with_system else []
         done = subprocess.run([*argv, str(script)], env=self.env, capture_output=True, text=True, check=False)
@@ -168,16 +178,29 @@ class Cluster:
         (self.place / "nodes" / node / "off").touch()
         for name in (f"healthd-{node}", f"slurmd-{node}"):
             self.programs.kill(name)
-        for process in Path("/proc").glob("[0-9]*"):
+        for process in self._processes_on(node):
             with contextlib.suppress(OSError):
-                words = (process / "environ").read_bytes().split(b"\0")
-                if f"SLURM_CONF={self.slurm.conf}".encode() in words and f"SLURMD_NODENAME={node}".encode() in words:
-                    os.kill(int(process.name), signal.SIGKILL)
+                os.kill(process, signal.SIGKILL)
+        self.memory.empty(node)
 
     def power_on(self, node: str) -> None:
         """Under another boot."""
+        self.memory.empty(node)  # once more: a rank may have written while it was killed
         self.devices[node].new_boot()
         (self.place / "nodes" / node / "off").unlink(missing_ok=True)
+
+    def _processes_on(self, node: str) -> list[int]:
+        """What Slurm has started there. The daemon of a batch script comes first: it would report that the job has ended."""
+        wanted = {f"SLURM_CONF={self.slurm.conf}".encode(), f"SLURMD_NODENAME={node}".encode()}
+        found: list[int] = []
+        for process in Path("/proc").glob("[0-9]*"):
+            with contextlib.suppress(OSError):
+                if wanted <= set((process / "environ").read_bytes().split(b"\0")):
+                    found.append(int(process.name))
+                    parent = int((process / "stat").read_text().rpartition(")")[2].split()[1])
+                    if b".batch]" in Path(f"/proc/{parent}/cmdline").read_bytes():
+                        found.insert(0, parent)
+        return found
 
     def _start_remediator(self) -> None:
         config = self.place / "remediator.yaml"
@@ -252,8 +275,8 @@ class Cluster:
 
 WITH = """\
 #!/bin/sh
-exec {launch} launch --nodes={work.nodes} --spares={work.spares} {swap} --leave-seconds={leave} --max-restarts=1000 \\
-  --events={place}/launcher-{work.name}.jsonl -- {train} --guarded
+exec {launch} launch --nodes={work.nodes} --spares={work.spares} --swap --min-nodes={work.least} --return-seconds={returns} \\
+  --leave-seconds={leave} --max-restarts=1000 --events={place}/launcher-{work.name}.jsonl -- {train} --guarded --memory {memory}
 """
 WITHOUT = """\
 #!/bin/sh

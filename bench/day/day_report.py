@@ -23,7 +23,8 @@ def render_result_table(accounts: Mapping[str, Account], limit: int) -> str:
         ("node-steps trained and lost", [f"{a.lost:,}" for a in accounts.values()]),
         ("times a job was started again", [str(sum(not s.swap for s in a.stops)) for a in accounts.values()]),
         ("seconds until it trained again: median, most", [_standing(a, swap=False) for a in accounts.values()]),
-        ("times a rank was replaced while the job went on", [str(sum(s.swap for s in a.stops)) for a in accounts.values()]),
+        ("times a rank was replaced while the job went on", [str(sum(s.swap and not s.grown for s in a.stops)) for a in accounts.values()]),
+        ("times a job went on with fewer nodes, with more again", [_resized(a) for a in accounts.values()]),
         ("seconds until the job trained again: median, most", [_standing(a, swap=True) for a in accounts.values()]),
         ("steps lost when ranks were replaced, when jobs were started again", [_lost(a) for a in accounts.values()]),
         ("jobs that did not train at the end", [str(sum(s.resumed_at is None for s in a.stops)) for a in accounts.values()]),
@@ -115,7 +116,8 @@ def _story(told: Told) -> str:
         words.append("never held")
     if told.lost is not None:
         after = "did not train again" if told.resumed_s is None else f"trained again after {_seconds(told.resumed_s)}"
-        again = f"{after} with a spare in the rank's place" if told.swap else after
+        how = "with fewer nodes" if told.grown < 0 else "with a spare in the rank's place"
+        again = f"{after} {how}" if told.swap else after
         words.append(f"{told.job} {again}, {told.lost} steps lost")
     elif told.job:
         words.append(f"{told.job} stood still already" if told.standing else f"{told.job} went on")
@@ -129,6 +131,11 @@ def _story(told: Told) -> str:
 def _standing(account: Account, *, swap: bool) -> str:
     stops = [s.resumed_at - s.at for s in account.stops if s.resumed_at is not None and s.swap == swap]
     return _spread(stops, "{:.1f}" if swap else "{:.0f}")
+
+
+def _resized(account: Account) -> str:
+    swaps = [stop.grown for stop in account.stops if stop.swap]
+    return f"{sum(grown < 0 for grown in swaps)}, {sum(grown > 0 for grown in swaps)}"
 
 
 def _lost(account: Account) -> str:

@@ -18,7 +18,8 @@ ALREADY = "already"
 class Stop(msgspec.Struct, frozen=True):
     """A job stood still between two attempts, or (`swap`) while a rank was replaced.
 
-    `resumed_at` is None if it did not train again; `lost` steps were trained twice or never again.
+    `resumed_at` is None if it did not train again; `lost` steps were trained twice or never again; it went on with `grown` nodes
+    more, or fewer.
     """
 
     job: str
@@ -26,6 +27,12 @@ class Stop(msgspec.Struct, frozen=True):
     resumed_at: float | None
     lost: int
     swap: bool = False
+    grown: int = 0
+
+    @property
+    def planned(self) -> bool:
+        """Whether it only paused at the end of a step, to take nodes in."""
+        return self.swap and self.grown > 0
 
     def during(self, at: float) -> bool:
         """Whether it stood still then."""
@@ -69,6 +76,7 @@ class Told(msgspec.Struct, frozen=True):
     lost: int | None
     bad_starts: int
     swap: bool = False
+    grown: int = 0
 
 
 def build_fault_story(strike: Happened, day: Day) -> Told:
@@ -91,6 +99,7 @@ def build_fault_story(strike: Happened, day: Day) -> Told:
         resumed_s=None if stop is None or stop.resumed_at is None else stop.resumed_at - strike.at,
         lost=None if stop is None else stop.lost,
         swap=stop is not None and stop.swap,
+        grown=0 if stop is None else stop.grown,
         bad_starts=sum(where == node and strike.at <= at < until for at, where in day.bad),
     )
 
@@ -115,6 +124,8 @@ def _stop_of(strike: Happened, day: Day) -> Stop | None:
     acts = (e.at for e in happened if e.event in ("acts", "off") and e.node == strike.node and e.at >= strike.at)
     acted = next(acts, strike.at)
     for stop in day.stops:
+        if stop.planned:
+            continue
         if stop.job == strike.job and strike.at - SOON_S <= stop.at <= acted + ATTRIBUTED_S:
             others = (e for e in happened if e.event == "strike" and e.job == strike.job and e.number != strike.number)
             harmful = (e for e in others if BY_NAME[e.kind].acts not in ("", "slow"))

@@ -14,12 +14,17 @@ CHECKPOINT_EVERY = round(assumptions.CHECKPOINT.here / assumptions.STEP.here)  #
 
 
 class Breakdown(msgspec.Struct):
-    """Node-steps, by cause. `again`: trained, and lost with a stop; `standing`: at the end, by jobs that did not train any more."""
+    """Node-steps, by cause.
+
+    `fewer`: a step takes longer while a job has fewer nodes than it wants; `again`: trained, and lost with a stop; `standing`: at
+    the end, by jobs that did not train any more.
+    """
 
     restarts: float = 0.0
     swaps: float = 0.0
     checkpoints: float = 0.0
     slower: float = 0.0
+    fewer: float = 0.0
     standing: float = 0.0
     again: float = 0.0
 
@@ -35,6 +40,7 @@ class Breakdown(msgspec.Struct):
             "swaps": self.swaps,
             "checkpoint pauses": self.checkpoints,
             "slower steps": self.slower,
+            "fewer nodes": self.fewer,
             "standing still at the end": self.standing,
             "steps trained and lost": self.again,
         }
@@ -49,8 +55,10 @@ def classify_node_steps(
         for one, after in itertools.pairwise(lines):
             seconds = after.at - max(one.at, begin)
             if after.at > begin:
-                _add(found, one, after, (seconds - usual_s) * one.world / usual_s)
-        found.standing += max(0.0, end - lines[-1].at - usual_s) * lines[-1].world / usual_s
+                fewer = after.nodes * (after.nodes / after.world - 1)
+                found.fewer += fewer
+                _add(found, one, after, (seconds - usual_s) * after.nodes / usual_s - fewer)
+        found.standing += max(0.0, end - lines[-1].at - usual_s) * lines[-1].nodes / usual_s
     return found
 
 

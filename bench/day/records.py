@@ -9,6 +9,7 @@ from typing import TypeVar
 
 import msgspec
 
+HELD_IN_MEMORY = "memory.json"  # of each job, the newest step in the memory of a node that was up when the run ended
 _DRAINED = re.compile(r"^\[([^\]]+)\] update_node: node (\S+) reason set to: (.*)$", re.MULTILINE)
 T = TypeVar("T")
 
@@ -37,7 +38,11 @@ class RankLine(msgspec.Struct, frozen=True):
 
 
 class StepLine(msgspec.Struct, frozen=True):
-    """A step that a job has finished. `generation`: of its process group, in which single ranks were replaced."""
+    """A step that a job has finished.
+
+    `generation`: of its process group, in which single ranks were replaced. `world`: ranks that made it, one on each node.
+    `full`: ranks of the whole job; 0 in records from before jobs could shrink.
+    """
 
     at: float
     attempt: int
@@ -45,6 +50,12 @@ class StepLine(msgspec.Struct, frozen=True):
     loss: str
     world: int
     generation: int = 0
+    full: int = 0
+
+    @property
+    def nodes(self) -> int:
+        """Of the whole job. The global batch is constant, so a step by fewer nodes is as much work."""
+        return self.full or self.world
 
 
 class Look(msgspec.Struct, frozen=True):
@@ -64,7 +75,7 @@ class Drain(msgspec.Struct, frozen=True):
 
 
 class Records(msgspec.Struct, frozen=True):
-    """All of one run. `saved`: of each job, the step of its newest checkpoint when the run was over."""
+    """All of one run. `saved`: of each job, the newest step that it could go on from when the run ended."""
 
     happened: list[Happened]
     ranks: list[RankLine]
@@ -82,12 +93,19 @@ def read_run_records(place: Path) -> Records:
         ranks=_lines(place / "ranks.jsonl", RankLine),
         steps={path.stem.partition("-")[2]: _lines(path, StepLine) for path in sorted(place.glob("steps-*.jsonl"))},
         looks=_lines(place / "scheduler.jsonl", Look),
-        saved={
-            path.name: max((int(step.name.partition("-")[2]) for step in path.glob("step-*")), default=0)
-            for path in (place / "checkpoints").glob("*")
-        },
+        saved=_read_saved(place),
         drains=[Drain(datetime.fromisoformat(at).timestamp(), node, why) for at, node, why in _DRAINED.findall(log)],
     )
+
+
+def _read_saved(place: Path) -> dict[str, int]:
+    held = place / HELD_IN_MEMORY
+    memory = msgspec.json.decode(held.read_bytes(), type=dict[str, int]) if held.exists() else {}
+    saved = {
+        path.name: max((int(step.name.partition("-")[2]) for step in path.glob("step-*")), default=0)
+        for path in (place / "checkpoints").glob("*")
+    }
+    return {job: max(saved.get(job, 0), memory.get(job, 0)) for job in saved | memory}
 
 
 def _lines(path: Path, kind: type[T]) -> list[T]:

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from bench.day.cluster import Cluster, work_for
 from bench.day.faults import Fault
+from bench.day.records import HELD_IN_MEMORY
 from bench.day.site_staff import People
 from bench.day.world import World
 from healthctl.process_supervision.supervised_programs import SupervisedPrograms, wait_until_ready
@@ -26,9 +27,10 @@ def run_day_plan(place: Path, plan: list[Fault], nodes: int, minutes: float, *, 
         ProgramError: the cluster did not come up, or no job trained.
     """
     place.mkdir(parents=True)
-    with SupervisedPrograms(place / "log") as programs, contextlib.ExitStack() as cleanup:
+    with contextlib.ExitStack() as cleanup, SupervisedPrograms(place / "log") as programs:
         cluster = Cluster(place, programs, nodes, with_system=with_system)
-        cleanup.callback(shutil.rmtree, cluster.beacons, ignore_errors=True)
+        for directory in (cluster.beacons, cluster.memory.root):
+            cleanup.callback(shutil.rmtree, directory, ignore_errors=True)
         _tell(place, "comes up")
         cluster.start()
         works = work_for(nodes)
@@ -42,6 +44,7 @@ def run_day_plan(place: Path, plan: list[Fault], nodes: int, minutes: float, *, 
         world = World(cluster, plan)
         with contextlib.closing(People(cluster, world, works)) as people:
             _play(cluster, world, people, minutes * 60)
+        _record_memory(cluster)
         shutil.copy(cluster.slurm.directory / "log" / "slurmctld.log", place / "slurmctld.log")
         _tell(place, "ends")
 
@@ -59,6 +62,13 @@ def _play(cluster: Cluster, world: World, people: People, seconds: float) -> Non
                 people.look(states, jobs)
             time.sleep(TICK_S)
     world.note("end", "")
+
+
+def _record_memory(cluster: Cluster) -> None:
+    """Which step each job could go on from: only what a node holds that Slurm would use counts."""
+    states, _ = _scheduler(cluster)
+    usable = {node for node, (state, _) in states.items() if "drain" not in state and "down" not in state}
+    (cluster.place / HELD_IN_MEMORY).write_text(json.dumps(cluster.memory.newest_steps(usable)))
 
 
 def _scheduler(cluster: Cluster) -> tuple[dict[str, tuple[str, str]], set[str]]:

@@ -21,7 +21,7 @@ MACHINES = ("gpu-healthd:", "health check")  # reasons that a program set
 
 
 class Account(msgspec.Struct, frozen=True):
-    """What a run came to. Node-steps are steps times the job's nodes; `pace_s` is the median of a step."""
+    """What a run came to. Node-steps are steps times the nodes of the whole job, however many made them; `pace_s` is the median of a step."""
 
     seconds: float
     wanted: float
@@ -51,12 +51,13 @@ def judge_run(records: Records) -> Account:
     begin = next(each.at for each in records.happened if each.event == "begin")
     end = next((each.at for each in reversed(records.happened) if each.event == "end"), records.looks[-1].at)
     steps = {job: [line for line in lines if line.at <= end] for job, lines in records.steps.items()}
-    worlds = {job: lines[0].world for job, lines in steps.items()}
+    worlds = {job: lines[0].nodes for job, lines in steps.items()}
     before = {job: max((line.step for line in lines if line.at < begin), default=0) for job, lines in steps.items()}
     made = {job: sum(line.at >= begin for line in lines) for job, lines in steps.items()}
     kept = {job: lines[-1].step for job, lines in steps.items()}
     gaps = [gap for lines in steps.values() for gap in _gaps(lines)]
-    usual_s = statistics.quantiles(gaps, n=10)[0]
+    paces = [gap for lines in steps.values() for gap in _gaps(lines, of_all_nodes=True)]
+    usual_s = statistics.quantiles(paces, n=10)[0]
     stops = sorted(
         (stop for job, lines in steps.items() for stop in stops_of(job, lines, end, records.saved.get(job, 0))),
         key=lambda s: s.at,
@@ -93,7 +94,14 @@ def judge_run(records: Records) -> Account:
 def stops_of(job: str, lines: Sequence[StepLine], end: float, saved: int) -> list[Stop]:
     """Where one attempt's or generation's steps end and another's begin; and the end, if the job stood still then: what is not `saved` is lost."""
     found = [
-        Stop(job, last.at, first.at, last.step - first.step + 1, swap=last.attempt == first.attempt)
+        Stop(
+            job,
+            last.at,
+            first.at,
+            last.step - first.step + 1,
+            swap=last.attempt == first.attempt,
+            grown=first.world - last.world,
+        )
         for last, first in itertools.pairwise(lines)
         if _place(last) != _place(first)
     ]
@@ -165,9 +173,13 @@ def _progress(steps: dict[str, list[StepLine]], worlds: dict[str, int], begin: f
     return [(at, done - points[0][1]) for at, done in points]
 
 
-def _gaps(lines: Sequence[StepLine]) -> list[float]:
-    """Seconds from one step of a process group to its next."""
-    return [after.at - one.at for one, after in itertools.pairwise(lines) if _place(one) == _place(after)]
+def _gaps(lines: Sequence[StepLine], *, of_all_nodes: bool = False) -> list[float]:
+    """Seconds from one step of a process group to its next; `of_all_nodes`: what they would be on all nodes of the job."""
+    return [
+        (after.at - one.at) * (after.world / after.nodes if of_all_nodes else 1.0)
+        for one, after in itertools.pairwise(lines)
+        if _place(one) == _place(after)
+    ]
 
 
 def _place(line: StepLine) -> tuple[int, int]:

@@ -72,6 +72,7 @@ class People:
             if time.monotonic() >= self._repairing[node] and wanted:
                 del self._repairing[node]
                 self._cluster.devices[node].cured("repair")
+                self._cluster.memory.empty(node)  # it was without power
                 self._world.note("person repaired", node)
                 back(node)
             return

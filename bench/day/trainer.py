@@ -1,9 +1,10 @@
 """A rank of a training job: real steps, a real all-reduce, real checkpoints, the real guard; a tiny linear model and no torch.
 
-    python -m bench.day.trainer --place PLACE --job NAME [--guarded]
+    python -m bench.day.trainer --place PLACE --job NAME --nodes N [--guarded] [--memory DIR]
 
 It computes for a quarter of a second a step by sleeping, so that dozens of ranks fit on two cores; what the sleep stands for is the
-GPU, and what befalls the GPU (`device`) befalls the sleep. Every rank writes down when it came and when it trained; rank 0 each step.
+GPU, and what befalls the GPU (`device`) befalls the sleep. The global batch is constant: with fewer than N ranks each sleeps longer.
+Every rank writes down when it came and when it trained; rank 0 each step.
 """
 
 from __future__ import annotations
@@ -22,25 +23,28 @@ from typing import NoReturn
 
 from bench.day import assumptions
 from bench.day.device import Device, State
+from bench.day.memory_copies import MemoryCopies, NodeMemory
+from bench.day.model import WEIGHTS, Model
 from bench.day.node_step_breakdown import CHECKPOINT_EVERY
 from bench.ranks.collective import Collective, StuckError
 from bench.ranks.generations import GenerationRank, Generations
-from bench.ranks.linear_model import LinearModel
 from bench.ranks.shared_store import SharedStore
 from healthd.trainer.checkpoint import Checkpoints
 from healthd.trainer.checkpoint_storage.checkpoint_files import FileWriter
+from healthd.trainer.exchange_limits import GenerationStore
 from healthd.trainer.guard import Guard
-from healthd.trainer.rendezvous_client import ADDRESS
+from healthd.trainer.rendezvous_client import ADDRESS, SPARE
 
 FORWARD_SHARE, BUSY_SHARE, NOISE = 0.35, 0.9, 0.005  # of a step; noise is the published one within a stage
 LOOK_S = 0.05
+SOURCES = ("the beginning", "a checkpoint", "the nodes' memory", "the ranks' memory")  # of a state
 
 
 class Rank:
-    """Who and where this process is."""
+    """Who and where this process is. `full`: ranks of the whole job."""
 
-    def __init__(self, place: Path, job: str) -> None:
-        env = os.environ
+    def __init__(self, place: Path, job: str, full: int) -> None:
+        env, self.full = os.environ, full
         self.place, self.job = place, job
         self.node, self.attempt = env["SLURMD_NODENAME"], int(env["HEALTHD_ATTEMPT"])
         self.rank, self.world, self.generation = int(env["SLURM_PROCID"]), int(env["SLURM_NTASKS"]), 0
@@ -108,10 +112,11 @@ class Unguarded:
 class Training:
     """The loop."""
 
-    def __init__(self, rank: Rank, *, guarded: bool) -> None:
+    def __init__(self, rank: Rank, *, guarded: bool, memory: MemoryCopies | None = None) -> None:
         self._rank = rank
         self._gpu: Gpu | None = None  # of a spare: once it holds a rank
-        self._model = LinearModel()
+        self._model, self._source = Model(rank.full), SOURCES[0]
+        self._memory, self._first_generation = memory, -1
         self._checkpoints = Checkpoints(rank.place / "checkpoints" / rank.job, keep=2)
         self._guarded = guarded
         self._place: GenerationRank | None = None
@@ -121,6 +126,8 @@ class Training:
         """From the newest state on, for ever. It starts as long as a real job does."""
         rank = self._rank
         if os.environ.get(ADDRESS):
+            if not os.environ.get(SPARE):
+                self._begin_on_gpu()
             time.sleep(assumptions.START.here)
             with closing(Generations(assumptions.COLLECTIVE.here)) as generations:
                 generations.run(self._enter)
@@ -140,8 +147,10 @@ class Training:
         rank.rank, rank.world, rank.generation = place.rank, place.world, place.generation.number
         self._begin_on_gpu()
         self._together, had, self._place = place.together, self._model.step, place
+        if self._first_generation < 0:
+            self._first_generation = rank.generation
         store = SharedStore(rank.place / "stores" / f"{rank.job}-{rank.attempt}-{rank.generation}.json")
-        guard = Guard.from_env(store=store)
+        guard = Guard.from_env(store=GenerationStore(store, lambda: place.swap.over))
         guard.enable_swap(place.swap)
         with guard:
             self._take_newest()
@@ -155,12 +164,31 @@ class Training:
             self._gpu = Gpu(self._rank.device)
 
     def _take_newest(self) -> None:
-        """What the rank has that is ahead of all. Else the checkpoint."""
+        """What the rank has that is ahead of all: what it has finished, all have given their part to. Else the newest copy."""
         rank, model = self._rank, self._model
-        if rank.rank == 0 and model.step == 0 and (found := self._checkpoints.latest()):
+        source = 3 if model.step else self._load()
+        numbers = [0.0] * (2 * rank.world)
+        numbers[rank.rank], numbers[rank.world + rank.rank] = model.step, source
+        numbers = self._together.sum(numbers)
+        newest = max(numbers[: rank.world])
+        ahead = numbers.index(newest)
+        weights = self._together.sum(model.weights if rank.rank == ahead else [0.0] * WEIGHTS)
+        model.step, model.weights = int(newest), weights
+        self._source = SOURCES[int(numbers[rank.world + ahead])]
+
+    def _load(self) -> int:
+        """What a new process finds on its node, or rank 0 on the disk if that is newer; from which of `SOURCES`."""
+        rank, model = self._rank, self._model
+        newcomer = (
+            0 < rank.generation == self._first_generation
+        )  # its node's copies are older than what the others have
+        source = 2 if self._memory and not newcomer and self._memory.load(model) else 0
+        if rank.rank == 0 and (found := self._checkpoints.latest()):
             state = json.loads((found.path / "model.json").read_text())
-            model.weights, model.step = state["weights"], state["step"]
-        model.adopt_newest(self._together, rank.rank, rank.world)
+            if state["step"] > model.step:
+                model.weights, model.step = state["weights"], state["step"]
+                return 1
+        return source
 
     def _train(self, guard: Guard | Unguarded) -> None:
         model, rank, noise = self._model, self._rank, random.Random()  # noqa: S311 - of times, not of secrets
@@ -168,22 +196,27 @@ class Training:
         assert gpu is not None
         while True:
             with guard.step(model.step) as step:
-                busy = assumptions.STEP.here * BUSY_SHARE * noise.gauss(1, NOISE)
+                busy = assumptions.STEP.here * rank.full / rank.world * BUSY_SHARE * noise.gauss(1, NOISE)
                 with step.section("forward"):
-                    gradient = model.gradient(rank.rank)
+                    gradient = model.gradient(rank.rank, rank.world)
                     gpu.compute(busy * FORWARD_SHARE)
                 with step.section("backward"):
                     gpu.compute(busy * (1 - FORWARD_SHARE))
                 with step.section("communication"):
                     summed = self._together.sum(gradient)
-                loss = model.learn(summed, rank.world)
+                loss = model.learn(summed)
+                if self._memory is not None:
+                    self._memory.save(model, rank.rank, rank.world, (rank.attempt, rank.generation))
                 step.report(loss=loss)
                 if model.step == first + 1:
                     if self._place is not None:
-                        self._place.advanced(model.step - 1)
+                        self._place.advanced(model.step - 1, self._source)
+                        self._place.allow_resize()
                     rank.log("ranks.jsonl", event="trains", node=rank.node, rank=rank.rank)
                 if rank.rank == 0:
-                    rank.log(f"steps-{rank.job}.jsonl", step=model.step, loss=loss.hex(), world=rank.world)
+                    rank.log(
+                        f"steps-{rank.job}.jsonl", step=model.step, loss=loss.hex(), world=rank.world, full=rank.full
+                    )
                 if step.checkpoint_due and step.swap:
                     self._together.sum([0.0])  # every rank holds what the others do
                     step.saved("the ranks' memory")
@@ -215,11 +248,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--place", type=Path, required=True)
     parser.add_argument("--job", required=True)
+    parser.add_argument("--nodes", type=int, required=True, help="of the whole job")
     parser.add_argument("--guarded", action="store_true")
+    parser.add_argument("--memory", type=Path, help="of all nodes: where the state is kept after each step")
     options = parser.parse_args()
-    rank = Rank(options.place, options.job)
+    rank = Rank(options.place, options.job, options.nodes)
+    memory = NodeMemory(options.memory).copies(rank.node, rank.job) if options.memory else None
     try:
-        Training(rank, guarded=options.guarded).run()
+        Training(rank, guarded=options.guarded, memory=memory).run()
     except StuckError as error:
         _end(str(error))
 

@@ -126,7 +126,7 @@ class Launcher:
     def _returning(self, attempt: Attempt, history: AttemptHistory) -> ReturningNodes:
         def fit(nodes: Sequence[str]) -> Sequence[str]:
             at_hand = set(self._backend.nodes())
-            _, verdicts = self._verdicts([node for node in nodes if node in at_hand])
+            _, verdicts = self._verdicts([node for node in nodes if node in at_hand], repeated=True)
             found = [choose_nodes([node], 1, history.excluded, verdicts, self._job.choosing).nodes for node in nodes]
             return [node for each in found for node in each or () if node in at_hand]
 
@@ -146,9 +146,9 @@ class Launcher:
         failed, verdicts = self._verdicts([node for node in self._backend.nodes() if node not in history.excluded])
         return history.without(failed), verdicts
 
-    def _verdicts(self, nodes: Sequence[str]) -> tuple[set[str], list[NodeVerdict]]:
+    def _verdicts(self, nodes: Sequence[str], *, repeated: bool = False) -> tuple[set[str], list[NodeVerdict]]:
         """Who failed the preflight, and what is known of each."""
-        gate = self._inquiry.gate(nodes)
+        gate = self._inquiry.gate(nodes, repeated=repeated)
         unfit = {verdict.node for verdict in gate if verdict.fitness is Fitness.UNFIT}
         preflight = self._inquiry.preflight([node for node in nodes if node not in unfit])
         failed = {verdict.node for verdict in preflight if verdict.fitness is Fitness.UNFIT}

@@ -27,15 +27,21 @@ class NodeQueries:
         self._journal = journal
         self._stopped = stopped
         self._proven: dict[str, NodeVerdict] = {}
+        self._journalled: dict[tuple[str, str], NodeVerdict] = {}  # the last verdict, by topic and node
 
-    def gate(self, nodes: Sequence[str]) -> list[NodeVerdict]:
-        """Return each node's verdict from its own daemon; empty if the gate is off."""
+    def gate(self, nodes: Sequence[str], *, repeated: bool = False) -> list[NodeVerdict]:
+        """Return each node's verdict from its own daemon; empty if the gate is off.
+
+        Args:
+            nodes: to query.
+            repeated: query lost nodes every few seconds; verdicts are journalled only if one is new.
+        """
         if self._job.gate is GateMode.OFF or not nodes:
             if self._job.gate is not GateMode.OFF:
                 self._journal.write("gate", "gate: no node remains to query", verdicts={}, reasons={})
             return []
         question = NodeQuestion("gate", (self._job.socket_template,), GATE_SECONDS)
-        return self._ask("gate", nodes, question)
+        return self._ask("gate", nodes, question, repeated=repeated)
 
     def unfit_by_now(self, nodes: Sequence[str]) -> list[NodeVerdict]:
         """Return the nodes that the gate calls unfit now; queried while ranks run, without output."""
@@ -61,10 +67,16 @@ class NodeQueries:
         question = NodeQuestion("rank_pages", (attempt.job, str(attempt.number), str(since)), PAGES_SECONDS)
         return parse_rank_pages(self._backend.ask((*attempt.nodes, *attempt.spares), question, self._stopped))
 
-    def _ask(self, topic: str, nodes: Sequence[str], question: NodeQuestion) -> list[NodeVerdict]:
+    def _ask(
+        self, topic: str, nodes: Sequence[str], question: NodeQuestion, *, repeated: bool = False
+    ) -> list[NodeVerdict]:
         """Return a verdict per node: a silent node is unknown."""
         said = {verdict.node: verdict for verdict in parse_verdicts(self._backend.ask(nodes, question, self._stopped))}
         verdicts = [said.get(node) or NodeVerdict(node, Fitness.UNKNOWN, SILENT) for node in nodes]
+        known = all(self._journalled.get((topic, verdict.node)) == verdict for verdict in verdicts)
+        if repeated and known:
+            return verdicts
+        self._journalled |= {(topic, verdict.node): verdict for verdict in verdicts}
         words = {verdict.node: verdict.fitness.value for verdict in verdicts}
         reasons = {verdict.node: verdict.reason for verdict in verdicts if verdict.reason}
         self._journal.write(

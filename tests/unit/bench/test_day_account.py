@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import msgspec
 
 from bench.day import day_report
 from bench.day.node_step_breakdown import CHECKPOINT_EVERY
-from bench.day.records import Drain, Happened, Look, RankLine, Records, StepLine
+from bench.day.records import HELD_IN_MEMORY, Drain, Happened, Look, RankLine, Records, StepLine, read_run_records
 from bench.day.run_judgement import Account, judge_run
 
 OURS = "gpu-healthd: inc-1 gpu-lost"
@@ -207,3 +209,60 @@ def test_a_pause_for_a_checkpoint_is_told_from_a_slow_step() -> None:
 
     assert [round(day([], each).breakdown.checkpoints) for each in (paused, slow)] == [8, 0]
     assert [round(day([], each).breakdown.slower) for each in (paused, slow)] == [0, 8]
+
+
+def resized(*parts: tuple[float, int, int], full: int = 2) -> list[StepLine]:
+    """A job of two nodes: generations that begin at a time with a number of nodes and make so many steps, slower with fewer nodes."""
+    lines: list[StepLine] = []
+    for generation, (begin, world, count) in enumerate(parts):
+        for n in range(count):
+            at, step = begin + 0.25 * full / world * n, len(lines) + 1
+            lines.append(StepLine(at, 1, step, f"loss {step}", world, generation, full))
+    return lines
+
+
+def test_a_step_of_fewer_nodes_is_as_much_work_and_takes_longer() -> None:
+    judged = day([], resized((0, 2, 80), (21, 1, 80), (61.5, 2, 154)))
+
+    assert (judged.useful, judged.lost) == (2 * 314, 0)
+    assert round(judged.wanted) == 800
+    assert round(judged.breakdown.fewer) == 2 * 80
+    assert round(judged.breakdown.swaps) == 12  # three quarters of a second at each change, beyond the step itself
+    assert abs(judged.useful + judged.breakdown.total - judged.wanted) <= 4
+
+
+def test_a_job_that_always_has_fewer_nodes_is_held_to_the_pace_of_all() -> None:
+    judged = day([], resized((0, 1, 200)))
+
+    assert round(judged.effective, 2) == 0.5
+    assert round(judged.breakdown.fewer / judged.wanted, 2) == 0.5
+
+
+def test_a_job_that_shrinks_and_grows_is_told_so() -> None:
+    happened = [strike(20, "GPU lost"), Happened(20, "acts", "n1", 1, acts="hang")]
+    judged = day(happened, resized((0, 2, 80), (21, 1, 80), (61.5, 2, 154)))
+
+    table = day_report.render_result_table({"with": judged}, 8)
+    assert "| times a rank was replaced while the job went on | 0 |" in table
+    assert "| times a job went on with fewer nodes, with more again | 1, 1 |" in table
+    assert "trained again after 1.0 s with fewer nodes, 0 steps lost" in day_report.render_stories({"with": judged})
+    assert "| fewer nodes | 160 (20.0%) |" in day_report.render_breakdown({"with": judged})
+
+
+def test_a_job_that_pauses_to_grow_was_not_stopped_by_a_fault() -> None:
+    happened = [strike(40, "GSP stopped"), Happened(40, "acts", "n1", 1, acts="hang")]
+    [told] = day(happened, resized((0, 2, 80), (21, 1, 80), (61.5, 2, 154))).told
+
+    assert told.lost is None
+
+
+def test_a_job_that_stands_at_the_end_goes_on_from_the_newest_step_that_is_kept(tmp_path: Path) -> None:
+    for name in ("strikes.jsonl", "ranks.jsonl", "scheduler.jsonl", "slurmctld.log"):
+        (tmp_path / name).touch()
+    for job, step in (("large", 360), ("middle", 720), ("small", 0)):
+        (tmp_path / "checkpoints" / job / f"step-{step:09}").mkdir(parents=True)
+    assert read_run_records(tmp_path).saved == {"large": 360, "middle": 720, "small": 0}
+
+    (tmp_path / HELD_IN_MEMORY).write_text('{"large": 400, "middle": 700}')
+
+    assert read_run_records(tmp_path).saved == {"large": 400, "middle": 720, "small": 0}

@@ -6,13 +6,19 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
 
+from healthd.launcher.backends.local_backend import LocalBackend
 from healthd.launcher.decisions.relaunch_policy import Fitness
 from healthd.launcher.gate import parse_node_verdict, query_node_health
+from healthd.launcher.job_definition import JobDefinition
+from healthd.launcher.launch_journal import LaunchJournal
+from healthd.launcher.node_queries import NodeQueries
+from healthd.launcher.scheduler_backend import Answers
+from vocabulary.clock import SystemClock
 
 
 def answer(**changes: object) -> bytes:
@@ -122,3 +128,31 @@ def test_the_program_prints_one_line_for_its_node(daemon: tuple[str, list[bytes]
     done = subprocess.run(argv, capture_output=True, text=True, check=True, env={"HEALTHD_NODE": "n1"})
 
     assert json.loads(done.stdout) == {"node": "n1", "fitness": "fit", "reason": ""}
+
+
+class AnsweringNodes(LocalBackend):
+    """Nodes that all give the same answer."""
+
+    reason = "gpu-lost"
+
+    def ask(self, nodes: Sequence[str], *_: object) -> Answers:
+        return {node: {"fitness": "unfit", "reason": self.reason} for node in nodes}
+
+
+def test_a_lost_node_that_is_queried_every_few_seconds_fills_no_log(tmp_path: Path) -> None:
+    events = tmp_path / "events"
+    backend, journal = AnsweringNodes(["n0", "n1"]), LaunchJournal(events, "j", SystemClock())
+    queries = NodeQueries(JobDefinition(("x",), 2), backend, journal, lambda: False)
+
+    def count_events() -> int:
+        return len(events.read_text().splitlines())
+
+    queries.gate(["n0", "n1"])
+    for _ in range(3):
+        [verdict] = queries.gate(["n1"], repeated=True)
+        assert (verdict.fitness, count_events()) == (Fitness.UNFIT, 1)
+    backend.reason = "gpu-slow"
+    queries.gate(["n1"], repeated=True)
+    assert count_events() == 2
+    queries.gate(["n1"])  # of a new attempt
+    assert count_events() == 3
