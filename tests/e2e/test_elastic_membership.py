@@ -14,7 +14,7 @@ from test_swap import SwapJob
 from healthd.trainer.beacons.page_reader import BeaconView
 
 pytestmark = [pytest.mark.torch, pytest.mark.timeout(180)]
-STEPS, STRIKE, PACE = 120, 5, 0.1
+STEPS, STRIKE, PACE = 900, 5, 0.1  # enough for processes that return on a busy machine
 EXAMPLE = ("--example=train_elastic",)
 
 
