@@ -98,7 +98,7 @@ def start_torchft(job: Job, settings: Settings, replicas: int) -> None:
     module = "bench.side_by_side.torchft_replica"
     for number in range(replicas):
         options = {name: settings[name] for name in ("collective_s", "manager_s", "heartbeat_s")}
-        options |= {"number": number, "replicas": replicas, "lighthouse": f"http://localhost:{port}"}  # type: ignore[dict-item]
+        options |= {"number": number, "replicas": replicas, "lighthouse": f"http://localhost:{port}"}  # type: ignore[dict-item]  # JSON
         job.start_process([str(ADAPTERS), "-m", module, str(job.steps_file), json.dumps(options)])
 
 
