@@ -94,7 +94,9 @@ def _lose_rank(job: Job, way: Way, fault: str, reference: list[str]) -> Outcome:
     before = [row for row in rows if row["rank"] == 0 and row["generation"] == generation]
     return Outcome(
         seconds=after[0]["at"] - began,
-        steps_again=before[-1]["step"] + 1 - after[0]["step"],
+        steps_again=max(
+            0, before[-1]["step"] + 1 - after[0]["step"]
+        ),  # torchft: the others may have committed one more
         world=after[-1]["world"],
         losses_before=all(row["loss"] == reference[row["step"]] for row in before),
         losses_after=all(row["loss"] == reference[row["step"]] for row in after),

@@ -32,7 +32,7 @@ def train(
     store: Any,
     training: TinyTraining,
     recorder: StepRecorder,
-    call_wrapper: CallWrapper = None,  # type: ignore[valid-type]  # the wrapper fills it in
+    call_wrapper: CallWrapper = None,  # type: ignore[valid-type]  # known only at run time
 ) -> None:
     """One iteration of the wrapper: a new process group, the newest state, and steps until a rank is lost."""
     wrapper: Any = call_wrapper

@@ -94,7 +94,7 @@ def main() -> None:
         if manager.current_step() > step:
             of_spare = rank is None
             world = manager.num_participants()
-            recorder.record_step(step, -1 if of_spare else rank, world, manager._quorum_id, loss)  # noqa: SLF001 - torchft has no public name for it
+            recorder.record_step(step, -1 if of_spare else rank, world, manager._quorum_id, loss)  # noqa: SLF001 - no public name
 
 
 if __name__ == "__main__":

@@ -29,6 +29,7 @@ class Job:
     place: Path
     processes: list[subprocess.Popen[bytes]] = field(default_factory=list)
     after_freeze: Callable[[], None] = lambda: None
+    copies: Path | None = None  # what it leaves outside its place
 
     @property
     def steps_file(self) -> Path:
@@ -52,6 +53,8 @@ class Job:
             process.kill()
         for process in self.processes:
             process.wait()
+        if self.copies:
+            shutil.rmtree(self.copies, ignore_errors=True)
 
 
 @dataclass(frozen=True)
@@ -75,7 +78,7 @@ def start_swap(job: Job, _settings: Settings) -> None:
     argv += [f"--nodes={WORLD}", "--spares=1", f"--node-names={','.join(NODES)}", "--", sys.executable, "-m"]
     argv += ["bench.side_by_side.swap_rank", str(job.steps_file), str(job.place / "checkpoints")]
     variables = {"HEALTHD_BEACON_DIR": f"{beacons}/{{node}}", "HEALTHD_JOB": name, "HEALTHD_COPY_STEPS": "1"}
-    shutil.rmtree(f"/dev/shm/gpu-healthd-copies-{os.getuid()}/{name}", ignore_errors=True)
+    job.copies = Path(f"/dev/shm/gpu-healthd-copies-{os.getuid()}/{name}")
     job.start_process(argv, **variables)
 
     def post_abort() -> None:
@@ -98,7 +101,7 @@ def start_torchft(job: Job, settings: Settings, replicas: int) -> None:
     module = "bench.side_by_side.torchft_replica"
     for number in range(replicas):
         options = {name: settings[name] for name in ("collective_s", "manager_s", "heartbeat_s")}
-        options |= {"number": number, "replicas": replicas, "lighthouse": f"http://localhost:{port}"}  # type: ignore[dict-item]  # values of several types
+        options |= {"number": number, "replicas": replicas, "lighthouse": f"http://localhost:{port}"}  # type: ignore[dict-item]  # JSON
         job.start_process([str(ADAPTERS), "-m", module, str(job.steps_file), json.dumps(options)])
 
 
