@@ -105,7 +105,7 @@ BAD: list[tuple[str, str, Spoil]] = [
     ("losses kept", "no rank has it", lambda h: event(h, "swapped").update(generation=2)),
     ("swaps go on", "nothing had befallen it", lambda h: event(h, "rank_lost").update(node="n2")),
     ("swaps go on", "order abort on n1 has expired", lambda h: h.store["actions"][1].update(state="expired")),
-    ("swaps go on", "waited on n3", lambda h: gives_up(h, "0 spare processes are left for rank 0")),
+    ("swaps go on", "waited on n3", lambda h: gives_up(h, "0 spare processes are available for rank 0")),
     ("swaps go on", "although n2, n3 were well", lambda h: gives_up(h, "it cannot go on with fewer ranks: so")),
     ("9 unknown recorded", "is not in the store", lambda h: h.store["findings"].pop(1)),
     ("9 unknown recorded", "counts as fatal", lambda h: h.store["findings"][1]["body"].update(severity="fatal")),
@@ -214,7 +214,9 @@ def test_a_centre_may_end_as_long_as_its_database_is_damaged() -> None:
 def test_a_launcher_may_give_up_once_its_spare_was_killed(least: int) -> None:
     history = good_history()
     history.plan["world"].update(least=least)
-    gives_up(history, "0 spare processes are left for rank 0" + "; it cannot go on with fewer ranks: so" * bool(least))
+    gives_up(
+        history, "0 spare processes are available for rank 0" + "; it cannot go on with fewer ranks: so" * bool(least)
+    )
     history.journal["signals"] = [line(5, daemon="ranks-of-n3", signal="SIGKILL", pid=3, node="n3")]
     assert INVARIANTS["swaps go on"](history) == []
 

@@ -322,13 +322,13 @@ def test_a_person_lifts_whatever_hold_they_saw(world: World, whose: str) -> None
 
 
 def test_a_persons_reason_is_never_taken_for_ours(world: World) -> None:
-    with pytest.raises(ValueError, match="does not begin with 'gpu-healthd:'"):
+    with pytest.raises(ValueError, match="must not begin with 'gpu-healthd:'"):
         world.scheduler.cordon_for("node1", "gpu-healthd: inc-1")
     assert see(world).schedulable is True
 
 
 def test_a_reason_that_we_would_not_know_again_is_a_mistake(world: World) -> None:
-    with pytest.raises(ValueError, match="begins with 'gpu-healthd:'"):
+    with pytest.raises(ValueError, match="must begin with 'gpu-healthd:'"):
         world.scheduler.cordon("node1", "XID 79")
     assert see(world).schedulable is True
 

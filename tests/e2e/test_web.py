@@ -68,7 +68,7 @@ def test_a_wrong_token_is_told_and_a_right_one_leads_on(centre: Centre) -> None:
         assert "/login?next=" in browser.driver.current_url
         browser.find("#token").send_keys("ghd_wrong")
         browser.find("form button").click()
-        browser.see(".wrong", "this token is not known")
+        browser.see(".wrong", "this token is unknown")
         assert browser.barriers() == []
         browser.find("#token").send_keys(centre.tokens["vic"])
         browser.find("form button").click()

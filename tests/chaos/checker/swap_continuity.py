@@ -11,7 +11,10 @@ from tests.chaos.checker.history import History, Line
 
 TELLING = {"abort", "checkpoint_then_eject", "checkpoint_then_stop", "revert"}
 OF_LINES = ("partition", "bad_line")
-NO_SPARE, TOO_FEW = "spare processes are left", "cannot go on with fewer ranks"  # in the launcher's reason to give up
+NO_SPARE, TOO_FEW = (
+    "spare processes are available",
+    "cannot go on with fewer ranks",
+)  # in the launcher's reason to give up
 OF_NODES = (*OF_LINES, "kill", "kill_child", "suspend", "full_disk", "read_only_disk", "corrupt_outbox")
 CLOSE_S = 0.5  # of a step to what follows: then the launcher may not know of it yet
 

@@ -95,4 +95,4 @@ def test_a_directory_that_cannot_be_written_stops_nothing(tmp_path: Path, caplog
     node.ranks = [("train", True)]
     with caplog.at_level(logging.WARNING):
         node.look()
-    assert "keep the last one" in caplog.text
+    assert "keep the last value" in caplog.text

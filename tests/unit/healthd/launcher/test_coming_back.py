@@ -71,9 +71,9 @@ def test_the_refused_node_joins_what_the_owner_excludes() -> None:
 @pytest.mark.parametrize(
     ("slurm", "allocation", "why"),
     [
-        (Slurm(), "n1 n2 n3 n4", "only 3 nodes of the 4"),
-        (Slurm(known="n3,n4"), "n1 n2", "only 1 node of the 2"),
-        (Slurm(features="rack1"), "n1", "only 0 nodes of the 1"),  # the only one of its rack
+        (Slurm(), "n1 n2 n3 n4", "only 3 nodes of the required 4"),
+        (Slurm(known="n3,n4"), "n1 n2", "only 1 node of the required 2"),
+        (Slurm(features="rack1"), "n1", "only 0 nodes of the required 1"),  # the only one of its rack
         (Slurm(extra=" Reservation=tests"), "n1", "it is in a reservation"),
     ],
 )

@@ -78,7 +78,7 @@ def test_requeues_in_vain_are_those_since_the_last_attempt() -> None:
 class CrashesThenTooFew:
     """A backend of one node: the ranks crash, then that node is gone. It counts what is asked of it."""
 
-    name, attempts_before = "pretended", 0
+    name, attempts_before, resizable = "pretended", 0, False
 
     def __init__(self, requeues_before: int) -> None:
         self.requeues_before = requeues_before

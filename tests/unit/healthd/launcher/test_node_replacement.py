@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -72,6 +72,13 @@ class Scene:
         self.replacement = NodeReplacement(attempt, journal, self.allocation, self.added.append, lambda: False)
         self.now = 100.0
 
+    def close(self) -> None:
+        """No thread of it is left: they wait in short sleeps, which tests after it may count."""
+        self.replacement.close()
+        for thread in threading.enumerate():
+            if thread.name == "node-replacement":
+                thread.join(5.0)
+
     def poll(self, times: int = 4) -> list[str]:
         """Some looks, and the kinds of the events so far."""
         for _ in range(times):
@@ -82,8 +89,10 @@ class Scene:
 
 
 @pytest.fixture
-def scene(tmp_path: Path) -> Scene:
-    return Scene(tmp_path)
+def scene(tmp_path: Path) -> Iterator[Scene]:
+    made = Scene(tmp_path)
+    yield made
+    made.close()
 
 
 def test_a_run_that_loses_nothing_asks_for_nothing(scene: Scene) -> None:
@@ -141,10 +150,7 @@ def test_what_the_scheduler_refuses_is_tried_again_and_said_once(scene: Scene, m
 def test_a_request_that_waits_is_withdrawn_when_the_attempt_ends(scene: Scene) -> None:
     scene.run.condemned, scene.run.living = {"n1"}, {"n0", "n2"}
     scene.poll()
-    scene.replacement.close()
-    for thread in threading.enumerate():
-        if thread.name == "node-replacement":
-            thread.join(5.0)
+    scene.close()
     assert scene.allocation.withdrawn == 1
 
 

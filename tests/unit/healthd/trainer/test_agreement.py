@@ -118,5 +118,5 @@ def test_a_step_agreed_behind_us_is_an_error_that_says_what_is_missing() -> None
     ahead.at_boundary(7, 0.0, order("a"))
     last.at_boundary(4, 0.0, order("a"))
 
-    with pytest.raises(AgreementMissedError, match="agreed on boundary 5, this one is at 8"):
+    with pytest.raises(AgreementMissedError, match="agreed on boundary 5, but this one is already at 8"):
         ahead.at_boundary(8, 0.0)

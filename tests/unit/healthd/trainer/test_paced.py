@@ -100,7 +100,7 @@ def test_a_save_that_failed_is_told_and_the_next_one_is_begun(
     assert steps_in(root) == [3]
     [error] = [record for record in caplog.records if record.levelno == logging.ERROR]
     assert "step 1 was not saved" in error.getMessage()
-    assert "training goes on" in error.getMessage()
+    assert "training continues" in error.getMessage()
 
 
 @pytest.mark.usefixtures("group")

@@ -108,7 +108,7 @@ def test_torchs_loader_without_a_generator_of_its_own_is_refused(workers: int) -
 
 
 def test_what_the_sampler_decides_is_refused() -> None:
-    with pytest.raises(TypeError, match=r"takes no generator, shuffle: the sampler decides"):
+    with pytest.raises(TypeError, match=r"does not accept generator, shuffle: the sampler decides"):
         make_resumable_loader(Augmented(), sampler(), shuffle=True, generator=torch.Generator())
 
     class Stream(IterableDataset[int]):

@@ -86,7 +86,7 @@ def test_a_job_that_is_no_array_is_not_ended_for_one_node(tmp_path: Path, caplog
     with pytest.raises(Leave), condemned_segment(tmp_path, environ=JOB):
         raise Leave(ExitCode.CONDEMNED)
     assert by_the_documented_rule(tmp_path, JOB)
-    assert "no array" in caplog.text
+    assert "not an array" in caplog.text
     with pytest.raises(Leave), condemned_segment(tmp_path, environ=JOB, whole_job=True):
         raise Leave(ExitCode.CONDEMNED)
     assert not by_the_documented_rule(tmp_path, JOB)

@@ -134,7 +134,7 @@ def test_memory_that_is_full_ends_no_training_and_says_what_to_do(
     with caplog.at_level(logging.ERROR):
         job.optimizer.step()
     assert job.updated
-    for words in ("step 0 is not held", "No space left", str(job.copies.directory), COPY_STEPS, "training goes on"):
+    for words in ("step 0 is not held", "No space left", str(job.copies.directory), COPY_STEPS, "training continues"):
         assert words in caplog.text
     job.copies.error = None
     job.steps.note_trained(1)
