@@ -51,4 +51,4 @@ def test_of_two_that_differ_the_golden_of_an_earlier_pass_names_the_wrong_one(tm
 
     code, said = preflight(goldens, *ARITHMETIC, "--inject", "matmul_repeat:one_device")
     assert (code, outcomes(said)) == (1, {"cpu:0": "pass", "cpu:1": "fail"})
-    assert "the golden digests on record" in json.loads(said)["reason"]
+    assert "the golden digests recorded" in json.loads(said)["reason"]
