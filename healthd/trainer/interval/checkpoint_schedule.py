@@ -43,8 +43,9 @@ _log = logging.getLogger("healthd.trainer")
 class Bounds(NamedTuple):
     """Limits of the plan, whatever is computed. Seconds; `first_steps` holds until the first review, twice as many after each save.
 
-    `cost_share` is the share of its time that training may lose to saves, the steps that a write slows down included. It is
-    stronger than `most_s`; None: no such limit.
+    `cost_share` is the share of its time that training may lose to saves, the steps that a write slows down included: `most_s`
+    gives way to it, and it gives way to the optimum where failures are so likely that rarer saves would lose more. None: no
+    such limit.
     """
 
     least_s: float = 30.0
@@ -186,13 +187,14 @@ class CheckpointInterval:
     @property
     def interval_s(self) -> float:
         """The current optimum, within the limits; never shorter than a save takes to be written."""
-        optimum_s = daly_s(self._stall.seconds, self.mtbf_s)
-        found_s = min(max(optimum_s, self._bounds.least_s, self._write.seconds), self._bounds.most_s)
-        if (share := self._bounds.cost_share) is None:
-            return found_s
+        least_s, most_s, share = self._bounds.least_s, self._bounds.most_s, self._bounds.cost_share
+        if share is None:
+            return min(max(daly_s(self._stall.seconds, self.mtbf_s), least_s, self._write.seconds), most_s)
         lost_s = (self._stall.seconds if self._stall.measured else 0.0) + self._slowdown.seconds
+        optimum_s = daly_s(lost_s, self.mtbf_s) if self._stall.measured else most_s
+        found_s = min(max(optimum_s, least_s), max(most_s, lost_s * (1 - share) / share))
         # after a write there must be steps without one: they show by how much it slows steps down
-        return max(found_s, 2 * self._write.seconds, lost_s * (1 - share) / share)
+        return max(found_s, 2 * self._write.seconds)
 
     def _measure(self) -> None:
         now = self._clock.monotonic()

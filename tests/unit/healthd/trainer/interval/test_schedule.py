@@ -196,6 +196,18 @@ def test_saves_cost_no_more_than_their_share_with_the_steps_that_their_writes_sl
     assert each.interval_s == pytest.approx(99 * lost_s)
 
 
+def test_before_a_failure_copies_may_cost_more_than_their_share(tmp_path: Path) -> None:
+    clock, bounds = ManualClock(), Bounds(least_s=1, most_s=30, first_steps=1, cost_share=0.01)
+    seat = RankIdentity(job="j", directory=str(tmp_path))
+    each = CheckpointInterval(nodes=2, seat=seat, bounds=bounds, clock=clock)
+    train(each, clock, range(200), stall_s=2.0)
+    assert each.interval_s == pytest.approx(99 * 2.0)
+    write_hazard(str(tmp_path), "j", PublishedHazard(1 / 600, 2, clock.wall() + 1e6))  # once in ten minutes
+    assert 40 < each.interval_s < 60  # sqrt(2 * 2 s * 600 s)
+    train(each, clock, range(200, 400), stall_s=2.0)
+    assert each.interval_steps < 30  # of 2 s each
+
+
 def test_copies_that_cost_little_are_not_rarer_than_the_bounds_say() -> None:
     clock, bounds = ManualClock(), Bounds(least_s=1, most_s=30, first_steps=1, cost_share=0.01)
     each = CheckpointInterval(nodes=2, bounds=bounds, clock=clock)
