@@ -1,8 +1,8 @@
-export SLURM_NODELIST="node[1,3]"
-export SLURM_JOB_NODELIST="node[1,3]"
-export SLURM_NNODES=2
-export SLURM_JOB_NUM_NODES=2
-export SLURM_JOB_CPUS_PER_NODE="8(x2)"
+export SLURM_NODELIST="node[1-2,4]"
+export SLURM_JOB_NODELIST="node[1-2,4]"
+export SLURM_NNODES=3
+export SLURM_JOB_NUM_NODES=3
+export SLURM_JOB_CPUS_PER_NODE="8(x3)"
 unset SLURM_NPROCS
 unset SLURM_NTASKS
 unset SLURM_TASKS_PER_NODE

@@ -19,7 +19,10 @@ from healthd.trainer.beacons.page_reader import prepare_directory
 pytestmark = [pytest.mark.slurm, pytest.mark.torch]
 
 
-def test_a_killed_and_a_frozen_rank_are_replaced_within_one_step(submit: Submit, tmp_path: Path) -> None:
+def test_a_killed_and_a_frozen_rank_are_replaced_within_one_step(
+    submit: Submit, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HEALTHD_COPY_STEPS", "1")
     prepare_directory(str(tmp_path / "beacons"))
     losses = tmp_path / "losses"
     training = f"--steps 90 --every 1000 --step-seconds 0.1 --checkpoints {tmp_path}/checkpoints --losses {losses}"
