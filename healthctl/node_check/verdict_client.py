@@ -105,8 +105,8 @@ def _validate_answer(path: str, body: bytes) -> VerdictAnswer:
     if not _is_complete(said):
         raise NoAnswerError(f"no verdict from {path}: its fields are invalid; check that this is healthd's socket")
     reasons = tuple(said["reasons"])
-    age_s = verdict_age_s(said, time.time())
-    return VerdictAnswer(said["node"], said["health"], said["fit"], said["condemned"], reasons, said["at"], body, age_s)
+    condemned, age_s = said["condemned"], verdict_age_s(said)
+    return VerdictAnswer(said["node"], said["health"], said["fit"], condemned, reasons, said["at"], body, age_s)
 
 
 def _is_complete(said: Any) -> bool:

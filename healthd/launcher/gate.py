@@ -13,7 +13,6 @@ import json
 import os
 import socket
 import sys
-import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -52,7 +51,7 @@ def parse_node_verdict(node: str, answer: bytes) -> NodeVerdict:
     reason = "; ".join(map(str, reasons)) if isinstance(reasons, list) else ""
     if document.get("condemned") or document.get("health") == "unhealthy":
         return NodeVerdict(node, Fitness.UNFIT, reason or "condemned")
-    age_s = verdict_age_s(document, time.time())
+    age_s = verdict_age_s(document)
     if not age_s <= STALE_S:
         why = f"the verdict is {age_s:.0f} s old; healthd is stuck or was stopped: restart it"
         return NodeVerdict(node, Fitness.UNKNOWN, why)
