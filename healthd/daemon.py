@@ -85,7 +85,6 @@ class HasFileno(Protocol):
 
     def fileno(self) -> int:
         """Return its descriptor."""
-        ...
 
 
 class AlreadyRunning(Exception):

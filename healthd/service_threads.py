@@ -44,27 +44,21 @@ class MainLoopHandle(Protocol):
     @property
     def status(self) -> Status:
         """Return this node's published state."""
-        ...
 
     def wake(self) -> None:
         """Wake the main loop."""
-        ...
 
     def evidence(self, order: Order | None = None) -> EvidenceBundle:
         """Return recent evidence, for `order` or for a person on this node."""
-        ...
 
     def telemetry(self, back_s: float) -> TelemetryPart:
         """Return the telemetry of the last `back_s`, for a person viewing this node."""
-        ...
 
     def take_proof(self, proof: HealthVerification) -> None:
         """End the order and clear what the verification disproves, in one write."""
-        ...
 
     def rest_nvml(self, wanted: bool) -> bool:  # noqa: FBT001 - a switch
         """Keep NVML unused; return whether it is."""
-        ...
 
 
 class ServiceThreads:

@@ -14,11 +14,9 @@ class Clock(Protocol):
 
     def wall(self) -> float:
         """UTC, seconds since 1970."""
-        ...
 
     def monotonic(self) -> float:
         """Seconds since an arbitrary point; never goes back."""
-        ...
 
 
 class SystemClock:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,6 +14,7 @@ import numpy.typing as npt
 from healthctl.analysis.event_table import Floats, Table, cell_number, cell_text
 from healthctl.durations import parse_duration
 from remediator.detection.lemons.failure_record import History, Ints, Kind
+from vocabulary.text.slurm_hostlist import expand_hostlist
 
 # The first of these names that is a column is used.
 COLUMNS = {
@@ -54,7 +54,6 @@ KINDS = {
 KIND_OF = {name: kind for kind, names in KINDS.items() for name in names.split()}
 MEMBERS_MAX = 100_000
 _PARTS = re.compile(r"[,;|\s]+(?![^\[]*\])")
-_BRACKET = re.compile(r"^(.*?)\[([\d,\-]+)\](.*)$")
 _DIGITS = re.compile(r"\d+")
 
 
@@ -203,24 +202,8 @@ def _parse_node_list(table: Table, column: str | None, row: int, cell: Any) -> t
         except ValueError:
             raise table.failure(row, column or "nodes", "is neither a number nor a list of nodes") from None
     parts = cell if isinstance(cell, (list, tuple)) else _PARTS.split(text)
-    members = [name for part in parts for name in _expand_hostlist(str(part).strip()) if name]
+    members = [name for part in parts for name in expand_hostlist(str(part).strip())]
     return members[:MEMBERS_MAX], float("nan")
-
-
-def _expand_hostlist(name: str) -> Iterator[str]:
-    """Expand a Slurm host list: `n[1-3,07]` is n1, n2, n3, n07."""
-    found = _BRACKET.match(name)
-    if found is None:
-        yield name
-        return
-    head, inside, tail = found.groups()
-    for part in inside.split(","):
-        low, _, high = part.partition("-")
-        if low.isdigit() and high.isdigit() and int(high) - int(low) < MEMBERS_MAX:
-            for number in range(int(low), int(high) + 1):
-                yield f"{head}{number:0{len(low)}d}{tail}"
-        else:
-            yield f"{head}{part}{tail}"
 
 
 def _number_texts(table: Table, column: str | None, at: Ints) -> Ints:

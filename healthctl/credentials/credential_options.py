@@ -19,19 +19,15 @@ class Credentials(Protocol):
 
     def issue(self, role: Role, name: str, expires_s: float | None, uses: int | None, *, replaces: bool) -> str:
         """A new token, shown only once. `uses` and `replaces` apply to join secrets."""
-        ...
 
     def all(self) -> tuple[TokenView, ...]:
         """Every token ever issued, oldest first."""
-        ...
 
     def rotate(self, role: Role, name: str, overlap_s: float, expires_s: float | None) -> str:
         """A new token for a name; its current tokens expire after `overlap_s`."""
-        ...
 
     def revoke(self, token_id: str) -> None:
         """Revoke one token now."""
-        ...
 
 
 def credentials_options(command: Callable[..., Any]) -> Callable[..., Any]:

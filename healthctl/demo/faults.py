@@ -50,27 +50,21 @@ class FaultInjector(Protocol):
 
     def nvml_config(self) -> dict[str, object]:
         """The driver library settings in healthd's configuration."""
-        ...
 
     def env(self, node: str) -> dict[str, str]:
         """The environment of healthd for the driver library."""
-        ...
 
     def reset_command(self, node: str) -> list[str]:
         """The node's `reset_gpu_command`; empty for the default."""
-        ...
 
     def worn(self, node: str) -> FaultLine:
         """The kernel log line when a GPU that still works must be replaced."""
-        ...
 
     def lost(self, node: str) -> FaultLine:
         """The kernel log line when a GPU is lost."""
-        ...
 
     def happen(self, node: str, line: FaultLine) -> None:
         """What the driver reports from then on."""
-        ...
 
 
 class SimulatedDriver:

@@ -35,15 +35,12 @@ class Job(Protocol):
 
     def submit(self) -> str:
         """Queue it; returns its id."""
-        ...
 
     def look_after(self) -> None:
         """Do the queue's work; called repeatedly."""
-        ...
 
     def exit_code(self) -> int | None:
         """The exit code; None while it has not ended."""
-        ...
 
 
 def build_launch_command(cluster: DemoCluster, training: Training) -> list[str]:

@@ -2,32 +2,17 @@
 
 from __future__ import annotations
 
-import http.client
 import json
 import os
-import socket
 from pathlib import Path
 
 from healthctl.exit_codes import Failure
+from vocabulary.daemon_socket import NoResponseError, call_daemon
 from vocabulary.messages.evidence_bundle import BUNDLE_BYTES_MAX
 from vocabulary.messages.wire import Problem, WireError, decode_message
 
 ANSWER_BYTES_MAX = BUNDLE_BYTES_MAX + (1 << 16)
 PRIVATE = 0o600
-
-
-class _Connection(http.client.HTTPConnection):
-    """HTTP over a UNIX socket."""
-
-    def __init__(self, path: str, timeout_s: float) -> None:
-        super().__init__("localhost", timeout=timeout_s)
-        self._path = path
-
-    def connect(self) -> None:
-        """Connect to the socket instead of a host."""
-        self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        self.sock.settimeout(self.timeout)
-        self.sock.connect(self._path)
 
 
 def fetch_evidence(path: str, timeout_s: float) -> bytes:
@@ -36,23 +21,12 @@ def fetch_evidence(path: str, timeout_s: float) -> bytes:
     Raises:
         Failure: no response, or healthd refuses.
     """
-    connection = _Connection(path, timeout_s)
     try:
-        connection.request("GET", "/v1/evidence")
-        answer = connection.getresponse()
-        body = answer.read(ANSWER_BYTES_MAX + 1)
-    except TimeoutError:
-        raise Failure(f"{path}: no response within {timeout_s:g} s; check whether healthd is stuck") from None
-    except OSError as error:
-        raise Failure(f"{path}: {error.strerror or error}; check that healthd is running") from None
-    except http.client.HTTPException as error:
-        raise Failure(f"{path}: {error!r}; check that this is healthd's socket") from None
-    finally:
-        connection.close()
-    if answer.status != http.client.OK:
-        raise Failure(f"{path}: {answer.status}: {_parse_problem_text(body)}")
-    if len(body) > ANSWER_BYTES_MAX:
-        raise Failure(f"{path}: more than {ANSWER_BYTES_MAX} bytes; check that this is healthd's socket")
+        status, body = call_daemon(path, "/v1/evidence", timeout_s, bytes_max=ANSWER_BYTES_MAX)
+    except NoResponseError as error:
+        raise Failure(str(error)) from None
+    if status != 200:
+        raise Failure(f"{path}: {status}: {_parse_problem_text(body)}")
     return body
 
 

@@ -6,13 +6,10 @@ Uses only the lightest modules of the standard library: an HTTP client and the c
 from __future__ import annotations
 
 import json
-import socket
-import time
 from typing import Any, NamedTuple
 
-from vocabulary.daemon_socket import STALE_S, verdict_age_s
+from vocabulary.daemon_socket import STALE_S, NoResponseError, call_daemon, verdict_age_s
 
-ANSWER_BYTES_MAX = 1 << 20
 HEALTHS = ("healthy", "degraded", "unhealthy", "unknown")
 
 
@@ -58,33 +55,16 @@ def _build_query_string(only: tuple[str, ...], ignore: tuple[str, ...]) -> str:
 
 
 def _get_page(path: str, page: str, deadline_s: float) -> bytes:
-    """The body of a page, over HTTP/1.0, where the connection's end ends the body."""
-    answer = bytearray()
-    until = time.monotonic() + deadline_s
+    """The body of a page."""
     try:
-        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
-            connection.settimeout(deadline_s)
-            connection.connect(path)
-            connection.sendall(f"GET {page} HTTP/1.0\r\n\r\n".encode())
-            while len(answer) <= ANSWER_BYTES_MAX and (data := connection.recv(1 << 16)):
-                answer += data
-                connection.settimeout(max(0.001, until - time.monotonic()))
-    except TimeoutError:
-        raise NoAnswerError(
-            f"no verdict from {path}: no response within {deadline_s:g} s; check whether healthd is stuck"
-        ) from None
-    except OSError as error:
-        raise NoAnswerError(
-            f"no verdict from {path}: {error.strerror or error}; check that healthd is running"
-        ) from None
-    head, _, body = bytes(answer).partition(b"\r\n\r\n")
-    status = head.split(None, 2)[1:2]
-    if status == [b"200"]:
+        status, body = call_daemon(path, page, deadline_s)
+    except NoResponseError as error:
+        raise NoAnswerError(f"no verdict from {error}") from None
+    if status == 200:
         return body
     if problem := _parse_problem(body):
         raise NoAnswerError(f"no verdict: {problem}")
-    words = head.partition(b"\r\n")[0][:100].decode(errors="replace") or "an empty response"
-    raise NoAnswerError(f"no verdict from {path}: {words}; check that this is healthd's socket")
+    raise NoAnswerError(f"no verdict from {path}: HTTP status {status}; check that this is healthd's socket")
 
 
 def _parse_problem(body: bytes) -> str:
@@ -105,8 +85,8 @@ def _validate_answer(path: str, body: bytes) -> VerdictAnswer:
     if not _is_complete(said):
         raise NoAnswerError(f"no verdict from {path}: its fields are invalid; check that this is healthd's socket")
     reasons = tuple(said["reasons"])
-    age_s = verdict_age_s(said, time.time())
-    return VerdictAnswer(said["node"], said["health"], said["fit"], said["condemned"], reasons, said["at"], body, age_s)
+    condemned, age_s = said["condemned"], verdict_age_s(said)
+    return VerdictAnswer(said["node"], said["health"], said["fit"], condemned, reasons, said["at"], body, age_s)
 
 
 def _is_complete(said: Any) -> bool:

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import msgspec
 
-from healthd.findings.facts import Held, Moment, Raise, judge_level
+from healthd.findings.facts import Held, Moment, judge_level
 from healthd.findings.hysteresis import Dwell
 from healthd.samples.clock import ClockSample
-from vocabulary.finding import Severity
 from vocabulary.identity import Component, ComponentKind
 
 CHECK = "clock"
@@ -45,13 +44,5 @@ class ClockCheck:
         ]
 
     def _level(self, code: str, summary: str, bad: bool, error_s: float, now: Moment) -> list[Held]:  # noqa: FBT001 - the reading itself
-        fact = Raise(
-            check=CHECK,
-            code=code,
-            component=Component(ComponentKind.HOST, name="clock"),
-            severity=Severity.WARNING,
-            summary=summary,
-            at=now.wall,
-            evidence={"error_max_s": error_s},
-        )
-        return judge_level(self._dwell.judge(code, bad, now.monotonic), fact)
+        holds, component = self._dwell.judge(code, bad, now.monotonic), Component(ComponentKind.HOST, name="clock")
+        return judge_level(holds, now, (CHECK, code), component, summary, evidence={"error_max_s": error_s})

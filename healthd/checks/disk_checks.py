@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from healthd.findings.facts import Held, Moment, Raise, judge_level
+from healthd.findings.facts import Held, Moment, judge_level
 from healthd.findings.hysteresis import Dwell
 from healthd.samples.disks import Disk, DisksSample
 from vocabulary.finding import Severity
@@ -43,45 +43,35 @@ class DisksCheck:
         limits = self._limits
         free, room = _compute_percent(disk.free_bytes, disk.size_bytes), disk.free_bytes
         bad = None if free is None or room is None else free < limits.free_percent and room < limits.free_bytes
-        full = Raise(
-            check=CHECK,
-            code="full",
-            component=_make_disk_component(disk),
-            severity=Severity.WARNING,
-            summary=f"{disk.mount} ({disk.device}) is nearly full",
-            at=now.wall,
-            evidence={"free_percent": round(free or 0.0, 2), "free_bytes": room or 0},
-        )
         inodes = _compute_percent(disk.inodes_free, disk.inodes)
         few = None if inodes is None else inodes < limits.inodes_free_percent
-        files = Raise(
-            check=CHECK,
-            code="files",
-            component=_make_disk_component(disk),
-            severity=Severity.WARNING,
-            summary=f"{disk.mount} ({disk.device}) has hardly any free inodes",
-            at=now.wall,
-            evidence={"inodes_free_percent": round(inodes or 0.0, 2)},
+        facts = judge_level(
+            self._dwell.judge(("full", disk.mount), bad, now.monotonic),
+            now,
+            (CHECK, "full"),
+            _make_disk_component(disk),
+            f"{disk.mount} ({disk.device}) is nearly full",
+            evidence={"free_percent": round(free or 0.0, 2), "free_bytes": room},
         )
-        facts = judge_level(self._dwell.judge(("full", disk.mount), bad, now.monotonic), full)
         if disk.inodes is None:
             return facts  # it has no such limit
-        return facts + judge_level(self._dwell.judge(("files", disk.mount), few, now.monotonic), files)
+        return facts + judge_level(
+            self._dwell.judge(("files", disk.mount), few, now.monotonic),
+            now,
+            (CHECK, "files"),
+            _make_disk_component(disk),
+            f"{disk.mount} ({disk.device}) has hardly any free inodes",
+            evidence={"inodes_free_percent": round(inodes or 0.0, 2)},
+        )
 
     def _read_only(self, disk: Disk, now: Moment) -> list[Held]:
         if not disk.read_only:
             self._written.add(disk.mount)
-        fact = Raise(
-            check=CHECK,
-            code="read_only",
-            component=_make_disk_component(disk),
-            severity=Severity.ERROR,
-            summary=f"{disk.mount} ({disk.device}) became read-only after errors",
-            at=now.wall,
-        )
-        if disk.read_only and disk.mount not in self._written:
-            return judge_level(None, fact)  # read-only from the first sample on: by design, unless a finding exists
-        return judge_level(disk.read_only, fact)
+        # Read-only from the first sample on: by design, unless a finding exists.
+        holds = None if disk.read_only and disk.mount not in self._written else disk.read_only
+        summary = f"{disk.mount} ({disk.device}) became read-only after errors"
+        component = _make_disk_component(disk)
+        return judge_level(holds, now, (CHECK, "read_only"), component, summary, severity=Severity.ERROR)
 
 
 def _compute_percent(part: int | None, whole: int | None) -> float | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from healthd.findings.facts import Held, Moment, Raise, judge_level
+from healthd.findings.facts import Held, Moment, judge_level
 from healthd.findings.hysteresis import Dwell, Growth
 from healthd.samples.edac import Dimm, EdacSample
 from vocabulary.finding import Severity
@@ -35,31 +35,28 @@ class EdacCheck:
 
     def _uncorrected(self, dimm: Dimm, now: Moment) -> list[Held]:
         count = dimm.uncorrected
-        fact = Raise(
-            check=CHECK,
-            code="uncorrected",
-            component=_make_dimm_component(dimm),
+        return judge_level(
+            None if count is None else count > 0,
+            now,
+            (CHECK, "uncorrected"),
+            _make_dimm_component(dimm),
+            f"{_describe_dimm(dimm)} has had uncorrected memory errors since boot: data was lost",
             severity=Severity.ERROR,
-            summary=f"{_describe_dimm(dimm)} has had uncorrected memory errors since boot: data was lost",
-            at=now.wall,
-            evidence={"errors": count or 0},
+            evidence={"errors": count},
         )
-        return judge_level(None if count is None else count > 0, fact)
 
     def _storming(self, dimm: Dimm, now: Moment) -> list[Held]:
         key = (dimm.controller, dimm.dimm)
         growth = self._corrected.add(key, dimm.corrected, now.monotonic)
         bad = None if growth is None else growth >= self._limits.corrected_in_window
-        fact = Raise(
-            check=CHECK,
-            code="corrected",
-            component=_make_dimm_component(dimm),
-            severity=Severity.WARNING,
-            summary=f"{_describe_dimm(dimm)}: many corrected memory errors; it may fail soon, and each one costs time",
-            at=now.wall,
-            evidence={"errors": growth or 0, "window_s": self._limits.window_s},
+        return judge_level(
+            self._storm.judge(key, bad, now.monotonic),
+            now,
+            (CHECK, "corrected"),
+            _make_dimm_component(dimm),
+            f"{_describe_dimm(dimm)}: many corrected memory errors; it may fail soon, and each one costs time",
+            evidence={"errors": growth, "window_s": self._limits.window_s},
         )
-        return judge_level(self._storm.judge(key, bad, now.monotonic), fact)
 
 
 def _describe_dimm(dimm: Dimm) -> str:

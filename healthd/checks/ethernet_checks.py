@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import msgspec
 
-from healthd.findings.facts import Held, Moment, Raise, judge_level
+from healthd.findings.facts import Held, Moment, judge_level
 from healthd.findings.hysteresis import Dwell, Growth
 from healthd.samples.ethernet import EthernetInterface, EthernetSample
-from vocabulary.finding import Evidence, Severity
 from vocabulary.identity import Component, ComponentKind
 
 CHECK = "ethernet"
@@ -51,36 +52,26 @@ class EthernetCheck:
             n for n in (interface.receive_errors, interface.transmit_errors, interface.crc_errors) if n is not None
         ]
         errors = self._errors.add(name, sum(known) if known else None, now.monotonic)
-        speeds: Evidence = {"speed_mbps": interface.speed_mbps or 0, "before_mbps": fastest}
+        speeds = {"speed_mbps": interface.speed_mbps, "before_mbps": fastest}
+        is_down = self._dwell.judge((name, "down"), down, now.monotonic)
+        is_slower = self._dwell.judge((name, "slower"), slower, now.monotonic)
+        flaps = None if changes is None else changes >= limits.changes_in_window
+        errs = None if errors is None else errors >= limits.errors_in_window
         return [
-            *judge_level(
-                self._dwell.judge((name, "down"), down, now.monotonic),
-                _raise_interface_fact(interface, "down", f"is {interface.state}, and was up", now),
-            ),
-            *judge_level(
-                self._dwell.judge((name, "slower"), slower, now.monotonic),
-                _raise_interface_fact(interface, "slower", "runs slower than before", now, speeds),
-            ),
-            *judge_level(
-                None if changes is None else changes >= limits.changes_in_window,
-                _raise_interface_fact(interface, "flapping", "its link flaps", now, {"changes": changes or 0}),
-            ),
-            *judge_level(
-                None if errors is None else errors >= limits.errors_in_window,
-                _raise_interface_fact(interface, "errors", "its link has errors", now, {"errors": errors or 0}),
-            ),
+            *_judge_interface(is_down, interface, "down", f"is {interface.state}, and was up", now),
+            *_judge_interface(is_slower, interface, "slower", "runs slower than before", now, speeds),
+            *_judge_interface(flaps, interface, "flapping", "its link flaps", now, {"changes": changes}),
+            *_judge_interface(errs, interface, "errors", "its link has errors", now, {"errors": errors}),
         ]
 
 
-def _raise_interface_fact(
-    interface: EthernetInterface, code: str, text: str, now: Moment, evidence: Evidence | None = None
-) -> Raise:
-    return Raise(
-        check=CHECK,
-        code=code,
-        component=Component(ComponentKind.NIC_PORT, name=interface.name, pci=interface.pci),
-        severity=Severity.WARNING,
-        summary=f"{interface.name} {text}",
-        at=now.wall,
-        evidence=evidence or {},
-    )
+def _judge_interface(
+    holds: bool | None,  # noqa: FBT001 - the answer itself
+    interface: EthernetInterface,
+    code: str,
+    text: str,
+    now: Moment,
+    evidence: Mapping[str, float | None] | None = None,
+) -> list[Held]:
+    component = Component(ComponentKind.NIC_PORT, name=interface.name, pci=interface.pci)
+    return judge_level(holds, now, (CHECK, code), component, f"{interface.name} {text}", evidence=evidence)

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 
 import msgspec
 
-from healthd.findings.facts import Held, Moment, judge_level
-from healthd.findings.gpu_state import SIBLINGS_MIN, GpuState, make_gpu_fact
+from healthd.findings.facts import Held, Moment
+from healthd.findings.gpu_state import SIBLINGS_MIN, GpuState, judge_gpu_level
 
 CHECK = "gpu_identity"
 _ALIKE = {"vbios": "VBIOS", "inforom": "InfoROM image", "part_number": "board part number"}
@@ -46,22 +46,22 @@ def _judge_odd_field(state: GpuState, siblings: Sequence[GpuState], field: str, 
     others = Counter(value for sibling in siblings if (value := getattr(sibling.constants, field)))
     usual, count = others.most_common(1)[0] if others else ("", 0)
     known = bool(own) and others.total() >= SIBLINGS_MIN
-    fact = make_gpu_fact(
+    if own != usual and 2 * count <= others.total():
+        known = False  # all differ, so none is the reference
+    return judge_gpu_level(
+        own != usual if known else None,
         state,
         now,
         (CHECK, field),
         f"GPU {state.gpu.index} has a different {words} than its siblings",
         evidence={field: own[:100], "siblings": usual[:100]},
     )
-    if known and own != usual and 2 * count <= others.total():
-        return judge_level(None, fact)  # all differ, so none is the reference
-    return judge_level(own != usual if known else None, fact)
 
 
 def _judge_missing_ecc(state: GpuState, now: Moment) -> list[Held]:
     enabled = state.constants.ecc_enabled
     summary = f"ECC is off on GPU {state.gpu.index}: memory errors go undetected"
-    return judge_level(None if enabled is None else not enabled, make_gpu_fact(state, now, (CHECK, "ecc_off"), summary))
+    return judge_gpu_level(None if enabled is None else not enabled, state, now, (CHECK, "ecc_off"), summary)
 
 
 def _judge_missing_persistence(state: GpuState, now: Moment) -> list[Held]:
@@ -70,5 +70,4 @@ def _judge_missing_persistence(state: GpuState, now: Moment) -> list[Held]:
         f"persistence mode is off on GPU {state.gpu.index}: the driver unloads when the GPU is idle, so each job starts"
         " seconds later and counters reset; start nvidia-persistenced"
     )
-    fact = make_gpu_fact(state, now, (CHECK, "persistence_off"), summary)
-    return judge_level(None if enabled is None else not enabled, fact)
+    return judge_gpu_level(None if enabled is None else not enabled, state, now, (CHECK, "persistence_off"), summary)

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 
 import msgspec
 
-from healthd.findings.facts import Held, Moment, Raise, judge_level
+from healthd.findings.facts import Held, Moment, judge_level
 from healthd.findings.hysteresis import Dwell, Growth
 from healthd.samples.infiniband import IbPort, InfinibandSample
-from vocabulary.finding import Evidence, Severity
+from vocabulary.finding import Severity
 from vocabulary.identity import Component, ComponentKind
 
 CHECK = "infiniband"
@@ -56,19 +56,21 @@ class InfinibandCheck:
         up = port.state == "ACTIVE"
         if up:
             self._were_up.add(key)
-        down = _raise_port_fact(
-            port, "down", f"is {port.state or 'unknown'} ({port.physical or 'unknown'})", now, Severity.ERROR
-        )
         if not port.state or (not up and not expected and key not in self._were_up):
-            return judge_level(None, down)  # its expected state is unknown; a finding from before a restart stays
-        return judge_level(self._dwell.judge(("down", *key), not up, now.monotonic), down)
+            holds = None  # its expected state is unknown; a finding from before a restart stays
+        else:
+            holds = self._dwell.judge(("down", *key), not up, now.monotonic)
+        summary = _describe_port(port, f"is {port.state or 'unknown'} ({port.physical or 'unknown'})")
+        component = _make_port_component(port)
+        return judge_level(holds, now, (CHECK, "down"), component, summary, severity=Severity.ERROR)
 
     def _slow(self, port: IbPort, usual: float | None, now: Moment) -> list[Held]:
         known = port.rate_gbps is not None and usual is not None and port.state == "ACTIVE"
         slow = (port.rate_gbps or 0.0) < (usual or 0.0) if known else None
-        evidence: Evidence = {"rate_gbps": port.rate_gbps or 0.0, "expected_gbps": usual or 0.0}
-        fact = _raise_port_fact(port, "slow", "runs at a lower rate than expected", now, Severity.WARNING, evidence)
-        return judge_level(self._dwell.judge(("slow", port.device, port.port), slow, now.monotonic), fact)
+        holds = self._dwell.judge(("slow", port.device, port.port), slow, now.monotonic)
+        summary = _describe_port(port, "runs at a lower rate than expected")
+        evidence = {"rate_gbps": port.rate_gbps, "expected_gbps": usual}
+        return judge_level(holds, now, (CHECK, "slow"), _make_port_component(port), summary, evidence=evidence)
 
     def _counters(self, port: IbPort, now: Moment) -> list[Held]:
         limits, key = self._limits, (port.device, port.port)
@@ -100,19 +102,15 @@ def _find_usual_rate(port: IbPort, ports: Sequence[IbPort]) -> float | None:
 def _judge_counter_growth(
     port: IbPort, code: str, text: str, growth: int | None, limit: float, now: Moment
 ) -> list[Held]:
-    fact = _raise_port_fact(port, code, text, now, Severity.WARNING, {"growth": growth or 0})
-    return judge_level(None if growth is None else growth >= limit, fact)
-
-
-def _raise_port_fact(
-    port: IbPort, code: str, text: str, now: Moment, severity: Severity, evidence: Evidence | None = None
-) -> Raise:
-    return Raise(
-        check=CHECK,
-        code=code,
-        component=Component(ComponentKind.NIC_PORT, name=f"{port.device}/{port.port}", pci=port.pci),
-        severity=severity,
-        summary=f"{port.device} port {port.port} {text}",
-        at=now.wall,
-        evidence=evidence or {},
+    holds, evidence = None if growth is None else growth >= limit, {"growth": growth}
+    return judge_level(
+        holds, now, (CHECK, code), _make_port_component(port), _describe_port(port, text), evidence=evidence
     )
+
+
+def _make_port_component(port: IbPort) -> Component:
+    return Component(ComponentKind.NIC_PORT, name=f"{port.device}/{port.port}", pci=port.pci)
+
+
+def _describe_port(port: IbPort, text: str) -> str:
+    return f"{port.device} port {port.port} {text}"

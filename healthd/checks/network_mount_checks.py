@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import msgspec
 
-from healthd.findings.facts import Held, Moment, Raise, judge_level
+from healthd.findings.facts import Held, Moment, judge_level
 from healthd.findings.hysteresis import Dwell
 from healthd.samples.network_mounts import NetworkMountsSample
-from vocabulary.finding import Severity
 from vocabulary.identity import Component, ComponentKind
 
 CHECK = "network_mounts"
@@ -30,14 +29,12 @@ class NetworkMountsCheck:
         """Return a fact per mount that does not answer, or answers with an error."""
         facts: list[Held] = []
         for mount in sample.mounts:
-            fact = Raise(
-                check=CHECK,
-                code="silent",
-                component=Component(ComponentKind.HOST, name=f"mount {mount.mount}"),
-                severity=Severity.WARNING,
-                summary=f"{mount.mount} ({mount.type} of {mount.device}): {mount.trouble}",
-                at=now.wall,
+            facts += judge_level(
+                self._dwell.judge(mount.mount, bool(mount.trouble), now.monotonic),
+                now,
+                (CHECK, "silent"),
+                Component(ComponentKind.HOST, name=f"mount {mount.mount}"),
+                f"{mount.mount} ({mount.type} of {mount.device}): {mount.trouble}",
                 evidence={"trouble": mount.trouble},
             )
-            facts += judge_level(self._dwell.judge(mount.mount, bool(mount.trouble), now.monotonic), fact)
         return facts

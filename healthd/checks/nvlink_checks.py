@@ -10,8 +10,8 @@ from collections.abc import Sequence
 
 import msgspec
 
-from healthd.findings.facts import Held, Moment, judge_level
-from healthd.findings.gpu_state import SIBLINGS_MIN, GpuState, make_gpu_fact
+from healthd.findings.facts import Held, Moment
+from healthd.findings.gpu_state import SIBLINGS_MIN, GpuState, judge_gpu_level
 from healthd.findings.hysteresis import Dwell, Growth
 from healthd.samples.nvml import Link
 
@@ -63,28 +63,28 @@ class NvlinkCheck:
         down = None if up is None else up < expected
         if up == 0 and not any(siblings) and not self._most.get(state.gpu.uuid):
             down = None  # no GPU ever had links: a virtual machine without NVLink
-        fact = make_gpu_fact(
+        return judge_gpu_level(
+            self._down.judge(state.gpu.uuid, down, now.monotonic),
             state,
             now,
             (CHECK, "inactive"),
             f"GPU {state.gpu.index} has fewer NVLinks up than expected",
             evidence={"links_up": up, "links_expected": expected},
         )
-        return judge_level(self._down.judge(state.gpu.uuid, down, now.monotonic), fact)
 
     def _without_traffic(self, state: GpuState, now: Moment) -> list[Held]:
         links = state.latest.links or ()
         known = links and all(link.traffic_disabled is not None for link in links)
         disabled = [str(link.link) for link in links if link.traffic_disabled]
-        fact = make_gpu_fact(
+        bad = bool(disabled) if known else None
+        return judge_gpu_level(
+            self._disabled.judge(state.gpu.uuid, bad, now.monotonic),
             state,
             now,
             (CHECK, "traffic_disabled"),
             f"the driver has disabled traffic on {len(disabled)} of the {len(links)} NVLinks of GPU {state.gpu.index}",
             evidence={"links": ", ".join(disabled)},
         )
-        bad = bool(disabled) if known else None
-        return judge_level(self._disabled.judge(state.gpu.uuid, bad, now.monotonic), fact)
 
     def _errors(self, state: GpuState, now: Moment) -> list[Held]:
         links = state.read.links or ()
@@ -94,16 +94,15 @@ class NvlinkCheck:
                 (growth, link.link) for link in links if (growth := self._grown(state, link, code, now)) is not None
             ]
             worst, link = max(grown, default=(None, None))
-            fact = make_gpu_fact(
+            bad = None if worst is None else worst >= getattr(self._limits, code)
+            facts += judge_gpu_level(
+                None if bad is None else self._erring.judge((state.gpu.uuid, code), bad, now.monotonic),
                 state,
                 now,
                 (CHECK, code),
                 f"an NVLink of GPU {state.gpu.index} {words}",
                 evidence={"errors": worst, "link": link, "window_s": self._limits.window_s},
             )
-            bad = None if worst is None else worst >= getattr(self._limits, code)
-            said = None if bad is None else self._erring.judge((state.gpu.uuid, code), bad, now.monotonic)
-            facts += judge_level(said, fact)
         return facts
 
     def _grown(self, state: GpuState, link: Link, field: str, now: Moment) -> int | None:

@@ -11,8 +11,8 @@ from typing import NamedTuple
 
 import msgspec
 
-from healthd.findings.facts import Held, Moment, judge_level
-from healthd.findings.gpu_state import GpuState, make_gpu_fact
+from healthd.findings.facts import Held, Moment
+from healthd.findings.gpu_state import GpuState, judge_gpu_level
 from healthd.findings.hysteresis import Dwell
 from vocabulary.finding import Severity
 
@@ -70,7 +70,8 @@ class FabricCheck:
         joined = None if not fabric else fabric == _COMPLETED
         absent = None if joined is None or (alone and not joined) else not joined
         refused = status != 0 if joined and status is not None else None
-        outside = make_gpu_fact(
+        outside = judge_gpu_level(
+            self._outside.judge((state.gpu.uuid, "state"), absent, now.monotonic),
             state,
             now,
             (CHECK, "state"),
@@ -78,7 +79,8 @@ class FabricCheck:
             severity=Severity.ERROR,
             evidence={"fabric_state": fabric, "state": _STATES.get(fabric or 0)},
         )
-        failed = make_gpu_fact(
+        failed = judge_gpu_level(
+            self._outside.judge((state.gpu.uuid, "status"), refused, now.monotonic),
             state,
             now,
             (CHECK, "status"),
@@ -86,10 +88,7 @@ class FabricCheck:
             severity=Severity.ERROR,
             evidence={"nvml_return": status},
         )
-        return [
-            *judge_level(self._outside.judge((state.gpu.uuid, "state"), absent, now.monotonic), outside),
-            *judge_level(self._outside.judge((state.gpu.uuid, "status"), refused, now.monotonic), failed),
-        ]
+        return outside + failed
 
     def _healthy(self, state: GpuState, now: Moment) -> list[Held]:
         mask = state.latest.fabric_health_mask
@@ -98,6 +97,7 @@ class FabricCheck:
             value = None if mask is None else (mask >> shift) % values
             unwell = value in bad if value else None  # 0: not supported
             summary = f"in the NVLink fabric, GPU {state.gpu.index} {words}"
-            fact = make_gpu_fact(state, now, (CHECK, code), summary, evidence={"health_mask": mask, "value": value})
-            facts += judge_level(self._health.judge((state.gpu.uuid, code), unwell, now.monotonic), fact)
+            holds = self._health.judge((state.gpu.uuid, code), unwell, now.monotonic)
+            evidence = {"health_mask": mask, "value": value}
+            facts += judge_gpu_level(holds, state, now, (CHECK, code), summary, evidence=evidence)
         return facts

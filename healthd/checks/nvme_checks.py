@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import msgspec
 
-from healthd.findings.facts import Held, Moment, Raise, judge_level
+from healthd.findings.facts import Held, Moment, judge_level
 from healthd.findings.hysteresis import Dwell, Growth
 from healthd.samples.nvme import NvmeDisk, NvmeSample
-from vocabulary.finding import Evidence, Severity
+from vocabulary.finding import Severity
 from vocabulary.identity import Component, ComponentKind
 
 CHECK = "nvme"
@@ -46,53 +48,30 @@ class NvmeCheck:
         gone = self._gone.judge(disk.name, disk.state != "live", now.monotonic)
         worn = None if disk.used_percent is None else disk.used_percent >= limits.used_percent
         losing = None if growth is None else growth >= limits.media_errors_in_window
+        critical = None if bits is None else bits != 0
+        state, said = (
+            f"its controller is {disk.state or 'missing'}",
+            f"it reports: {', '.join(words) or f'bits {bits}'}",
+        )
+        wear, errors = {"used_percent": disk.used_percent}, {"errors": growth}
         return [
-            *judge_level(
-                gone,
-                _raise_disk_fact(disk, "not_live", f"its controller is {disk.state or 'missing'}", now, Severity.ERROR),
-            ),
-            *judge_level(
-                None if bits is None else bits != 0,
-                _raise_disk_fact(
-                    disk,
-                    "critical",
-                    f"it reports: {', '.join(words) or f'bits {bits}'}",
-                    now,
-                    grave,
-                    {"bits": bits or 0},
-                ),
-            ),
-            *judge_level(
-                worn,
-                _raise_disk_fact(
-                    disk,
-                    "worn",
-                    "it has reached its rated life",
-                    now,
-                    evidence={"used_percent": disk.used_percent or 0},
-                ),
-            ),
-            *judge_level(
-                losing,
-                _raise_disk_fact(disk, "media_errors", "it has lost data", now, evidence={"errors": growth or 0}),
-            ),
+            *_judge_disk(gone, disk, "not_live", state, now, severity=Severity.ERROR),
+            *_judge_disk(critical, disk, "critical", said, now, severity=grave, evidence={"bits": bits}),
+            *_judge_disk(worn, disk, "worn", "it has reached its rated life", now, evidence=wear),
+            *_judge_disk(losing, disk, "media_errors", "it has lost data", now, evidence=errors),
         ]
 
 
-def _raise_disk_fact(
+def _judge_disk(
+    holds: bool | None,  # noqa: FBT001 - the answer itself
     disk: NvmeDisk,
     code: str,
     text: str,
     now: Moment,
+    *,
     severity: Severity = Severity.WARNING,
-    evidence: Evidence | None = None,
-) -> Raise:
-    return Raise(
-        check=CHECK,
-        code=code,
-        component=Component(ComponentKind.HOST, name=f"nvme {disk.name}"),
-        severity=severity,
-        summary=f"{disk.name} ({disk.model} {disk.serial}): {text}",
-        at=now.wall,
-        evidence=evidence or {},
-    )
+    evidence: Mapping[str, float | None] | None = None,
+) -> list[Held]:
+    component = Component(ComponentKind.HOST, name=f"nvme {disk.name}")
+    summary = f"{disk.name} ({disk.model} {disk.serial}): {text}"
+    return judge_level(holds, now, (CHECK, code), component, summary, severity=severity, evidence=evidence)

@@ -9,10 +9,10 @@ from collections.abc import Mapping
 
 import msgspec
 
-from healthd.findings.facts import Held, Moment, Raise, judge_level
+from healthd.findings.facts import Held, Moment, judge_level
 from healthd.findings.hysteresis import Dwell, Growth
 from healthd.samples.pcie import PcieHop, PcieSample
-from vocabulary.finding import Evidence, Severity
+from vocabulary.finding import Severity
 from vocabulary.identity import Component, ComponentKind
 
 CHECK = "pcie"
@@ -46,11 +46,10 @@ class PcieCheck:
         narrow = (hop.width or 0) < (hop.width_max or 0) if known else None
         if hop.kind == "bridge":
             return []  # a switch's port may have more lanes than the device below it
-        evidence: Evidence = {"width": hop.width or 0, "width_max": hop.width_max or 0}
-        fact = _raise_hop_fact(
-            hop, below, "narrow", "runs with fewer lanes than it supports", now, Severity.WARNING, evidence
-        )
-        return judge_level(self._narrow.judge(hop.pci, narrow, now.monotonic), fact)
+        holds, reached = self._narrow.judge(hop.pci, narrow, now.monotonic), below.get(hop.pci, "")
+        summary = _describe_hop(hop, "runs with fewer lanes than it supports", reached)
+        evidence = {"width": hop.width, "width_max": hop.width_max, "above": reached or None}
+        return judge_level(holds, now, (CHECK, "narrow"), _make_hop_component(hop), summary, evidence=evidence)
 
     def _counts(self, hop: PcieHop, below: Mapping[str, str], now: Moment) -> list[Held]:
         limits = self._limits
@@ -63,7 +62,16 @@ class PcieCheck:
             growth = self._errors.add((hop.pci, code), count, now.monotonic)
             bad = None if growth is None else growth >= limit
             text = f"met {code} errors" if code != "corrected" else "corrects errors at a high rate"
-            facts += judge_level(bad, _raise_hop_fact(hop, below, code, text, now, severity, {"errors": growth or 0}))
+            reached = below.get(hop.pci, "")
+            facts += judge_level(
+                bad,
+                now,
+                (CHECK, code),
+                _make_hop_component(hop),
+                _describe_hop(hop, text, reached),
+                severity=severity,
+                evidence={"errors": growth, "above": reached or None},
+            )
         return facts
 
 
@@ -76,16 +84,9 @@ def _map_end_points(sample: PcieSample) -> dict[str, str]:
     return {address: ", ".join(devices) for address, devices in below.items()}
 
 
-def _raise_hop_fact(
-    hop: PcieHop, below: Mapping[str, str], code: str, text: str, now: Moment, severity: Severity, evidence: Evidence
-) -> Raise:
-    reached = below.get(hop.pci, "")
-    return Raise(
-        check=CHECK,
-        code=code,
-        component=Component(ComponentKind.PCIE, name=hop.pci, pci=hop.pci),
-        severity=severity,
-        summary=f"PCIe {hop.kind} {hop.pci} {text}" + (f" (above {reached})" if reached else ""),
-        at=now.wall,
-        evidence=evidence | ({"above": reached} if reached else {}),
-    )
+def _make_hop_component(hop: PcieHop) -> Component:
+    return Component(ComponentKind.PCIE, name=hop.pci, pci=hop.pci)
+
+
+def _describe_hop(hop: PcieHop, text: str, reached: str) -> str:
+    return f"PCIe {hop.kind} {hop.pci} {text}" + (f" (above {reached})" if reached else "")

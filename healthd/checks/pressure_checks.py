@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import msgspec
 
-from healthd.findings.facts import Held, Moment, Raise, judge_level
+from healthd.findings.facts import Held, Moment, judge_level
 from healthd.findings.hysteresis import Dwell
 from healthd.samples.pressure import PressureSample, PressureStall
-from vocabulary.finding import Severity
 from vocabulary.identity import Component, ComponentKind
 
 CHECK = "pressure"
@@ -37,13 +36,7 @@ class PressureCheck:
     def _judge(self, stall: PressureStall, now: Moment) -> list[Held]:
         limit = self._percent[stall.resource]
         bad = None if stall.full_percent is None else stall.full_percent >= limit
-        fact = Raise(
-            check=CHECK,
-            code=stall.resource,
-            component=_HOST,
-            severity=Severity.WARNING,
-            summary=f"all tasks wait for {stall.resource} at least {limit:g} % of the time",
-            at=now.wall,
-            evidence={"full_percent": stall.full_percent or 0.0},
-        )
-        return judge_level(self._dwell.judge(stall.resource, bad, now.monotonic), fact)
+        holds = self._dwell.judge(stall.resource, bad, now.monotonic)
+        summary = f"all tasks wait for {stall.resource} at least {limit:g} % of the time"
+        evidence = {"full_percent": stall.full_percent}
+        return judge_level(holds, now, (CHECK, stall.resource), _HOST, summary, evidence=evidence)

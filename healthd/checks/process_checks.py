@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import msgspec
 
-from healthd.findings.facts import Held, Moment, Raise, judge_level
+from healthd.findings.facts import Held, Moment, judge_level
 from healthd.findings.hysteresis import Dwell
 from healthd.samples.processes import ProcessesSample
-from vocabulary.finding import Severity
+from vocabulary.finding import Evidence
 from vocabulary.identity import Component, ComponentKind
 
 CHECK = "processes"
@@ -41,28 +41,12 @@ class ProcessesCheck:
         self._waiting = {key: self._waiting.get(key, now.monotonic) for key in waiting}
         limit = self._limits.stuck_after_s
         stuck = [waiting[key] for key, since in self._waiting.items() if now.monotonic - since >= limit]
-        fact = Raise(
-            check=CHECK,
-            code="stuck",
-            component=_HOST,
-            severity=Severity.WARNING,
-            summary=f"processes have been stuck in the kernel for over {limit:.0f} s, and cannot be ended",
-            at=now.wall,
-            evidence={
-                "count": len(stuck),
-                "processes": ", ".join(f"{p.name} ({p.pid})" for p in stuck[:NAMED_MAX]),
-            },
-        )
-        return judge_level(bool(stuck), fact)
+        summary = f"processes have been stuck in the kernel for over {limit:.0f} s, and cannot be ended"
+        names = ", ".join(f"{p.name} ({p.pid})" for p in stuck[:NAMED_MAX])
+        evidence: Evidence = {"count": len(stuck), "processes": names}
+        return judge_level(bool(stuck), now, (CHECK, "stuck"), _HOST, summary, evidence=evidence)
 
     def _dead(self, sample: ProcessesSample, now: Moment) -> list[Held]:
-        fact = Raise(
-            check=CHECK,
-            code="zombies",
-            component=_HOST,
-            severity=Severity.WARNING,
-            summary=f"at least {self._limits.zombies:.0f} zombie processes",
-            at=now.wall,
-            evidence={"count": sample.zombies},
-        )
-        return judge_level(self._zombies.judge("zombies", sample.zombies >= self._limits.zombies, now.monotonic), fact)
+        holds = self._zombies.judge("zombies", sample.zombies >= self._limits.zombies, now.monotonic)
+        summary = f"at least {self._limits.zombies:.0f} zombie processes"
+        return judge_level(holds, now, (CHECK, "zombies"), _HOST, summary, evidence={"count": sample.zombies})

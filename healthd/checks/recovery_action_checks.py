@@ -9,9 +9,9 @@ from collections.abc import Sequence
 
 import msgspec
 
-from healthd.findings.facts import Held, Moment, judge_level
-from healthd.findings.gpu_state import GpuState, make_gpu_fact
-from vocabulary.finding import Severity
+from healthd.findings.facts import Held, Moment
+from healthd.findings.gpu_state import GpuState, judge_gpu_level
+from vocabulary.finding import Evidence, Severity
 from vocabulary.hardware.recovery_requests import NONE, RECOVERY_REQUESTS
 
 CHECK = "recovery_action"
@@ -37,14 +37,12 @@ def _judge_recovery_request(state: GpuState, now: Moment) -> list[Held]:
     action = state.latest.recovery_action
     if action is None:
         codes = (*(request.code for request in RECOVERY_REQUESTS.values()), _OTHER)
-        return [fact for code in codes for fact in judge_level(None, make_gpu_fact(state, now, (CHECK, code), ""))]
+        return [fact for code in codes for fact in judge_gpu_level(None, state, now, (CHECK, code), "")]
     if action == NONE:
         return []
     request = RECOVERY_REQUESTS.get(action)
     code, words = request or (_OTHER, f"recovery action {action}, which this release does not know,")
     severity = Severity.ERROR if request else Severity.UNCLASSIFIED
     summary = f"the driver asks for {words} before GPU {state.gpu.index} takes new work"
-    fact = make_gpu_fact(
-        state, now, (CHECK, code), summary, severity=severity, evidence={"recovery_action": action, "action": code}
-    )
-    return [fact]
+    evidence: Evidence = {"recovery_action": action, "action": code}
+    return judge_gpu_level(True, state, now, (CHECK, code), summary, severity=severity, evidence=evidence)

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 import msgspec
 
-from healthd.findings.facts import Held, Moment, judge_level
-from healthd.findings.gpu_state import GpuState, make_gpu_fact
+from healthd.findings.facts import Held, Moment
+from healthd.findings.gpu_state import GpuState, judge_gpu_level
 
 CHECK = "retired_pages"
 
@@ -34,18 +34,20 @@ class RetiredPagesCheck:
         known = sum(count or 0 for count in counts)
         many = True if known >= limit else None if None in counts else False
         evidence = {"pages_corrected": counts[0], "pages_uncorrected": counts[1]}
-        pending = make_gpu_fact(
+        pending = judge_gpu_level(
+            latest.retirement_pending,
             state,
             now,
             (CHECK, "pending"),
             f"GPU {state.gpu.index} has a faulty memory page that the next reset retires",
             evidence=evidence,
         )
-        full = make_gpu_fact(
+        full = judge_gpu_level(
+            many,
             state,
             now,
             (CHECK, "many"),
             f"GPU {state.gpu.index} has at least {limit:g} retired memory pages of at most 64: replace it",
             evidence=evidence,
         )
-        return judge_level(latest.retirement_pending, pending) + judge_level(many, full)
+        return pending + full

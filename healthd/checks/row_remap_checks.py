@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 import msgspec
 
-from healthd.findings.facts import Held, Moment, judge_level
-from healthd.findings.gpu_state import GpuState, make_gpu_fact
+from healthd.findings.facts import Held, Moment
+from healthd.findings.gpu_state import GpuState, judge_gpu_level
 from vocabulary.finding import Severity
 
 CHECK = "row_remap"
@@ -47,24 +47,24 @@ class RowRemapCheck:
     def _worn(self, state: GpuState, now: Moment) -> list[Held]:
         banks, rows = state.latest.remap_histogram, state.latest.rows_remapped_uncorrected
         low, none = (None, None) if banks is None or len(banks) < 5 else banks[3:5]
-        spares = make_gpu_fact(
+        worn = None if low is None or none is None else low + none >= self._limits.worn_banks
+        spares = judge_gpu_level(
+            worn,
             state,
             now,
             (CHECK, "spares"),
             f"GPU {state.gpu.index} has memory banks with almost no spare rows: the next worn row may be the last one that can be remapped",
             evidence={"banks_low": low, "banks_none": none},
         )
-        many = make_gpu_fact(
+        many = judge_gpu_level(
+            None if rows is None else rows >= self._limits.rows_uncorrected,
             state,
             now,
             (CHECK, "many"),
             f"GPU {state.gpu.index} has many memory rows remapped for uncorrectable errors",
             evidence={"rows_remapped_uncorrected": rows},
         )
-        worn = None if low is None or none is None else low + none >= self._limits.worn_banks
-        return judge_level(worn, spares) + judge_level(
-            None if rows is None else rows >= self._limits.rows_uncorrected, many
-        )
+        return spares + many
 
 
 def _judge_remap_flags(state: GpuState, now: Moment) -> list[Held]:
@@ -72,8 +72,6 @@ def _judge_remap_flags(state: GpuState, now: Moment) -> list[Held]:
     rows = {name: getattr(state.latest, name) for name in names}
     facts: list[Held] = []
     for code, field, severity, summary in _FLAGS:
-        fact = make_gpu_fact(
-            state, now, (CHECK, code), summary.format(state.gpu.index), severity=severity, evidence=rows
-        )
-        facts += judge_level(getattr(state.latest, field), fact)
+        holds, words = getattr(state.latest, field), summary.format(state.gpu.index)
+        facts += judge_gpu_level(holds, state, now, (CHECK, code), words, severity=severity, evidence=rows)
     return facts

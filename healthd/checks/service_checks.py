@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from healthd.findings.facts import Held, Moment, Raise, judge_level
+from healthd.findings.facts import Held, Moment, judge_level
 from healthd.findings.hysteresis import Dwell
 from healthd.samples.services import Service, ServicesSample
 from vocabulary.finding import Severity
@@ -33,13 +33,12 @@ class ServicesCheck:
         return [fact for service in sample.services if service.wanted for fact in self._judge(service, now)]
 
     def _judge(self, service: Service, now: Moment) -> list[Held]:
-        fact = Raise(
-            check=CHECK,
-            code="down",
-            component=Component(ComponentKind.HOST, name=f"service {service.name}"),
+        return judge_level(
+            self._dwell.judge(service.name, not service.active, now.monotonic),
+            now,
+            (CHECK, "down"),
+            Component(ComponentKind.HOST, name=f"service {service.name}"),
+            f"{service.name} should run, but is {service.state}",
             severity=Severity.ERROR if service.name in VITAL else Severity.WARNING,
-            summary=f"{service.name} should run, but is {service.state}",
-            at=now.wall,
             evidence={"state": service.state},
         )
-        return judge_level(self._dwell.judge(service.name, not service.active, now.monotonic), fact)

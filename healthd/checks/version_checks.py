@@ -7,9 +7,8 @@ from __future__ import annotations
 
 import msgspec
 
-from healthd.findings.facts import Held, Moment, Raise, judge_level
+from healthd.findings.facts import Held, Moment, judge_level
 from healthd.samples.versions import VersionsSample
-from vocabulary.finding import Evidence, Severity
 from vocabulary.identity import Component, ComponentKind
 
 CHECK = "versions"
@@ -29,15 +28,12 @@ class VersionsCheck:
 
     def judge(self, sample: VersionsSample, now: Moment) -> list[Held]:
         """Return a fact while the cores differ."""
-        evidence: Evidence = {"microcode": sample.microcode}
-        fact = Raise(
-            check=CHECK,
-            code="microcode",
-            component=Component(ComponentKind.HOST, name="cpu"),
-            severity=Severity.WARNING,
-            summary="the cores run different microcode: an update reached only some of them",
-            at=now.wall,
-            evidence=evidence,
-        )
         known = sample.microcode.split()
-        return judge_level(len(known) > self._limits.microcodes_max if known else None, fact)
+        return judge_level(
+            len(known) > self._limits.microcodes_max if known else None,
+            now,
+            (CHECK, "microcode"),
+            Component(ComponentKind.HOST, name="cpu"),
+            "the cores run different microcode: an update reached only some of them",
+            evidence={"microcode": sample.microcode},
+        )

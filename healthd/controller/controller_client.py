@@ -251,8 +251,7 @@ def enrol_node(client: HttpClient, url: str, node: str, secret_file: Path, token
         answer = client.request("POST", "/v1/enrol", encode_message(wish), headers, TIMEOUT_S)
         if answer.status != 200:
             raise _make_controller_error(f"{url}/v1/enrol", answer)
-        if told := decode_message(answer.body, NewToken).token:  # an older controller, which makes tokens itself
-            _write_token(aside, told)
+        decode_message(answer.body, NewToken)
         aside.replace(token_file)
     except HttpError as error:
         raise ControllerUnreachable(f"{url}/v1/enrol: {error}") from error

@@ -7,7 +7,7 @@ from itertools import groupby
 
 from healthd.daemon_status import Status
 from healthd.exporter.gpu_metrics import DCGM
-from healthd.exporter.metric_families import Metric
+from healthd.exporter.metric_families import GaugeMetricFamily, Metric
 from healthd.findings.gpu_state import GpuState
 
 XID = "DCGM_FI_DEV_XID_ERRORS"
@@ -20,13 +20,14 @@ def export_dcgm_metrics(status: Status) -> Iterator[Metric]:
     rows = [(_make_dcgm_labels(status, state), state) for state in status.states]
     for name, group in groupby(DCGM, lambda metric: metric.name):
         declared = next(iter(group))
-        family = Metric(name, declared.help, "gauge" if declared.kind == "gauge" else "unknown")
+        family = (GaugeMetricFamily if declared.kind == "gauge" else Metric)(name, declared.help)
         for labels, state in rows:
             value = getattr(state.latest, declared.field)
             if value is not None:
                 family.add_sample(name, labels, value * declared.factor)
         yield family
-    free, xid = Metric(FREE, "Memory not in use (MiB).", "gauge"), Metric(XID, "Code of the last Xid, or 0.", "gauge")
+    free = GaugeMetricFamily(FREE, "Memory not in use (MiB).")
+    xid = GaugeMetricFamily(XID, "Code of the last Xid, or 0.")
     for labels, state in rows:
         latest = state.latest
         if latest.memory_total_bytes is not None and latest.memory_used_bytes is not None:

@@ -15,6 +15,7 @@ OPENMETRICS_TYPE = "application/openmetrics-text; version=1.0.0; charset=utf-8"
 _SUFFIX = {"counter": "_total", "info": "_info"}
 _TEXT_TYPES = {"info": "gauge", "unknown": "untyped"}  # their names in the older format
 _NO_NUMBER = {math.inf: "+Inf", -math.inf: "-Inf"}
+Value = float | Mapping[str, str]
 
 
 class Sample(NamedTuple):
@@ -28,12 +29,21 @@ class Sample(NamedTuple):
 class Metric:
     """One family: its samples have one meaning and one type ("gauge", "counter", "info" or "unknown")."""
 
-    def __init__(self, name: str, documentation: str, kind: str, labels: Sequence[str] = ()) -> None:
-        self.name = name.removesuffix(_SUFFIX.get(kind, "\0"))
+    type = "unknown"
+
+    def __init__(self, name: str, documentation: str, value: Value | None = None, labels: Sequence[str] = ()) -> None:
+        self.name = name.removesuffix(_SUFFIX.get(self.type, "\0"))
         self.documentation = documentation
-        self.type = kind
         self.samples: list[Sample] = []
         self._labels = tuple(labels)
+        if value is not None:  # the only sample
+            self.add_metric((), value)
+
+    def add_metric(self, labels: Sequence[str], value: Value) -> None:
+        """Add one sample; `labels` are the values of the family's labels. Texts become further labels of the value 1."""
+        known = dict(zip(self._labels, labels, strict=True))
+        texts, number = ({}, value) if isinstance(value, int | float) else (value, 1)
+        self.add_sample(self.name + _SUFFIX.get(self.type, ""), {**known, **texts}, number)
 
     def add_sample(self, name: str, labels: Mapping[str, str], value: float) -> None:
         """Add a line with its own name."""
@@ -41,44 +51,21 @@ class Metric:
 
 
 class GaugeMetricFamily(Metric):
-    """A value that rises and falls. With `value` it is the only sample."""
+    """A value that rises and falls."""
 
-    def __init__(self, name: str, documentation: str, value: float | None = None, labels: Sequence[str] = ()) -> None:
-        super().__init__(name, documentation, "gauge", labels)
-        if value is not None:
-            self.add_metric((), value)
-
-    def add_metric(self, labels: Sequence[str], value: float) -> None:
-        """Add one sample; `labels` are the values of the family's labels."""
-        self.add_sample(self.name, dict(zip(self._labels, labels, strict=True)), value)
+    type = "gauge"
 
 
 class CounterMetricFamily(Metric):
     """A count that only rises. Its samples end in `_total`."""
 
-    def __init__(self, name: str, documentation: str, value: float | None = None, labels: Sequence[str] = ()) -> None:
-        super().__init__(name, documentation, "counter", labels)
-        if value is not None:
-            self.add_metric((), value)
-
-    def add_metric(self, labels: Sequence[str], value: float) -> None:
-        """Add one sample; `labels` are the values of the family's labels."""
-        self.add_sample(f"{self.name}_total", dict(zip(self._labels, labels, strict=True)), value)
+    type = "counter"
 
 
 class InfoMetricFamily(Metric):
     """Text values, as labels of a sample that is always 1 and ends in `_info`."""
 
-    def __init__(
-        self, name: str, documentation: str, value: Mapping[str, str] | None = None, labels: Sequence[str] = ()
-    ) -> None:
-        super().__init__(name, documentation, "info", labels)
-        if value is not None:
-            self.add_metric((), value)
-
-    def add_metric(self, labels: Sequence[str], value: Mapping[str, str]) -> None:
-        """Add one sample; `labels` are the values of the family's labels, `value` are further labels."""
-        self.add_sample(f"{self.name}_info", {**dict(zip(self._labels, labels, strict=True)), **value}, 1)
+    type = "info"
 
 
 def wants_openmetrics(accept: str) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, NamedTuple, TypeVar
 
 import msgspec
@@ -93,11 +94,31 @@ def _escape_value(value: Any) -> Any:
     return value
 
 
-def judge_level(holds: bool | None, fact: Raise) -> list[Held]:  # noqa: FBT001 - the answer itself
-    """Return the fact for a level that holds, does not hold, or is unknown."""
+def judge_level(
+    holds: bool | None,  # noqa: FBT001 - the answer itself
+    now: Moment,
+    kind: tuple[str, str],
+    component: Component,
+    summary: str,
+    *,
+    severity: Severity = Severity.WARNING,
+    evidence: Mapping[str, str | float | bool | None] | None = None,
+) -> list[Held]:
+    """Return the fact for a level that holds, does not hold, or is unknown. Nearly all do not hold.
+
+    `kind` is check and code. Unknown values are left out of the evidence.
+    """
+    check, code = kind
     if holds is None:
-        return [Unknown(fact.check, fact.code, fact.component)]
-    return [fact] if holds else []
+        return [Unknown(check, code, component)]
+    if not holds:
+        return []
+    known = {name: value for name, value in (evidence or {}).items() if value is not None}
+    return [
+        Raise(
+            check=check, code=code, component=component, severity=severity, summary=summary, at=now.wall, evidence=known
+        )
+    ]
 
 
 def make_gpu_component(gpu: Gpu) -> Component:

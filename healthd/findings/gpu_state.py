@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from healthd.findings.facts import Held, Moment, Raise, Unknown, make_gpu_component
+from healthd.findings.facts import Held, Moment, judge_level, make_gpu_component
 from healthd.samples.nvml import GpuConstants, GpuReading
 from vocabulary.finding import Severity
 from vocabulary.messages.wire import Gpu
@@ -31,24 +31,6 @@ def merge_reading(latest: GpuReading | None, read: GpuReading) -> GpuReading:
     return msgspec.structs.replace(latest, **known)
 
 
-def make_gpu_fact(
-    state: GpuState,
-    now: Moment,
-    kind: tuple[str, str],
-    summary: str,
-    *,
-    severity: Severity = Severity.WARNING,
-    evidence: Mapping[str, str | float | bool | None] | None = None,
-) -> Raise:
-    """Return the fact that something holds of this GPU; `kind` is check and code. Unknown values are left out."""
-    known = {name: value for name, value in (evidence or {}).items() if value is not None}
-    check, code = kind
-    component = make_gpu_component(state.gpu)
-    return Raise(
-        check=check, code=code, component=component, severity=severity, summary=summary, at=now.wall, evidence=known
-    )
-
-
 def judge_gpu_level(
     holds: bool | None,  # noqa: FBT001 - the answer itself
     state: GpuState,
@@ -59,10 +41,11 @@ def judge_gpu_level(
     severity: Severity = Severity.WARNING,
     evidence: Mapping[str, str | float | bool | None] | None = None,
 ) -> list[Held]:
-    """Return the fact for a level that holds, does not hold, or is unknown. Nearly all do not hold."""
-    if holds is None:
-        return [Unknown(*kind, make_gpu_component(state.gpu))]
-    return [make_gpu_fact(state, now, kind, summary, severity=severity, evidence=evidence)] if holds else []
+    """Return the fact for a level of a GPU."""
+    if holds is False:  # nearly always: so it comes first
+        return []
+    component = make_gpu_component(state.gpu)
+    return judge_level(holds, now, kind, component, summary, severity=severity, evidence=evidence)
 
 
 def median_of_siblings(values: Sequence[float]) -> float | None:

@@ -38,7 +38,6 @@ class GpuCheck(Protocol):
 
     def judge(self, gpus: Sequence[GpuState], now: Moment) -> list[Held]:
         """Return all facts that hold now. A fact that is neither repeated nor marked unknown has ended."""
-        ...
 
 
 class GpuCheckByProduct(GpuCheck, Protocol):
@@ -46,7 +45,6 @@ class GpuCheckByProduct(GpuCheck, Protocol):
 
     def may_differ(self, gpus: Sequence[GpuState], now: Moment) -> bool:
         """Return whether `judge` could return something new."""
-        ...
 
 
 class GpuCheckSpec(NamedTuple):

@@ -70,11 +70,9 @@ class RequestHandler(Protocol):
 
     def body_bytes_max(self, request: Request, peer: HttpPeer) -> int:
         """Return the request body's size limit; 0 if no body is read."""
-        ...
 
     def respond(self, request: Request, peer: HttpPeer, body: bytes | None) -> Reply | Callable[[], Reply]:
         """Return the answer, or a function that makes it if that is slow. `body` is None if none was read."""
-        ...
 
 
 class _Phase(enum.Enum):

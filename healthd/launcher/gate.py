@@ -8,20 +8,17 @@ nothing.
 
 from __future__ import annotations
 
-import http.client
 import json
 import os
 import socket
 import sys
-import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from healthd.launcher.decisions.relaunch_policy import Fitness, NodeVerdict
-from vocabulary.daemon_socket import SOCKET, STALE_S, verdict_age_s
+from vocabulary.daemon_socket import SOCKET, STALE_S, NoResponseError, call_daemon, verdict_age_s
 
 TIMEOUT_SECONDS = 3.0
-ANSWER_BYTES_MAX = 1 << 20
 
 
 def query_node_health(template: str, node: str, timeout_seconds: float = TIMEOUT_SECONDS) -> NodeVerdict:
@@ -34,9 +31,15 @@ def query_node_health(template: str, node: str, timeout_seconds: float = TIMEOUT
     """
     path = template.replace("{node}", node)
     try:
-        return parse_node_verdict(node, _fetch_verdict(path, timeout_seconds))
-    except (OSError, http.client.HTTPException, ValueError) as error:
-        return NodeVerdict(node, Fitness.UNKNOWN, f"no answer from healthd at {path}: {error}")
+        status, answer = call_daemon(path, "/v1/verdict", timeout_seconds)
+        if status == 200:
+            return parse_node_verdict(node, answer)
+        why = f"{path}: HTTP status {status}"
+    except NoResponseError as error:
+        why = str(error)
+    except ValueError as error:
+        why = f"{path}: {error}"
+    return NodeVerdict(node, Fitness.UNKNOWN, f"no answer from healthd at {why}")
 
 
 def parse_node_verdict(node: str, answer: bytes) -> NodeVerdict:
@@ -52,29 +55,13 @@ def parse_node_verdict(node: str, answer: bytes) -> NodeVerdict:
     reason = "; ".join(map(str, reasons)) if isinstance(reasons, list) else ""
     if document.get("condemned") or document.get("health") == "unhealthy":
         return NodeVerdict(node, Fitness.UNFIT, reason or "condemned")
-    age_s = verdict_age_s(document, time.time())
+    age_s = verdict_age_s(document)
     if not age_s <= STALE_S:
         why = f"the verdict is {age_s:.0f} s old; healthd is stuck or was stopped: restart it"
         return NodeVerdict(node, Fitness.UNKNOWN, why)
     if document["fit"]:
         return NodeVerdict(node, Fitness.FIT, reason)
     return NodeVerdict(node, Fitness.UNKNOWN, reason or f"health is {document.get('health')}")
-
-
-def _fetch_verdict(path: str, timeout_seconds: float) -> bytes:
-    connection = http.client.HTTPConnection("localhost", timeout=timeout_seconds)
-    connection.sock = socket.socket(socket.AF_UNIX)
-    try:
-        connection.sock.settimeout(timeout_seconds)
-        connection.sock.connect(path)
-        connection.request("GET", "/v1/verdict")
-        response = connection.getresponse()
-        body = response.read(ANSWER_BYTES_MAX)
-        if response.status != http.client.OK:
-            raise ValueError(f"HTTP {response.status}")
-        return body
-    finally:
-        connection.close()
 
 
 def answer_health_question(node: str, arguments: Sequence[str], _stopped: Callable[[], bool]) -> dict[str, Any]:

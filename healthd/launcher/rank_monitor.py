@@ -27,11 +27,9 @@ class NodeSupply(Protocol):
 
     def poll(self, run: ElasticRun, now: float) -> None:
         """Called often; returns at once."""
-        ...
 
     def close(self) -> None:
         """The run is about to end."""
-        ...
 
 
 class RankMonitor:

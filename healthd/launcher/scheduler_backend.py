@@ -101,36 +101,28 @@ class AttemptRun(Protocol):
     @property
     def condemned(self) -> Collection[str]:
         """Nodes lost for good whose ranks were replaced, besides those that the ranks' ends show."""
-        ...
 
     @property
     def rank_nodes(self) -> Sequence[str]:
         """The node of each rank; of a run whose ranks may move or become fewer, as it is now."""
-        ...
 
     def ended(self) -> Sequence[RankEnd]:
         """Return the ranks known to have ended. Does not wait."""
-        ...
 
     def over(self) -> bool:
         """Return whether everything has ended; `ended` then lists every rank."""
-        ...
 
     def terminate(self) -> None:
         """Request every rank to save and leave (SIGTERM)."""
-        ...
 
     def kill(self) -> None:
         """Kill every rank now; those that still ran count as killed."""
-        ...
 
     def take_events(self) -> Sequence[Event]:
         """Return the run's own events since the last call, such as a replaced rank."""
-        ...
 
     def clear(self) -> None:
         """End leftovers of ended ranks: workers that hold GPU memory, ports, pipes."""
-        ...
 
 
 class Backend(Protocol):
@@ -143,15 +135,12 @@ class Backend(Protocol):
 
     def job(self) -> str:
         """The name under which the ranks publish their pages; the same after a requeue."""
-        ...
 
     def nodes(self) -> tuple[str, ...]:
         """The available nodes, in a stable order."""
-        ...
 
     def ask(self, nodes: Sequence[str], question: NodeQuestion, stopped: Callable[[], bool]) -> Answers:
         """Query all nodes at once; return early when `stopped`."""
-        ...
 
     def start(self, attempt: Attempt) -> AttemptRun:
         """Start the ranks.
@@ -159,7 +148,6 @@ class Backend(Protocol):
         Raises:
             BackendError: they cannot be started.
         """
-        ...
 
     def release(self, node: str) -> None:
         """Give a node back to the scheduler while the job goes on.
@@ -167,7 +155,6 @@ class Backend(Protocol):
         Raises:
             BackendError: the node stays.
         """
-        ...
 
     def request_node(self, stopped: Callable[[], bool]) -> str | None:
         """Wait for one more node; None once `stopped`.
@@ -175,7 +162,6 @@ class Backend(Protocol):
         Raises:
             BackendError: there will be none.
         """
-        ...
 
     def requeue(self, refused: Collection[str], in_vain: int, announce: Announce) -> RequeueDecision | None:
         """Return the allocation and queue the job again; None if that is not possible.
@@ -186,4 +172,3 @@ class Backend(Protocol):
             announce: called with the decision just before the scheduler is called, as it may end this process at
             once.
         """
-        ...

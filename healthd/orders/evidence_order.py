@@ -29,11 +29,9 @@ class EvidenceReceiver(Protocol):
 
     def evidence(self, order: str, content: bytes) -> None:
         """Send a gzipped bundle; it is durable at the controller on return. Raises ControllerError."""
-        ...
 
     def close(self) -> None:
         """Close the connection."""
-        ...
 
 
 class EvidenceTask:

@@ -32,11 +32,9 @@ class OrderTask(Protocol):
 
         Never blocks for long.
         """
-        ...
 
     def close(self) -> None:
         """Stop on shutdown: leave nothing running that the daemon would no longer supervise."""
-        ...
 
 
 def make_order_update(

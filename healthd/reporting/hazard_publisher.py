@@ -31,11 +31,9 @@ class HazardSource(Protocol):
 
     def hazard(self, job: str) -> JobHazard:
         """Return the hazard of a job."""
-        ...
 
     def close(self) -> None:
         """Close the connection."""
-        ...
 
 
 class HazardPublisher:

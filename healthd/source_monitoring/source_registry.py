@@ -48,7 +48,6 @@ class Check(Protocol):
 
     def judge(self, sample: Any, now: Moment) -> list[Held]:
         """Return all facts that hold now. A fact that is neither repeated nor marked unknown has ended."""
-        ...
 
 
 class CheckClass(Protocol):
@@ -56,7 +55,6 @@ class CheckClass(Protocol):
 
     def __call__(self, limits: Any) -> Check:
         """Make the check."""
-        ...
 
 
 class Source(NamedTuple):

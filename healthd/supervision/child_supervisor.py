@@ -30,7 +30,6 @@ class ChildOwner(Protocol):
 
     def close(self, within_s: float) -> None:
         """End them; wait at most `within_s` for them."""
-        ...
 
 
 @dataclass

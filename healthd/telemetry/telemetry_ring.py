@@ -116,12 +116,10 @@ class ReadColumn(Protocol):
     @property
     def field(self) -> str:
         """The sample's field; for a GPU also an error counter that is summed over its links."""
-        ...
 
     @property
     def factor(self) -> float:
         """The unit of the field."""
-        ...
 
 
 class RowReader:

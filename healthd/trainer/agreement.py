@@ -35,11 +35,9 @@ class Store(Protocol):
 
     def add(self, key: str, amount: int, /) -> int:
         """Atomically add to a counter that starts at 0; return the new value, once the store has it."""
-        ...
 
     def compare_set(self, key: str, expected: str, desired: str, /) -> bytes:
         """Atomically set a key that holds `expected` (empty: is absent) to `desired`; return its value now."""
-        ...
 
 
 def explain_vote_refusal(kind: str, *, can_go_back: bool, can_agree: bool) -> str:

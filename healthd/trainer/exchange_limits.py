@@ -54,7 +54,6 @@ class CounterStore(Protocol):
 
     def add(self, key: str, amount: int, /) -> int:
         """Add to a counter that starts at 0; the new value."""
-        ...
 
 
 def await_all_ranks(store: CounterStore, key: str, world: int, limits: ExchangeLimits) -> None:

@@ -16,15 +16,12 @@ class Framework(Protocol):
 
         No deadline: training waits for them a step later anyway, and an abort releases a rank that is stuck here.
         """
-        ...
 
     def abort(self) -> None:
         """Tear the communicators down while collectives may be stuck in them."""
-        ...
 
     def teardown(self) -> None:
         """Tear the process groups down in order; every rank does so at the same step."""
-        ...
 
 
 class NoFramework:
@@ -54,7 +51,6 @@ class LateNumber(Protocol):
 
     def read(self) -> float:
         """Return the number and free its memory."""
-        ...
 
 
 class Device(Protocol):
@@ -62,27 +58,21 @@ class Device(Protocol):
 
     def gpu(self) -> RankGpu:
         """Return which GPU it is."""
-        ...
 
     def mark(self) -> Any:
         """Set a mark in the stream, after all work queued so far."""
-        ...
 
     def passed(self, mark: Any) -> bool:
         """Return whether the device has passed the mark."""
-        ...
 
     def between(self, earlier: Any, later: Any) -> float:
         """Return the seconds from one mark to the other; both have passed."""
-        ...
 
     def free(self, marks: list[Any]) -> None:
         """Release marks that are no longer needed."""
-        ...
 
     def hand_over(self, value: object) -> LateNumber | None:
         """Start copying a number on the device; None if it is not on the device."""
-        ...
 
 
 def device_in_use() -> Device | None:

@@ -22,37 +22,29 @@ class RankReplacer(Protocol):
     @property
     def noticed(self) -> bool:
         """Whether there is an order to take."""
-        ...
 
     def take(self) -> MailboxOrder | None:
         """The launcher's order to pause, so that the job can grow; each once."""
-        ...
 
     @property
     def can_swap(self) -> bool:
         """Whether a spare would take the place of a rank that leaves, or has taken it already."""
-        ...
 
     @property
     def over(self) -> bool:
         """Whether this rank's generation has ended: a newer one exists."""
-        ...
 
     def note_step(self) -> None:
         """A step begins."""
-        ...
 
     def has_rank_on(self, nodes: Collection[str]) -> bool:
         """Whether a rank of this generation is on one of these nodes."""
-        ...
 
     def evict(self, nodes: Collection[str], why: str) -> None:
         """These nodes are condemned: replace every rank there."""
-        ...
 
     def leave(self, code: int, why: str) -> None:
         """This rank is about to end with `code`; its node is condemned, so replace it."""
-        ...
 
 
 class NoRankReplacer:

@@ -20,22 +20,18 @@ class JudgedNumber(Protocol):
     @property
     def holds(self) -> bool | None:
         """Return whether it is bad; None while there is no history."""
-        ...
 
     @property
     def known(self) -> bool:
         """Return whether the job reports this value at all."""
-        ...
 
     @property
     def value(self) -> float:
         """The last value judged."""
-        ...
 
     @property
     def usual(self) -> UsualRange | None:
         """The value it was compared with."""
-        ...
 
 
 class RankNumbers:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import itertools
 import statistics
 import time
-from collections.abc import Iterator
 from typing import NamedTuple
 
 import torch
@@ -19,6 +18,7 @@ from preflight.checks.cache_sizes import read_host_cache_bytes
 from preflight.checks.memory_allocation import AllocatedMemory, choose_memory_way
 from preflight.checks.memory_diagnosis import build_failed_result, diagnose_errors
 from preflight.checks.memory_fault_injection import MemoryFaultInjector
+from preflight.checks.torch_devices import run_on_device
 from preflight.kernels.gpu_memory_allocation import TakenMemory
 from preflight.kernels.memory_errors import WORD_BYTES, Errors, Piece
 from preflight.kernels.memory_patterns import FULL, Pattern, reseed_patterns
@@ -36,12 +36,6 @@ INTERPRETED_REPEATS = 2  # a kernel interpreted on the CPU is a thousand times s
 SMALLEST_BYTES = 64 << 10
 L2_UNKNOWN_BYTES = 32 << 20
 HOST_UNKNOWN_BYTES = 1 << 20
-
-
-def check_cache_pattern(context: Context) -> Iterator[Result]:
-    """One result for this process's device."""
-    if context.device is not None:
-        yield verify_cache(context, context.device)
 
 
 class WindowResult(NamedTuple):
@@ -64,7 +58,8 @@ class RoundsResult(NamedTuple):
     spoil: MemoryFaultInjector
 
 
-def verify_cache(context: Context, device: Device) -> Result:
+@run_on_device
+def check_cache_pattern(context: Context, device: Device) -> Result:
     """Run rounds of all patterns, each in another window of the buffer, for the test's duration."""
     room, windows = _allocate_windows(context, device)
     context.note(f"{device.name}: preparing {format_count(len(PATTERNS), 'pattern')}")

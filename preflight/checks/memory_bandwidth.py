@@ -9,7 +9,6 @@ from __future__ import annotations
 import itertools
 import statistics
 import time
-from collections.abc import Iterator
 
 import msgspec
 
@@ -18,6 +17,7 @@ from preflight.checks.cache_sizes import read_host_cache_bytes
 from preflight.checks.memory_allocation import AllocatedMemory, allocate_test_memory, warm_up_kernels
 from preflight.checks.memory_diagnosis import Diagnosis, MemoryFaultKind, build_failed_result
 from preflight.checks.memory_traffic import KINDS, MemoryTraffic, TransferResult
+from preflight.checks.torch_devices import run_on_device
 from preflight.kernels.memory_patterns import ALL_BITS, GATE
 from preflight.results import Figure, Location, Outcome, Result
 
@@ -26,13 +26,8 @@ ROUNDS_MIN = 3  # the minimum for a meaningful median
 BEYOND_CACHE = 2  # times the cache size, so that most data is evicted before reuse
 
 
-def check_memory_bandwidth(context: Context) -> Iterator[Result]:
-    """One result for this process's device."""
-    if context.device is not None:
-        yield measure_bandwidth(context, context.device)
-
-
-def measure_bandwidth(context: Context, device: Device) -> Result:
+@run_on_device
+def check_memory_bandwidth(context: Context, device: Device) -> Result:
     """At least three rounds of every kind of traffic; the rate is the median."""
     room = allocate_test_memory(device, context.note)
     if not room.pieces:

@@ -9,13 +9,13 @@ from __future__ import annotations
 import itertools
 import statistics
 import time
-from collections.abc import Iterator
 from typing import NamedTuple
 
 from preflight.check_context import Context, Device
 from preflight.checks.memory_allocation import AllocatedMemory, allocate_test_memory, warm_up_kernels
 from preflight.checks.memory_diagnosis import build_failed_result, diagnose_errors
 from preflight.checks.memory_fault_injection import MemoryFaultInjector
+from preflight.checks.torch_devices import run_on_device
 from preflight.kernels.memory_errors import Errors
 from preflight.kernels.memory_patterns import FULL, GATE, Pattern, reseed_patterns
 from preflight.kernels.memory_sweeps import sweep_patterns, verify_pieces
@@ -34,13 +34,8 @@ class SweepResult(NamedTuple):
     stood: list[float]
 
 
-def check_memory_pattern(context: Context) -> Iterator[Result]:
-    """One result for this process's device."""
-    if context.device is not None:
-        yield verify_memory(context, context.device)
-
-
-def verify_memory(context: Context, device: Device) -> Result:
+@run_on_device
+def check_memory_pattern(context: Context, device: Device) -> Result:
     """Allocate the memory and test it."""
     room = allocate_test_memory(device, context.note)
     return verify_test_memory(context, room) if room.pieces else room.empty(TEST)

@@ -7,7 +7,6 @@ load is products and copies in separate buffers, which heat chip and memory.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
 from typing import Any
 
 import torch
@@ -16,7 +15,7 @@ from preflight.check_context import Context, Device, Note
 from preflight.checks.memory_allocation import AllocatedMemory, allocate_test_memory, warm_up_kernels
 from preflight.checks.memory_diagnosis import Diagnosis, build_failed_result, diagnose_decay, diagnose_errors
 from preflight.checks.memory_fault_injection import MemoryFaultInjector
-from preflight.checks.torch_devices import synchronize_device
+from preflight.checks.torch_devices import run_on_device, synchronize_device
 from preflight.host.nvml_driver import NvmlDriver
 from preflight.host.nvml_library import NoDriverError
 from preflight.kernels.memory_errors import Errors
@@ -32,13 +31,8 @@ BURST = 16
 GPU_SENSOR, MEMORY_TEMPERATURE = 0, 82  # NVML_TEMPERATURE_GPU, NVML_FI_DEV_MEMORY_TEMP
 
 
-def check_memory_retention(context: Context) -> Iterator[Result]:
-    """One result for this process's device."""
-    if context.device is not None:
-        yield measure_retention(context, context.device)
-
-
-def measure_retention(context: Context, device: Device) -> Result:
+@run_on_device
+def check_memory_retention(context: Context, device: Device) -> Result:
     """Hold each pattern for half of the test's duration."""
     heat = HeatLoad(device)  # before the test memory is allocated
     room = allocate_test_memory(device, context.note)

@@ -3,18 +3,31 @@
 from __future__ import annotations
 
 import datetime as dt
+import functools
 import os
 import platform
+from collections.abc import Callable, Iterator
 
 import torch
 
-from preflight.check_context import Device
-from preflight.results import Outcome
+from preflight.check_context import Context, Device
+from preflight.results import Outcome, Result
 from preflight.worker_messages import DeviceAssignment, DeviceReady, DeviceRefused, ProcessGroupSpec
 
 HOST_BYTES = 64 << 20  # enough to exceed most CPU caches, little enough for a gate of seconds
 GPU_BLOCK_BYTES = 256 << 20
 GPU_SPARE_BYTES = 6 * GPU_BLOCK_BYTES + (512 << 20)  # temporary patterns, and torch's own memory
+
+
+def run_on_device(test: Callable[[Context, Device], Result]) -> Callable[[Context], Iterator[Result]]:
+    """Make a check of a test of one device: one result for this process's device."""
+
+    @functools.wraps(test)
+    def check(context: Context) -> Iterator[Result]:
+        if context.device is not None:
+            yield test(context, context.device)
+
+    return check
 
 
 def claim_device(seat: DeviceAssignment) -> DeviceReady | DeviceRefused:

@@ -27,7 +27,7 @@ from preflight.results import Document
 @form_option
 @file_option
 def report(files: tuple[str, ...], output: str, file: Path | None) -> None:
-    """Show documents printed by `run -o json`, also of earlier versions, and by `group -o json`, as text.
+    """Show documents printed by `run -o json` and by `group -o json`, as text.
 
     '-' is standard input. Exits with 0 if all files could be read, whatever their verdict, else with 3.
     """

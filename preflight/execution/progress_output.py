@@ -20,11 +20,9 @@ class Progress(Protocol):
 
     def begins(self, test: str) -> None:
         """A test begins."""
-        ...
 
     def ended(self, results: tuple[Result, ...]) -> None:
         """A test has ended on all devices."""
-        ...
 
 
 class SilentProgress:

@@ -1,9 +1,6 @@
-"""Reads documents from files, including those of earlier versions."""
+"""Reads preflight documents."""
 
 from __future__ import annotations
-
-from collections.abc import Callable
-from typing import Any
 
 import msgspec
 
@@ -21,7 +18,7 @@ def parse_document(said: bytes) -> Document:
     """The document in these bytes of JSON.
 
     Raises:
-        DocumentError: it is no JSON, no document, or of a version that is not known here.
+        DocumentError: it is no JSON, no document, or of another version.
     """
     if len(said) > BYTES_MAX:
         raise DocumentError(
@@ -35,10 +32,14 @@ def parse_document(said: bytes) -> Document:
         raise DocumentError("not a preflight document: it has no version; pass the output of 'preflight run -o json'")
     if "culprits" in plain:
         raise DocumentError("this is the document of a group of nodes; pass documents of single nodes")
+    if plain["version"] != DOCUMENT_VERSION:
+        raise DocumentError(
+            f"version {plain['version']} cannot be read, only version {DOCUMENT_VERSION}; use the release of gpu-healthd that wrote it"
+        )
     try:
-        return msgspec.convert(_upgrade_document(plain), Document)
+        return msgspec.convert(plain, Document)
     except (msgspec.ValidationError, RecursionError) as error:
-        raise DocumentError(f"not a preflight document, although its version is {plain['version']}: {error}") from None
+        raise DocumentError(f"not a preflight document, although its version is {DOCUMENT_VERSION}: {error}") from None
 
 
 def parse_group_document(said: bytes) -> GroupDocument | None:
@@ -47,33 +48,3 @@ def parse_group_document(said: bytes) -> GroupDocument | None:
         return msgspec.json.decode(said, type=GroupDocument)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return None
-
-
-def _upgrade_document(plain: dict[str, Any]) -> dict[str, Any]:
-    version = plain["version"]
-    if version > DOCUMENT_VERSION:
-        raise DocumentError(
-            f"version {version} is newer than this program supports ({DOCUMENT_VERSION}); upgrade gpu-healthd"
-        )
-    while version < DOCUMENT_VERSION:
-        if version not in _STEPS:
-            raise DocumentError(f"version {version} does not exist; the first is 1")
-        plain = _STEPS[version](plain)
-        version += 1
-    return {**plain, "version": DOCUMENT_VERSION}
-
-
-def _from_1(plain: dict[str, Any]) -> dict[str, Any]:
-    """`evidence` was called `data`; devices and software were not named."""
-    results = plain.get("results")
-    if not isinstance(results, list):
-        return plain
-    results = [_result_from_1(each) if isinstance(each, dict) else each for each in results]
-    return {"devices": [], "software": {}, **plain, "results": results}
-
-
-def _result_from_1(result: dict[str, Any]) -> dict[str, Any]:
-    return {("evidence" if name == "data" else name): value for name, value in result.items()}
-
-
-_STEPS: dict[int, Callable[[dict[str, Any]], dict[str, Any]]] = {1: _from_1}

@@ -13,7 +13,6 @@ class OutboxStore(Protocol):
 
     def add(self, deliveries: Sequence[Delivery]) -> None:
         """Add new ones; known ids stay unchanged."""
-        ...
 
     def save(self, deliveries: Sequence[Delivery], epoch: int) -> None:
         """Save them as they are now, all or none.
@@ -21,24 +20,18 @@ class OutboxStore(Protocol):
         Raises:
             LeadershipLost: this term has ended.
         """
-        ...
 
     def waiting(self, receiver: str) -> list[Delivery]:
         """Return what is to be sent, oldest first."""
-        ...
 
     def told(self, receiver: str) -> list[Delivery]:
         """Return what the receiver got and must be resolved there, oldest first."""
-        ...
 
     def begun(self, receiver: str, since: float) -> list[float]:
         """Return the start times of batches that count against the rate."""
-        ...
 
     def left_for(self) -> dict[str, int]:
         """Return how many wait, by receiver."""
-        ...
 
     def forget(self, before: float) -> None:
         """Drop what ended before then."""
-        ...

@@ -25,27 +25,21 @@ class Scheduler(Protocol):
         A node whose state is unknown (scheduler down, name unknown) has `schedulable` None and a reason; if the
         scheduler answered that it has no such node, `known` is False.
         """
-        ...
 
     def cordon(self, node: str, reason: str) -> ActionOutcome:
         """Cordon `node`: running work may end, no new work starts. `reason` begins with our prefix."""
-        ...
 
     def resume(self, node: str) -> ActionOutcome:
         """Lift our own hold on `node`."""
-        ...
 
     def cordon_for(self, node: str, reason: str) -> ActionOutcome:
         """Cordon `node` in an operator's name, for their `reason`: the hold is then the operator's."""
-        ...
 
     def uncordon_for(self, node: str, seen: str) -> ActionOutcome:
         """Uncordon `node` for an operator, whoever holds it, if the reason is still the one they saw."""
-        ...
 
     def evict(self, node: str) -> ActionOutcome:
         """Evict what still runs on a node that we hold; called only where `NodeHold.evictable` is set."""
-        ...
 
 
 @runtime_checkable
@@ -54,7 +48,6 @@ class ReportsLocations(Protocol):
 
     def places(self) -> dict[str, NodeLocation] | None:
         """Return every known node with its location, in one call; None: it cannot be queried now."""
-        ...
 
 
 @runtime_checkable
@@ -63,7 +56,6 @@ class TracksLostDrains(Protocol):
 
     def remember(self, held: Mapping[str, float]) -> None:
         """Record earlier holds: node → when our drain was last confirmed, UTC s."""
-        ...
 
 
 def check_cordon(hold: NodeHold) -> ActionOutcome | None:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from typing import Any
 
 import msgspec
-from sqlalchemy import Engine, func, select
+from sqlalchemy import Column, Engine, Select, func, select
 
 from remediator.model.finding_settlement import Settlement
 from remediator.model.journal_records import Action, AuditEvent, Decision, Incident
@@ -41,35 +42,25 @@ class HistoryQueries:
 
     def injected(self, findings: Sequence[str]) -> frozenset[str]:
         """Return which of these findings, by id, are test faults."""
-        table, found = table_schema.findings, set[str]()
-        with self._engine.connect() as db:
-            for start in range(0, len(findings), IDS_AT_ONCE):
-                some = findings[start : start + IDS_AT_ONCE]
-                query = select(table.c.id).where(table.c.id.in_(some), table.c.injected.is_(True))
-                found.update(db.execute(query).scalars())
-        return frozenset(found)
+        table = table_schema.findings
+        query = select(table.c.id).where(table.c.injected.is_(True))
+        return frozenset(str(name) for (name,) in self._rows_with(table.c.id, findings, query))
 
     def words_of(self, incident: str, findings: Sequence[str]) -> dict[str, Settlement]:
         """Return an operator's settlements of an incident's active findings, by finding."""
-        table, found = table_schema.findings, {}
-        columns = (table.c.id, table.c.settled_word, table.c.settled_at)
-        with self._engine.connect() as db:
-            for start in range(0, len(findings), IDS_AT_ONCE):
-                asked = table.c.id.in_(findings[start : start + IDS_AT_ONCE])
-                query = select(*columns).where(asked, table.c.settled_by == incident, table.c.settled_word != "")
-                found.update({str(name): Settlement(incident, said, at or 0.0) for name, said, at in db.execute(query)})
-        return found
+        table = table_schema.findings
+        query = select(table.c.id, table.c.settled_word, table.c.settled_at)
+        query = query.where(table.c.settled_by == incident, table.c.settled_word != "")
+        rows = self._rows_with(table.c.id, findings, query)
+        return {str(name): Settlement(incident, said, at or 0.0) for name, said, at in rows}
 
     def untold(self, incidents: Sequence[str]) -> frozenset[str]:
         """Return ids of notifications of these incidents that had no receiver."""
-        table, found = table_schema.actions, set[str]()
-        with self._engine.connect() as db:
-            for start in range(0, len(incidents), IDS_AT_ONCE):
-                asked = table.c.incident.in_(incidents[start : start + IDS_AT_ONCE])
-                query = select(table.c.body).where(asked, table.c.verb.in_(TELLING), table.c.final.is_(True))
-                some = [msgspec.json.decode(body, type=Action) for (body,) in db.execute(query)]
-                found.update(action.id for action in some if action.untold)
-        return frozenset(found)
+        table = table_schema.actions
+        query = select(table.c.body).where(table.c.verb.in_(TELLING), table.c.final.is_(True))
+        rows = self._rows_with(table.c.incident, incidents, query)
+        actions = (msgspec.json.decode(body, type=Action) for (body,) in rows)
+        return frozenset(action.id for action in actions if action.untold)
 
     def events_of(self, node: str, limit: int) -> list[tuple[int, AuditEvent]]:
         """Return the newest audit events about a node with their numbers, newest first."""
@@ -100,21 +91,15 @@ class HistoryQueries:
 
     def decisions(self, names: Sequence[str]) -> dict[str, Decision]:
         """Return decisions by id; missing ones are left out."""
-        table, found = table_schema.decisions, {}
-        with self._engine.connect() as db:
-            for start in range(0, len(names), IDS_AT_ONCE):
-                query = select(table.c.id, table.c.body).where(table.c.id.in_(names[start : start + IDS_AT_ONCE]))
-                found.update({str(name): msgspec.json.decode(body, type=Decision) for name, body in db.execute(query)})
-        return found
+        table = table_schema.decisions
+        rows = self._rows_with(table.c.id, names, select(table.c.id, table.c.body))
+        return {str(name): msgspec.json.decode(body, type=Decision) for name, body in rows}
 
     def decided_at(self, decisions: Sequence[str]) -> dict[str, float]:
         """Return when each of these decisions was made, UTC seconds."""
-        table, found = table_schema.decisions, {}
-        with self._engine.connect() as db:
-            for start in range(0, len(decisions), IDS_AT_ONCE):
-                query = select(table.c.id, table.c.at).where(table.c.id.in_(decisions[start : start + IDS_AT_ONCE]))
-                found.update({str(name): float(at) for name, at in db.execute(query)})
-        return found
+        table = table_schema.decisions
+        rows = self._rows_with(table.c.id, decisions, select(table.c.id, table.c.at))
+        return {str(name): float(at) for name, at in rows}
 
     def last_closed(self, about: str) -> Incident | None:
         """Return the last closed incident about a node or a group."""
@@ -123,3 +108,9 @@ class HistoryQueries:
         with self._engine.connect() as db:
             body = db.execute(query.order_by(table.c.closed_at.desc()).limit(1)).scalar()
         return None if body is None else msgspec.json.decode(body, type=Incident)
+
+    def _rows_with(self, column: Column[Any], ids: Sequence[str], query: Select[Any]) -> Iterator[Any]:
+        """Yield the query's rows in which the column is one of these ids, however many they are."""
+        with self._engine.connect() as db:
+            for start in range(0, len(ids), IDS_AT_ONCE):
+                yield from db.execute(query.where(column.in_(ids[start : start + IDS_AT_ONCE])))

@@ -27,23 +27,18 @@ class WriterLock(Protocol):
 
     def acquire(self) -> bool:
         """Try once. True if it is ours now, whether or not it was before. May raise the database's errors."""
-        ...
 
     def epoch(self) -> int:
         """Return the current epoch, read through what holds the lock, so that an answer proves that it is still held."""
-        ...
 
     def raise_epoch(self) -> int:
         """Begin a new term, through what holds the lock. Returns its epoch."""
-        ...
 
     def release(self) -> None:
         """Release at once, without a query. Harmless when it is not ours."""
-        ...
 
     def hand_over(self) -> None:
         """Release so that the next process can acquire it on return."""
-        ...
 
 
 class FileLock:

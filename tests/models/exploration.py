@@ -28,23 +28,18 @@ class Model(Protocol[S]):
 
     def initial(self) -> S:
         """Where every run begins."""
-        ...
 
     def steps(self, state: S) -> Iterator[Step[S]]:
         """Everything that may happen next, always in the same order."""
-        ...
 
     def wrong(self, state: S) -> str:
         """Which rule is broken here; empty when none is."""
-        ...
 
     def ended(self, state: S) -> bool:
         """Whether a run may rest here for ever."""
-        ...
 
     def canonical(self, state: S) -> S:
         """The one of all states that differ only by names which stands for them."""
-        ...
 
 
 class Explored(NamedTuple):

@@ -13,23 +13,18 @@ class RankStep(Protocol):
 
     def ended(self) -> Sequence[RankEnd]:
         """Tasks that have ended."""
-        ...
 
     def over(self) -> bool:
         """Whether all have."""
-        ...
 
     def terminate(self) -> None:
         """SIGTERM to all."""
-        ...
 
     def kill(self) -> None:
         """SIGKILL to all."""
-        ...
 
     def kill_one(self, task: int) -> None:
         """SIGKILL to one."""
-        ...
 
 
 class SlurmSteps:

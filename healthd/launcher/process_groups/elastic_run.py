@@ -21,31 +21,24 @@ class RunProcesses(Protocol):
 
     def ended(self) -> Sequence[RankEnd]:
         """Those that have ended."""
-        ...
 
     def over(self) -> bool:
         """Whether all have."""
-        ...
 
     def terminate(self) -> None:
         """SIGTERM to all."""
-        ...
 
     def kill(self) -> None:
         """SIGKILL to all."""
-        ...
 
     def kill_one(self, task: int) -> None:
         """SIGKILL to one, and to all that came from it."""
-        ...
 
     def start_more(self, node: str, first: int, local_ranks: Sequence[int]) -> None:
         """Start one process for each of these places on a node; their numbers go on from `first`. Raises OSError."""
-        ...
 
     def clear(self) -> None:
         """End what they left behind."""
-        ...
 
 
 class ElasticRun:

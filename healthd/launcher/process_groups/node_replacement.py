@@ -26,15 +26,12 @@ class ResizableAllocation(Protocol):
 
     def nodes(self) -> Sequence[str]:
         """The nodes of the allocation now."""
-        ...
 
     def release(self, node: str) -> None:
         """Give a node back. Raises BackendError: it stays."""
-        ...
 
     def request_node(self, stopped: Callable[[], bool]) -> str | None:
         """Wait for one more node; None once `stopped`. Raises BackendError: there will be none."""
-        ...
 
 
 class ShrinkingRun(Protocol):
@@ -43,20 +40,16 @@ class ShrinkingRun(Protocol):
     @property
     def condemned(self) -> Collection[str]:
         """Nodes that are not used any more."""
-        ...
 
     @property
     def stopped(self) -> bool:
         """Whether there will be no further generation."""
-        ...
 
     def living_nodes(self) -> Collection[str]:
         """Nodes on which a process lives."""
-        ...
 
     def vacant(self) -> dict[str, list[int]]:
         """Places by node in which no process lives; none on condemned nodes."""
-        ...
 
 
 class NodeReplacement:

@@ -24,25 +24,20 @@ class GrowingRun(Protocol):
     @property
     def rank_nodes(self) -> Sequence[str]:
         """The node of each rank."""
-        ...
 
     @property
     def condemned(self) -> Collection[str]:
         """Nodes that stay away."""
-        ...
 
     @property
     def stopped(self) -> bool:
         """Whether there will be no further generation."""
-        ...
 
     def vacant(self) -> dict[str, list[int]]:
         """Places by node in which no process lives."""
-        ...
 
     def start_on(self, node: str, local_ranks: Sequence[int]) -> None:
         """Start processes in these places. Raises OSError."""
-        ...
 
 
 class ReturningNodes:

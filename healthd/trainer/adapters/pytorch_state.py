@@ -26,11 +26,9 @@ class Stateful(Protocol):
 
     def state_dict(self) -> Any:
         """The state, as a value that can be pickled."""
-        ...
 
     def load_state_dict(self, state: Any, /) -> Any:
         """Take it back."""
-        ...
 
 
 class Counters(dict[str, float]):

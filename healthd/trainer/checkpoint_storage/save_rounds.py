@@ -30,23 +30,18 @@ class RoundStore(Protocol):
 
     def add(self, key: str, amount: int, /) -> int:
         """Add to a counter that starts at 0; return the new value."""
-        ...
 
     def check(self, keys: list[str], /) -> bool:
         """Return whether all keys exist."""
-        ...
 
     def get(self, key: str, /) -> bytes:
         """Return the value."""
-        ...
 
     def set(self, key: str, value: str, /) -> None:
         """Set the value."""
-        ...
 
     def compare_set(self, key: str, expected: str, desired: str, /) -> bytes:
         """Set the value if the key is absent (expected: ""); return the value then."""
-        ...
 
 
 class RoundOutcome(NamedTuple):

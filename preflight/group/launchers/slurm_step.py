@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 
 from preflight.group.launchers.rank_placement import (
     LauncherError,
@@ -13,12 +12,10 @@ from preflight.group.launchers.rank_placement import (
     resolve_own_name,
 )
 from vocabulary.text.plurals import format_count
+from vocabulary.text.slurm_hostlist import expand_hostlist
 
 NAME = "slurm"
 PORT_FIRST, PORT_COUNT = 20_000, 10_000
-NODES_MAX = 100_000
-
-_PART = re.compile(r"(?P<head>[^\[\],]*)(?:\[(?P<ranges>[0-9,-]+)\](?P<tail>[^,]*))?(?:,|$)")
 
 
 def read_slurm_placement(environ: Mapping[str, str], host: str) -> RankPlacement | None:
@@ -74,35 +71,3 @@ def parse_leaf_switch(environ: Mapping[str, str]) -> str:
     kinds = environ.get("SLURM_TOPOLOGY_ADDR_PATTERN", "").split(".")
     switches = [name for name, kind in zip(names, kinds, strict=False) if kind == "switch"]
     return switches[-1] if switches and len(names) == len(kinds) else ""
-
-
-def expand_hostlist(hostlist: str) -> Iterator[str]:
-    """Expand a Slurm host list, in its order.
-
-    >>> list(expand_hostlist("n[1-3,07],login"))
-    ['n1', 'n2', 'n3', 'n07', 'login']
-
-    Raises:
-        LauncherError: it is none, or one with several brackets in a name.
-    """
-    place = 0
-    while place < len(hostlist):
-        part = _PART.match(hostlist, place)
-        if part is None or part.end() == place:
-            raise LauncherError(f"cannot parse the node list {hostlist[:200]!r} at {hostlist[place : place + 40]!r}")
-        place = part.end()
-        if part["ranges"] is None:
-            yield part["head"]
-            continue
-        if "[" in (part["tail"] or ""):
-            raise LauncherError(f"{part[0]!r} has several brackets, which is not supported; set RANK and WORLD_SIZE")
-        for span in part["ranges"].split(","):
-            yield from (f"{part['head']}{text}{part['tail']}" for text in _expand_range(span))
-
-
-def _expand_range(text: str) -> Iterator[str]:
-    first, _, last = text.partition("-")
-    last = last or first
-    if not first.isdigit() or not last.isdigit() or not 0 <= int(last) - int(first) < NODES_MAX:
-        raise LauncherError(f"{text!r} is not a node range")
-    return (str(number).zfill(len(first)) for number in range(int(first), int(last) + 1))

@@ -38,7 +38,6 @@ class NamedObject(Protocol):
     @property
     def key(self) -> str:
         """Its name among its kind."""
-        ...
 
 
 T = TypeVar("T", bound=NamedObject)

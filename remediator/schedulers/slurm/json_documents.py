@@ -11,7 +11,6 @@ from typing import Any
 
 import msgspec
 
-from remediator.schedulers.slurm.hostlist import expand_hostlist
 from remediator.schedulers.slurm.scontrol_text import collapse_white_space
 from remediator.schedulers.slurm.slurm_records import (
     EMPTY,
@@ -21,6 +20,7 @@ from remediator.schedulers.slurm.slurm_records import (
     count_gres_gpus,
     split_state_words,
 )
+from vocabulary.text.slurm_hostlist import expand_hostlist
 
 NUMBER_MAX = 2**64  # Slurm has none larger
 

@@ -6,7 +6,6 @@ import re
 from datetime import datetime, timezone
 
 from remediator.model.node_location import NodeLocation
-from remediator.schedulers.slurm.hostlist import expand_hostlist
 from remediator.schedulers.slurm.slurm_records import (
     EMPTY,
     Reservation,
@@ -15,6 +14,7 @@ from remediator.schedulers.slurm.slurm_records import (
     count_gres_gpus,
     split_state_words,
 )
+from vocabulary.text.slurm_hostlist import expand_hostlist
 
 QUEUE_FORMAT = "%i %T %N"
 

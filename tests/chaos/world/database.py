@@ -35,7 +35,6 @@ class Database(Protocol):
 
     def rows(self, table: str, order: str) -> list[dict[str, Any]]:
         """A table's rows, bodies as bytes."""
-        ...
 
 
 class Sqlite:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from remediator.schedulers.slurm.hostlist import NAMES_MAX, expand_hostlist
 from tests.fuzz.target import Target, text
+from vocabulary.text.slurm_hostlist import NAMES_MAX, expand_hostlist
 
 LOOK_AT = 100
 

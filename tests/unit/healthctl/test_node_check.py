@@ -28,7 +28,7 @@ def http(body: bytes, status: str = "200 OK") -> bytes:
 
 def verdict(**fields: object) -> bytes:
     good = {"node": "n1", "health": "healthy", "fit": True, "condemned": False, "reasons": [], "at": time.time()}
-    return http(json.dumps(good | fields).encode())
+    return http(json.dumps({**good, "age_s": 0.0, **fields}).encode())
 
 
 @pytest.fixture
@@ -129,7 +129,7 @@ def test_only_what_is_clearly_fit_is_ok_or_warning(health: str, *, fit: bool, co
     assert (code in (0, 1)) is good
 
 
-@pytest.mark.parametrize("fields", [{"at": time.time() - 3600}, {"age_s": 3600, "at": time.time()}])
+@pytest.mark.parametrize("fields", [{"age_s": None}, {"age_s": 3600}])
 def test_a_verdict_that_is_old_is_no_verdict(healthctl: Run, answering: Answer_, fields: dict[str, object]) -> None:
     done = healthctl("node", "check", "--socket", str(answering(verdict(**fields))))
     assert (done.exit_code, "s old; healthd is stuck" in done.stdout) == (3, True)

@@ -47,7 +47,7 @@ def test_every_type_is_said_as_its_format_wants_it(*, openmetrics: bool) -> None
     families = [
         CounterMetricFamily("a_total", "A.", value=3),
         InfoMetricFamily("b", "B.", value={"version": "1"}),
-        Metric("c", "C.", "unknown"),
+        Metric("c", "C."),
         GaugeMetricFamily("d", "D.", value=math.inf),
         GaugeMetricFamily("e", "E.", value=math.nan),
     ]

@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 from remediator.model.node_location import NodeLocation
 from remediator.model.scheduler_hold import HoldOwner, NodeHold
 from remediator.schedulers.slurm.drain_ownership import describe_slurm_hold, is_partly_reserved, jobs_by_node
-from remediator.schedulers.slurm.hostlist import expand_hostlist
 from remediator.schedulers.slurm.scontrol_text import (
     parse_scontrol_job,
     parse_scontrol_nodes,
@@ -20,6 +19,7 @@ from remediator.schedulers.slurm.scontrol_text import (
     parse_squeue_lines,
 )
 from remediator.schedulers.slurm.slurm_records import SlurmJob, count_gres_gpus
+from vocabulary.text.slurm_hostlist import expand_hostlist
 
 RECORDED = Path(__file__).parents[4] / "golden" / "slurm" / "22.05"
 
@@ -206,6 +206,27 @@ def test_our_reason_is_ours_whatever_follows(text: str) -> None:
 )
 def test_host_lists(text: str, names: list[str]) -> None:
     assert list(expand_hostlist(text)) == names
+
+
+@given(
+    st.lists(
+        st.tuples(
+            st.sampled_from(["n", "gpu-a", ""]),
+            st.integers(0, 90),
+            st.integers(0, 9),
+            st.integers(1, 4),
+            st.sampled_from(["", "-ib"]),
+        ),
+        max_size=5,
+    )
+)
+def test_a_host_list_names_every_node_in_order(parts: list[tuple[str, int, int, int, str]]) -> None:
+    texts, names = [], []
+    for head, first, more, width, tail in parts:
+        span = [f"{head}{str(number).zfill(width)}{tail}" for number in range(first, first + more + 1)]
+        texts.append(f"{head}[{str(first).zfill(width)}-{str(first + more).zfill(width)}]{tail}")
+        names += span
+    assert list(expand_hostlist(",".join(texts))) == names
 
 
 def test_a_host_list_is_bounded() -> None:
