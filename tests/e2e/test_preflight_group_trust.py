@@ -52,7 +52,7 @@ def test_a_forged_end_is_believed_by_nobody_and_told_to_nobody(make_group: MakeG
     forger.put("call/0", CoordinatorMessage(end=EndMessage(exit_code=1, accused={0: nobody, 1: nobody})))
     (tmp_path / "go").touch()
     assert [group.code(node) for node in range(2)] == [3, 3]
-    assert "somebody else wrote call/0" in group.words(0)
+    assert "another process wrote call/0" in group.words(0)
     assert "has another key" in group.words(1)
     assert "healthd at" not in group.words(0) + group.words(1)
 
@@ -94,7 +94,7 @@ def test_a_rank_that_is_taken_and_a_group_of_another_size_are_refused(make_group
         group.add(1, *after(tmp_path / "go"), HEALTHD_NODE=name)
     group.add(2, "--no-own-test", WORLD_SIZE="3")
     assert group.code(3) == 2
-    assert "meets a group of 2" in group.words(3)
+    assert "serves a group of 2" in group.words(3)
     while all(group.nodes[node].is_alive() for node in (1, 2)):
         group.nodes[1].join(0.1)
     loser, winner = (1, 2) if not group.nodes[1].is_alive() else (2, 1)
