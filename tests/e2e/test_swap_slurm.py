@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 
 import pytest
-from slurm_batch import Submit, find_task
+from slurm_batch import ROOT, Submit, find_task
 
 from healthctl.demo.slurm_cluster import SlurmCluster
 from healthctl.demo.training import COMMAND
@@ -90,6 +90,7 @@ def test_an_ejected_node_is_given_back_and_another_one_takes_its_place(
     assert job.all("rank_replaced")[1]["after"] == granted
     assert find_task(job, 0) == first
     assert len(job.all("attempt_started")) == 1
+    assert not list(ROOT.glob("slurm_job_*")), "scontrol leaves scripts where it resizes a job"
 
 
 def test_a_job_shrinks_and_the_node_that_returns_has_a_step_of_its_own(submit: Submit, tmp_path: Path) -> None:

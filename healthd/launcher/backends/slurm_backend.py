@@ -20,6 +20,7 @@ import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
+from tempfile import TemporaryDirectory
 from typing import IO, Any
 
 from healthd.launcher import stderr_writer
@@ -257,12 +258,15 @@ class SlurmBackend:
 
     def release(self, node: str) -> None:
         """Take a node out of the allocation, while the job goes on."""
-        ask = partial(_run_slurm_command, check=True)
-        release_node(ask, self._job_id, node, self.nodes(), self._environ.get("SLURMD_NODENAME", ""))
+        with TemporaryDirectory() as folder:
+            ask = partial(_run_slurm_command, check=True, folder=folder)
+            release_node(ask, self._job_id, node, self.nodes(), self._environ.get("SLURMD_NODENAME", ""))
 
     def request_node(self, stopped: Callable[[], bool]) -> str | None:
         """Wait in the queue for one more node of the allocation."""
-        return request_node(partial(_run_slurm_command, check=True), self._job_id, self._environ, stopped)
+        with TemporaryDirectory() as folder:
+            ask = partial(_run_slurm_command, check=True, folder=folder)
+            return request_node(ask, self._job_id, self._environ, stopped)
 
     def requeue(self, refused: Collection[str], in_vain: int, announce: Announce) -> RequeueDecision | None:
         """Run `scontrol requeue`: Slurm ends this job, including this process, and queues it again."""
@@ -310,10 +314,16 @@ def _run_slurm_command(
     seconds: float = COMMAND_SECONDS,
     environ: Mapping[str, str] | None = None,
     check: bool = False,
+    folder: str | None = None,
 ) -> str:
-    """Return the output of a Slurm command; empty if it fails, unless `check` makes that a `BackendError`."""
+    """Return the output of a Slurm command; empty if it fails, unless `check` makes that a `BackendError`.
+
+    `folder`: where it runs; scontrol leaves scripts there when it changes a job's size.
+    """
     try:
-        done = subprocess.run(argv, capture_output=True, text=True, timeout=seconds, env=environ, check=False)
+        done = subprocess.run(
+            argv, capture_output=True, text=True, timeout=seconds, env=environ, cwd=folder, check=False
+        )
     except (OSError, subprocess.TimeoutExpired) as error:
         if check:
             raise BackendError(f"{argv[0]}: {error}") from error

@@ -31,9 +31,13 @@ from healthd.trainer.adapters.pytorch_peer_copies import PeerCopies
 from healthd.trainer.adapters.pytorch_state import TrainingState
 from healthd.trainer.agreement import Store
 from healthd.trainer.beacons.rank_environment import read_environment
-from healthd.trainer.beacons.rank_placement import page_name
+from healthd.trainer.beacons.rank_placement import page_name, read_rack
 from healthd.trainer.checkpoint_storage.copy_pace import choose_copy_pace
-from healthd.trainer.checkpoint_storage.state_copies import delete_stale_copies, prepare_private_directory
+from healthd.trainer.checkpoint_storage.state_copies import (
+    choose_copy_distance,
+    delete_stale_copies,
+    prepare_private_directory,
+)
 from healthd.trainer.exchange_limits import ExchangeLimits, GenerationStore
 from healthd.trainer.guard import Guard
 from healthd.trainer.interval import Bounds, CheckpointInterval
@@ -93,17 +97,18 @@ class GuardedJob(NamedTuple):
         if self.rendezvous is None or (self.world <= per_node and not self.rendezvous.elastic):
             return None
 
-        def prepare() -> str:
+        def prepare() -> tuple[str, str]:
             prepare_private_directory(job_folder(environ).parent)
-            return run_id(root) if self.rank == 0 else ""
+            return run_id(root) if self.rank == 0 else "", read_rack(environ)
 
-        run = job_folder(environ) / run_on_every_rank(prepare)[0]
+        said = run_on_every_rank(prepare)
+        run = job_folder(environ) / said[0][0]
         folder = run / read_environment(environ).place.node
         for stale in delete_stale_copies(run.parent.parent, but=run):
             _log.warning("%s: deleted; these state copies in memory were older than a day", stale)
         if self.copies_used is not None:
             self.copies_used.add(folder)
-        distance = per_node if self.world > per_node else 0
+        distance = choose_copy_distance([rack for _, rack in said], per_node) if self.world > per_node else 0
         copies = PeerCopies(
             folder,
             state,

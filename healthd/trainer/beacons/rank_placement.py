@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from typing import NamedTuple
 
 
@@ -35,6 +36,17 @@ class RankPlacement(NamedTuple):
     node: str = ""
     groups: RankGroups = RankGroups()
     gpu: RankGpu = RankGpu()
+
+
+def read_rack(environ: Mapping[str, str]) -> str:
+    """Return the rack of this rank's node: HEALTHD_RACK, else the leaf switch that Slurm names; empty if neither is known.
+
+    Slurm sets SLURM_TOPOLOGY_ADDR to the switches from the top down and the node, such as ``spine.leaf3.n17``.
+    """
+    if rack := environ.get("HEALTHD_RACK"):
+        return rack
+    levels = environ.get("SLURM_TOPOLOGY_ADDR_PATTERN", "").split(".")
+    return environ.get("SLURM_TOPOLOGY_ADDR", "").rpartition(".")[0] if "switch" in levels else ""
 
 
 def page_name(job: str, attempt: int, rank: int) -> str:

@@ -168,6 +168,28 @@ class StateCopies:
                     self.path(copy).unlink()
 
 
+def choose_copy_distance(racks: Sequence[str], per_node: int) -> int:
+    """How many ranks further on a copy goes: to another node, and for as many ranks as possible to another rack.
+
+    Args:
+        racks: of each rank, by rank; empty where it is not known.
+        per_node: ranks on each node; there are ranks on at least two nodes.
+
+    Returns:
+        A multiple of `per_node`; the smallest of those that are equally good, which is the next node if no rack is known.
+    """
+    of_nodes = racks[::per_node]
+    best, fewest = 1, len(of_nodes) + 1
+    for distance in range(1, len(of_nodes)):
+        others = (*of_nodes[distance:], *of_nodes[:distance])
+        same = sum(bool(rack) and rack == other for rack, other in zip(of_nodes, others, strict=True))
+        if same < fewest:
+            best, fewest = distance, same
+        if not same:
+            break
+    return best * per_node
+
+
 class CopySource(NamedTuple):
     """The rank from whose node a copy is taken."""
 

@@ -7,12 +7,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from healthd.trainer.beacons.rank_placement import read_rack
 from healthd.trainer.checkpoint_storage.checkpoint_files import CheckpointError, measure_file
 from healthd.trainer.checkpoint_storage.state_copies import (
     STALE_SECONDS,
     CopySource,
     StateCopies,
     StateCopy,
+    choose_copy_distance,
     delete_stale_copies,
     find_complete_step,
     find_newest_step,
@@ -50,6 +52,43 @@ def test_a_folder_that_another_user_made_first_is_refused(tmp_path: Path) -> Non
     for path in (tmp_path / "open", tmp_path / "link", tmp_path / "file", others):
         with pytest.raises(CheckpointError, match="not private to this user"):
             prepare_private_directory(path)
+
+
+@given(st.lists(st.sampled_from(["", "a", "b", "c"]), min_size=2, max_size=16), st.integers(1, 4))
+def test_copies_go_to_another_node_and_to_another_rack_where_that_is_possible(nodes: list[str], per_node: int) -> None:
+    racks = [rack for rack in nodes for _ in range(per_node)]
+    world = len(racks)
+
+    def at_risk(distance: int) -> int:
+        return sum(racks[rank] == racks[(rank + distance) % world] != "" for rank in range(world))
+
+    found = choose_copy_distance(racks, per_node)
+    assert found % per_node == 0
+    assert 0 < found < world
+    assert all((at_risk(other), other) >= (at_risk(found), found) for other in range(per_node, world, per_node))
+
+
+def test_copies_of_two_racks_cross_over_and_those_of_unknown_racks_go_next_door() -> None:
+    assert choose_copy_distance(["a"] * 8 + ["b"] * 8, 4) == 8
+    assert choose_copy_distance(["a"] * 8 + ["b"] * 4 + ["a"] * 4, 4) == 4
+    assert choose_copy_distance([""] * 16, 4) == 4
+
+
+@pytest.mark.parametrize(
+    ("environ", "rack"),
+    [
+        ({}, ""),
+        ({"HEALTHD_RACK": "r7", "SLURM_TOPOLOGY_ADDR": "s1.n1"}, "r7"),
+        (
+            {"SLURM_TOPOLOGY_ADDR": "spine.leaf3.n17", "SLURM_TOPOLOGY_ADDR_PATTERN": "switch.switch.node"},
+            "spine.leaf3",
+        ),
+        ({"SLURM_TOPOLOGY_ADDR": "n17.site.org", "SLURM_TOPOLOGY_ADDR_PATTERN": "node"}, ""),
+        ({"SLURM_TOPOLOGY_ADDR": "n17"}, ""),
+    ],
+)
+def test_the_rack_is_named_by_the_site_or_by_slurms_topology(environ: dict[str, str], rack: str) -> None:
+    assert read_rack(environ) == rack
 
 
 def test_copies_of_runs_that_nobody_resumed_are_deleted(tmp_path: Path) -> None:
