@@ -123,20 +123,31 @@ class TrainerTask:
         kept[uid] += kept[uid] < most + 1
         return kept[uid] <= most
 
-    def _post(self, now: float) -> OrderUpdate:
+    def _forget(self) -> None:
+        """Look at the directory from the beginning."""
+        self._seen.clear()
+        self._looks = 0
+        for kept in (self._found, self._broken, self._ranks, self._found_of, self._broken_of):
+            kept.clear()
+
+    def _post(self, now: float) -> OrderUpdate | None:
         """Order each user's ranks of one attempt: the order's, or else the user's newest live attempt."""
         theirs = self._users()
         for rank in self._targets([each for each in self._found.values() if theirs(each.rank.uid)]):
             self._ranks[rank.path] = self._told(rank)
         broken = {path: rank for path, rank in self._broken.items() if theirs(rank.uid)}
         problems = [rank.problem for rank in (*self._ranks.values(), *broken.values()) if rank.problem]
+        told = any(rank.told for rank in self._ranks.values())
+        if not told and any(rank.vanished for rank in self._ranks.values()) and now < self._order.expires_at:
+            self._forget()  # its process may have another rank, and another page, by now
+            return None
         before = int(self._data.get("ranks", 0))
         self._data["ranks"] = len(self._ranks) or before
         if not self._ranks:
             problems += [f"{format_count(before, 'page')} vanished"] if before else []
             state = OrderState.FAILED if problems else OrderState.SUCCEEDED
             return self._says(state, now, "; ".join(problems) or f"no rank of job {self._order.job} runs on this node")
-        if not any(rank.told for rank in self._ranks.values()):
+        if not told:
             return self._says(OrderState.FAILED, now, "; ".join(problems))
         self._ranks |= broken
         self._data.setdefault("mailbox_at", now)
@@ -168,7 +179,7 @@ class TrainerTask:
         try:
             post_order(rank.path, _mailbox_order(self._order))
         except (BeaconError, OSError) as error:
-            return rank._replace(problem=str(error))
+            return rank._replace(problem=str(error), vanished=isinstance(error, FileNotFoundError))
         return rank._replace(told=True, problem="")
 
     def _watch(self, now: float) -> OrderUpdate | None:

@@ -14,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from healthd.collectors.beacons import BeaconCollector
+from healthd.orders import trainer_order
 from healthd.orders.order_task import make_order_update
 from healthd.orders.rank_answers import (
     OrderedRank,
@@ -323,3 +324,31 @@ def test_of_very_many_users_the_first_are_told_and_the_others_counted() -> None:
     together = combine_user_verdicts({uid: RankVerdict(OrderState.FAILED, "x" * 999) for uid in range(100)})
     assert len(together.detail) <= 1000
     assert together.detail.endswith("and 92 users more")
+
+
+@pytest.mark.parametrize("left", [True, False])
+def test_a_page_that_is_withdrawn_while_the_order_is_written_is_looked_for_again(
+    beacon: Beacon, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, left: bool
+) -> None:
+    really, calls = trainer_order.post_order, []
+
+    def withdraw_first(path: str, order: MailboxOrder) -> None:
+        calls.append(path)
+        if len(calls) == 1:
+            withdraw_page(str(tmp_path), RankPlacement("j", 1, 0, 2, 0, "n1"))
+            if not left:  # its process holds another rank now
+                moved.append(Beacon.create(str(tmp_path), RankPlacement("j", 1, 1, 2, 0, "n1")))
+        really(path, order)
+
+    moved: list[Beacon] = []
+    monkeypatch.setattr(trainer_order, "post_order", withdraw_first)
+    each = task(tmp_path)
+    assert each.step(NOW) is None
+    update = each.step(NOW + 1)
+    assert update is not None
+    assert update.state is (OrderState.SUCCEEDED if left else OrderState.RUNNING), update.detail
+    if moved:
+        order = read_page(calls[-1]).order
+        assert order is not None
+        assert order.id == "o1"
+        moved[0].close()
