@@ -80,7 +80,7 @@ class RendezvousClient:
         """Prefer `from_env`. Args: `address`: of the launcher; `member`: the number that the launcher gave this process."""
         self.member = member
         self._address = address
-        self._arrival = encode_message("arrive", token=token, member=member, port=store_port)
+        self._arrival = encode_message("arrive", token=token, member=member, port=store_port, answers_pings=True)
         self.generation: Generation | None = None
         self.spares = 0
         self.elastic = False  # whether the number of ranks may change from one generation to the next

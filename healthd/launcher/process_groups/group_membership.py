@@ -79,7 +79,11 @@ class GroupMembership:
 
     def admit(self, members: Sequence[Member]) -> None:
         """Processes that were started later; they are spares. A node that was condemned is used again: it was repaired."""
-        self._condemned -= {each.node for each in members}
+        repaired = self._condemned & {each.node for each in members}
+        for each in (*self._holders, *self._spares):
+            if each.node in repaired:  # from before the repair
+                self.leave(each.number)
+        self._condemned -= repaired
         self._spares += members
 
     def arrive(self, number: int) -> None:

@@ -22,7 +22,7 @@ class MemberHeartbeats:
         """Args: `frozen_seconds`: of silence and standstill until a member counts as frozen; 0: never. `members`: how many there are."""
         self._every = max(PING_SECONDS, members / PINGS_PER_SECOND_MAX)
         self._limit = max(frozen_seconds, PINGS_MISSED * self._every) if frozen_seconds else 0.0
-        self._heard: dict[int, float] = {}  # of members that have answered a ping
+        self._heard: dict[int, float] = {}  # of members that answer pings
         self._trained: set[int] = set()
         self._steps: dict[int, int] = {}
         self._progress_at = 0.0

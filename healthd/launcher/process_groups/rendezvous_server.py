@@ -282,6 +282,8 @@ class RendezvousServer:
         if self._membership.is_gone(member) or any(each.member == member for each in self._guests.values()):
             raise ValueError("this member has already joined")
         guest.member, guest.port = member, port
+        if message.get("answers_pings"):  # it may freeze before the first ping
+            self._heartbeats.note_answer(member, 0, time.monotonic())
         if self._farewell:
             guest.send(self._farewell)
         self._membership.arrive(member)

@@ -123,7 +123,7 @@ def test_memory_is_told_with_what_each_state_of_the_row_remapper_means() -> None
 def test_45_with_a_cause_is_followed_to_it() -> None:
     reading = read(45, "Ch 1, caused by previous Xid 94")
     assert (reading.follow, reading.severity) == (94, Severity.INFO)
-    assert reading.says[0] == "An echo: follow Xid 94, which came first."
+    assert reading.says[0] == "A consequence: follow Xid 94, which came first."
     assert reading.says[-1].startswith("Xid 94 ROBUST_CHANNEL_CONTAINED_ERROR: ")
     assert read(45, "Ch 1").follow is None
 
@@ -136,7 +136,7 @@ def test_a_silent_gsp_is_told_with_what_it_did_not_do() -> None:
 
 
 def test_a_poisoned_page_is_no_program_s_fault() -> None:
-    assert "not the program" in " ".join(read(31, LINES[31][2]).says)
+    assert "not by the program" in " ".join(read(31, LINES[31][2]).says)
 
 
 def test_the_value_of_154_decides_and_a_fallen_gpu_is_79() -> None:

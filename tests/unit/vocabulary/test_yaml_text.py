@@ -14,7 +14,7 @@ LAUGHS = "\n".join(["l0: &l0 [x, x, x]", *(f"l{n}: &l{n} [{', '.join([f'*l{n - 1
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        (LAUGHS, "line 1: nested too deeply, or too many aliases"),
+        (LAUGHS, "line 1: nested too deep, or repeated by aliases too often"),
         ("a: &a [*a]", "nested too deep"),
         ("[" * 2000, "nested too deep"),
         ("a: " + "[" * 50 + "]" * 50, "line 1: nested too deep"),

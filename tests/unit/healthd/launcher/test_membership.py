@@ -144,3 +144,18 @@ class AnyOrder(RuleBasedStateMachine):
 
 AnyOrder.TestCase.settings = settings(max_examples=150, stateful_step_count=40, deadline=None)
 TestAnyOrder = AnyOrder.TestCase
+
+
+def test_a_node_that_was_condemned_and_repaired_is_used_by_its_new_processes_alone() -> None:
+    membership = GroupMembership([Member(0, "n0"), Member(1, "n1")], 2)
+    for number in (0, 1):
+        membership.arrive(number)
+    assert membership.next_generation() is not None
+    membership.condemn(["n1"])
+    membership.admit([Member(2, "n1")])
+    assert membership.condemned == frozenset()
+    assert membership.is_gone(1)
+    membership.arrive(2)
+    formed = membership.next_generation()
+    assert formed is not None
+    assert formed[0].members == (Member(0, "n0"), Member(2, "n1"))

@@ -29,7 +29,7 @@ class Client:
 
     made: ClassVar[list[Client]] = []
 
-    def __init__(self, server: RendezvousServer, member: int, *, arrives: bool = True) -> None:
+    def __init__(self, server: RendezvousServer, member: int, *, arrives: bool = True, **fields: object) -> None:
         environ = server.environ
         host, _, port = environ[ADDRESS].rpartition(":")
         self.member, self.token = member, environ[TOKEN]
@@ -37,7 +37,7 @@ class Client:
         self._lines = self.connection.makefile("rb")
         self.made.append(self)
         if arrives:
-            self.send("arrive", token=self.token, member=member, port=1000 + member)
+            self.send("arrive", token=self.token, member=member, port=1000 + member, **fields)
 
     def send(self, kind: str, **fields: object) -> None:
         self.connection.sendall(encode_message(kind, **fields))
@@ -167,9 +167,9 @@ def test_a_member_that_does_not_answer_is_replaced_if_a_spare_is_there(
 ) -> None:
     monkeypatch.setattr(member_heartbeats, "PING_SECONDS", 0.05)
     server = make_server(spares=spares, frozen_seconds=0.2)
-    clients = all_come(server, 2 + spares)
+    clients = [Client(server, member, answers_pings=True) for member in range(2 + spares)]
+    clients[0].members(0)
     clients[0].send("advanced", generation=0, step=0, source="")
-    clients[1].send("pong", steps=1)
     answering, end = [clients[0], *clients[2:]], time.monotonic() + (DEADLINE_S if spares else 1.0)
     while time.monotonic() < end and not server.take_condemned():
         for client in answering:

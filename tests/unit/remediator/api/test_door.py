@@ -161,17 +161,6 @@ def test_a_node_that_never_got_its_answer_enrols_again(open_door: Door, place: P
     assert (place / "token").stat().st_mode & 0o777 == 0o600
 
 
-def test_a_centre_of_before_makes_the_token_itself(place: Path) -> None:
-    class Old(HttpClient):
-        def request(self, *_: Any) -> HttpResponse:
-            return HttpResponse(200, {}, b'{"token": "ghd_made_there"}')
-
-    (place / "join").write_text("ghd_secret")
-    (place / "token.new").write_text("ghd_half")  # written when the power went
-    enrol_node(Old("http://127.0.0.1:1"), "http://127.0.0.1:1", "gpu-1", place / "join", place / "token")
-    assert (place / "token").read_text() == "ghd_made_there\n"
-
-
 def test_nobody_speaks_in_the_clear_to_a_door_with_tls(secured: Door) -> None:
     with socket.create_connection(("127.0.0.1", secured.port), timeout=30) as plain:
         plain.sendall(b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n")
