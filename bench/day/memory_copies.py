@@ -9,7 +9,7 @@ import hashlib
 import shutil
 from pathlib import Path
 
-from bench.day.model import Model
+from bench.ranks.linear_model import LinearModel
 from healthd.trainer.checkpoint_storage.checkpoint_files import CheckpointError
 from healthd.trainer.checkpoint_storage.state_copies import StateCopies, StateCopy
 
@@ -43,7 +43,7 @@ class MemoryCopies:
     def __init__(self, directory: Path) -> None:
         self._copies = StateCopies(directory)
 
-    def save(self, model: Model, rank: int, world: int, group: tuple[int, int]) -> None:
+    def save(self, model: LinearModel, rank: int, world: int, group: tuple[int, int]) -> None:
         """Keep the state, and nothing older. Args: `group`: attempt and generation of the ranks that trained it."""
         data = model.to_bytes()
         save = f"{group[0] & 0xFFFF:04x}{group[1] & 0xFFFF:04x}"
@@ -53,7 +53,7 @@ class MemoryCopies:
         self._copies.finish(aside, copy)
         self._copies.forget(but=copy.step)
 
-    def load(self, model: Model) -> bool:
+    def load(self, model: LinearModel) -> bool:
         """Take the newest whole copy; whether there is one."""
         for copy in sorted(self._copies.held(), reverse=True):
             try:

@@ -24,10 +24,10 @@ from typing import NoReturn
 from bench.day import assumptions
 from bench.day.device import Device, State
 from bench.day.memory_copies import MemoryCopies, NodeMemory
-from bench.day.model import WEIGHTS, Model
 from bench.day.node_step_breakdown import CHECKPOINT_EVERY
 from bench.ranks.collective import Collective, StuckError
 from bench.ranks.generations import GenerationRank, Generations
+from bench.ranks.linear_model import WEIGHTS, LinearModel
 from bench.ranks.shared_store import SharedStore
 from healthd.trainer.checkpoint import Checkpoints
 from healthd.trainer.checkpoint_storage.checkpoint_files import FileWriter
@@ -115,7 +115,7 @@ class Training:
     def __init__(self, rank: Rank, *, guarded: bool, memory: MemoryCopies | None = None) -> None:
         self._rank = rank
         self._gpu: Gpu | None = None  # of a spare: once it holds a rank
-        self._model, self._source = Model(rank.full), SOURCES[0]
+        self._model, self._source = LinearModel(rank.full), SOURCES[0]
         self._memory, self._first_generation = memory, -1
         self._checkpoints = Checkpoints(rank.place / "checkpoints" / rank.job, keep=2)
         self._guarded = guarded

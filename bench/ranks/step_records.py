@@ -56,10 +56,10 @@ def list_differences(records: list[StepRecord], world: int) -> list[str]:
 
 def compute_losses(steps: int, world: int) -> list[float]:
     """The losses of an undisturbed run, computed in one process: ranks' parts are added up in their order, as in `Collective`."""
-    model, losses = LinearModel(), []
+    model, losses = LinearModel(world), []
     for _ in range(steps):
-        total = model.gradient(0)
+        total = model.gradient(0, world)
         for rank in range(1, world):
-            total = [a + b for a, b in zip(total, model.gradient(rank), strict=True)]
-        losses.append(model.learn(total, world))
+            total = [a + b for a, b in zip(total, model.gradient(rank, world), strict=True)]
+        losses.append(model.learn(total))
     return losses

@@ -31,7 +31,7 @@ class SwappedRank:
 
     def __init__(self, place: Path, step_seconds: float) -> None:
         self._place, self._step_seconds = place, step_seconds
-        self._model = LinearModel()
+        self._model = LinearModel(int(os.environ["WORLD_SIZE"]))
         self._log = StepLog(place / "steps", int(os.environ[MEMBER]))
 
     def train(self, held: GenerationRank) -> None:
@@ -46,11 +46,11 @@ class SwappedRank:
             first = model.step
             while True:
                 with guard.step(model.step) as step:
-                    gradient = model.gradient(held.rank)
+                    gradient = model.gradient(held.rank, held.world)
                     time.sleep(self._step_seconds)
                     with step.section("communication"):
                         summed = held.together.sum(gradient)
-                    loss = model.learn(summed, held.world)
+                    loss = model.learn(summed)
                     self._log.add(number, model.step - 1, loss)
                     step.report(loss=loss)
                 if model.step == first + 1:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -14,6 +15,7 @@ from healthctl.demo.slurm_cluster import SlurmCluster
 
 sys.path.insert(0, str(Path(__file__).parent))
 
+from controller_process import Centre
 from healthd_node import Node, fake_nvml
 from slurm_batch import Batch
 from trainer_job import References
@@ -30,6 +32,16 @@ def references(tmp_path_factory: pytest.TempPathFactory) -> References:
     """Shared by the workers of a run, where there are several."""
     base = tmp_path_factory.getbasetemp()
     return References(base.parent if os.environ.get("PYTEST_XDIST_WORKER") else base)
+
+
+@pytest.fixture
+def centre(tmp_path: Path) -> Iterator[Centre]:
+    """A controller that runs; a file may define another one."""
+    centre = Centre(tmp_path)
+    centre.start()
+    yield centre
+    if centre.process is not None and centre.process.poll() is None:
+        centre.end(signal.SIGKILL)
 
 
 @pytest.fixture

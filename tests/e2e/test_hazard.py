@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import signal
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -17,15 +16,6 @@ from healthd.trainer.beacons.beacon import Beacon, RankPlacement
 from healthd.trainer.interval import CheckpointInterval
 from vocabulary.health import Health
 from vocabulary.messages.wire import RankStatus, Report, encode_message
-
-
-@pytest.fixture
-def centre(tmp_path: Path) -> Iterator[Centre]:
-    centre = Centre(tmp_path)
-    centre.start()
-    yield centre
-    if centre.process is not None and centre.process.poll() is None:
-        centre.end(signal.SIGKILL)
 
 
 @pytest.fixture

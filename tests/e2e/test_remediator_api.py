@@ -7,10 +7,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
-from pathlib import Path
 
-import pytest
 from controller_process import Centre
 from healthd_node import eventually
 
@@ -21,15 +18,6 @@ from vocabulary.messages.wire import REPORT_BYTES_MAX, FindingChange, RankStatus
 from vocabulary.order import OrderState, OrderUpdate
 
 GPU = Component(ComponentKind.GPU, "GPU-1", "0000:3b:00.0", 0)
-
-
-@pytest.fixture
-def centre(tmp_path: Path) -> Iterator[Centre]:
-    centre = Centre(tmp_path)
-    centre.start()
-    yield centre
-    if centre.process is not None and centre.process.poll() is None:
-        centre.end(signal.SIGKILL)
 
 
 def report(node: str = "n1", seq: int = 1, findings: tuple[Finding, ...] = (), jobs: tuple[str, ...] = ()) -> bytes:

@@ -17,15 +17,6 @@ pytestmark = [pytest.mark.torch, pytest.mark.timeout(300)]
 
 
 @pytest.fixture
-def centre(tmp_path: Path) -> Iterator[Centre]:
-    centre = Centre(tmp_path)
-    centre.start()
-    yield centre
-    if centre.process is not None and centre.process.poll() is None:
-        centre.end(signal.SIGKILL)
-
-
-@pytest.fixture
 def job(tmp_path: Path) -> Iterator[SwapJob]:
     place = tmp_path / "job"
     place.mkdir()

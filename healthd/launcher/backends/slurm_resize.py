@@ -70,13 +70,21 @@ def request_node(ask: Ask, job_id: str, environ: Mapping[str, str], stopped: Cal
     if granted is None:
         return None
     try:
-        listed = parse_job_fields(ask(["scontrol", "-o", "show", "job", granted])).get("NodeList", "")
-        nodes = ask(["scontrol", "show", "hostnames", listed]).split() if listed else []
+        node = _find_node(ask, granted)
         ask(["scontrol", "update", f"jobid={granted}", "NumNodes=0"])
     except BackendError:
         ask(["scancel", granted])
         raise
-    return nodes[0] if nodes else None
+    return node
+
+
+def _find_node(ask: Ask, job_id: str) -> str:
+    """The node of a job of one node."""
+    listed = parse_job_fields(ask(["scontrol", "-o", "show", "job", job_id])).get("NodeList", "")
+    nodes = ask(["scontrol", "show", "hostnames", listed]).split() if listed else []
+    if not nodes:
+        raise BackendError(f"job {job_id}, which was granted to give its node to this job, has none")
+    return nodes[0]
 
 
 def _allocate(argv: Sequence[str], environ: Mapping[str, str], stopped: Callable[[], bool]) -> str | None:

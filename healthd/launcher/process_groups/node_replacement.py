@@ -15,9 +15,7 @@ from healthd.launcher.launch_journal import LaunchJournal
 from healthd.launcher.scheduler_backend import Attempt, BackendError
 
 LOOK_SECONDS = 2.0
-RELEASE_TRIES = (
-    30  # after a change of its size Slurm takes the next one only once its accounting has recorded the first
-)
+RELEASE_TRIES = 30  # Slurm changes a job's size again only once its accounting has recorded the last change
 STAY_SECONDS = 60.0  # a process that cannot be killed, in a driver call, keeps its node in the allocation no longer
 
 

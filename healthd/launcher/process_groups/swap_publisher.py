@@ -8,11 +8,11 @@ none: then healthd knows whose job it is, should its ranks on this node be the f
 from __future__ import annotations
 
 import contextlib
-import http.client
 import os
 import socket
 import threading
 from collections.abc import Mapping, Sequence
+from http import HTTPStatus
 from typing import Any
 
 import msgspec
@@ -20,6 +20,7 @@ import msgspec
 from healthd.launcher import stderr_writer
 from healthd.launcher.launch_journal import LaunchJournal
 from healthd.launcher.process_groups.swap_records import SwapRecords
+from vocabulary.daemon_socket import NoResponseError, call_daemon
 from vocabulary.messages.swap_messages import SWAPS_PATH
 
 REPEAT_SECONDS = 60.0  # within healthd's `KEPT_S`
@@ -68,7 +69,7 @@ class SwapPublisher(contextlib.AbstractContextManager[None]):
     def _send(self, body: bytes) -> None:
         try:
             refused = post_swaps(self._path, body)
-        except (OSError, http.client.HTTPException):
+        except NoResponseError:
             return  # no healthd here, or a busy one; the gate has said so
         if refused and refused != self._refused and self._records.swaps:
             stderr_writer.write_launcher_line(f"the job's page will not show its swaps: healthd answers {refused}")
@@ -91,16 +92,7 @@ def post_swaps(path: str, body: bytes, timeout_seconds: float = TIMEOUT_SECONDS)
     """Send them to the healthd at this socket; return its refusal, empty if it took them.
 
     Raises:
-        OSError, http.client.HTTPException: there is no answer.
+        NoResponseError: there is no usable answer.
     """
-    connection = http.client.HTTPConnection("localhost", timeout=timeout_seconds)
-    connection.sock = socket.socket(socket.AF_UNIX)
-    try:
-        connection.sock.settimeout(timeout_seconds)
-        connection.sock.connect(path)
-        connection.request("POST", SWAPS_PATH, body)
-        response = connection.getresponse()
-        said = response.read(1 << 16).decode(errors="replace")
-        return "" if response.status == http.client.OK else f"{response.status}: {said[:300]}"
-    finally:
-        connection.close()
+    status, said = call_daemon(path, SWAPS_PATH, timeout_seconds, body)
+    return "" if status == HTTPStatus.OK else f"{status}: {said[:300].decode(errors='replace')}"

@@ -12,9 +12,9 @@ import pytest
 
 from bench.day.cluster import Cluster, work_for
 from bench.day.memory_copies import NodeMemory
-from bench.day.model import Model
 from bench.day.trainer import Rank, Training
 from bench.ranks.collective import Collective
+from bench.ranks.linear_model import LinearModel
 from healthctl.process_supervision.port_allocation import find_free_ports
 from healthctl.process_supervision.supervised_programs import SupervisedPrograms
 from healthd.trainer.checkpoint import Checkpoints
@@ -23,22 +23,22 @@ from healthd.trainer.checkpoint_storage.checkpoint_files import FileWriter
 PATIENCE_S = 30.0
 
 
-def make_step(model: Model, world: int) -> str:
+def make_step(model: LinearModel, world: int) -> str:
     """One step on so many ranks, whose parts come in from the last to the first; its loss."""
     parts = [model.gradient(rank, world) for rank in reversed(range(world))]
     return model.learn([sum(numbers) for numbers in zip(*parts, strict=True)]).hex()
 
 
-def trained(steps: int) -> Model:
+def trained(steps: int) -> LinearModel:
     """A model after so many steps."""
-    model = Model(4)
+    model = LinearModel(4)
     for _ in range(steps):
         make_step(model, 4)
     return model
 
 
 def test_a_step_has_the_same_loss_bit_for_bit_on_any_number_of_ranks() -> None:
-    whole, changing = Model(14), Model(14)
+    whole, changing = LinearModel(14), LinearModel(14)
 
     for world in (14, 13, 10, 11, 14, 1, 7):
         assert make_step(whole, 14) == make_step(changing, world)
@@ -46,11 +46,11 @@ def test_a_step_has_the_same_loss_bit_for_bit_on_any_number_of_ranks() -> None:
 
 
 def test_a_loss_depends_on_all_steps_before_however_many() -> None:
-    model = Model(1)
+    model = LinearModel(1)
     for _ in range(800):
         behind = model.weights
         make_step(model, 1)
-    other = Model(1)
+    other = LinearModel(1)
     other.step, other.weights = model.step, behind
 
     assert make_step(model, 1) != make_step(other, 1)
@@ -63,13 +63,13 @@ def test_a_node_holds_the_newest_step_of_each_job_until_it_is_powered_off(tmp_pa
         assert memory.newest_steps({"n1", "n2"}) == {"large": step}
         make_step(model, 4)
     assert len(list((tmp_path / "n1" / "large").iterdir())) == 1
-    found = Model(4)
+    found = LinearModel(4)
     assert memory.copies("n1", "large").load(found)
     assert found.to_bytes() == trained(4).to_bytes()
 
     memory.empty("n1")
 
-    assert not memory.copies("n1", "large").load(Model(4))
+    assert not memory.copies("n1", "large").load(LinearModel(4))
     assert memory.newest_steps({"n1"}) == {}
 
 
@@ -79,7 +79,7 @@ def test_a_copy_that_was_changed_is_passed_over(tmp_path: Path) -> None:
     [copy] = (tmp_path / "n1" / "large").iterdir()
     copy.write_bytes(trained(6).to_bytes())
 
-    assert not copies.load(Model(4))
+    assert not copies.load(LinearModel(4))
 
 
 def test_a_machine_without_power_has_an_empty_memory(tmp_path: Path) -> None:
