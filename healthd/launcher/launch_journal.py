@@ -19,7 +19,7 @@ class LaunchJournal:
     """Appends events to a file, if configured, and prints them on standard error."""
 
     def __init__(self, path: Path | None, job: str, clock: Clock) -> None:
-        self._path = path
+        self.path = path
         self._job = job
         self._clock = clock
         self.observer: Callable[[Mapping[str, Any]], None] | None = None  # is given each event; must not wait
@@ -27,13 +27,13 @@ class LaunchJournal:
     @property
     def keeps(self) -> bool:
         """Whether what is written can be read again."""
-        return self._path is not None
+        return self.path is not None
 
     def events(self) -> list[dict[str, Any]]:
         """Return this job's events, oldest first. Invalid lines are skipped."""
         found = []
         try:
-            text = self._path.read_text(encoding="utf-8", errors="replace") if self._path else ""
+            text = self.path.read_text(encoding="utf-8", errors="replace") if self.path else ""
         except OSError:
             return []
         for line in text.splitlines():
@@ -56,14 +56,14 @@ class LaunchJournal:
         entry = {"at": self._clock.wall(), "event": event, "job": self._job, **facts, "text": text}
         if self.observer is not None:
             self.observer(entry)
-        if self._path is None:
+        if self.path is None:
             return
         line = json.dumps(entry) + "\n"
         try:
-            descriptor = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
+            descriptor = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
             try:
                 os.write(descriptor, line.encode())
             finally:
                 os.close(descriptor)
         except OSError as error:
-            stderr_writer.write_launcher_line(f"{self._path}: {error.strerror}; this event is not recorded")
+            stderr_writer.write_launcher_line(f"{self.path}: {error.strerror}; this event is not recorded")

@@ -65,7 +65,7 @@ class Launcher:
             The exit code: 0 done, 75 to be requeued, 128 + signal when stopped, else the ranks' own.
         """
         message_decoders.build_decoders()
-        with self._stop, self._swaps():
+        with self._stop, self._swaps(), self._backend.guard_host(self._journal.path):
             code = self._attempts()
             stderr_writer.drain_stderr()  # while signals are recorded: a later one ends this process at once
             return code

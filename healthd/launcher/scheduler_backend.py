@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import AbstractContextManager
+from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
 from healthd.launcher.decisions.relaunch_policy import RankEnd
@@ -148,6 +150,9 @@ class Backend(Protocol):
         Raises:
             BackendError: they cannot be started.
         """
+
+    def guard_host(self, events: Path | None) -> AbstractContextManager[None]:
+        """Have the job queued again if the launcher's own node is lost. `events`: where that is recorded."""
 
     def release(self, node: str) -> None:
         """Give a node back to the scheduler while the job goes on.

@@ -12,7 +12,8 @@ import subprocess
 import sys
 from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
+from pathlib import Path
 from typing import Any
 
 from healthd.launcher import gate, preflight, rank_pages, stderr_writer
@@ -162,6 +163,10 @@ class LocalBackend:
             return LocalRun(attempt, environ)
         except OSError as error:
             raise BackendError(f"cannot start a rank: {error}") from error
+
+    def guard_host(self, _events: Path | None) -> AbstractContextManager[None]:
+        """Do nothing: the ranks end with the launcher."""
+        return nullcontext()
 
     def release(self, node: str) -> None:
         """Raise BackendError: there is no scheduler."""

@@ -18,22 +18,24 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
-from contextlib import suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
 from functools import partial
+from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import IO, Any
 
 from healthd.launcher import stderr_writer
+from healthd.launcher.backends.batch_host_guard import BatchHostGuard
+from healthd.launcher.backends.slurm_command import run_slurm_command
 from healthd.launcher.backends.slurm_requeue import requeue_job
 from healthd.launcher.backends.slurm_resize import release_node, request_node
 from healthd.launcher.backends.slurm_steps import SlurmSteps
 from healthd.launcher.decisions.relaunch_policy import RankEnd
-from healthd.launcher.decisions.requeue_policy import RequeueDecision
+from healthd.launcher.decisions.requeue_policy import RequeueDecision, parse_job_fields
 from healthd.launcher.process_groups.elastic_run import ElasticRun
 from healthd.launcher.rank import FIRST_MEMBER, LOCAL_RANKS
 from healthd.launcher.scheduler_backend import Announce, Answers, Attempt, AttemptRun, BackendError, Event, NodeQuestion
 
-COMMAND_SECONDS = 30.0
 STOP_POLL_SECONDS = 0.2
 SRUN_END_SECONDS = 10.0
 PORT_FIRST, PORT_COUNT = 20000, 10000
@@ -161,10 +163,10 @@ class SlurmRun:
         return RankEnd(rank, node, None if lost else 0, killed=rank in self._stayed)
 
     def _signal(self, name: str) -> bool:
-        steps = _run_slurm_command(["squeue", "--steps", "--noheader", f"--jobs={self._job_id}", "--format=%i|%j"])
+        steps = run_slurm_command(["squeue", "--steps", "--noheader", f"--jobs={self._job_id}", "--format=%i|%j"])
         ids = [line.partition("|")[0] for line in steps.splitlines() if line.endswith(f"|{self._step_name}")]
         for step in ids:
-            _run_slurm_command(["scancel", f"--signal={name}", step.strip()])
+            run_slurm_command(["scancel", f"--signal={name}", step.strip()])
         return bool(ids)
 
     def _read(self, stream: IO[bytes]) -> None:
@@ -189,7 +191,7 @@ class SlurmBackend:
         count = self._environ.get("SLURM_RESTART_COUNT", "")
         self.requeues_before = int(count) if count.isascii() and count.isdigit() else 0
         self._nodes = tuple(
-            _run_slurm_command(["scontrol", "show", "hostnames", self._need("SLURM_JOB_NODELIST")], check=True).split()
+            run_slurm_command(["scontrol", "show", "hostnames", self._need("SLURM_JOB_NODELIST")], check=True).split()
         )
 
     def job(self) -> str:
@@ -201,8 +203,8 @@ class SlurmBackend:
 
         With --no-kill it removes a node that dies, and then starts no step that names it.
         """
-        listed = _run_slurm_command(["squeue", "--noheader", f"--jobs={self._job_id}", "--format=%N"]).strip()
-        left = _run_slurm_command(["scontrol", "show", "hostnames", listed]).split() if listed else []
+        listed = run_slurm_command(["squeue", "--noheader", f"--jobs={self._job_id}", "--format=%N"]).strip()
+        left = run_slurm_command(["scontrol", "show", "hostnames", listed]).split() if listed else []
         added = [node for node in left if node not in self._nodes]
         return (*(node for node in self._nodes if node in left), *added) or self._nodes
 
@@ -256,23 +258,45 @@ class SlurmBackend:
                 start_new_session=True,
             )
 
+    def guard_host(self, events: Path | None) -> AbstractContextManager[None]:
+        """Have the job requeued if this node is lost. Slurm itself does that unless the job has --no-kill."""
+        shown = run_slurm_command(["scontrol", "-o", "show", "job", self._job_id])
+        here = parse_job_fields(shown).get("BatchHost")
+        if "BatchFlag=1" not in shown.split() or here is None:
+            return nullcontext()  # of salloc: only a batch job can be requeued
+
+        def start(node: str, port: int) -> subprocess.Popen[bytes]:
+            program = [sys.executable, "-m", "healthd.launcher.backends.batch_host_watcher"]
+            place = [self._address(here), str(port), self._job_id, *([str(events.absolute())] if events else [])]
+            argv = [*self._srun((node,), 1), "--job-name=healthd-batch-host", "--gres=none", "--wait=0", "--no-kill"]
+            return subprocess.Popen(
+                [*argv, *program, *place],
+                env=self._clean(),
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                start_new_session=True,
+            )
+
+        return BatchHostGuard(start, lambda: [node for node in self.nodes() if node != here])
+
     def release(self, node: str) -> None:
         """Take a node out of the allocation, while the job goes on."""
         with TemporaryDirectory() as folder:
-            ask = partial(_run_slurm_command, check=True, folder=folder)
+            ask = partial(run_slurm_command, check=True, folder=folder)
             release_node(ask, self._job_id, node, self.nodes(), self._environ.get("SLURMD_NODENAME", ""))
 
     def request_node(self, stopped: Callable[[], bool]) -> str | None:
         """Wait in the queue for one more node of the allocation."""
         with TemporaryDirectory() as folder:
-            ask = partial(_run_slurm_command, check=True, folder=folder)
+            ask = partial(run_slurm_command, check=True, folder=folder)
             return request_node(ask, self._job_id, self._environ, stopped)
 
     def requeue(self, refused: Collection[str], in_vain: int, announce: Announce) -> RequeueDecision | None:
         """Run `scontrol requeue`: Slurm ends this job, including this process, and queues it again."""
         try:
             return requeue_job(
-                partial(_run_slurm_command, check=True), self._job_id, self._nodes, refused, in_vain, announce
+                partial(run_slurm_command, check=True), self._job_id, self._nodes, refused, in_vain, announce
             )
         except BackendError as error:
             stderr_writer.write_launcher_line(str(error))
@@ -298,7 +322,7 @@ class SlurmBackend:
 
     def _address(self, node: str) -> str:
         """Return a node's address: Slurm knows it even when the name service does not."""
-        found = re.search(r"\bNodeAddr=(\S+)", _run_slurm_command(["scontrol", "show", "node", node]))
+        found = re.search(r"\bNodeAddr=(\S+)", run_slurm_command(["scontrol", "show", "node", node]))
         return found[1] if found else node
 
     def _need(self, name: str) -> str:
@@ -306,31 +330,6 @@ class SlurmBackend:
         if not value:
             raise BackendError(f"{name} is not set: run this inside sbatch or salloc, or with --backend local")
         return value
-
-
-def _run_slurm_command(
-    argv: Sequence[str],
-    *,
-    seconds: float = COMMAND_SECONDS,
-    environ: Mapping[str, str] | None = None,
-    check: bool = False,
-    folder: str | None = None,
-) -> str:
-    """Return the output of a Slurm command; empty if it fails, unless `check` makes that a `BackendError`.
-
-    `folder`: where it runs; scontrol leaves scripts there when it changes a job's size.
-    """
-    try:
-        done = subprocess.run(
-            argv, capture_output=True, text=True, timeout=seconds, env=environ, cwd=folder, check=False
-        )
-    except (OSError, subprocess.TimeoutExpired) as error:
-        if check:
-            raise BackendError(f"{argv[0]}: {error}") from error
-        return ""
-    if check and done.returncode != 0:
-        raise BackendError(f"{' '.join(argv)}: exit {done.returncode}: {done.stderr.strip()}")
-    return done.stdout
 
 
 def _collect_step_output(

@@ -16,6 +16,7 @@ from healthd.launcher.scheduler_backend import Attempt, BackendError
 
 LOOK_SECONDS = 2.0
 RELEASE_TRIES = 30  # Slurm changes a job's size again only once its accounting has recorded the last change
+REFUSED_SECONDS, REFUSED_SECONDS_MAX = 30.0, 1800.0  # between requests; a slurmctld that restarts refuses as well
 STAY_SECONDS = 60.0  # a process that cannot be killed, in a driver call, keeps its node in the allocation no longer
 
 
@@ -81,7 +82,8 @@ class NodeReplacement:
         self._missing: set[str] = set()  # nodes that the job has lost for good, and that nobody has replaced
         self._replaced: set[str] = set()
         self._fresh: set[str] = set()  # nodes that were condemned, and are granted again
-        self._looking = self._requesting = self._refused = False
+        self._looking = self._requesting = False
+        self._request_at, self._refusals, self._refusal = 0.0, 0, ""
         self._news: deque[Callable[[], None]] = deque()  # of the threads, for the thread that polls
 
     def poll(self, run: ShrinkingRun, now: float) -> None:
@@ -106,9 +108,9 @@ class NodeReplacement:
             self._looking = True
             self._start(self._look, free, vacant, condemned)
         tried = condemned <= self._settled | self._tries.keys()  # first back, then on: see RELEASE_TRIES
-        if self._missing and tried and not self._requesting and not self._refused:
+        if self._missing and tried and not self._requesting and now >= self._request_at:
             self._requesting = True
-            self._start(self._request)
+            self._start(self._request, now)
 
     def close(self) -> None:
         """The attempt has ended: a request that waits is withdrawn."""
@@ -145,16 +147,21 @@ class NodeReplacement:
             self._note("node_released", f"{node} was given back to the scheduler: it can be repaired now", node=node)
         self._settled.add(node)
 
-    def _request(self) -> None:
+    def _request(self, now: float) -> None:
         try:
-            self._note("node_requested", "the scheduler was asked for another node")
+            if not self._refusals:
+                self._note("node_requested", "the scheduler was asked for another node")
             node = self._allocation.request_node(lambda: self._ended or self._asked_to_stop())
             if node is not None:
                 self._news.append(lambda: self._take(node))
                 self._note("node_granted", f"the scheduler has granted {node}: spare processes start there", node=node)
         except BackendError as error:
-            self._refused = True
-            self._note("node_refused", f"the scheduler grants no other node, so a lost one is not replaced: {error}")
+            if str(error) != self._refusal:
+                self._note("node_refused", f"the scheduler grants no other node now; the launcher asks again: {error}")
+            self._refusal = str(error)
+            self._request_at = now + min(REFUSED_SECONDS * 2.0 ** min(self._refusals, 16), REFUSED_SECONDS_MAX)
+            self._refusals += 1
+            self._requesting = False
 
     def _take(self, node: str) -> None:
         """A node was granted, perhaps one that was given back and repaired."""
@@ -167,6 +174,7 @@ class NodeReplacement:
         self._condemned_at.pop(node, None)
         self._fresh.add(node)
         self._requesting = False
+        self._refusals, self._refusal = 0, ""
         self._add(node)
 
     def _note(self, kind: str, text: str, **facts: object) -> None:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -91,6 +92,9 @@ class CrashesThenTooFew:
 
     def nodes(self) -> tuple[str, ...]:
         return tuple(self.left)
+
+    def guard_host(self, _events: Path | None) -> AbstractContextManager[None]:
+        return nullcontext()
 
     def ask(self, *_: object) -> Answers:
         return {}

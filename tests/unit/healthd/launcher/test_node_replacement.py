@@ -147,6 +147,18 @@ def test_what_the_scheduler_refuses_is_tried_again_and_said_once(scene: Scene, m
     assert sorted(events) == ["node_kept", "node_refused", "node_requested"]
 
 
+def test_a_refused_request_is_repeated_with_growing_pauses(scene: Scene) -> None:
+    """slurmctld may only have been restarting."""
+    scene.allocation.refuses = True
+    scene.run.condemned, scene.run.living = {"n1"}, {"n0", "n2"}
+    scene.poll(60)  # two minutes: at once, after 30 s, and a minute after that
+    assert scene.allocation.requests == 3
+    scene.allocation.refuses, scene.allocation.free = False, ["n7"]
+    events = scene.poll(80)
+    assert scene.added == ["n7"]
+    assert sorted(events) == ["node_granted", "node_refused", "node_released", "node_requested"]
+
+
 def test_a_request_that_waits_is_withdrawn_when_the_attempt_ends(scene: Scene) -> None:
     scene.run.condemned, scene.run.living = {"n1"}, {"n0", "n2"}
     scene.poll()
