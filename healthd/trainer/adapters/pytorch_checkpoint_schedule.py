@@ -40,6 +40,8 @@ class StepCopies:
         self._size_reported = False
         hooked = [each for each in copies.optimizers if hasattr(each, "register_step_pre_hook")]
         self._hooks = [each.register_step_pre_hook(lambda *_: self.before_update()) for each in hooked]
+        if len(hooked) == len(copies.optimizers):
+            copies.overlap_updates()
 
     def note_loaded(self, begin: int) -> None:
         """Remember where the state before step `begin` came from."""
@@ -93,6 +95,7 @@ class StepCopies:
         Raises:
             CopyRefusedError: a rank was lost; its copy of that step is missing, and another process trains the step again.
         """
+        self.copies.order_before_update()
         if self._pace.every_step:
             try:
                 self.copies.held_before_step()

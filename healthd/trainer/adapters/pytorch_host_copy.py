@@ -1,15 +1,124 @@
-"""A copy of a training state in host memory: the one thing training has to wait for while it is saved."""
+"""A copy of a training state in host memory: the one thing training has to wait for while it is saved.
+
+On a GPU it need not even wait: `HostCopy.begin` copies on a stream of its own while the next step computes gradients.
+Parameters and the optimizer's state change only in the next update, which waits on the GPU for the copy. Everything else,
+such as a module's buffers, may change in the next forward pass, and is copied before that on training's own stream.
+"""
 
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator
-from typing import Any
+import threading
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from typing import Any, Protocol
 
 import torch
 from torch.distributed.tensor import DTensor
 
+from healthd.trainer.checkpoint_storage.checkpoint_files import CheckpointError
+
 Path = tuple[Any, ...]
+
+
+class CopyEvent(Protocol):
+    """The end of copies that were enqueued."""
+
+    def synchronize(self) -> None:
+        """Wait for it."""
+
+    def order(self) -> None:
+        """Have what training enqueues from now on wait for it, without waiting here."""
+
+
+class CopyStream(Protocol):
+    """Copies behind what training has enqueued so far, and beside what it enqueues later."""
+
+    def takes(self, source: torch.Tensor) -> bool:
+        """Whether it can copy this tensor."""
+
+    def enqueue(self, copies: Sequence[tuple[torch.Tensor, torch.Tensor]]) -> CopyEvent:
+        """Copy the second of each pair into the first."""
+
+
+class CudaCopyStream:
+    """A CUDA stream of the current device."""
+
+    def __init__(self) -> None:
+        self._stream = torch.cuda.Stream()
+
+    def takes(self, source: torch.Tensor) -> bool:
+        """Whether it is on that device."""
+        return bool(source.device == self._stream.device)
+
+    def enqueue(self, copies: Sequence[tuple[torch.Tensor, torch.Tensor]]) -> CopyEvent:
+        """Start copying."""
+        self._stream.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(self._stream):
+            for target, source in copies:
+                target.copy_(source, non_blocking=True)
+            event = torch.cuda.Event()
+            event.record()
+        return _CudaCopyEvent(event)
+
+
+class _CudaCopyEvent:
+    def __init__(self, event: torch.cuda.Event) -> None:
+        self._event = event
+
+    def synchronize(self) -> None:
+        self._event.synchronize()
+
+    def order(self) -> None:
+        torch.cuda.current_stream().wait_event(self._event)
+
+
+class PendingCopy:
+    """A copy that may still be under way."""
+
+    def __init__(
+        self,
+        tree: dict[str, Any],
+        event: CopyEvent | None = None,
+        pairs: Sequence[tuple[torch.Tensor, torch.Tensor]] = (),
+    ) -> None:
+        """Args: `event`: None: it is complete; `pairs`: target and source: the sources are kept until it is."""
+        self._tree, self._event = tree, event
+        self._sources = [(source, source._version) for _, source in pairs]  # noqa: SLF001 - counts changes in place
+        self._ordered = False
+        self._torn = ""  # why the copy may be of two states
+        self._lock = threading.Lock()
+
+    def order_before_update(self) -> None:
+        """Call in training's thread before the parameters change."""
+        with self._lock:
+            if self._event is None or self._ordered:
+                return
+            if is_capturing_graph():
+                self._torn = "an update was captured in a CUDA graph while it was copied"
+                return
+            self._check_sources()
+            self._event.order()
+            self._ordered = True
+
+    def wait(self) -> dict[str, Any]:
+        """The whole copy. Call it in one thread.
+
+        Raises:
+            CheckpointError: the state changed while it was copied.
+        """
+        if self._event is not None:
+            self._event.synchronize()
+        with self._lock:
+            if not self._ordered:  # else what changed the sources came after the copy
+                self._check_sources()
+            self._event, self._sources = None, []
+        if self._torn:
+            raise CheckpointError(f"the state was not copied to host memory: {self._torn}")
+        return self._tree
+
+    def _check_sources(self) -> None:
+        if any(source._version != version for source, version in self._sources):  # noqa: SLF001 - as above
+            self._torn = "it changed in place while it was copied; change parameters only in the optimizer's update"
 
 
 class HostCopy:
@@ -17,6 +126,9 @@ class HostCopy:
 
     def __init__(self) -> None:
         self._buffers: dict[Path, torch.Tensor] = {}
+        self._stream: CopyStream | None = None
+        self._settled: Collection[int] = ()
+        self._enqueued: list[tuple[torch.Tensor, torch.Tensor]] = []
 
     def take(self, tree: dict[str, Any]) -> dict[str, Any]:
         """The same tree with everything copied; valid until the next call.
@@ -29,6 +141,25 @@ class HostCopy:
         if torch.cuda.is_initialized():
             torch.cuda.current_stream().synchronize()
         return copied
+
+    def begin(self, tree: dict[str, Any], settled: Collection[int], stream: CopyStream) -> PendingCopy:
+        """Begin to copy everything; valid until the next call, which must come after the copy has been waited for.
+
+        Args:
+            tree: the state.
+            settled: storages (`list_update_storages`) that do not change before `PendingCopy.order_before_update`.
+            stream: copies; what it does not take is copied at once.
+
+        Raises:
+            TypeError: as `take`.
+        """
+        self._stream, self._settled, self._enqueued = stream, settled, []
+        try:
+            copied: dict[str, Any] = self._copy((), tree)
+            pairs = self._enqueued
+        finally:
+            self._stream, self._settled, self._enqueued = None, (), []
+        return PendingCopy(copied, stream.enqueue(pairs), pairs)
 
     def _copy(self, path: Path, value: Any) -> Any:
         if isinstance(value, dict):
@@ -55,7 +186,28 @@ class HostCopy:
         if buffer is None or buffer.shape != source.shape or buffer.dtype != source.dtype:
             buffer = torch.empty(source.shape, dtype=source.dtype, pin_memory=source.is_cuda)
             self._buffers[path] = buffer
-        return buffer.copy_(source, non_blocking=source.is_cuda)
+        beside = self._stream is not None and self._stream.takes(source)
+        if beside and source.untyped_storage().data_ptr() in self._settled:
+            self._enqueued.append((buffer, source))
+            return buffer
+        return buffer.copy_(source, non_blocking=source.is_cuda and (beside or self._stream is None))
+
+
+def is_capturing_graph() -> bool:
+    """Whether what this thread enqueues is recorded in a CUDA graph."""
+    return torch.cuda.is_initialized() and bool(torch.cuda.is_current_stream_capturing())
+
+
+def list_update_storages(optimizers: Iterable[torch.optim.Optimizer]) -> set[int]:
+    """Addresses of the storages that only the optimizers' updates change: their parameters, and their own state."""
+    found = set()
+    for optimizer in optimizers:
+        own = [value for state in optimizer.state.values() for value in state.values()]
+        for each in (*own, *(parameter for group in optimizer.param_groups for parameter in group["params"])):
+            if isinstance(each, torch.Tensor):
+                local = each.to_local() if isinstance(each, DTensor) else each
+                found.add(local.untyped_storage().data_ptr())
+    return found
 
 
 def iterate_leaves(tree: Any, path: Path = ()) -> Iterator[tuple[Path, Any]]:

@@ -16,11 +16,18 @@ import secrets
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import torch
 
-from healthd.trainer.adapters.pytorch_host_copy import HostCopy
+from healthd.trainer.adapters.pytorch_host_copy import (
+    CopyStream,
+    CudaCopyStream,
+    HostCopy,
+    PendingCopy,
+    is_capturing_graph,
+    list_update_storages,
+)
 from healthd.trainer.adapters.pytorch_rank_channel import ExchangeError, RankChannel
 from healthd.trainer.adapters.pytorch_replicas import ReplicaDigest, digest_replica, explain_unreplicated
 from healthd.trainer.adapters.pytorch_state import TrainingState, list_parameters_with_state
@@ -89,6 +96,9 @@ class PeerCopies:
         if self._distance and self._ranks.world > 1 and self._distance % self._ranks.world == 0:
             raise ValueError(f"distance={self._distance}: of {self._ranks.world} ranks that is each one itself")
         self._host = HostCopy()
+        self._pending = PendingCopy({})
+        self._stream: CopyStream | None = None
+        self._overlaps = False
         self._flight: BackgroundTask[CompletedSave] = BackgroundTask("healthd-peer-copy")
         self.last: CompletedSave | None = None
         self.loaded = False  # whether the last load found a step here
@@ -106,9 +116,31 @@ class PeerCopies:
         """
         began = time.monotonic()
         self.wait()
-        staged = self._host.take(self._state.collect())
+        pending = self._pending = self._copy_to_host()
         stall = time.monotonic() - began
-        self._flight.start(lambda: self._keep(step, staged, began)._replace(stall_seconds=stall))
+        self._flight.start(lambda: self._keep(step, pending, began)._replace(stall_seconds=stall))
+
+    def overlap_updates(self, stream: CopyStream | None = None) -> None:
+        """Let training go on while the GPU copies. From now on `order_before_update` is called before each update.
+
+        Args:
+            stream: for tests; None: a CUDA stream, where CUDA is in use.
+        """
+        self._overlaps, self._stream = True, stream
+
+    def order_before_update(self) -> None:
+        """Have the update that begins wait for the copy under way, on the GPU."""
+        self._pending.order_before_update()
+        if is_capturing_graph():  # a replay changes the state without a call of this
+            self._overlaps = False
+
+    def _copy_to_host(self) -> PendingCopy:
+        tree = self._state.collect()
+        if self._overlaps and self._stream is None and torch.cuda.is_initialized():
+            self._stream = CudaCopyStream()
+        if not self._overlaps or self._stream is None:
+            return PendingCopy(self._host.take(tree))
+        return self._host.begin(tree, list_update_storages(self._state.optimizers), self._stream)
 
     def wait(self) -> str:
         """Wait for the save under way.
@@ -199,10 +231,10 @@ class PeerCopies:
         self.loaded = True
         return sources[0].copy.step + 1
 
-    def _keep(self, step: int, staged: dict[str, Any], began: float) -> CompletedSave:
+    def _keep(self, step: int, pending: PendingCopy, began: float) -> CompletedSave:
         own: list[FileEntry] = []
         try:
-            path = self._ranks.concluded(lambda: self._held(step, staged, own), lambda _: str(self._copies.directory))
+            path = self._ranks.concluded(lambda: self._held(step, pending, own), lambda _: str(self._copies.directory))
         except OutcomeUnknownError as error:
             raise CheckpointError(f"whether step {step} is held in memory is not known: {error}") from error
         except Exception as error:  # torch raises many kinds here
@@ -213,14 +245,12 @@ class PeerCopies:
             _log.warning("cannot forget older copies in memory: %s", error)
         return CompletedSave(step, path, 0.0, time.monotonic() - began, own[0].bytes, 0)
 
-    def _held(self, step: int, staged: dict[str, Any], own: list[FileEntry]) -> None:
+    def _held(self, step: int, pending: PendingCopy, own: list[FileEntry]) -> None:
         """When it returns every rank's copies are whole; the size of this rank's is left in `own`."""
         rank, world = self._ranks.rank, self._ranks.world
         aside, peer = self._copies.aside("own", rank), self._copies.aside("peer", rank)
         name = secrets.token_hex(4)
-        if self._trained is None:
-            self._trained = digest_replica(staged)
-        said = self._all(lambda: (step, name, write_state(staged, aside), self._trained))
+        said = self._all(lambda: (step, name, self._written(pending, aside), self._trained))
         steps, names, entries, alike = zip(*said, strict=True)
         if len(set(steps)) > 1:
             raise CheckpointError(f"the ranks copy different steps: {sorted(set(steps))}")
@@ -233,6 +263,12 @@ class PeerCopies:
             self._all(lambda: self._take_in(peer, came, before))
         self._all(lambda: self._copies.finish(aside, copies[rank]))
         own.append(entries[rank])
+
+    def _written(self, pending: PendingCopy, aside: Path) -> FileEntry:
+        tree = pending.wait()
+        if self._trained is None:
+            self._trained = digest_replica(tree)
+        return write_state(tree, aside)
 
     def _all(self, deed: Callable[[], T]) -> list[T]:
         """Every rank does it, or every rank raises."""

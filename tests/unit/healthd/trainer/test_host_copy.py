@@ -2,10 +2,25 @@
 
 from __future__ import annotations
 
+import copy
+from collections.abc import Sequence
+from typing import Any
+
 import pytest
 import torch
+from torch import nn
 
-from healthd.trainer.adapters.pytorch_host_copy import HostCopy
+from healthd.trainer.adapters import pytorch_host_copy
+from healthd.trainer.adapters.pytorch_host_copy import (
+    CopyEvent,
+    CopyStream,
+    CudaCopyStream,
+    HostCopy,
+    PendingCopy,
+    iterate_leaves,
+    list_update_storages,
+)
+from healthd.trainer.checkpoint_storage.checkpoint_files import CheckpointError
 
 pytestmark = pytest.mark.torch
 needs_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
@@ -29,3 +44,98 @@ def test_training_that_goes_on_changes_no_copy(device: str) -> None:
         assert copied["weight"].is_pinned() is (device == "cuda")
         places.add(copied["weight"].data_ptr())
     assert len(places) == 1, "page-locked memory was allocated again"
+
+
+class LateStream:
+    """A GPU that copies as late as it may: what is not ordered before a change is copied after it."""
+
+    def __init__(self) -> None:
+        self.left: list[tuple[torch.Tensor, torch.Tensor]] = []
+
+    def takes(self, source: torch.Tensor) -> bool:
+        return source.device.type == "cpu"
+
+    def enqueue(self, copies: Sequence[tuple[torch.Tensor, torch.Tensor]]) -> CopyEvent:
+        self.left = list(copies)
+        return self
+
+    def synchronize(self) -> None:
+        while self.left:
+            target, source = self.left.pop()
+            target.copy_(source)
+
+    order = synchronize
+
+
+class Training:
+    """A model with a buffer that each forward pass changes, and one step done."""
+
+    def __init__(self, device: str = "cpu") -> None:
+        self.model = nn.Sequential(nn.Linear(64, 64), nn.BatchNorm1d(64)).to(device)
+        self.optimizer = torch.optim.SGD(self.model.parameters(), lr=0.1, momentum=0.9)
+        self.batch = torch.ones(8, 64, device=device)
+        self.forward()
+        self.optimizer.step()
+
+    def forward(self) -> None:
+        self.model(self.batch).square().sum().backward()
+
+    def tree(self) -> dict[str, Any]:
+        momentum = [self.optimizer.state[each]["momentum_buffer"] for each in self.model.parameters()]
+        return {"model": self.model.state_dict(), "momentum": momentum, "step": 7}
+
+    def begin(self, host: HostCopy, stream: CopyStream) -> tuple[PendingCopy, dict[str, Any]]:
+        """A copy that has begun, and what it must become."""
+        expected = copy.deepcopy(self.tree())
+        return host.begin(self.tree(), list_update_storages([self.optimizer]), stream), expected
+
+
+def assert_equal(found: Any, expected: Any) -> None:
+    leaves, wanted = dict(iterate_leaves(found)), dict(iterate_leaves(expected))
+    assert leaves.keys() == wanted.keys()
+    for path, leaf in leaves.items():
+        same = torch.equal(leaf, wanted[path].cpu()) if isinstance(leaf, torch.Tensor) else leaf == wanted[path]
+        assert same, path
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_a_copy_beside_the_next_step_is_of_the_state_before_it(device: str) -> None:
+    training, host = Training(device), HostCopy()
+    stream = CudaCopyStream() if device == "cuda" else LateStream()
+    for _ in range(4):
+        pending, expected = training.begin(host, stream)
+        training.forward()
+        pending.order_before_update()
+        training.optimizer.step()
+        assert_equal(pending.wait(), expected)
+
+
+def test_a_copy_that_is_whole_before_the_update_needs_no_order() -> None:
+    training = Training()
+    pending, expected = training.begin(HostCopy(), LateStream())
+    found = pending.wait()
+    pending.order_before_update()
+    training.optimizer.step()
+    assert_equal(found, expected)
+
+
+@pytest.mark.parametrize("ordered", [True, False])
+def test_a_state_that_changes_before_the_update_is_no_copy(*, ordered: bool) -> None:
+    """Such as weights that are clamped after the copy has begun."""
+    training = Training()
+    pending, _ = training.begin(HostCopy(), LateStream())
+    with torch.no_grad():
+        training.model[0].weight.clamp_(-0.01, 0.01)
+    if ordered:
+        pending.order_before_update()
+    with pytest.raises(CheckpointError, match="changed in place"):
+        pending.wait()
+
+
+def test_an_update_inside_a_cuda_graph_makes_the_copy_void(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its replays change the state, and call nobody."""
+    pending, _ = Training().begin(HostCopy(), LateStream())
+    monkeypatch.setattr(pytorch_host_copy, "is_capturing_graph", lambda: True)
+    pending.order_before_update()
+    with pytest.raises(CheckpointError, match="CUDA graph"):
+        pending.wait()

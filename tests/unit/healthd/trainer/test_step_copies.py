@@ -14,6 +14,7 @@ import torch
 from torch import nn
 
 from healthd.trainer.adapters.pytorch_checkpoint_schedule import StepCopies
+from healthd.trainer.adapters.pytorch_host_copy import CopyEvent
 from healthd.trainer.adapters.pytorch_peer_copies import CopyRefusedError, PeerCopies
 from healthd.trainer.adapters.pytorch_rank_channel import ExchangeError
 from healthd.trainer.adapters.pytorch_state import TrainingState
@@ -187,3 +188,36 @@ def test_a_pace_that_cannot_be_is_named(text: str) -> None:
 def test_the_interval_between_checkpoints_is_not_that_between_copies() -> None:
     pace = choose_copy_pace(None, 1, {"HEALTHD_CHECKPOINT_STEPS": "1000"})
     assert pace.interval.due(0)
+
+
+class LateStream:
+    """Copies only when it must."""
+
+    def takes(self, _source: torch.Tensor) -> bool:
+        return True
+
+    def enqueue(self, copies: list[tuple[torch.Tensor, torch.Tensor]]) -> CopyEvent:
+        self.left = list(copies)
+        return self
+
+    def synchronize(self) -> None:
+        while self.left:
+            target, source = self.left.pop()
+            target.copy_(source)
+
+    order = synchronize
+
+
+@pytest.mark.parametrize("steps", ["1", ""])
+def test_a_copy_beside_training_is_ordered_before_the_next_update(make_job: Callable[..., Job], steps: str) -> None:
+    job = make_job(steps)
+    job.copies.go.set()
+    job.copies.wait()
+    job.copies.overlap_updates(LateStream())
+    job.steps.begin(1)
+    job.optimizer.step()
+    assert job.updated
+    assert job.copies.load() == 2
+    assert not job.updated, "the state after the update was copied"
+    assert job.copies.last is not None
+    assert job.copies.last.step == 1
