@@ -194,6 +194,18 @@ def test_a_command_counts_as_long_as_it_runs(ended_s: float) -> None:
     assert (INVARIANTS["5 returned tested"](history) == []) is (ended_s > 6)
 
 
+def test_two_ranks_may_be_replaced_for_one_that_was_reported_lost() -> None:
+    """Seed 228: their node was condemned. When one more rank died, no spare was left."""
+    history = good_history()
+    also = event(history, "rank_replaced") | {"rank": 1}
+    dead = line(6.6, event="rank_lost", attempt=1, generation=1, rank=1, node="n3", text="its process has died")
+    gives_up = line(6.6, event="swap_impossible", attempt=1, text="0 spare processes are available for rank 1")
+    history.journal["launcher"][3:3] = [also]
+    history.journal["launcher"][-1:-1] = [dead, gives_up]
+    history.journal["signals"] = [line(6.5, daemon="rank-1", node="n3")]
+    assert INVARIANTS["swaps go on"](history) == []
+
+
 def test_a_centre_whose_database_was_away_may_end_and_one_just_started_may_end_by_the_signal() -> None:
     history = good_history()
     on_postgresql(history, 2, 3)

@@ -71,8 +71,10 @@ def _given_up(history: History, line: Line) -> list[str]:
         if trained and len(nodes) >= world["least"]:
             return [f"attempt {number} gave up, although {', '.join(nodes)} were well: {line['text']}"]
     elif NO_SPARE in line["text"]:
-        kinds = [each["event"] for each in mine]
-        vacant = kinds.count("rank_lost") - kinds.count("rank_replaced")
-        if vacant <= len(spares) * world["ranks_per_node"]:
+        vacant: set[int] = set()
+        for each in mine:  # of a condemned node only one rank is reported lost, and all are replaced
+            vacant = vacant - {each.get("rank", -1)} if each["event"] == "rank_replaced" else vacant
+            vacant = vacant | {each["rank"]} if each["event"] == "rank_lost" else vacant
+        if len(vacant) <= len(spares) * world["ranks_per_node"]:
             return [f"attempt {number} found no spare, although some waited on {', '.join(spares)}: {line['text']}"]
     return []
