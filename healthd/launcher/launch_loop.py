@@ -147,8 +147,9 @@ class Launcher:
         return history.without(failed), verdicts
 
     def _verdicts(self, nodes: Sequence[str], *, repeated: bool = False) -> tuple[set[str], list[NodeVerdict]]:
-        """Who failed the preflight, and what is known of each."""
+        """Who failed the preflight, and what is known of each. `repeated`: of lost nodes, which may be off."""
         gate = self._inquiry.gate(nodes, repeated=repeated)
+        gate = self._inquiry.refuse_silenced(gate) if repeated else gate
         unfit = {verdict.node for verdict in gate if verdict.fitness is Fitness.UNFIT}
         preflight = self._inquiry.preflight([node for node in nodes if node not in unfit])
         failed = {verdict.node for verdict in preflight if verdict.fitness is Fitness.UNFIT}

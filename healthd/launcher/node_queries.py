@@ -27,6 +27,7 @@ class NodeQueries:
         self._journal = journal
         self._stopped = stopped
         self._proven: dict[str, NodeVerdict] = {}
+        self._reporting: set[str] = set()  # nodes whose healthd has answered
         self._journalled: dict[tuple[str, str], NodeVerdict] = {}  # the last verdict, by topic and node
 
     def gate(self, nodes: Sequence[str], *, repeated: bool = False) -> list[NodeVerdict]:
@@ -41,7 +42,18 @@ class NodeQueries:
                 self._journal.write("gate", "gate: no node remains to query", verdicts={}, reasons={})
             return []
         question = NodeQuestion("gate", (self._job.socket_template,), GATE_SECONDS)
-        return self._ask("gate", nodes, question, repeated=repeated)
+        verdicts = self._ask("gate", nodes, question, repeated=repeated)
+        self._reporting |= {verdict.node for verdict in verdicts if verdict.fitness is not Fitness.UNKNOWN}
+        return verdicts
+
+    def refuse_silenced(self, verdicts: Sequence[NodeVerdict]) -> list[NodeVerdict]:
+        """Return gate verdicts in which a node is unfit if its healthd answered before and does not now: it may be off."""
+        return [
+            verdict._replace(fitness=Fitness.UNFIT, reason="its healthd answers no longer")
+            if verdict.fitness is Fitness.UNKNOWN and verdict.node in self._reporting
+            else verdict
+            for verdict in verdicts
+        ]
 
     def unfit_by_now(self, nodes: Sequence[str]) -> list[NodeVerdict]:
         """Return the nodes that the gate calls unfit now; queried while ranks run, without output."""

@@ -6,7 +6,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -128,10 +128,11 @@ def test_the_program_prints_one_line_for_its_node(daemon: tuple[str, list[bytes]
 class AnsweringNodes(LocalBackend):
     """Nodes that all give the same answer."""
 
-    reason = "gpu-lost"
+    fitness, reason = "unfit", "gpu-lost"
+    off: Collection[str] = ()
 
     def ask(self, nodes: Sequence[str], *_: object) -> Answers:
-        return {node: {"fitness": "unfit", "reason": self.reason} for node in nodes}
+        return {node: {"fitness": self.fitness, "reason": self.reason} for node in nodes if node not in self.off}
 
 
 def test_a_lost_node_that_is_queried_every_few_seconds_fills_no_log(tmp_path: Path) -> None:
@@ -151,3 +152,17 @@ def test_a_lost_node_that_is_queried_every_few_seconds_fills_no_log(tmp_path: Pa
     assert count_events() == 2
     queries.gate(["n1"])  # of a new attempt
     assert count_events() == 3
+
+
+def test_a_lost_node_that_answered_before_and_is_silent_now_takes_no_ranks(tmp_path: Path) -> None:
+    """It may be off. One whose healthd never answered has none."""
+    backend, journal = AnsweringNodes(["n0", "n1"]), LaunchJournal(tmp_path / "events", "j", SystemClock())
+    backend.fitness, backend.off = "fit", ["n1"]
+    queries = NodeQueries(JobDefinition(("x",), 2), backend, journal, lambda: False)
+    queries.gate(["n0", "n1"])
+    backend.off = ["n0", "n1"]
+    verdicts = queries.refuse_silenced(queries.gate(["n0", "n1"], repeated=True))
+    assert [verdict.fitness for verdict in verdicts] == [Fitness.UNFIT, Fitness.UNKNOWN]
+    backend.off = []
+    verdicts = queries.refuse_silenced(queries.gate(["n0", "n1"], repeated=True))
+    assert [verdict.fitness for verdict in verdicts] == [Fitness.FIT, Fitness.FIT]
