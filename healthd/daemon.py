@@ -212,7 +212,7 @@ class Daemon:
 
     def telemetry(self, back_s: float) -> TelemetryPart:
         """Return the telemetry of the last `back_s`, for a person viewing this node. Callable from any thread."""
-        return self._watch.hour.part(self._host.clock.monotonic(), back_s)
+        return self._watch.telemetry.part(self._host.clock.monotonic(), back_s)
 
     def _metrics(self, xids: Sequence[str]) -> Page:
         with_dcgm_names = self._config.exporter.dcgm_names

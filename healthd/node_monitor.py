@@ -29,8 +29,7 @@ from healthd.samples.source import SourceReading
 from healthd.samples.start_failure import StartFailure
 from healthd.source_monitoring.source_monitor import SourceMonitor
 from healthd.source_monitoring.source_registry import Check, Source
-from healthd.telemetry.hour_ring import HourRing
-from healthd.telemetry.telemetry_ring import TelemetryRing
+from healthd.telemetry.telemetry_history import TelemetryHistory
 from vocabulary.finding import Severity
 from vocabulary.identity import ComponentKind
 from vocabulary.messages.wire import RankStatus
@@ -64,8 +63,7 @@ class NodeMonitor:
         self.ranks: tuple[RankStatus, ...] = ()
         self._on_bus: set[str] = set()
         self.kernel_records = 0
-        self.telemetry = TelemetryRing()
-        self.hour = HourRing()
+        self.telemetry = TelemetryHistory()
 
     def take_kernel(self, records: Iterable[KernelRecord], gaps: Iterable[KernelGap], now: Moment) -> bool:
         """Judge new kernel records. Return True if one of them was evidence about a GPU."""
@@ -114,7 +112,6 @@ class NodeMonitor:
             self.gpus.take(sample, now)
         if isinstance(sample, Sweep):
             self.telemetry.take_sweep(sample, self.gpus.by_index, now)
-            self.hour.take_sweep(sample, self.gpus.by_index, now)
 
     def take_late_events(self, now: Moment) -> None:
         """Judge Xids that only NVML reported, and lines confirmed since. Call about once a second."""
@@ -129,7 +126,6 @@ class NodeMonitor:
         if isinstance(reading.sample, PcieSample):  # a device that fell off the bus still belongs to this node
             self._on_bus |= {hop.pci for hop in reading.sample.hops if hop.kind in ("gpu", "nvswitch")}
         self.telemetry.take_source(reading, now)
-        self.hour.take_source(reading, now)
         self.sources.take(reading, now)
         if isinstance(reading.sample, PcieSample):
             self.gpus.take_bus(reading.sample, now)

@@ -9,10 +9,9 @@ from __future__ import annotations
 import fcntl
 import os
 import stat
-import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TypeVar
 
@@ -24,6 +23,7 @@ from preflight.expectations.measurement_keys import describe_software_stack
 from preflight.expectations.product_table import ProductTable, list_table_faults
 from preflight.expectations.result_judgement import Knowledge
 from preflight.results import Document, Verdict
+from vocabulary.atomic_file import replace_file
 
 VARIABLE = "HEALTHD_PREFLIGHT_BASELINE"
 FOLDER = Path("/var/lib/gpu-healthd/preflight")
@@ -115,18 +115,7 @@ def write_baseline_file(path: Path, what: Baseline | History) -> None:
     data = msgspec.json.format(msgspec.json.encode(what), indent=1)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        number, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-        try:
-            with os.fdopen(number, "wb") as file:
-                file.write(data + b"\n")
-                file.flush()
-                os.fchmod(file.fileno(), 0o644)
-                os.fsync(file.fileno())
-            Path(name).replace(path)
-        except BaseException:
-            with suppress(FileNotFoundError):
-                Path(name).unlink()
-            raise
+        replace_file(path, data + b"\n", mode=0o644, sync_content=True)
     except OSError as error:
         raise BaselineError(
             f"{path}: cannot be written: {error.strerror}; free space or fix the folder's permissions"

@@ -12,6 +12,8 @@ from pathlib import Path
 
 import msgspec
 
+from vocabulary.atomic_file import replace_file
+
 BUS_BASE = 0x10
 COUNT = 8
 
@@ -61,9 +63,7 @@ def reset_simulated_gpu(scenario: Path, uuid: str) -> None:
 
 def _replace_file(path: Path, lines: list[str]) -> None:
     """Replace the file atomically, since the library may read it at any time."""
-    aside = path.with_name(f"{path.name}.new")
-    aside.write_text("".join(f"{line}\n" for line in lines))
-    aside.replace(path)
+    replace_file(path, "".join(f"{line}\n" for line in lines).encode())
 
 
 if __name__ == "__main__":

@@ -17,6 +17,7 @@ from healthctl.durations import DurationParam
 from healthctl.exit_codes import Exit, Failure
 from healthd.config import Config, ConfigError, load_node_config
 from healthd.gpu_monitoring.simulated_faults import FOLDER, SimulatedFault, SimulatedHang
+from vocabulary.atomic_file import replace_file
 
 CONFIG = Path("/etc/gpu-healthd/healthd.yaml")
 SECONDS_MIN, SECONDS_MAX = 1.0, 86_400.0
@@ -54,9 +55,7 @@ def write_fault(path: Path, fault: SimulatedFault | SimulatedHang) -> None:
     file = folder / f"{time.time():.3f}-{uuid.uuid4().hex[:8]}.json"
     try:
         folder.mkdir(mode=0o700, exist_ok=True)
-        aside = file.with_suffix(".new")
-        aside.write_bytes(msgspec.json.encode(fault))
-        aside.replace(file)
+        replace_file(file, msgspec.json.encode(fault))
     except OSError as error:
         raise Failure(f"{file}: cannot be written: {error.strerror}; run as the user that healthd runs as") from None
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
-import os
 from pathlib import Path
 
 from healthctl.exit_codes import Failure
+from vocabulary.atomic_file import replace_file
 from vocabulary.daemon_socket import NoResponseError, call_daemon
 from vocabulary.messages.evidence_bundle import BUNDLE_BYTES_MAX
 from vocabulary.messages.wire import Problem, WireError, decode_message
@@ -51,11 +51,7 @@ def write_private_file(out: Path, bundle: bytes) -> None:
     Raises:
         OSError: it cannot be written.
     """
-    part = out.with_name(f"{out.name}.part")
-    with open(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, PRIVATE), "wb") as file:  # noqa: PTH123 - a descriptor
-        os.fchmod(file.fileno(), PRIVATE)  # an existing file may have other permissions
-        file.write(bundle)
-    part.replace(out)
+    replace_file(out, bundle, mode=PRIVATE)
 
 
 def _parse_problem_text(body: bytes) -> str:

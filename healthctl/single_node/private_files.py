@@ -7,6 +7,8 @@ import os
 import stat
 from pathlib import Path
 
+from vocabulary.atomic_file import replace_file
+
 FOLDER_MODE, FILE_MODE = 0o700, 0o600
 _NEW = os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
@@ -48,11 +50,7 @@ def _raise_unless_missing(error: OSError) -> None:
 
 def write_new(path: Path, text: str) -> None:
     """Write `text` to a new file and rename it to `path`, so that no other process holds it open."""
-    aside = path.with_name(f"{path.name}.new")
-    aside.unlink(missing_ok=True)
-    with open(os.open(aside, os.O_WRONLY | _NEW, FILE_MODE), "w", encoding="utf-8") as out:  # noqa: PTH123 - for its mode
-        out.write(text)
-    aside.replace(path)
+    replace_file(path, text.encode(), mode=FILE_MODE)
 
 
 def create_if_missing(path: Path) -> None:

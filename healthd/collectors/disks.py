@@ -6,8 +6,8 @@ Network file systems are a separate source, since those may hang.
 from __future__ import annotations
 
 from healthd.collectors.machine_access import MachineAccess, Options
-from healthd.collectors.mount_table import Mount, read_mounts
 from healthd.samples.disks import Disk, DisksSample
+from vocabulary.hardware.mount_table import Mount
 
 LOCAL = frozenset({"ext2", "ext3", "ext4", "xfs", "btrfs", "f2fs", "zfs", "vfat"})
 VOLATILE = frozenset({"tmpfs", "overlay"})
@@ -22,7 +22,7 @@ def read_disks(machine: MachineAccess, options: Options) -> DisksSample:  # noqa
         SourceAbsent: there is no table of mounts.
     """
     found: dict[str, Disk] = {}
-    for mount in read_mounts(machine):
+    for mount in machine.mounts():
         key = mount.point if mount.type in VOLATILE else mount.device
         if _is_data_mount(mount) and key not in found and len(found) < MOUNTS_MAX:
             found[key] = _read_disk(machine, mount)

@@ -4,41 +4,16 @@ from __future__ import annotations
 
 from healthd.collectors.machine_access import MachineAccess, Options, SourceAbsent
 from healthd.samples.edac import Dimm, EdacSample
-
-_WHERE = "/sys/devices/system/edac/mc"
+from vocabulary.hardware.machine_files import read_memory_modules
 
 
 def read_edac(machine: MachineAccess, options: Options) -> EdacSample:  # noqa: ARG001 - every collector takes options
-    """Return every module, and errors without a module (kernel Documentation/driver-api/edac.rst).
+    """Return every module, and errors without a module.
 
     Raises:
         SourceAbsent: no memory controller is watched.
     """
-    controllers = [name for name in machine.names(_WHERE) if name.startswith("mc") and name[2:].isdecimal()]
-    if not controllers:
-        raise SourceAbsent(f"no controller below {_WHERE}: no ECC memory, or no EDAC driver for this chipset")
-    return EdacSample(tuple(dimm for name in controllers for dimm in _read_dimms(machine, name)))
-
-
-def _read_dimms(machine: MachineAccess, controller: str) -> list[Dimm]:
-    where = f"{_WHERE}/{controller}"
-    found = [
-        Dimm(
-            controller=controller,
-            dimm=name,
-            label=machine.text(f"{where}/{name}/dimm_label") or "",
-            corrected=machine.number(f"{where}/{name}/dimm_ce_count"),
-            uncorrected=machine.number(f"{where}/{name}/dimm_ue_count"),
-        )
-        for name in machine.names(where)
-        if name.startswith(("dimm", "rank")) and name[4:].isdecimal()
-    ]
-    suffix = "_noinfo" if found else ""  # without modules the controller's own sums are all there is
-    rest = Dimm(
-        controller=controller,
-        dimm="",
-        label="",
-        corrected=machine.number(f"{where}/ce{suffix}_count"),
-        uncorrected=machine.number(f"{where}/ue{suffix}_count"),
-    )
-    return [*found, rest]
+    modules = read_memory_modules(machine)
+    if not modules:
+        raise SourceAbsent("no memory controller is watched: no ECC memory, or no EDAC driver for this chipset")
+    return EdacSample(tuple(Dimm(*module) for module in modules))

@@ -30,7 +30,7 @@ def _read_interface(machine: MachineAccess, name: str) -> EthernetInterface:
     speed = machine.number(f"{where}/speed")  # -1, or an error, while the link is down
     return EthernetInterface(
         name=name,
-        pci=(machine.target(f"{where}/device") or "").rpartition("/")[2],
+        pci=machine.target(f"{where}/device").rpartition("/")[2],
         state=machine.text(f"{where}/operstate") or "",
         speed_mbps=speed if speed is not None and speed > 0 else None,
         carrier_changes=machine.number(f"{where}/carrier_changes"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from healthd.collectors.machine_access import MachineAccess, Options, SourceAbsent
 from healthd.samples.infiniband import IbPort, InfinibandSample
+from vocabulary.hardware.machine_files import parse_leading_number, parse_port_word
 
 _WHERE = "/sys/class/infiniband"
 
@@ -38,20 +39,11 @@ def parse_expected_rates(words: object) -> dict[str, float]:
     return found
 
 
-def parse_rate_gbps(text: str) -> float | None:
-    """Parse ``400 Gb/sec (4X NDR)`` as 400."""
-    try:
-        return float(text.split(" ", 1)[0])
-    except ValueError:
-        return None
-
-
 def _read_port(machine: MachineAccess, device: str, port: str) -> IbPort:
     where = f"{_WHERE}/{device}/ports/{port}"
 
     def word(name: str) -> str:
-        """Parse ``4: ACTIVE`` as ACTIVE."""
-        return (machine.text(f"{where}/{name}") or "").partition(": ")[2]
+        return parse_port_word(machine.text(f"{where}/{name}") or "")
 
     def count(name: str) -> int | None:
         return machine.number(f"{where}/{name}")
@@ -62,10 +54,10 @@ def _read_port(machine: MachineAccess, device: str, port: str) -> IbPort:
         link_layer=machine.text(f"{where}/link_layer") or "",
         state=word("state"),
         physical=word("phys_state"),
-        rate_gbps=parse_rate_gbps(machine.text(f"{where}/rate") or ""),
+        rate_gbps=parse_leading_number(machine.text(f"{where}/rate") or ""),
         firmware=machine.text(f"{_WHERE}/{device}/fw_ver") or "",
         board=machine.text(f"{_WHERE}/{device}/board_id") or "",
-        pci=(machine.target(f"{_WHERE}/{device}/device") or "").rpartition("/")[2],
+        pci=machine.target(f"{_WHERE}/{device}/device").rpartition("/")[2],
         symbol_errors=count("counters/symbol_error"),
         link_downed=count("counters/link_downed"),
         link_recoveries=count("counters/link_error_recovery"),

@@ -1,4 +1,4 @@
-"""The source child's access to the machine: read small files, list folders, query a file system, run a program.
+"""The source child's access to the machine: read files, query a file system, run a program.
 
 Every path is below `root`, so that tests can use a folder instead of /. Light imports only: the child loads this, and
 its whole memory is a sixth of the node's budget.
@@ -13,9 +13,11 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple, NoReturn
 
-FILE_BYTES_MAX = 1 << 20
+from vocabulary.hardware.machine_files import Machine
+from vocabulary.hardware.mount_table import Mount, parse_mount_table
+
+MOUNT_TABLES = ("/proc/1/mounts", "/proc/self/mounts")
 OUTPUT_BYTES_MAX = 4 << 20
-SILENCED_MAX = 10_000
 
 # One source's options in the configuration: option name → its values.
 Options = Mapping[str, Sequence[str]]
@@ -34,38 +36,16 @@ class ClockState(NamedTuple):
     error_estimated_us: int
 
 
-class MachineAccess:
+class MachineAccess(Machine):
     """One machine, below `root`."""
 
     def __init__(self, root: str = "/") -> None:
-        self._root = root.rstrip("/")
-        self._silenced: set[str] = set()
+        super().__init__(root)
         self._asking: dict[str, int] = {}  # path → the process that queries it
 
     def path(self, path: str) -> str:
         """Return where an absolute path of the machine really is."""
         return self._root + path
-
-    def text(self, path: str) -> str | None:
-        """Return a small file's text, stripped; None if it is missing or unreadable.
-
-        A file that fails with "invalid" or "not supported" is not read again: some drivers log every refusal in the
-        kernel log, and would flood it.
-        """
-        if path in self._silenced:
-            return None
-        try:
-            descriptor = os.open(self._root + path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
-        except OSError:
-            return None
-        try:
-            return os.read(descriptor, FILE_BYTES_MAX).decode(errors="replace").strip()
-        except OSError as error:
-            if error.errno in (errno.EINVAL, errno.EOPNOTSUPP) and len(self._silenced) < SILENCED_MAX:
-                self._silenced.add(path)
-            return None
-        finally:
-            os.close(descriptor)
 
     def tail(self, path: str, limit: int) -> str | None:
         """Return the last `limit` bytes of a file, starting at a line; None if it cannot be read."""
@@ -82,31 +62,16 @@ class MachineAccess:
             os.close(descriptor)
         return (data if size <= limit else data.partition(b"\n")[2]).decode(errors="replace")
 
-    def number(self, path: str) -> int | None:
-        """Return the integer in a file, decimal or 0x…; None if there is none."""
-        text = self.text(path)
-        try:
-            return None if text is None else int(text, 0)
-        except ValueError:
-            return None
+    def mounts(self) -> list[Mount]:
+        """Return the mount table of process 1, else our own: systemd or a container may restrict what we see.
 
-    def names(self, directory: str) -> list[str]:
-        """Return a folder's entries, sorted; empty if it is missing."""
-        try:
-            return sorted(os.listdir(self._root + directory))  # noqa: PTH208 - pathlib costs the child half a MiB
-        except OSError:
-            return []
-
-    def exists(self, path: str) -> bool:
-        """Return whether the path exists."""
-        return os.path.exists(self._root + path)  # noqa: PTH110 - same
-
-    def target(self, path: str) -> str | None:
-        """Return a symbolic link's target, as the machine names it; None if there is none."""
-        real = os.path.realpath(self._root + path)
-        if not real.startswith(self._root) or not os.path.exists(real):  # noqa: PTH110 - same
-            return None
-        return real[len(self._root) :]
+        Raises:
+            SourceAbsent: there is no table of mounts.
+        """
+        text = next((text for table in MOUNT_TABLES if (text := self.text(table))), None)
+        if text is None:
+            raise SourceAbsent(f"none of {', '.join(MOUNT_TABLES)} can be read")
+        return parse_mount_table(text)
 
     def space(self, path: str) -> os.statvfs_result | None:
         """Return a file system's size and room.

@@ -6,7 +6,6 @@ A dead server blocks the caller beyond the reach of SIGKILL: such a process is l
 from __future__ import annotations
 
 from healthd.collectors.machine_access import MachineAccess, Options, SourceAbsent
-from healthd.collectors.mount_table import read_mounts
 from healthd.samples.network_mounts import NetworkMount, NetworkMountsSample
 
 TYPES = frozenset(
@@ -23,7 +22,7 @@ def read_network_mounts(machine: MachineAccess, options: Options) -> NetworkMoun
     Raises:
         SourceAbsent: there is none, or no table of mounts.
     """
-    mounts = {mount.point: mount for mount in read_mounts(machine) if mount.type in TYPES}
+    mounts = {mount.point: mount for mount in machine.mounts() if mount.type in TYPES}
     if not mounts:
         raise SourceAbsent("no network file system is mounted")
     asked = list(mounts.values())[:MOUNTS_MAX]

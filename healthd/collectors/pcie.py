@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from healthd.collectors.machine_access import MachineAccess, Options, SourceAbsent
 from healthd.samples.pcie import PcieHop, PcieSample
+from vocabulary.hardware.machine_files import parse_aer_total, parse_leading_number
 
 _WHERE = "/sys/bus/pci/devices"
 _NVIDIA, _MELLANOX = 0x10DE, 0x15B3
@@ -40,23 +41,6 @@ def read_pcie(machine: MachineAccess, options: Options) -> PcieSample:  # noqa: 
     return PcieSample(tuple(hops.values()), tuple(paths))
 
 
-def parse_aer_total(text: str, name: str) -> int | None:
-    """Parse ``TOTAL_ERR_NAME 7`` of an aer_dev_* file (kernel ABI/testing/sysfs-bus-pci-devices-aer)."""
-    for line in text.splitlines():
-        word, _, value = line.partition(" ")
-        if word == f"TOTAL_ERR_{name}":
-            return int(value) if value.strip().isdecimal() else None
-    return None
-
-
-def parse_link_speed(text: str) -> float | None:
-    """Parse ``32.0 GT/s PCIe`` as 32.0; "Unknown" is unknown."""
-    try:
-        return float(text.split(" ", 1)[0])
-    except ValueError:
-        return None
-
-
 def _classify_device(machine: MachineAccess, address: str) -> str:
     vendor, code = machine.number(f"{_WHERE}/{address}/vendor"), machine.number(f"{_WHERE}/{address}/class")
     if vendor is None or code is None:
@@ -68,12 +52,12 @@ def _classify_device(machine: MachineAccess, address: str) -> str:
 
 
 def _read_driver(machine: MachineAccess, address: str) -> str:
-    return (machine.target(f"{_WHERE}/{address}/driver") or "").rpartition("/")[2]
+    return machine.target(f"{_WHERE}/{address}/driver").rpartition("/")[2]
 
 
 def _read_bus_path(machine: MachineAccess, address: str) -> tuple[str, ...]:
     """Split ``/sys/devices/pci0000:00/0000:00:01.0/0000:01:00.0`` into both addresses."""
-    real = machine.target(f"{_WHERE}/{address}") or ""
+    real = machine.target(f"{_WHERE}/{address}")
     return tuple(part for part in real.split("/") if part.count(":") == 2)
 
 
@@ -85,8 +69,8 @@ def _read_hop(machine: MachineAccess, address: str, kind: str) -> PcieHop:
         kind=kind,
         width=machine.number(f"{where}/current_link_width") or None,  # 0: there is no link
         width_max=machine.number(f"{where}/max_link_width") or None,
-        speed_gts=parse_link_speed(machine.text(f"{where}/current_link_speed") or ""),
-        speed_max_gts=parse_link_speed(machine.text(f"{where}/max_link_speed") or ""),
+        speed_gts=parse_leading_number(machine.text(f"{where}/current_link_speed") or ""),
+        speed_max_gts=parse_leading_number(machine.text(f"{where}/max_link_speed") or ""),
         corrected=counts[0],
         nonfatal=counts[1],
         fatal=counts[2],

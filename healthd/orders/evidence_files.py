@@ -5,13 +5,14 @@ from __future__ import annotations
 import contextlib
 import gzip
 import hashlib
-import os
 import zlib
 from pathlib import Path
 
+from vocabulary.atomic_file import UNFINISHED, replace_file
+
 FILES_MAX = 20
 BYTES_MAX = 64 << 20
-SUFFIX, PART = ".json.gz", ".part"
+SUFFIX = ".json.gz"
 
 
 class EvidenceFiles:
@@ -20,7 +21,7 @@ class EvidenceFiles:
     def __init__(self, folder: Path, files_max: int = FILES_MAX, bytes_max: int = BYTES_MAX) -> None:
         self._folder = folder
         self._files_max, self._bytes_max = files_max, bytes_max
-        for left_over in folder.glob(f"*{PART}"):  # of a process that was killed while writing
+        for left_over in folder.glob(f"*{UNFINISHED}"):  # of a process that was killed while writing
             with contextlib.suppress(OSError):
                 left_over.unlink()
 
@@ -45,26 +46,8 @@ class EvidenceFiles:
         """
         self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         path = self.path(order)
-        part = path.with_suffix(PART)
-        try:
-            with part.open("wb") as file:
-                file.write(content)
-                file.flush()
-                os.fsync(file.fileno())
-            part.replace(path)
-        except OSError:
-            with contextlib.suppress(OSError):
-                part.unlink()
-            raise
-        self._sync_folder()
+        replace_file(path, content, sync_content=True, sync_name=True)
         self._prune(path)
-
-    def _sync_folder(self) -> None:
-        descriptor = os.open(self._folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
 
     def _prune(self, newest: Path) -> None:
         """Delete the oldest bundles, never the one just written."""

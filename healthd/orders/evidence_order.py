@@ -106,7 +106,9 @@ class EvidenceTask:
             self._files.write(self._order.id, content)
             self._data["file"] = str(self._files.path(self._order.id))
         except OSError as error:  # the controller may still have it
-            _log.warning("order %s: the evidence cannot be stored on this node: %s", self._order.id, error)
+            _log.warning(
+                "order %s: the evidence cannot be stored on this node (free space there): %s", self._order.id, error
+            )
         return content
 
     def _deliver(self, content: bytes) -> tuple[OrderState, str] | None:

@@ -5,11 +5,11 @@ It is written apart from the database, so neither a lost nor a damaged database 
 
 from __future__ import annotations
 
-import contextlib
-import os
 from pathlib import Path
 
 import msgspec
+
+from vocabulary.atomic_file import replace_file
 
 FILE = "history.json"
 
@@ -49,22 +49,4 @@ def write_history_marker(path: Path, mark: HistoryMarker) -> None:
     Raises:
         OSError: it could not be written; the old file stays.
     """
-    new = path.with_name(f"{path.name}.new")
-    descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
-    try:
-        os.write(descriptor, msgspec.json.encode(mark))
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-    new.replace(path)
-    sync_directory(path.parent)
-
-
-def sync_directory(directory: Path) -> None:
-    """Make renames in `directory` survive a power cut, where its file system can promise that."""
-    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        with contextlib.suppress(OSError):  # some network file systems refuse it
-            os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+    replace_file(path, msgspec.json.encode(mark), mode=0o600, sync_content=True, sync_name=True)

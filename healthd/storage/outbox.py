@@ -31,9 +31,9 @@ from healthd.storage.history_marker import (
     Condemnation,
     HistoryMarker,
     read_history_marker,
-    sync_directory,
     write_history_marker,
 )
+from vocabulary.atomic_file import sync_directory
 from vocabulary.finding import Finding
 from vocabulary.messages.wire import FindingChange, Gpu
 

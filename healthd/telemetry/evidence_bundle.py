@@ -14,7 +14,7 @@ from healthd.samples.pcie import PcieSample
 from healthd.samples.source import SourceReading, SourceState
 from healthd.samples.versions import VersionsSample
 from healthd.telemetry.step_summaries import convert_step
-from healthd.telemetry.telemetry_ring import Telemetry
+from healthd.telemetry.telemetry_history import Telemetry
 from healthd.trainer.beacons.beacon_directory import PageFile, iterate_page_files
 from healthd.trainer.beacons.beacon_page import BeaconError
 from healthd.trainer.beacons.page_reader import BeaconView, RetryBudget

@@ -36,10 +36,10 @@ from healthd.trainer.checkpoint_storage.checkpoint_files import (
     Manifest,
     read_manifest,
     require_listed_files,
-    sync_directory,
     verify_checkpoint,
     write_manifest,
 )
+from vocabulary.atomic_file import sync_directory
 
 _COMPLETE = re.compile(r"step-(\d{9,})")
 _LEFTOVER = re.compile(r"\.(step-\d{9,})\.(tmp|old|gone)")

@@ -21,6 +21,7 @@ from typing import NamedTuple
 
 from healthd.trainer.exit_codes import ExitCode, Leave
 from healthd.trainer.process_exit import register_final_action
+from vocabulary.atomic_file import replace_file
 
 DIRECTORY_VARIABLE = "HEALTHD_SEGMENT_HEALTH_DIR"
 _log = logging.getLogger("healthd.trainer")
@@ -67,16 +68,8 @@ def condemn(directory: str | os.PathLike[str], segment: Segment, why: str) -> Pa
     if not why.strip():
         raise ValueError("condemning a unit needs a reason")
     final = root / segment.file_name
-    aside = root / f".{segment.file_name}.{os.uname().nodename}.{os.getpid()}.tmp"
     text = json.dumps({"why": why, "node": os.uname().nodename, "at": time.time(), "by": "gpu-healthd"})
-    try:
-        with aside.open("w", encoding="utf-8") as file:
-            file.write(text + "\n")
-            file.flush()
-            os.fsync(file.fileno())
-        aside.replace(final)
-    finally:
-        aside.unlink(missing_ok=True)
+    replace_file(final, f"{text}\n".encode(), sync_content=True)
     return final
 
 

@@ -20,12 +20,12 @@ from preflight.check_context import Context, Device
 from preflight.checks.torch_devices import synchronize_device
 from preflight.host import gpu_pcie_link
 from preflight.host.gpu_pcie_link import PcieLink
-from preflight.host.machine_files import Machine
 from preflight.host.measurement_turns import TurnQueue
 from preflight.host.nvml_driver import NvmlDriver
 from preflight.host.nvml_library import NoDriverError
 from preflight.host.significant_digits import round_to_four_digits
 from preflight.results import Evidence, Figure, Location, Outcome, Result
+from vocabulary.hardware.machine_files import Machine
 
 TEST = "host_link"
 GPU_BYTES, HOST_BYTES = 256 << 20, 32 << 20

@@ -24,7 +24,6 @@ from preflight.host.host_patterns import (
     find_wrong_words,
     write_block,
 )
-from preflight.host.machine_files import Machine
 from preflight.host.memory_budget import compute_memory_budget, distribute_over_zones
 from preflight.host.memory_shares import (
     PIECE_BYTES,
@@ -38,6 +37,7 @@ from preflight.host.memory_shares import (
 )
 from preflight.host.significant_digits import round_to_four_digits
 from preflight.results import Evidence, Figure, Location, Outcome, Result
+from vocabulary.hardware.machine_files import Machine
 
 TEST = "host_memory"
 ROOM_BYTES_MIN = 4 * PIECE_BYTES

@@ -11,11 +11,11 @@ import msgspec
 
 from preflight.check_context import Context
 from preflight.host import network_rails, rail_traffic
-from preflight.host.machine_files import Machine
 from preflight.host.network_rails import NetworkRail, WantedRail
 from preflight.host.rail_traffic import TrafficResult
 from preflight.host.significant_digits import round_to_four_digits
 from preflight.results import Evidence, Figure, Location, Outcome, Result
+from vocabulary.hardware.machine_files import Machine
 
 TEST = "nic_rails"
 WANTED_VARIABLE = "HEALTHD_PREFLIGHT_RAILS"

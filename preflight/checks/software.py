@@ -10,9 +10,9 @@ from preflight.check_context import Context
 from preflight.host.allowed_states import allowed_states
 from preflight.host.configuration_states import NodeState, collect_comparable_facts, list_states
 from preflight.host.installed_software import InstalledGpu, InstalledSoftware
-from preflight.host.machine_files import Machine
 from preflight.host.software_inventory import read_installed_software
 from preflight.results import Outcome, Result
+from vocabulary.hardware.machine_files import Machine
 
 TEST = "software"
 

@@ -26,12 +26,12 @@ from preflight.host.host_patterns import (
     find_wrong_words,
     write_block,
 )
-from preflight.host.machine_files import Machine
 from preflight.host.memory_budget import compute_memory_budget
-from preflight.host.mount_table import Mount, find_mount, is_mounted_read_only
 from preflight.host.scratch_file import PAGE_BYTES, ScratchFile, allocate_aligned_buffer
 from preflight.host.significant_digits import round_to_four_digits
 from preflight.results import Evidence, Figure, Location, Outcome, Result
+from vocabulary.hardware.machine_files import Machine
+from vocabulary.hardware.mount_table import Mount, parse_mount_table
 
 TEST = "storage"
 PATHS_VARIABLE = "HEALTHD_PREFLIGHT_PATHS"
@@ -103,7 +103,7 @@ def _check_folder(context: Context, folder: Path, machine: Machine) -> Result:
         if reason := explain_lack_of_space(space):
             return _build_result(folder, Outcome.FAIL, f"{folder}: {reason}", evidence=_build_evidence(mount, space))
         size = min(BYTES_MAX.get(context.level, BYTES_MAX["gate"]), int(space.free * FREE_SHARE_MAX))
-        if mount.kind == "tmpfs":
+        if mount.type == "tmpfs":
             size = min(size, compute_memory_budget(machine, "gate"))
         measured = _StorageRun(context, real, max(1, size // BLOCK_BYTES)).measure()
     except OSError as error:
@@ -122,6 +122,27 @@ def _explain_os_error(error: OSError, folder: Path, machine: Machine) -> tuple[O
             f"it is mounted read-only: mount it for writing, or remove it from {PATHS_VARIABLE}",
         )
     return _MEANINGS.get(error.errno or 0, _ELSE)
+
+
+def find_mount(path: str, mounts: str) -> Mount | None:
+    """The file system that holds the absolute `path`, from the text of ``/proc/self/mounts``; the last mount on a point counts."""
+    best: Mount | None = None
+    for mount in parse_mount_table(mounts):
+        below = path == mount.point or path.startswith(f"{mount.point.rstrip('/')}/")
+        if below and (best is None or len(mount.point) >= len(best.point)):
+            best = mount
+    return best
+
+
+def is_mounted_read_only(path: str, mountinfo: str) -> bool:
+    """Whether the file system of `path` was mounted read-only on purpose, from the text of ``/proc/self/mountinfo``.
+
+    The kernel, on errors, makes the file system read-only and does not change the mount's own options.
+    """
+    lines = (line.split(" ") for line in mountinfo.split("\n"))
+    mounts = "\n".join(f"- {words[4]} - {words[5]}" for words in lines if len(words) > 5)
+    mount = find_mount(path, mounts)
+    return mount is not None and "ro" in mount.options
 
 
 def explain_lack_of_space(space: DiskSpace) -> str:
@@ -151,10 +172,10 @@ def judge_storage(folder: Path, mount: Mount, space: DiskSpace, measured: Storag
         if seconds
     ]
     remarks = []
-    if mount.kind in ("tmpfs", "ramfs"):
-        remarks.append(f"{folder} is in memory ({mount.kind}): no disk was tested")
+    if mount.type in ("tmpfs", "ramfs"):
+        remarks.append(f"{folder} is in memory ({mount.type}): no disk was tested")
     elif not measured.direct:
-        remarks.append(f"{folder} ({mount.kind}) does not support direct I/O: reads may have come from the page cache")
+        remarks.append(f"{folder} ({mount.type}) does not support direct I/O: reads may have come from the page cache")
     if measured.read < measured.written:
         share = 100 * measured.read / measured.written
         remarks.append(
@@ -291,7 +312,7 @@ def _read_space(folder: Path) -> DiskSpace:
 
 def _build_evidence(mount: Mount, space: DiskSpace) -> Evidence:
     return {
-        "file_system": mount.kind,
+        "file_system": mount.type,
         "disk": mount.device,
         "mounted_on": mount.point,
         "free_gib": round(space.free / (1 << 30), 1),

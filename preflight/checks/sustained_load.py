@@ -21,11 +21,11 @@ from preflight.check_context import Context, Device
 from preflight.checks.torch_devices import synchronize_device
 from preflight.host import load_sensors
 from preflight.host.load_sensors import LoadBurst, SensorReading, Sensors, ThermalLimits
-from preflight.host.machine_files import Machine
 from preflight.host.nvml_driver import NvmlDriver
 from preflight.host.nvml_library import NoDriverError
 from preflight.host.significant_digits import round_to_four_digits
 from preflight.results import Evidence, Figure, Location, Outcome, Result
+from vocabulary.hardware.machine_files import Machine
 from vocabulary.text.plurals import format_count
 
 TEST = "sustained_load"

@@ -78,8 +78,8 @@ def _run_with_deadline(command: Sequence[str], seconds: float) -> tuple[bytes, i
 def main() -> None:
     """Print the facts of this node's software as one JSON object."""
     from preflight.host.configuration_states import collect_comparable_facts as facts_of  # noqa: PLC0415 - likewise
-    from preflight.host.machine_files import Machine  # noqa: PLC0415 - only this process may hang in the driver
     from preflight.host.software_inventory import read_installed_software  # noqa: PLC0415 - likewise
+    from vocabulary.hardware.machine_files import Machine  # noqa: PLC0415 - only this process may hang in the driver
 
     sys.stdout.write(msgspec.json.encode(facts_of(read_installed_software(Machine(), lambda _: None))).decode())
 

@@ -6,9 +6,8 @@ from collections.abc import Mapping
 
 import msgspec
 
-from preflight.host.machine_files import Machine
+from vocabulary.hardware.machine_files import Machine, read_memory_modules
 
-_WHERE = "/sys/devices/system/edac/mc"
 CORRECTED_MAX = 100  # in one test: a module that corrects this often within minutes is about to fail
 
 
@@ -21,19 +20,13 @@ class ModuleErrors(msgspec.Struct, frozen=True):
 
 def read_edac_counts(machine: Machine) -> dict[str, ModuleErrors]:
     """Every module by its label; empty without ECC memory or the chipset's driver."""
-    found = {}
-    for controller in machine.names(_WHERE):
-        where = f"{_WHERE}/{controller}"
-        for name in machine.names(where):
-            if not name.startswith(("dimm", "rank")):
-                continue
-            counts = [machine.number(f"{where}/{name}/dimm_{kind}_count") for kind in ("ce", "ue")]
-            label = machine.text(f"{where}/{name}/dimm_label") or name
-            found[f"{controller} {label}"] = ModuleErrors(counts[0] or 0, counts[1] or 0)
-        rest = [machine.number(f"{where}/{kind}_noinfo_count") for kind in ("ce", "ue")]
-        if any(count is not None for count in rest):
-            found[f"{controller}, module unknown"] = ModuleErrors(rest[0] or 0, rest[1] or 0)
-    return found
+    return {
+        f"{of.controller} {of.label or of.name}" if of.name else f"{of.controller}, module unknown": ModuleErrors(
+            of.corrected or 0, of.uncorrected or 0
+        )
+        for of in read_memory_modules(machine)
+        if of.name or of.corrected is not None or of.uncorrected is not None
+    }
 
 
 def judge_edac_growth(

@@ -6,8 +6,9 @@ from typing import Any
 
 import msgspec
 
-from preflight.host.machine_files import Machine, parse_number_list
+from preflight.host.memory_budget import parse_number_list
 from preflight.host.nvml_driver import NvmlDriver
+from vocabulary.hardware.machine_files import Machine, parse_aer_total, parse_leading_number
 
 _DEVICES = "/sys/bus/pci/devices"
 _GENERATIONS = {2.5: 1, 5.0: 2, 8.0: 3, 16.0: 4, 32.0: 5, 64.0: 6}  # GT/s
@@ -49,7 +50,7 @@ def read_pcie_link(machine: Machine, driver: NvmlDriver | None, gpu: Any, addres
     ]
     numa = machine.number(f"{where}/numa_node")
     uncorrected = [
-        _read_error_total(machine, f"{where}/aer_dev_{kind}", kind.upper()) for kind in ("nonfatal", "fatal")
+        parse_aer_total(machine.text(f"{where}/aer_dev_{kind}") or "", kind.upper()) for kind in ("nonfatal", "fatal")
     ]
     return PcieLink(
         address=address,
@@ -60,7 +61,7 @@ def read_pcie_link(machine: Machine, driver: NvmlDriver | None, gpu: Any, addres
         or _parse_generation(machine, f"{where}/current_link_speed"),
         generation_max=_find_minimum(*generations),
         replays=ask("DeviceGetPcieReplayCounter", gpu),
-        corrected=_read_error_total(machine, f"{where}/aer_dev_correctable", "COR"),
+        corrected=parse_aer_total(machine.text(f"{where}/aer_dev_correctable") or "", "COR"),
         uncorrected=None if None in uncorrected else sum(count or 0 for count in uncorrected),
         numa=numa if numa is not None and numa >= 0 else None,
         cpus=parse_number_list(machine.text(f"{where}/local_cpulist") or ""),
@@ -106,18 +107,7 @@ def merge_best_readings(one: PcieLink, other: PcieLink) -> PcieLink:
 
 def _parse_generation(machine: Machine, path: str) -> int | None:
     """``32.0 GT/s PCIe`` is generation 5; "Unknown" is None."""
-    try:
-        return _GENERATIONS.get(float((machine.text(path) or "").split(" ", 1)[0]))
-    except ValueError:
-        return None
-
-
-def _read_error_total(machine: Machine, path: str, name: str) -> int | None:
-    for line in (machine.text(path) or "").splitlines():
-        word, _, count = line.partition(" ")
-        if word == f"TOTAL_ERR_{name}" and count.strip().isdecimal():
-            return int(count)
-    return None
+    return _GENERATIONS.get(parse_leading_number(machine.text(path) or "") or 0.0)
 
 
 def _find_minimum(*values: int | None) -> int | None:

@@ -8,9 +8,9 @@ from typing import Any
 
 import msgspec
 
-from preflight.host.machine_files import Machine
 from preflight.host.nvml_driver import NvmlDriver
 from preflight.results import Evidence, Figure
+from vocabulary.hardware.machine_files import Machine
 from vocabulary.text.plurals import format_count
 
 WARM_SHARE = 0.1  # of the load's duration, at its start, until clocks and temperatures have settled

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 
 import msgspec
 
-from preflight.host.machine_files import Machine, parse_number_list
+from vocabulary.hardware.machine_files import Machine
 
 SHARES = {"gate": 0.1, "standard": 0.5, "burn-in": 0.8}
 SPARE_BYTES_MIN = 1 << 30
@@ -54,6 +54,18 @@ def distribute_over_zones(machine: Machine, bytes_total: int, affinity: Sequence
         MemoryZone(numa, cpus, min(THREADS_MAX, len(cpus)), int(min(bytes_total * (free / free_total), 0.9 * free)))
         for numa, cpus, free in found
     )
+
+
+def parse_number_list(text: str) -> tuple[int, ...]:
+    """Parse ``0-3,8`` as 0, 1, 2, 3, 8: the kernel's list format for CPUs and memory nodes. Empty if invalid."""
+    found: list[int] = []
+    try:
+        for part in text.split(",") if text.strip() else ():
+            first, dash, last = part.partition("-")
+            found += range(int(first), int(last if dash else first) + 1)
+    except ValueError:
+        return ()
+    return tuple(found)
 
 
 def _iterate_cgroup_headroom(machine: Machine) -> Iterator[int]:

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from preflight.host.machine_files import Machine
+from vocabulary.hardware.machine_files import Machine, parse_leading_number, parse_port_word
 
 _RDMA = "/sys/class/infiniband"
 _NET = "/sys/class/net"
@@ -153,16 +153,14 @@ def _match_wanted_rail(rails: Sequence[NetworkRail], want: WantedRail) -> Networ
 
 def _read_rdma_port(machine: Machine, device: str, port: str) -> NetworkRail:
     where = f"{_RDMA}/{device}/ports/{port}"
-    state = (machine.text(f"{where}/state") or "").partition(": ")[2]
-    physical = (machine.text(f"{where}/phys_state") or "").partition(": ")[2]
-    rate = re.match(r"(\d+(?:\.\d+)?)", machine.text(f"{where}/rate") or "")
+    state, physical = (parse_port_word(machine.text(f"{where}/{name}") or "") for name in ("state", "phys_state"))
     nets = machine.names(f"{_RDMA}/{device}/device/net")
     return NetworkRail(
         name=f"{device}/{port}",
         kind=machine.text(f"{where}/link_layer") or "RDMA",
         up=state == "ACTIVE" if state else None,
         words=", ".join(filter(None, (state, physical))),
-        rate=float(rate[1]) if rate else None,
+        rate=parse_leading_number(machine.text(f"{where}/rate") or ""),
         interface=nets[0] if nets else "",
         board=machine.text(f"{_RDMA}/{device}/board_id") or "",
         width=machine.number(f"{_RDMA}/{device}/device/current_link_width"),

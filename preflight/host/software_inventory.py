@@ -15,10 +15,10 @@ from typing import Any
 import msgspec
 
 from preflight.host.installed_software import InstalledGpu, InstalledSoftware
-from preflight.host.machine_files import Machine
 from preflight.host.nvml_driver import NvmlDriver
 from preflight.host.nvml_library import NoDriverError
 from vocabulary.hardware.kernel_command_line import select_relevant_options
+from vocabulary.hardware.machine_files import Machine
 
 _PCI = "/sys/bus/pci/devices"
 _NVIDIA = 0x10DE

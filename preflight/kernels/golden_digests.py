@@ -11,6 +11,8 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
+from vocabulary.atomic_file import replace_file
+
 FILE = Path(__file__).with_name("goldens.json")
 SITE_FILE = Path("/var/lib/gpu-healthd/preflight/goldens.json")
 SITE_VARIABLE = "HEALTHD_PREFLIGHT_GOLDENS"  # overrides the location
@@ -69,9 +71,4 @@ def compare_with_goldens(goldens: Goldens, on: str, work: str, digest: str) -> s
 def write_goldens(path: Path, goldens: Goldens) -> None:
     """Replace the file atomically. Raises OSError."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    beside = path.with_name(f"{path.name}.new")
-    with beside.open("w") as stream:
-        stream.write(json.dumps(goldens, indent=1, sort_keys=True) + "\n")
-        stream.flush()
-        os.fsync(stream.fileno())
-    beside.replace(path)
+    replace_file(path, f"{json.dumps(goldens, indent=1, sort_keys=True)}\n".encode(), sync_content=True)

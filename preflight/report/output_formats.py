@@ -9,7 +9,6 @@ import shutil
 import sys
 import tempfile
 from collections.abc import Sequence
-from contextlib import suppress
 from pathlib import Path
 from typing import IO, Any
 
@@ -20,6 +19,7 @@ from preflight.exit_codes import NO_ANSWER, UNWRITABLE
 from preflight.report.text_report import WIDTH, render_text
 from preflight.report.value_format import escape_text
 from preflight.results import Document
+from vocabulary.atomic_file import replace_file
 
 
 class OutputFormat(str, enum.Enum):
@@ -92,7 +92,9 @@ def output_documents(documents: Sequence[Document], form: OutputFormat, file: Pa
     try:
         _write_report(file, render_documents(documents, form))
     except OSError as error:
-        raise CommandError(f"{file}: cannot be written: {error.strerror or error}") from None
+        raise CommandError(
+            f"{file}: cannot be written: {error.strerror or error}; free space, or choose another file"
+        ) from None
 
 
 def _print_documents(documents: Sequence[Document], form: OutputFormat) -> None:
@@ -148,14 +150,4 @@ def _write_report(path: Path, text: str) -> None:
     if _is_stream_path(path):
         path.write_text(text, encoding="utf-8")
         return
-    path = path.resolve()  # replace the target of a link and keep the link
-    descriptor, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
-    try:
-        with open(descriptor, "w", encoding="utf-8") as stream:  # noqa: PTH123 - a descriptor, no path
-            stream.write(text)
-            os.fchmod(stream.fileno(), 0o644)
-        Path(name).replace(path)
-    except BaseException:
-        with suppress(OSError):
-            Path(name).unlink()
-        raise
+    replace_file(path.resolve(), text.encode(), mode=0o644)  # replace the target of a link and keep the link

@@ -13,7 +13,6 @@ import msgspec
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 
-from remediator.api.body_validation import describe_body_error
 from remediator.api.rate_limits import RateLimitGate
 from remediator.api.report_latency import ReportLatency
 from remediator.config import Config
@@ -179,8 +178,8 @@ async def decode_request_body(request: Request, kind: type[T], bytes_max: int) -
             raise Refusal(400, NUL_TOLD)
         return decode_message(body, kind)
     except WireError as error:
-        told = describe_body_error(error.__cause__ or error, kind)
-        raise Refusal(400, told, "see /v1/openapi.json for what is expected") from error
+        words = f"the body is invalid: {error.__cause__ or error}"  # the error itself names our type
+        raise Refusal(400, words, "see /v1/openapi.json for what is expected") from error
 
 
 def refuse_nul_characters(request: Request) -> None:

@@ -5,15 +5,16 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import math
+import re
 from collections.abc import Callable
 from concurrent.futures import Future
 
+import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
 from remediator.api import telemetry_handlers
 from remediator.api.access_control import check_open_request, request_identity
-from remediator.api.body_validation import describe_bound_error
 from remediator.api.handler_context import (
     WAIT_MAX_S,
     HandlerContext,
@@ -41,12 +42,14 @@ from vocabulary.messages.wire import (
     ReportReply,
     WireError,
     check_order_update,
+    decode_message,
     decode_report,
 )
 from vocabulary.order import Order, OrderUpdate
 
 BOUNDS_TODO = "healthd respects these limits (docs/reference/api.md); upgrade the older one of node and controller"
 UPDATE_BYTES_MAX = 64 << 10
+SENT_CHARS = 60  # shown of an invalid value
 REPEATED_PER_PIECE = 10  # repeated findings, ranks and swaps that cost as much as one piece of news
 
 
@@ -106,14 +109,14 @@ def _check_update_bounds(update: OrderUpdate) -> None:
     try:
         check_order_update(update)
     except WireError as error:
-        raise Refusal(400, describe_bound_error(error, OrderUpdate, b"{}"), BOUNDS_TODO) from error
+        raise Refusal(400, str(error), BOUNDS_TODO) from error
 
 
 def _decode_report(body: bytes, node: str) -> Report:
     try:
         message = decode_report(body)
     except WireError as error:
-        raise Refusal(400, describe_bound_error(error, Report, body), BOUNDS_TODO, finding=error.finding) from error
+        raise Refusal(400, _describe_report_error(error, body), BOUNDS_TODO, finding=error.finding) from error
     if message.version > WIRE_VERSION:
         raise Refusal(
             400,
@@ -132,6 +135,18 @@ def _decode_report(body: bytes, node: str) -> Report:
         most = f"{CHANGES_PER_REPORT_MAX} changes, {ACTIVE_MAX} active findings and {RANKS_MAX} ranks"
         raise Refusal(413, f"a report holds at most {most}")
     return message
+
+
+def _describe_report_error(error: WireError, body: bytes) -> str:
+    """Add what the node sent, if one field of the report itself is wrong."""
+    place = re.search(r" - at `\$\.(\w+)`$", str(error))
+    if error.finding or place is None:
+        return str(error)
+    try:
+        sent = decode_message(body, dict[str, msgspec.Raw])[place[1]]
+    except WireError:  # behind the field it is not even JSON
+        return str(error)
+    return f"{error}; the node sent {bytes(sent)[:SENT_CHARS].decode(errors='replace')}"
 
 
 def _limit_node_rate(service: HandlerContext, node: str) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from markupsafe import Markup
 
@@ -129,16 +129,32 @@ def nice_ticks(low: float, high: float) -> list[float]:
 
 
 def format_short_number(value: float) -> str:
-    """Format a number for an axis.
+    """Format a number for an axis or a reading.
 
-    >>> [format_short_number(v) for v in (0.25, 1980.0, 2_500_000.0, 3.2e12)]
-    ['0.25', '1980', '2.5M', '3.2T']
+    >>> [format_short_number(v) for v in (0.25, 1980.0, 20_000.0, 2_500_000.0, 3.2e12)]
+    ['0.25', '1980', '20k', '2.5M', '3.2T']
     """
     for factor, letter in ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e4, "k")):
         if abs(value) >= factor:
             unit = 1e3 if letter == "k" else factor
             return f"{value / unit:.4g}{letter}"
     return f"{value:.4g}"
+
+
+def draw_curve(points: Iterable[tuple[float, float, float]], gap_s: float) -> str:
+    """Return the SVG path through points (time, x, y), interrupted where times are more than `gap_s` apart.
+
+    >>> draw_curve([(0, 0, 5), (1, 1, 6), (9, 9, 7)], 2)
+    'M0.0 5.0L1.0 6.0M9.0 7.0'
+    >>> draw_curve([(0, 0, 5)], math.inf)  # a single point is visible, too
+    'M0.0 5.0h0.1'
+    """
+    parts: list[str] = []
+    before = 0.0
+    for time, x, y in points:
+        parts.append(f"{'L' if parts and time - before <= gap_s else 'M'}{x:.1f} {y:.1f}")
+        before = time
+    return "".join(parts) + ("h0.1" if len(parts) == 1 else "")
 
 
 def _render_grid(frame: _PlotFrame) -> Iterator[Markup]:
@@ -181,13 +197,7 @@ def _render_curves(frame: _PlotFrame, lines: Sequence[ChartLine]) -> Iterator[Ma
 def _curve_path(frame: _PlotFrame, points: Sequence[tuple[float, float]]) -> str:
     gaps = sorted(b[0] - a[0] for a, b in itertools.pairwise(points))
     widest = gaps[len(gaps) // 2] * GAP_MEDIANS if gaps else math.inf
-    words, before = [], -math.inf
-    for time, value in points:
-        words.append(f"{'M' if time - before > widest else 'L'}{frame.x(time):.1f} {frame.y(value):.1f}")
-        before = time
-    if len(words) == 1:
-        words.append("h0.1")  # a single point must be visible, too
-    return "".join(words)
+    return draw_curve(((time, frame.x(time), frame.y(value)) for time, value in points), widest)
 
 
 def _render_mark(frame: _PlotFrame, chart: EvidenceChart) -> Iterator[Markup]:

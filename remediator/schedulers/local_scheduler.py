@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
-import os
 from collections.abc import Callable, Collection, Iterator, Mapping
 from pathlib import Path
 
@@ -25,6 +24,7 @@ from remediator.schedulers.scheduler_protocol import (
     format_operator_reason,
     format_own_reason,
 )
+from vocabulary.atomic_file import replace_file
 from vocabulary.clock import Clock
 
 FILE_VERSION = 1
@@ -109,9 +109,13 @@ class LocalScheduler:
                     return holds
                 if (early := answer(_describe_local_hold(node, holds.get(node), ()))) is not None:
                     return early
-                _replace_file_durably(self._path, msgspec.json.encode(LocalHolds(FILE_VERSION, change(holds))))
+                content = msgspec.json.encode(LocalHolds(FILE_VERSION, change(holds)))
+                replace_file(self._path, content, sync_content=True, sync_name=True)
+        except BlockingIOError:
+            return ActionOutcome(ActionResult.FAILED, f"{self._path}: another program is changing it")
         except OSError as error:
-            return ActionOutcome(ActionResult.FAILED, f"cannot write {self._path}: {error.strerror}")
+            todo = "free space or fix the folder's permissions"
+            return ActionOutcome(ActionResult.FAILED, f"cannot write {self._path}: {error.strerror}; {todo}")
         return done
 
     def _read(self) -> dict[str, LocalHold] | ActionOutcome:
@@ -146,17 +150,3 @@ def _describe_local_hold(node: str, hold: LocalHold | None, jobs: tuple[str, ...
         return NodeHold(node, schedulable=True, jobs=jobs or ())
     owner = HoldOwner.US if hold.reason.startswith(REASON_PREFIX) else HoldOwner.OPERATOR
     return NodeHold(node, schedulable=False, drained=jobs == (), owner=owner, reason=hold.reason, jobs=jobs or ())
-
-
-def _replace_file_durably(path: Path, data: bytes) -> None:
-    aside = path.with_name(f"{path.name}.new")
-    with aside.open("wb") as file:
-        file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
-    aside.replace(path)
-    folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)

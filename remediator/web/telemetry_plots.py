@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 import msgspec
 
 from remediator.model.views_telemetry import SeriesView
+from remediator.postmortem.svg_plot import draw_curve, format_short_number
 
 WIDTH, HEIGHT = 340.0, 84.0
 TICKS = 2
@@ -54,18 +54,6 @@ def build_telemetry_plots(
     return drawn, [name for name, _ in zero]
 
 
-def format_reading(value: float) -> str:
-    """Format a reading with three significant digits.
-
-    >>> [format_reading(v) for v in (0, 0.1234, 7.25, 85, 1410, 81234567)]
-    ['0', '0.123', '7.25', '85', '1410', '81.2M']
-    """
-    for size, letter in ((1e9, "G"), (1e6, "M"), (1e4, "k")):
-        if abs(value) >= size:
-            return f"{value / size:.3g}{letter}"
-    return f"{value:.0f}" if abs(value) >= 1000 else f"{value:.3g}"
-
-
 def _build_plot(name: str, unit: str, together: list[SeriesView], now: float, span_s: float) -> TelemetryPlot:
     values = [value for one in together for value in one.values if _is_drawable(value)]
     low, high = (min(values), max(values)) if values else (0.0, 1.0)
@@ -77,15 +65,15 @@ def _build_plot(name: str, unit: str, together: list[SeriesView], now: float, sp
         if not finite:
             continue
         points = [
-            ((at - begin) / span_s * WIDTH, HEIGHT - (value - bottom) / (top - bottom) * HEIGHT, at)
+            (at, (at - begin) / span_s * WIDTH, HEIGHT - (value - bottom) / (top - bottom) * HEIGHT)
             for at, value in zip(one.times, one.values, strict=False)
             if at >= begin and _is_drawable(value)
         ]
         label = HOST if one.gpu is None else f"GPU {one.gpu}"
-        edges = format_reading(finite[-1]), format_reading(min(finite)), format_reading(max(finite))
-        curves.append(PlotCurve(label, place % COLOURS, _plot_path(points), *edges))
+        edges = format_short_number(finite[-1]), format_short_number(min(finite)), format_short_number(max(finite))
+        curves.append(PlotCurve(label, place % COLOURS, draw_curve(points, BREAK_S), *edges))
     return TelemetryPlot(
-        name.replace("_", " "), unit, tuple(curves), format_reading(bottom), format_reading(top), begin, now
+        name.replace("_", " "), unit, tuple(curves), format_short_number(bottom), format_short_number(top), begin, now
     )
 
 
@@ -98,11 +86,3 @@ def _axis_range(low: float, high: float) -> tuple[float, float]:
     room = (high - low) * 0.08 or max(abs(high) * 0.05, 0.5)
     bottom, top = low - room, high + room
     return (0.0 if 0 <= low < (high - low) or low == 0 else bottom), top
-
-
-def _plot_path(points: Iterable[tuple[float, float, float]]) -> str:
-    parts, before = [], -math.inf
-    for x, y, at in points:
-        parts.append(f"{'L' if at - before <= BREAK_S else 'M'}{x:.1f} {y:.1f}")
-        before = at
-    return "".join(parts)

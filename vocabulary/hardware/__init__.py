@@ -1,4 +1,4 @@
-"""Constants of NVIDIA hardware and of the kernel: GPU architectures, recovery requests, throttle reasons, kernel parameters.
+"""NVIDIA hardware and the kernel: GPU architectures, recovery requests, throttle reasons, kernel parameters, small files.
 
 healthd, preflight and remediator call it.
 It imports nothing.

@@ -26,8 +26,9 @@ from healthd.trainer.checkpoint_storage.abandoned_checkpoints import (
     read_mark,
     set_aside_marked,
 )
-from healthd.trainer.checkpoint_storage.checkpoint_files import CheckpointError, sync_directory
+from healthd.trainer.checkpoint_storage.checkpoint_files import CheckpointError
 from healthd.trainer.guard import Guard
+from vocabulary.atomic_file import replace_file
 
 COMPLETE = "healthd-complete"
 _PREFIX = "global_step"
@@ -125,13 +126,7 @@ class GuardedEngine:
 
     def _name_latest(self, tag: str) -> None:
         """In one go, and on disk."""
-        aside = self._directory / f".{LATEST}.tmp"
-        with aside.open("w", encoding="utf-8") as file:
-            file.write(tag)
-            file.flush()
-            os.fsync(file.fileno())
-        aside.replace(self._directory / LATEST)
-        sync_directory(self._directory)
+        replace_file(self._directory / LATEST, tag.encode(), sync_content=True, sync_name=True)
 
     def _go_back(self, before_step: int) -> None:
         """Rank 0 marks what is too new: the next `load_latest` sets it aside."""

@@ -34,11 +34,11 @@ from healthd.trainer.checkpoint_storage.checkpoint_files import (
     FileEntry,
     FileWriter,
     Manifest,
-    sync_directory,
     verify_checkpoint,
 )
 from healthd.trainer.checkpoint_storage.save_rounds import OutcomeUnknownError
 from healthd.trainer.exchange_limits import ExchangeLimits
+from vocabulary.atomic_file import sync_directory
 
 _NAMED = ("modules", "shared")
 _TRANSIENT = (OSError, MemoryError, torch.cuda.OutOfMemoryError)  # say nothing about the checkpoint that was read

@@ -8,7 +8,6 @@ ROOT/going-back.json               the first excluded step, until the relaunched
 from __future__ import annotations
 
 import json
-import os
 import re
 from collections.abc import Mapping
 from pathlib import Path
@@ -18,8 +17,8 @@ from healthd.trainer.checkpoint_storage.checkpoint_files import (
     CheckpointError,
     read_manifest,
     require_listed_files,
-    sync_directory,
 )
+from vocabulary.atomic_file import replace_file, sync_directory
 
 MARK = "going-back.json"
 _ABANDONED = re.compile(r"abandoned-step-(\d{9,})(\.\d+)?")
@@ -114,13 +113,8 @@ def mark_too_new(root: Path, before_step: int) -> None:
         OSError: a file operation failed.
     """
     known = read_mark(root)
-    aside = root / f".{MARK}.{os.getpid()}.tmp"
-    with aside.open("w", encoding="utf-8") as file:
-        json.dump({"before_step": before_step if known is None else min(known, before_step)}, file)
-        file.flush()
-        os.fsync(file.fileno())
-    aside.replace(root / MARK)
-    sync_directory(root)
+    content = json.dumps({"before_step": before_step if known is None else min(known, before_step)})
+    replace_file(root / MARK, content.encode(), sync_content=True, sync_name=True)
 
 
 def read_mark(root: Path) -> int | None:

@@ -250,12 +250,3 @@ def require_listed_files(directory: Path, listed: set[str]) -> None:
         raise CheckpointError(f"{directory / missing[0]}: missing")
     if unlisted := sorted(present - listed):
         raise CheckpointError(f"{directory / unlisted[0]}: not in the manifest")
-
-
-def sync_directory(path: Path) -> None:
-    """Sync a directory's entries to disk."""
-    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

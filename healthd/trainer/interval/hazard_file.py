@@ -11,6 +11,8 @@ from math import isfinite
 from pathlib import Path
 from typing import NamedTuple
 
+from vocabulary.atomic_file import replace_file
+
 VERSION = 1
 BYTES_MAX = 4096
 PER_S_MIN, PER_S_MAX = (
@@ -41,19 +43,7 @@ def write_hazard(directory: str, job: str, hazard: PublishedHazard) -> Path:
     """
     path = hazard_path(directory, job)
     content = {"version": VERSION, "job": job, **hazard._asdict()}
-    aside = path.with_suffix(f".{os.getpid()}.tmp")
-    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-    aside.unlink(missing_ok=True)
-    descriptor = os.open(aside, flags, 0o644)
-    try:
-        os.fchmod(descriptor, 0o644)  # the job runs as any user, whatever the umask here
-        os.write(descriptor, json.dumps(content).encode())
-        aside.replace(path)
-    except OSError:
-        aside.unlink(missing_ok=True)
-        raise
-    finally:
-        os.close(descriptor)
+    replace_file(path, json.dumps(content).encode(), mode=0o644)  # the job runs as any user, whatever the umask here
     return path
 
 

@@ -12,10 +12,11 @@ from remediator.model.journal_records import JobRef
 from remediator.model.swap_losses import describe_size, group_losses
 from remediator.model.views_detectors import StragglerList
 from remediator.model.views_jobs import JobList, JobView
+from remediator.postmortem.svg_plot import format_short_number
 from remediator.web import rank_heatmap
 from remediator.web.fleet_heatmap import natural_sort_key
 from remediator.web.page_request import PageRequest
-from remediator.web.telemetry_plots import HEIGHT, WIDTH, format_reading
+from remediator.web.telemetry_plots import HEIGHT, WIDTH
 from vocabulary.health import Health
 
 NODES_SHOWN = 200
@@ -112,5 +113,5 @@ def _draw_job(service: HandlerContext, job: JobView) -> _DrawnJob:
         else []
     )
     return _DrawnJob(
-        service.clock.wall(), nodes, dead, picture, told, curves, format_reading(low), format_reading(high)
+        service.clock.wall(), nodes, dead, picture, told, curves, format_short_number(low), format_short_number(high)
     )

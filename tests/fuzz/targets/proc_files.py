@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import contextlib
 
-from healthd.collectors import fabric_manager, mount_table, nvme, pressure, processes, services
+from healthd.collectors import fabric_manager, nvme, pressure, processes, services
 from tests.fuzz.target import Target, text
+from vocabulary.hardware import mount_table
 
 
 def judge(data: bytes) -> None:

@@ -18,7 +18,7 @@ from healthd.samples.pcie import PcieSample
 from healthd.samples.source import SourceReading, SourceState
 from healthd.samples.versions import VersionsSample
 from healthd.telemetry.evidence_bundle import STEPS_MIN, collect_evidence
-from healthd.telemetry.telemetry_ring import Telemetry
+from healthd.telemetry.telemetry_history import Telemetry
 from healthd.trainer.beacons import beacon_page, step_ring
 from healthd.trainer.beacons.beacon import Beacon, RankPlacement
 from vocabulary.messages.evidence_bundle import EvidenceBundle, KernelLine, Series

@@ -162,11 +162,3 @@ def test_a_damaged_file_is_none(files: EvidenceFiles, damage: Callable[[bytes], 
     files.write("o1", gzip.compress(b"x" * 100_000 + os.urandom(100)))
     files.path("o1").write_bytes(damage(files.path("o1").read_bytes()))
     assert files.read("o1") is None
-
-
-def test_what_a_killed_process_left_half_written_is_cleared_away(files: EvidenceFiles) -> None:
-    files.write("o1", gzip.compress(b"whole"))
-    half = files.path("o2").with_suffix(".part")
-    half.write_bytes(b"half")
-    assert EvidenceFiles(half.parent).read("o1")
-    assert not half.exists()

@@ -72,16 +72,17 @@ def test_what_belongs_to_somebody_else_is_named_wherever_it_lies(home: HomeDirec
 
 
 def test_a_file_that_lies_in_the_way_is_replaced_and_never_written_through(tmp_path: Path) -> None:
-    victim, held = tmp_path / "victim", tmp_path / "token.new"
+    victim, token = tmp_path / "victim", tmp_path / "token"
     victim.write_text("theirs")
-    held.symlink_to(victim)
-    write_new(tmp_path / "token", "ours")
-    assert (victim.read_text(), (tmp_path / "token").read_text()) == ("theirs", "ours")
-    held.touch(mode=0o666)
-    with held.open() as still_open:  # by whoever put it there
-        write_new(tmp_path / "token", "newer")
+    token.symlink_to(victim)
+    write_new(token, "ours")
+    assert (victim.read_text(), token.read_text()) == ("theirs", "ours")
+    token.unlink()
+    token.touch(mode=0o666)
+    with token.open() as still_open:  # by whoever put it there
+        write_new(token, "newer")
         assert still_open.read() == ""
-    assert stat.S_IMODE((tmp_path / "token").stat().st_mode) == 0o600
+    assert stat.S_IMODE(token.stat().st_mode) == 0o600
 
 
 def test_an_old_lock_that_is_a_link_is_not_followed(tmp_path: Path, home: HomeDirectory) -> None:

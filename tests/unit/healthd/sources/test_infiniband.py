@@ -3,11 +3,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from healthd.checks.infiniband_checks import InfinibandCheck, Limits
-from healthd.collectors.infiniband import parse_expected_rates, parse_rate_gbps, read_infiniband
+from healthd.collectors.infiniband import parse_expected_rates, read_infiniband
 from healthd.collectors.machine_access import MachineAccess, SourceAbsent
 from healthd.findings.facts import Moment, Raise, Unknown
 from healthd.samples.infiniband import IbPort, InfinibandSample
@@ -68,11 +66,6 @@ def test_a_machine_without_adapters_is_a_state(tmp_path: Path) -> None:
 def test_an_expectation_of_another_form_is_refused(word: str) -> None:
     with pytest.raises(ValueError, match="DEVICE:GBPS"):
         parse_expected_rates((word,))
-
-
-@given(st.text())
-def test_any_rate_is_a_number_or_unknown(text: str) -> None:
-    assert parse_rate_gbps(text) is None or isinstance(parse_rate_gbps(text), float)
 
 
 def test_a_port_that_went_down_takes_no_new_work() -> None:

@@ -8,11 +8,12 @@ from hypothesis import strategies as st
 
 from healthd.checks.pcie_checks import Limits, PcieCheck
 from healthd.collectors.machine_access import MachineAccess, SourceAbsent
-from healthd.collectors.pcie import parse_aer_total, parse_link_speed, read_pcie
+from healthd.collectors.pcie import read_pcie
 from healthd.findings.facts import Moment, Raise, Unknown
 from healthd.samples.pcie import PcieHop, PcieSample
 from tests.nodes.machines import dgx
 from vocabulary.finding import Severity
+from vocabulary.hardware.machine_files import parse_aer_total, parse_leading_number
 
 LIMITS = Limits(raise_after_s=30, clear_after_s=30, corrected_in_window=100, uncorrected_in_window=1, window_s=3600)
 GPU, BRIDGE = dgx.gpu_address(0), "0000:80:00.0"
@@ -56,7 +57,7 @@ def test_the_total_of_an_error_file_is_read(text: str, count: int | None) -> Non
 @given(st.text())
 def test_any_text_can_be_read(text: str) -> None:
     assert parse_aer_total(text, "COR") is None or parse_aer_total(text, "COR") is not None
-    assert parse_link_speed(text) is None or isinstance(parse_link_speed(text), float)
+    assert parse_leading_number(text) is None or isinstance(parse_leading_number(text), float)
 
 
 def test_a_device_that_lost_lanes_is_a_warning_once_it_lasts() -> None:

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from healthd.collectors.beacons import BROKEN_AGAIN_S, BROKEN_PER_USER, KEPT_S, LATE_LOOKS, BeaconCollector
 from healthd.daemon_status import Status
 from healthd.telemetry.evidence_bundle import PAGES_MAX, RANKS_MAX, collect_evidence
-from healthd.telemetry.telemetry_ring import Telemetry
+from healthd.telemetry.telemetry_history import Telemetry
 from healthd.trainer.beacons import beacon_directory as bounds
 from healthd.trainer.beacons import beacon_page, page_reader
 from healthd.trainer.beacons.beacon import Beacon, RankPlacement, open_beacon, page_name

@@ -21,11 +21,11 @@ from preflight.check_context import Context, Device
 from preflight.checks import host_link
 from preflight.host import gpu_pcie_link
 from preflight.host.gpu_pcie_link import PcieLink
-from preflight.host.machine_files import Machine
 from preflight.host.measurement_turns import TurnQueue
 from preflight.plan import SPECS, compute_watchdog_s
 from preflight.results import Outcome, Result
 from tests.nodes.machines import dgx
+from vocabulary.hardware.machine_files import Machine
 
 pytestmark = pytest.mark.torch
 

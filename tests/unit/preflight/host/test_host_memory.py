@@ -15,11 +15,11 @@ from preflight.checks import host_memory
 from preflight.host import edac_counters
 from preflight.host.edac_counters import ModuleErrors
 from preflight.host.host_patterns import TILE_WORDS, build_tile, derive_block_key, find_wrong_words, write_block
-from preflight.host.machine_files import Machine
 from preflight.host.memory_budget import compute_memory_budget, distribute_over_zones
 from preflight.host.memory_shares import PIECE_BYTES, OomVictimPreference, StepTiming, compute_zone_rates
 from preflight.results import Outcome, Result
 from tests.nodes.machines import dgx
+from vocabulary.hardware.machine_files import Machine
 
 GIB = 1 << 30
 

@@ -16,11 +16,12 @@ from preflight.device_comparison.version_differences import ABSENT, find_fact_di
 from preflight.host.allowed_states import ALLOW_VARIABLE
 from preflight.host.configuration_states import collect_comparable_facts, list_states
 from preflight.host.installed_software import InstalledGpu, InstalledSoftware
-from preflight.host.machine_files import Machine, parse_number_list
+from preflight.host.memory_budget import parse_number_list
 from preflight.host.software_inventory import parse_torch_build
 from preflight.plan import SPECS
 from preflight.results import Outcome, Result
 from tests.nodes.machines import dgx
+from vocabulary.hardware.machine_files import Machine
 
 Play = Callable[[Sequence[str]], Machine]
 

@@ -21,11 +21,13 @@ from preflight.checks.storage import (
     StorageMeasurement,
     compute_percentile,
     explain_lack_of_space,
+    find_mount,
+    is_mounted_read_only,
 )
 from preflight.host.host_patterns import Words
-from preflight.host.mount_table import Mount, find_mount, is_mounted_read_only
 from preflight.host.scratch_file import ScratchFile
 from preflight.results import Outcome, Result
+from vocabulary.hardware.mount_table import Mount
 
 GIB = 1 << 30
 
@@ -220,7 +222,7 @@ MOUNTS = "/dev/a / ext4 rw 0 0\nfs:/x /data nfs4 ro,hard 0 0\n/dev/b /data\\040s
 def test_a_path_belongs_to_the_last_and_deepest_mount(path: str, point: str, kind: str) -> None:
     mount = find_mount(path, MOUNTS)
     assert mount is not None
-    assert (mount.point, mount.kind) == (point, kind)
+    assert (mount.point, mount.type) == (point, kind)
     assert find_mount(path, "") is None
 
 

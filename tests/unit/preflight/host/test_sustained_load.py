@@ -16,11 +16,11 @@ from preflight.checks import sustained_load
 from preflight.checks.sustained_load import LoadResult, LoadSize, SensorWatch, judge_sustained_load
 from preflight.host import load_sensors
 from preflight.host.load_sensors import LoadBurst, SensorReading, ThermalLimits
-from preflight.host.machine_files import Machine
 from preflight.host.nvml_driver import NvmlDriver
 from preflight.host.significant_digits import round_to_four_digits
 from preflight.results import Figure, Outcome, Result
 from tests.nodes.machines import dgx
+from vocabulary.hardware.machine_files import Machine
 
 pytestmark = pytest.mark.torch
 

@@ -16,7 +16,6 @@ import pytest
 from preflight.check_context import Context
 from preflight.checks import nic_rails
 from preflight.checks.nic_rails import RailPeer
-from preflight.host.machine_files import Machine
 from preflight.host.network_rails import (
     NetworkRail,
     WantedRail,
@@ -34,6 +33,7 @@ from preflight.host.rail_traffic import (
     run_echo_server,
 )
 from preflight.results import Outcome, Result
+from vocabulary.hardware.machine_files import Machine
 
 ROOT = Path(__file__).parents[4]
 NETWORKS = os.geteuid() == 0 and shutil.which("ip") is not None

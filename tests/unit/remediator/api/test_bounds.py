@@ -98,10 +98,13 @@ def test_a_report_holds_only_so_many(shared: Inside, name: str, most: int) -> No
 
 def test_the_answer_tells_the_value_and_the_bound(shared: Inside) -> None:
     answer = shared.call("POST", "/v1/nodes/n1/report", "n1", report(ttl_s=1e300)).json()
-    assert answer["error"] == "the field 'ttl_s': expected a number, at most 3600.0; the node sent 1e300"
+    assert answer["error"] == "Report: Expected `float` <= 3600.0 - at `$.ttl_s`; the node sent 1e300"
+    for rest in (b" garbage", b'"x": ' + b"[" * 5000):
+        torn = shared.call("POST", "/v1/nodes/n1/report", "n1", b'{"ttl_s": 1e300, ' + rest)
+        assert (torn.status, torn.json()["error"]) == (400, "Report: Expected `float` <= 3600.0 - at `$.ttl_s`")
     one = shared.call("POST", "/v1/nodes/n1/report", "n1", report(**changed(code=LONG))).json()
     assert one["finding"] == FINDING["id"]
-    assert one["error"] == f"finding '{FINDING['id']}': the field 'code': expected a text, at most 128 long"
+    assert one["error"] == f"finding '{FINDING['id']}': Expected `str` of length <= 128 - at `$.code`"
 
 
 @pytest.mark.parametrize(

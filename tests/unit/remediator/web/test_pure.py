@@ -119,7 +119,7 @@ def test_any_readings_give_paths_within_the_plot(told: list[tuple[int | None, st
     assert {plot.name for plot in drawn}.isdisjoint(zero)
     for plot in drawn:
         for curve in plot.curves:
-            assert re.fullmatch(r"(?:[ML]-?\d+\.\d -?\d+\.\d)*", curve.path), curve.path
+            assert re.fullmatch(r"(M-?\d+\.\d -?\d+\.\d(L-?\d+\.\d -?\d+\.\d)*)*(h0\.1)?", curve.path), curve.path
             for y in re.findall(r" (-?\d+\.\d)", curve.path):
                 assert -0.1 <= float(y) <= telemetry_plots.HEIGHT + 0.1
 
