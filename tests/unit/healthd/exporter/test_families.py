@@ -23,7 +23,7 @@ from healthd.exporter.metric_families import (
     wants_openmetrics,
     write_page,
 )
-from healthd.exporter.process_metrics import export_process
+from healthd.exporter.metrics_page import export_process
 
 TEXT = st.text(st.characters(blacklist_categories=("Cs", "Cc")) | st.sampled_from('\n"\\'), max_size=20)
 NUMBER = st.floats(allow_nan=False) | st.integers(-(2**60), 2**60) | st.booleans()
