@@ -10,9 +10,9 @@ import msgspec
 import pytest
 
 from preflight.execution.device_assignment import DeviceAssignments, assign_host_devices
-from preflight.execution.gpu_locks import GpuLocks
 from preflight.execution.progress_output import SilentProgress
 from preflight.execution.qualification import qualify_node
+from preflight.execution.worker_pool import GpuLocks
 from preflight.plan import Plan, Scope, Spec
 from preflight.results import Verdict
 from vocabulary.clock import SystemClock
@@ -35,7 +35,7 @@ def test_a_gpu_is_claimed_once_and_the_holder_is_named() -> None:
 
 def test_a_claim_ends_with_its_process_however_that_ends() -> None:
     code = (
-        "import sys, time\nfrom preflight.execution.gpu_locks import GpuLocks\n"
+        "import sys, time\nfrom preflight.execution.worker_pool import GpuLocks\n"
         f"claims = GpuLocks()\nprint(repr(claims.hold([{GPU!r}])), flush=True)\ntime.sleep(600)\n"
     )
     claims = GpuLocks()

@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from remediator.api.detector_views import list_lemon_views, list_straggler_views
 from remediator.api.job_views import NOWHERE, SWAPS_LISTED, find_job_view, list_gpu_views, list_job_views, parse_gpu_key
+from remediator.api.list_handlers import list_lemon_views, list_straggler_views
 from remediator.decisions.budget_usage import describe_budget_limits
 from remediator.decisions.isolation_budget import IsolationBudget
 from remediator.engine.decision_engine import StateSnapshot

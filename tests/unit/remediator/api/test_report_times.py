@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from remediator.api.report_latency import BOUNDS_S, ReportLatency
+from remediator.api.handler_context import BOUNDS_S, ReportLatency
 
 
 def test_each_report_is_in_every_bucket_that_it_was_quick_enough_for() -> None:

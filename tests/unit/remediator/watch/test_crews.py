@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from remediator.monitoring.rank_groups import RankGroups
+from remediator.monitoring.job_monitor import RankGroups
 from remediator.monitoring.step_windows import LEFT_S, PAUSE_S, NodeRankReport
 from tests.unit.remediator.watch.fleet import Fleet, Watched
 from tests.unit.remediator.watch.test_slow_jobs import ROWS, slow

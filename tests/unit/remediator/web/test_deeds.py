@@ -15,8 +15,8 @@ from remediator.api.handler_context import Refusal
 from remediator.model.credentials import Identity, Role
 from remediator.model.views import HoldWish
 from remediator.web import blast_radius
-from remediator.web.internal_api_client import call_api, find_api_route
 from remediator.web.node_actions import DEEDS
+from remediator.web.page_request import call_api, find_api_route
 from remediator.web.pages.node_action_page import JOBS_SHOWN
 from tests.unit.remediator.api.in_process_controller import Inside
 from tests.unit.remediator.web.node_reports import report

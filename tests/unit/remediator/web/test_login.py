@@ -13,7 +13,7 @@ from remediator.config import ConfigError, load_config
 from remediator.model.credentials import Role
 from remediator.server_config import AccessLimits, ProxyRoles, TlsSettings, TrustedProxy, WebSettings
 from remediator.web.login_form import LOGIN_WEIGHT
-from remediator.web.proxy_identity import identity_from_headers
+from remediator.web.page_authentication import identity_from_headers
 from tests.unit.remediator.api.in_process_controller import Inside
 from tests.unit.remediator.web.simulated_browser import Browser
 
