@@ -13,9 +13,9 @@ from enum import Enum
 from math import isnan, nan
 from typing import NamedTuple
 
+from healthd.collectors.pressure import PressureSample
 from healthd.findings.facts import Moment
 from healthd.samples.nvml import Sweep
-from healthd.samples.pressure import PressureSample
 from healthd.samples.source import SourceReading
 from healthd.telemetry.telemetry_ring import RowReader
 from vocabulary.messages.telemetry_messages import (

@@ -14,9 +14,9 @@ from math import nan
 from operator import attrgetter
 from typing import NamedTuple, Protocol
 
+from healthd.collectors.ethernet import EthernetSample
+from healthd.collectors.infiniband import InfinibandSample
 from healthd.findings.facts import Moment
-from healthd.samples.ethernet import EthernetSample
-from healthd.samples.infiniband import InfinibandSample
 from healthd.samples.kernel_record import KernelRecord
 from healthd.samples.nvml import Link, Sweep
 from healthd.samples.source import SourceReading

@@ -10,13 +10,13 @@ from zlib import crc32
 
 import pytest
 
+from healthd.collectors.infiniband import IbPort, InfinibandSample
+from healthd.collectors.pcie import PcieSample
+from healthd.collectors.versions import VersionsSample
 from healthd.daemon_status import Status
 from healthd.findings.gpu_state import GpuState
-from healthd.samples.infiniband import IbPort, InfinibandSample
 from healthd.samples.nvml import GpuConstants, GpuReading, Inventory, Link
-from healthd.samples.pcie import PcieSample
 from healthd.samples.source import SourceReading, SourceState
-from healthd.samples.versions import VersionsSample
 from healthd.telemetry.evidence_bundle import STEPS_MIN, collect_evidence
 from healthd.telemetry.telemetry_ring import Telemetry
 from healthd.trainer.beacons import beacon_page, step_ring

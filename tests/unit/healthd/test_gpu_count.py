@@ -10,13 +10,12 @@ from hypothesis import strategies as st
 
 from healthd.checks.gpu_count_checks import CHECK, GpuCountCheck, Limits
 from healthd.collectors.machine_access import MachineAccess
-from healthd.collectors.pcie import read_pcie
+from healthd.collectors.pcie import PcieHop, PcieSample, read_pcie
 from healthd.findings.facts import Clear, Fact, Moment, Raise
 from healthd.findings.finding_ledger import FindingLedger
 from healthd.gpu_monitoring.gpu_monitor import GpuMonitor
 from healthd.gpu_monitoring.simulated_gpus import SimulatedGpus
 from healthd.samples.nvml import Inventory
-from healthd.samples.pcie import PcieHop, PcieSample
 from healthd.thresholds import ThresholdsError, load_thresholds
 from tests.nodes.machines import dgx
 from vocabulary.finding import Severity

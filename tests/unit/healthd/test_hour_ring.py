@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
+from healthd.collectors.pressure import PressureSample, PressureStall
 from healthd.findings.facts import Moment
 from healthd.samples.nvml import GpuReading, Link, Sweep
-from healthd.samples.pressure import PressureSample, PressureStall
 from healthd.samples.source import SourceReading, SourceState
 from healthd.telemetry.hour_ring import GPU_COLUMNS, HOST_COLUMNS, BucketAggregation, HourBuckets, HourColumn, HourRing
 from vocabulary.messages.telemetry_messages import (

@@ -2,11 +2,11 @@ from __future__ import annotations
 
 from typing import Any
 
+from healthd.collectors.infiniband import InfinibandSample
+from healthd.collectors.versions import VersionsSample
 from healthd.reporting.software_inventory import collect_installed_versions
-from healthd.samples.infiniband import InfinibandSample
 from healthd.samples.nvml import GpuConstants, Inventory
 from healthd.samples.source import SourceReading, SourceState
-from healthd.samples.versions import VersionsSample
 from tests.unit.healthd.sources.test_infiniband import PORT
 from vocabulary import VERSION
 from vocabulary.messages.wire import VERSION_CHARS_MAX, Versions

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from healthd.collectors.pressure import PressureSample
 from healthd.findings.facts import Moment
 from healthd.findings.finding_ledger import FindingLedger
 from healthd.host import Host
-from healthd.samples.pressure import PressureSample
 from healthd.samples.source import SourceReading, SourceState
 from healthd.source_monitoring.source_monitor import SourceMonitor
 from healthd.source_monitoring.source_prober import SourceProber, SourceSchedule

@@ -8,9 +8,9 @@ import tracemalloc
 from hypothesis import given
 from hypothesis import strategies as st
 
+from healthd.collectors.ethernet import EthernetInterface, EthernetSample
+from healthd.collectors.infiniband import IbPort, InfinibandSample
 from healthd.findings.facts import Moment
-from healthd.samples.ethernet import EthernetInterface, EthernetSample
-from healthd.samples.infiniband import IbPort, InfinibandSample
 from healthd.samples.kernel_record import KernelRecord
 from healthd.samples.nvml import GpuReading, Link, Sweep
 from healthd.samples.source import SourceReading, SourceState

@@ -10,6 +10,7 @@ from healthd.checks.kernel_message_checks import KernelMessageCheck
 from healthd.checks.training_checks import Limits, TrainingCheck
 from healthd.checks.xid_checks import XidCheck
 from healthd.collectors.beacons import BeaconCollector
+from healthd.collectors.pcie import PcieHop, PcieSample
 from healthd.findings.facts import Moment
 from healthd.findings.finding_ledger import FindingLedger
 from healthd.gpu_monitoring.gpu_monitor import GpuMonitor
@@ -21,7 +22,6 @@ from healthd.node_monitor import NodeMonitor
 from healthd.samples.beacons import Beacons
 from healthd.samples.kernel_record import KernelRecord
 from healthd.samples.nvml import GpuReading, Inventory, NvmlUnavailable, Sweep, XidEvent
-from healthd.samples.pcie import PcieHop, PcieSample
 from healthd.samples.rank_steps import RankSteps, StepFacts
 from healthd.samples.source import SourceReading, SourceState
 from healthd.thresholds import load_thresholds

@@ -8,6 +8,7 @@ from msgspec.structs import replace
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
 from prometheus_client.parser import text_string_to_metric_families as parse_text
 
+from healthd.collectors.pressure import PressureSample, PressureStall
 from healthd.daemon_status import Counters, Status
 from healthd.exporter.metrics_page import make_page_renderer
 from healthd.findings.event_counters import COUNTED_MAX, EventCounters
@@ -16,7 +17,6 @@ from healthd.findings.gpu_state import GpuState
 from healthd.preflight_reports.preflight_history import PreflightHistory
 from healthd.samples.nvml import GpuConstants, GpuReading, Inventory, Link, Process
 from healthd.samples.preflight import PreflightSample
-from healthd.samples.pressure import PressureSample, PressureStall
 from healthd.samples.source import SourceReading, SourceState
 from healthd.storage.database_writer import LastCommit
 from healthd.storage.history_marker import Condemnation

@@ -7,11 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from healthd.checks.disk_checks import DisksCheck, Limits
-from healthd.collectors.disks import read_disks
+from healthd.collectors.disks import Disk, DisksSample, read_disks
 from healthd.collectors.machine_access import MachineAccess, SourceAbsent
 from healthd.collectors.mount_table import parse_mount_table
 from healthd.findings.facts import Moment, Raise, Unknown
-from healthd.samples.disks import Disk, DisksSample
 
 Build = Callable[[Mapping[str, str]], MachineAccess]
 GIB = 1 << 30

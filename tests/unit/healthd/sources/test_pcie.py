@@ -8,9 +8,8 @@ from hypothesis import strategies as st
 
 from healthd.checks.pcie_checks import Limits, PcieCheck
 from healthd.collectors.machine_access import MachineAccess, SourceAbsent
-from healthd.collectors.pcie import parse_aer_total, parse_link_speed, read_pcie
+from healthd.collectors.pcie import PcieHop, PcieSample, parse_aer_total, parse_link_speed, read_pcie
 from healthd.findings.facts import Moment, Raise, Unknown
-from healthd.samples.pcie import PcieHop, PcieSample
 from tests.nodes.machines import dgx
 from vocabulary.finding import Severity
 
