@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pytest
 
 from remediator.server_config import AccessLimits
-from tests.unit.remediator.api.test_door import Door
+from tests.unit.remediator.api.test_tls_listener import Door
 
 HIDDEN = b"GET /livez HTTP/1.1\r\nHost: hidden\r\nConnection: close\r\n\r\n"
 SIZE = str(len(HIDDEN)).encode()

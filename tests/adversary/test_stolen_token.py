@@ -12,7 +12,7 @@ import pytest
 from remediator.api.openapi_document import build_openapi_document
 from remediator.model.credentials import Role
 from tests.unit.remediator.api.in_process_controller import Inside
-from tests.unit.remediator.api.test_access import report
+from tests.unit.remediator.api.test_access_control import report
 
 OPEN = {"/healthz", "/livez", "/metrics", "/v1/openapi.json"}
 OPERATIONS = [

@@ -13,7 +13,7 @@ import pytest
 from click.testing import Result
 
 from tests.unit.healthctl.conftest import Remediator
-from tests.unit.remediator.api.test_door import certificate
+from tests.unit.remediator.api.test_tls_listener import certificate
 
 Run = Callable[..., Result]
 

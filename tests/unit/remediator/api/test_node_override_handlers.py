@@ -11,7 +11,7 @@ import pytest
 
 from remediator.api import hazard_handlers
 from tests.unit.remediator.api.in_process_controller import Inside
-from tests.unit.remediator.api.test_access import finding, report
+from tests.unit.remediator.api.test_access_control import finding, report
 from vocabulary.messages.wire import RankStatus
 
 

@@ -11,7 +11,7 @@ from sqlalchemy import create_engine, insert
 from remediator.store import table_schema
 from remediator.store.history_queries import HistoryQueries
 from tests.unit.remediator.api.in_process_controller import Inside
-from tests.unit.remediator.api.test_access import finding, report
+from tests.unit.remediator.api.test_access_control import finding, report
 
 
 def seqs(centre: Inside, query: str) -> list[int]:

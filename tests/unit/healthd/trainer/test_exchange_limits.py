@@ -11,7 +11,7 @@ from healthd.trainer.checkpoint_storage.checkpoint_files import CheckpointError
 from healthd.trainer.checkpoint_storage.save_rounds import OutcomeUnknownError, RoundOutcome, SaveRounds
 from healthd.trainer.exchange_limits import ExchangeLimits, GenerationOverError, GenerationStore, await_all_ranks
 from healthd.trainer.rank_replacement import NextGeneration
-from tests.unit.healthd.trainer.test_rounds import Board
+from tests.unit.healthd.trainer.test_save_rounds import Board
 
 DEADLINE_S = 10.0
 

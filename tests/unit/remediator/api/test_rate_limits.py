@@ -15,7 +15,7 @@ from remediator.api.rate_limits import RequestSlots, TokenBuckets
 from remediator.model.credentials import Role
 from remediator.server_config import AccessLimits
 from tests.unit.remediator.api.in_process_controller import Inside
-from tests.unit.remediator.api.test_access import finding, report
+from tests.unit.remediator.api.test_access_control import finding, report
 from vocabulary.messages.wire import FindingChange, RankStatus, Report, decode_message, encode_message
 
 

@@ -20,7 +20,7 @@ from remediator.fleet.report_registry import ReportRegistry
 from remediator.model.journal_records import Incident, JobRef, NodeRecord
 from remediator.model.plan_steps import Mode
 from tests.unit.remediator.api.in_process_controller import Inside
-from tests.unit.remediator.api.test_access import finding, report
+from tests.unit.remediator.api.test_access_control import finding, report
 from vocabulary.finding import Evidence, Finding, Severity, finding_id
 from vocabulary.health import Health
 from vocabulary.identity import Component, ComponentKind

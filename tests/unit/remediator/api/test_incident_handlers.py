@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from remediator.model.pipeline_inputs import BreakerReset
 from tests.unit.remediator.api.in_process_controller import Inside
-from tests.unit.remediator.api.test_access import finding, report
+from tests.unit.remediator.api.test_access_control import finding, report
 
 
 @pytest.fixture

@@ -30,7 +30,7 @@ from remediator.serving.replica import _DrainingServer
 from remediator.store.database import StoreError
 from tests.conftest import skip_or_fail
 from tests.unit.remediator.api.in_process_controller import Inside
-from tests.unit.remediator.api.test_access import report
+from tests.unit.remediator.api.test_access_control import report
 from vocabulary.messages.wire import Report, decode_message
 
 REPORT = decode_message(report("gpu-1"), Report)

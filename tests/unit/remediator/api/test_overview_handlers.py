@@ -31,7 +31,7 @@ from remediator.model.scheduler_hold import HoldOwner, NodeHold
 from remediator.model.views_overview import HeardView, NamedNodes, SilencedView
 from remediator.store.history_queries import HistoryQueries
 from tests.unit.remediator.api.in_process_controller import Inside
-from tests.unit.remediator.api.test_access import finding, report
+from tests.unit.remediator.api.test_access_control import finding, report
 from vocabulary.finding import Finding, Severity
 from vocabulary.health import Health
 from vocabulary.messages.wire import Report

@@ -16,7 +16,7 @@ from remediator.model.plan_steps import Mode
 from remediator.model.rule_conditions import NodeState
 from remediator.model.views import WordView
 from tests.unit.remediator.api.in_process_controller import Inside
-from tests.unit.remediator.api.test_access import finding, report
+from tests.unit.remediator.api.test_access_control import finding, report
 from tests.unit.remediator.api.test_writes import until
 from vocabulary.finding import Severity
 

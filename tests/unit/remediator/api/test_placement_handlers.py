@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from tests.unit.remediator.api.in_process_controller import Inside
-from tests.unit.remediator.api.test_access import finding, report
+from tests.unit.remediator.api.test_access_control import finding, report
 
 
 def test_free_nodes_are_taken_by_how_seldom_they_fail(tmp_path: Path) -> None:

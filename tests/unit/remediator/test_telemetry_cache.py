@@ -13,7 +13,7 @@ from msgspec.json import encode as encode_json
 
 from remediator.fleet.telemetry_cache import NODES_MAX, SERIES_MAX, STRANGER, UNASKED, WISH_S, TelemetryCache
 from remediator.model.views_telemetry import TelemetryView
-from tests.unit.vocabulary.test_telemetry import ALMOST
+from tests.unit.vocabulary.test_telemetry_messages import ALMOST
 from vocabulary.messages.telemetry_messages import (
     BUCKET_S,
     BUCKETS,

@@ -21,7 +21,7 @@ from remediator.model.pipeline_inputs import AnyInput, FindingsReported, Placeme
 from remediator.state.cluster_state import StateChanges
 from remediator.store.journal import Journal, StoreError
 from tests.timelines.timeline import settings
-from tests.unit.remediator.api.test_access import finding
+from tests.unit.remediator.api.test_access_control import finding
 from vocabulary.clock import SystemClock
 from vocabulary.finding import Severity
 

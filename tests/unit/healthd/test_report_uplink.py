@@ -23,7 +23,7 @@ from healthd.reporting.telemetry_subscription import TelemetrySubscription
 from healthd.storage.database_writer import DatabaseWriter
 from healthd.storage.outbox import Outbox
 from healthd.storage.pending_changes import PendingChanges
-from tests.unit.healthd.test_centre import finding
+from tests.unit.healthd.test_controller_client import finding
 from vocabulary.clock import ManualClock
 from vocabulary.messages.swap_messages import JobSwap
 from vocabulary.messages.telemetry_messages import TelemetryPart

@@ -21,7 +21,7 @@ from healthd.reporting.telemetry_subscription import TelemetrySubscription
 from healthd.storage.database_writer import DatabaseWriter
 from healthd.storage.outbox import Outbox
 from healthd.storage.pending_changes import PendingChanges
-from tests.unit.healthd.test_centre import finding, http, read_request
+from tests.unit.healthd.test_controller_client import finding, http, read_request
 from vocabulary.clock import ManualClock
 from vocabulary.messages.telemetry_messages import TelemetryPart
 from vocabulary.messages.wire import Report, ReportReply, decode_message, encode_message
