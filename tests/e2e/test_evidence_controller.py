@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from controller_process import Centre
+from controller_process import Controller
 from healthd_node import Node, eventually
 
 from healthd.trainer.beacons.beacon import Beacon, RankPlacement
@@ -30,11 +30,11 @@ ORDER_ID = f"{INCIDENT}.d1.s0.0.collect_evidence"
 
 
 @pytest.fixture
-def centre(tmp_path: Path) -> Iterator[Centre]:
-    centre = Centre(tmp_path)
-    yield centre
-    if centre.process is not None and centre.process.poll() is None:
-        centre.end(signal.SIGKILL)
+def controller(tmp_path: Path) -> Iterator[Controller]:
+    controller = Controller(tmp_path)
+    yield controller
+    if controller.process is not None and controller.process.poll() is None:
+        controller.end(signal.SIGKILL)
 
 
 def plan(place: Path, node: str, kind: OrderKind = OrderKind.COLLECT_EVIDENCE) -> None:
@@ -71,30 +71,32 @@ def bundle(node: str = "n1", order: str = ORDER_ID, version: int = 1) -> bytes:
 
 
 def test_an_order_in_the_journal_brings_the_evidence_into_it(
-    make_node: MakeNode, centre: Centre, tmp_path: Path
+    make_node: MakeNode, controller: Controller, tmp_path: Path
 ) -> None:
     token = tmp_path / "node.token"
-    remediator = {"url": centre.url, "token_file": str(token), "report_interval_s": 0.5}
+    remediator = {"url": controller.url, "token_file": str(token), "report_interval_s": 0.5}
     node = make_node(kernel_log=tmp_path / "kern.log", remediator=remediator)
-    token.write_text(centre.issue("--node", node.name))
+    token.write_text(controller.issue("--node", node.name))
     plan(tmp_path, node.name)
     node.start()
-    centre.start()
+    controller.start()
     path = f"/v1/incidents/{INCIDENT}/evidence"
-    (entry,) = eventually(lambda: centre.call("GET", path, "ann").json()["evidence"], "the evidence")
+    (entry,) = eventually(lambda: controller.call("GET", path, "ann").json()["evidence"], "the evidence")
     assert (entry["order"], entry["node"], entry["incident"]) == (ORDER_ID, node.name, INCIDENT)
-    found = decode_message(centre.call("GET", path, "ann", params={"order": ORDER_ID}).content, EvidenceBundle)
+    found = decode_message(controller.call("GET", path, "ann", params={"order": ORDER_ID}).content, EvidenceBundle)
     assert (found.node, found.order, found.incident) == (node.name, ORDER_ID, INCIDENT)
     incident = f"/v1/incidents/{INCIDENT}"
-    eventually(lambda: centre.call("GET", incident, "ann").json()["actions"][0]["state"] == "succeeded", "the answer")
-    centre.end(signal.SIGKILL)
-    centre.start()
-    assert centre.call("GET", path, "ann").json()["evidence"] == [entry], "it is durable"
+    eventually(
+        lambda: controller.call("GET", incident, "ann").json()["actions"][0]["state"] == "succeeded", "the answer"
+    )
+    controller.end(signal.SIGKILL)
+    controller.start()
+    assert controller.call("GET", path, "ann").json()["evidence"] == [entry], "it is durable"
 
 
-def test_only_ordered_evidence_of_the_node_itself_is_taken(centre: Centre, tmp_path: Path) -> None:
+def test_only_ordered_evidence_of_the_node_itself_is_taken(controller: Controller, tmp_path: Path) -> None:
     plan(tmp_path, "n1")
-    centre.start()
+    controller.start()
     path = f"/v1/nodes/n1/evidence/{ORDER_ID}"
     bomb = gzip.compress(b" " * (64 << 20))
     for body, who, at, status in (
@@ -111,33 +113,35 @@ def test_only_ordered_evidence_of_the_node_itself_is_taken(centre: Centre, tmp_p
         (bomb, "n1", path, 413),
         (b"\0" * (BUNDLE_BYTES_MAX + 1), "n1", path, 413),
     ):
-        answer = centre.call("POST", at, who, data=body)
+        answer = controller.call("POST", at, who, data=body)
         assert answer.status_code == status, answer.text
         assert answer.json()["error"]
-    assert centre.call("POST", path, "n1", data=bundle()).status_code == 204
-    assert centre.call("POST", path, "n1", data=bundle()).status_code == 204, "a repetition does no harm"
+    assert controller.call("POST", path, "n1", data=bundle()).status_code == 204
+    assert controller.call("POST", path, "n1", data=bundle()).status_code == 204, "a repetition does no harm"
     listed = f"/v1/incidents/{INCIDENT}/evidence"
-    assert len(centre.call("GET", listed, "ann").json()["evidence"]) == 1
-    assert centre.call("GET", listed, "n1").status_code == 403
-    assert centre.call("GET", listed, "ann", params={"order": "none"}).status_code == 404
-    assert centre.call("GET", "/healthz", "nobody").ok
+    assert len(controller.call("GET", listed, "ann").json()["evidence"]) == 1
+    assert controller.call("GET", listed, "n1").status_code == 403
+    assert controller.call("GET", listed, "ann", params={"order": "none"}).status_code == 404
+    assert controller.call("GET", "/healthz", "nobody").ok
 
 
-def test_an_order_for_something_else_brings_no_evidence(centre: Centre, tmp_path: Path) -> None:
+def test_an_order_for_something_else_brings_no_evidence(controller: Controller, tmp_path: Path) -> None:
     plan(tmp_path, "n1", OrderKind.RUN_PREFLIGHT)
-    centre.start()
-    answer = centre.call("POST", f"/v1/nodes/n1/evidence/{ORDER_ID}", "n1", data=bundle())
+    controller.start()
+    answer = controller.call("POST", f"/v1/nodes/n1/evidence/{ORDER_ID}", "n1", data=bundle())
     assert (answer.status_code, "does not request evidence" in answer.json()["error"]) == (400, True)
 
 
-def test_an_incident_is_told_afterwards_in_every_form(make_node: MakeNode, centre: Centre, tmp_path: Path) -> None:
+def test_an_incident_is_told_afterwards_in_every_form(
+    make_node: MakeNode, controller: Controller, tmp_path: Path
+) -> None:
     """A fault, the shipped playbook, evidence of the node itself, and what a person reads of it."""
     token, operator = tmp_path / "node.token", tmp_path / "operator.token"
-    remediator = {"url": centre.url, "token_file": str(token), "report_interval_s": 0.5}
+    remediator = {"url": controller.url, "token_file": str(token), "report_interval_s": 0.5}
     node = make_node(kernel_log=tmp_path / "kern.log", remediator=remediator)
-    token.write_text(centre.issue("--node", node.name))
-    operator.write_text(centre.tokens["ann"])
-    centre.start()
+    token.write_text(controller.issue("--node", node.name))
+    operator.write_text(controller.tokens["ann"])
+    controller.start()
     node.start()
     job = "<script>alert(1)</script>|{{7*7}}`\x1b[2J"
     rank = Beacon.create(str(node.beacons), RankPlacement(job, 1, 0, 8, 0, node.name))
@@ -146,12 +150,12 @@ def test_an_incident_is_told_afterwards_in_every_form(make_node: MakeNode, centr
         rank.end_step()
     eventually(lambda: node.verdict()["health"] == "healthy", "a first sweep")
     node.xid(79, gpu=3)
-    listed = eventually(lambda: centre.call("GET", "/v1/incidents", "ann").json()["incidents"], "an incident")
+    listed = eventually(lambda: controller.call("GET", "/v1/incidents", "ann").json()["incidents"], "an incident")
     path = f"/v1/incidents/{listed[0]['id']}"
-    eventually(lambda: centre.call("GET", f"{path}/evidence", "ann").json()["evidence"], "the evidence")
+    eventually(lambda: controller.call("GET", f"{path}/evidence", "ann").json()["evidence"], "the evidence")
 
     said = decode_message(
-        centre.call("GET", f"{path}/postmortem", "ann", params={"format": "json"}).content, PostMortem
+        controller.call("GET", f"{path}/postmortem", "ann", params={"format": "json"}).content, PostMortem
     )
     assert (said.node, said.injected, said.cause.blame) == (node.name, True, "pcie")
     assert {chart.title for chart in said.charts} >= {"temperature", "power", "SM clock", "time of a training step"}
@@ -160,7 +164,7 @@ def test_an_incident_is_told_afterwards_in_every_form(make_node: MakeNode, centr
     assert {"incident_opened", "decision"} <= {entry.kind for entry in said.timeline}
 
     command = [str(HEALTHCTL), "incidents", "postmortem", listed[0]["id"]]
-    asked = [*command, "--server", centre.url, "--token-file", str(operator)]
+    asked = [*command, "--server", controller.url, "--token-file", str(operator)]
     markdown = subprocess.run(asked, check=True, capture_output=True, text=True, timeout=60).stdout
     page = tmp_path / "incident.html"
     subprocess.run([*asked, "--out", str(page)], check=True, capture_output=True, timeout=60)
@@ -172,7 +176,7 @@ def test_an_incident_is_told_afterwards_in_every_form(make_node: MakeNode, centr
         assert "\x1b" not in text
         assert "7*7" in text.replace("\\", ""), "told, not calculated"
 
-    answer = centre.call("GET", f"{path}/postmortem", "ann", params={"format": "html"})
+    answer = controller.call("GET", f"{path}/postmortem", "ann", params={"format": "html"})
     assert answer.headers["Content-Type"] == "text/html; charset=utf-8"
     assert answer.headers["Content-Security-Policy"] == "sandbox"
     for where, who, status in (
@@ -181,5 +185,5 @@ def test_an_incident_is_told_afterwards_in_every_form(make_node: MakeNode, centr
         (f"{path}/postmortem?format=pdf", "ann", 400),
         ("/v1/incidents/none/postmortem", "ann", 404),
     ):
-        assert centre.call("GET", where, who).status_code == status
+        assert controller.call("GET", where, who).status_code == status
     rank.close()

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from controller_process import Centre
+from controller_process import Controller
 
 from remediator.model.credentials import Role
 from remediator.store.journal import Journal
@@ -26,18 +26,18 @@ GPU = Component(ComponentKind.GPU, "GPU-1", "0000:3b:00.0", 0)
 
 
 class Fleet:
-    """A centre, its nodes' tokens, and what each node has said so far."""
+    """A controller, its nodes' tokens, and what each node has said so far."""
 
     def __init__(self, place: Path, url: str) -> None:
-        self.centre = Centre(place)
-        with self.centre.config.open("a") as config:
+        self.controller = Controller(place)
+        with self.controller.config.open("a") as config:
             receivers = {"chat": {"kind": "slack", "url": url, "group_s": 0}}
             alerts = {"public_url": "https://healthd.example", "receivers": receivers}
             config.write(f"alerts: {json.dumps(alerts)}\n")
         journal = Journal(f"sqlite:///{place}/r.db")
         tokens = Tokens(journal.engine)
         for n in range(1, NODES + 1):
-            self.centre.tokens[f"n{n}"] = tokens.issue(Role.NODE, f"n{n}", time.time())
+            self.controller.tokens[f"n{n}"] = tokens.issue(Role.NODE, f"n{n}", time.time())
         journal.close()
         self.seq = 0
 
@@ -60,10 +60,10 @@ class Fleet:
             ranks=(rank,) if job else (),
             versions=Versions(driver=driver),
         )
-        self.centre.call("POST", f"/v1/nodes/{node}/report", node, data=encode_message(message)).raise_for_status()
+        self.controller.call("POST", f"/v1/nodes/{node}/report", node, data=encode_message(message)).raise_for_status()
 
     def open_incidents(self) -> list[dict[str, Any]]:
-        listed = self.centre.call("GET", "/v1/incidents", "ann").json()["incidents"]
+        listed = self.controller.call("GET", "/v1/incidents", "ann").json()["incidents"]
         return [each for each in listed if each["state"] != "closed"]
 
     @staticmethod
@@ -94,10 +94,10 @@ def peer() -> Iterator[Peer]:
 @pytest.fixture
 def fleet(tmp_path: Path, peer: Peer) -> Iterator[Fleet]:
     found = Fleet(tmp_path, peer.url)
-    found.centre.start()
+    found.controller.start()
     yield found
-    if found.centre.process is not None and found.centre.process.poll() is None:
-        found.centre.end(signal.SIGKILL)
+    if found.controller.process is not None and found.controller.process.poll() is None:
+        found.controller.end(signal.SIGKILL)
 
 
 def titles(peer: Peer) -> list[str]:

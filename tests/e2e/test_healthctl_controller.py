@@ -1,4 +1,4 @@
-"""Commands that decide, against a real centre: tokens, enrolling a node, the mode, silences, the breaker, lists."""
+"""Commands that decide, against a real controller: tokens, enrolling a node, the mode, silences, the breaker, lists."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.controller_process import Centre
+from tests.e2e.controller_process import Controller
 
 Run = Callable[..., "subprocess.CompletedProcess[str]"]
 
 
 @pytest.fixture(scope="module")
-def centre(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Centre]:
-    found = Centre(tmp_path_factory.mktemp("c"))
+def controller(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Controller]:
+    found = Controller(tmp_path_factory.mktemp("c"))
     found.tokens["root"] = found.issue("--admin", "root")
     found.start()
     yield found
@@ -28,11 +28,11 @@ def centre(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Centre]:
 
 
 @pytest.fixture
-def run(centre: Centre, tmp_path: Path) -> Run:
+def run(controller: Controller, tmp_path: Path) -> Run:
     """healthctl as a program of its own, with an admin's token."""
     token = tmp_path / "admin"
-    token.write_text(centre.tokens["root"])
-    env = os.environ | {"HEALTHCTL_SERVER": centre.url, "HEALTHCTL_TOKEN_FILE": str(token)}
+    token.write_text(controller.tokens["root"])
+    env = os.environ | {"HEALTHCTL_SERVER": controller.url, "HEALTHCTL_TOKEN_FILE": str(token)}
 
     def invoke(*arguments: str) -> subprocess.CompletedProcess[str]:
         argv = [sys.executable, "-m", "healthctl", *arguments]

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from controller_process import Centre
+from controller_process import Controller
 from test_remediator_api import pending, report
 
 SITE = """\
@@ -31,23 +31,23 @@ rules:
 
 
 @pytest.fixture
-def centre(tmp_path: Path) -> Iterator[Centre]:
-    centre = Centre(tmp_path)
+def controller(tmp_path: Path) -> Iterator[Controller]:
+    controller = Controller(tmp_path)
     (tmp_path / "site.yaml").write_text(SITE)
     note = f"import sys; open({str(tmp_path / 'noted')!r}, 'a').write(sys.stdin.read() + chr(10))"
     hook = f'{{command: [{sys.executable}, -c, "{note}"]}}'
-    with centre.config.open("a") as config:
+    with controller.config.open("a") as config:
         config.write(f"playbooks: [{tmp_path}/site.yaml]\nhooks: {{note: {hook}}}\n")
-    centre.start()
-    yield centre
-    if centre.process is not None and centre.process.poll() is None:
-        centre.end(signal.SIGKILL)
+    controller.start()
+    yield controller
+    if controller.process is not None and controller.process.poll() is None:
+        controller.end(signal.SIGKILL)
 
 
-def healthctl(centre: Centre, *arguments: str) -> subprocess.CompletedProcess[str]:
-    token = centre.config.with_name("ann.token")
-    token.write_text(centre.tokens["ann"])
-    server = ("--server", centre.url, "--token-file", str(token))
+def healthctl(controller: Controller, *arguments: str) -> subprocess.CompletedProcess[str]:
+    token = controller.config.with_name("ann.token")
+    token.write_text(controller.tokens["ann"])
+    server = ("--server", controller.url, "--token-file", str(token))
     command = [sys.executable, "-m", "healthctl", *arguments, *server]
     return subprocess.run(command, check=False, capture_output=True, text=True, timeout=60)
 
@@ -59,76 +59,78 @@ def until(question: Callable[[], bool], words: str) -> None:
         time.sleep(0.05)
 
 
-def incident_of(centre: Centre) -> str:
+def incident_of(controller: Controller) -> str:
     found: list[str] = []
 
     def there() -> bool:
-        found[:] = [i["id"] for i in centre.call("GET", "/v1/incidents", "ann").json()["incidents"]]
+        found[:] = [i["id"] for i in controller.call("GET", "/v1/incidents", "ann").json()["incidents"]]
         return bool(found)
 
     until(there, "no incident")
     return found[0]
 
 
-def test_a_plan_waits_for_a_person_then_runs_its_hook_once_and_explains_itself(centre: Centre) -> None:
-    centre.call("POST", "/v1/nodes/n1/report", "n1", data=report(findings=(pending(),)))
-    incident = incident_of(centre)
-    shown = healthctl(centre, "incidents", "show", incident).stdout
+def test_a_plan_waits_for_a_person_then_runs_its_hook_once_and_explains_itself(controller: Controller) -> None:
+    controller.call("POST", "/v1/nodes/n1/report", "n1", data=report(findings=(pending(),)))
+    incident = incident_of(controller)
+    shown = healthctl(controller, "incidents", "show", incident).stdout
     assert "AWAITING APPROVAL" in shown
-    looked = healthctl(centre, "status")
+    looked = healthctl(controller, "status")
     assert looked.returncode == 1, looked.stderr
     assert f"approve: healthctl actions approve {incident}" in looked.stdout
     for wrong in ('{"what": "x"}', "{}", "[]"):
-        assert centre.call("POST", f"/v1/incidents/{incident}/approve", "ann", data=wrong).status_code in (400, 409)
-    assert centre.call("POST", f"/v1/incidents/{incident}/approve", "n1", data="{}").status_code == 403
+        assert controller.call("POST", f"/v1/incidents/{incident}/approve", "ann", data=wrong).status_code in (400, 409)
+    assert controller.call("POST", f"/v1/incidents/{incident}/approve", "n1", data="{}").status_code == 403
 
-    unasked = healthctl(centre, "incidents", "approve", incident)
+    unasked = healthctl(controller, "incidents", "approve", incident)
     assert unasked.returncode == 2
     assert "--yes" in unasked.stderr
-    touched = healthctl(centre, "incidents", "approve", incident, "--dry-run")
+    touched = healthctl(controller, "incidents", "approve", incident, "--dry-run")
     assert "automation may isolate" in touched.stdout, touched.stderr
-    approved = healthctl(centre, "incidents", "approve", incident, "--yes")
+    approved = healthctl(controller, "incidents", "approve", incident, "--yes")
     assert approved.returncode == 0, approved.stderr
     assert "approved: the plan of ours" in approved.stdout
-    noted = centre.config.with_name("noted")
+    noted = controller.config.with_name("noted")
     until(noted.exists, "the hook did not run")
-    assert healthctl(centre, "incidents", "approve", incident).returncode == 2
-    said = healthctl(centre, "playbook", "explain", incident).stdout
+    assert healthctl(controller, "incidents", "approve", incident).returncode == 2
+    said = healthctl(controller, "playbook", "explain", incident).stdout
     assert "ours → approve" in said
     assert "ours → act" in said
     assert "row-remap-pending" in said, "the shipped rule was considered too"
-    events = centre.call("GET", "/v1/events", "ann").json()["events"]
+    events = controller.call("GET", "/v1/events", "ann").json()["events"]
     assert [e["actor"] for e in events if e["kind"] == "approved"] == ["ann"]
     assert len(noted.read_text().splitlines()) == 1
 
 
-def test_a_malformed_playbook_never_replaces_a_good_one(centre: Centre) -> None:
-    site = centre.config.with_name("site.yaml")
-    before = centre.call("GET", "/v1/status", "ann").json()["policy"]
-    assert centre.process is not None
+def test_a_malformed_playbook_never_replaces_a_good_one(controller: Controller) -> None:
+    site = controller.config.with_name("site.yaml")
+    before = controller.call("GET", "/v1/status", "ann").json()["policy"]
+    assert controller.process is not None
 
     site.write_text(SITE.replace("cordon", "crodon"))
-    centre.process.send_signal(signal.SIGHUP)
+    controller.process.send_signal(signal.SIGHUP)
 
     def said() -> str:
-        return " ".join(centre.call("GET", "/v1/status", "ann").json().get("blocked", ()))
+        return " ".join(controller.call("GET", "/v1/status", "ann").json().get("blocked", ()))
 
     until(lambda: "did you mean 'cordon'?" in said(), "the mistake is not shown")
     assert "site.yaml:9:10" in said()
-    assert centre.call("GET", "/v1/status", "ann").json()["policy"] == before
+    assert controller.call("GET", "/v1/status", "ann").json()["policy"] == before
 
     site.write_text(SITE.replace("we know this row", "we know it well"))
-    centre.process.send_signal(signal.SIGHUP)
-    until(lambda: centre.call("GET", "/v1/status", "ann").json()["policy"] != before, "the new policy is not in force")
+    controller.process.send_signal(signal.SIGHUP)
+    until(
+        lambda: controller.call("GET", "/v1/status", "ann").json()["policy"] != before, "the new policy is not in force"
+    )
     assert "crodon" not in said()
-    centre.call("POST", "/v1/nodes/n1/report", "n1", data=report(findings=(pending(),)))
-    assert "we know it well" in healthctl(centre, "playbook", "explain", incident_of(centre)).stdout
+    controller.call("POST", "/v1/nodes/n1/report", "n1", data=report(findings=(pending(),)))
+    assert "we know it well" in healthctl(controller, "playbook", "explain", incident_of(controller)).stdout
 
 
-def test_two_policies_are_compared_over_what_the_cluster_reported(centre: Centre) -> None:
-    centre.call("POST", "/v1/nodes/n1/report", "n1", data=report(findings=(pending(),)))
-    incident_of(centre)
-    site, other = centre.config.with_name("site.yaml"), centre.config.with_name("other.yaml")
+def test_two_policies_are_compared_over_what_the_cluster_reported(controller: Controller) -> None:
+    controller.call("POST", "/v1/nodes/n1/report", "n1", data=report(findings=(pending(),)))
+    incident_of(controller)
+    site, other = controller.config.with_name("site.yaml"), controller.config.with_name("other.yaml")
     other.write_text("playbook: 1\ninclude: [shipped/default.yaml]\n")
     command = [
         sys.executable,
@@ -139,7 +141,7 @@ def test_two_policies_are_compared_over_what_the_cluster_reported(centre: Centre
         str(site),
         str(other),
         "--config",
-        str(centre.config),
+        str(controller.config),
     ]
     shown = subprocess.run(command, check=True, capture_output=True, text=True, timeout=60).stdout
     assert "ours (approve)" in shown

@@ -1,4 +1,4 @@
-"""A preflight that nobody ordered, told to a real healthd by its socket, reported to a centre, and disproved by a pass."""
+"""A preflight that nobody ordered, told to a real healthd by its socket, reported to a controller, and disproved by a pass."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from group_processes import Group
 from healthd_node import Node, eventually
-from stub_controller import TinyCentre
+from stub_controller import StubController
 
 from preflight.integrations.healthd_delivery import DeliveryError, deliver_to_healthd
 
@@ -29,17 +29,17 @@ except DeliveryError as error:
 
 
 @pytest.fixture
-def centre() -> Iterator[TinyCentre]:
-    centre = TinyCentre()
-    yield centre
-    centre.close()
+def controller() -> Iterator[StubController]:
+    controller = StubController()
+    yield controller
+    controller.close()
 
 
 @pytest.fixture
-def node(make_node: Callable[..., Node], centre: TinyCentre, tmp_path: Path) -> Node:
+def node(make_node: Callable[..., Node], controller: StubController, tmp_path: Path) -> Node:
     log = tmp_path / "kernel.log"
     log.touch()
-    node = make_node(kernel_log=log, remediator=centre.configuration(tmp_path))
+    node = make_node(kernel_log=log, remediator=controller.configuration(tmp_path))
     node.start()
     return node
 
@@ -50,7 +50,9 @@ def document(verdict: str, level: str = "gate", **more: object) -> bytes:
     return json.dumps(said | more).encode()
 
 
-def test_a_failure_is_a_finding_at_the_centre_until_a_pass_disproves_it(node: Node, centre: TinyCentre) -> None:
+def test_a_failure_is_a_finding_at_the_controller_until_a_pass_disproves_it(
+    node: Node, controller: StubController
+) -> None:
     assert deliver_to_healthd(document("inconclusive"), str(node.socket)).startswith("healthd recorded it")
     assert "preflight/failed" not in node.findings()
 
@@ -59,7 +61,8 @@ def test_a_failure_is_a_finding_at_the_centre_until_a_pass_disproves_it(node: No
     assert "wrong bits" in finding["summary"]
     assert node.verdict()["fit"] is False
     eventually(
-        lambda: finding["id"] in centre.changes and centre.changes[finding["id"]].active, "the centre to hear it"
+        lambda: finding["id"] in controller.changes and controller.changes[finding["id"]].active,
+        "the controller to hear it",
     )
 
     node.kill()
@@ -70,7 +73,7 @@ def test_a_failure_is_a_finding_at_the_centre_until_a_pass_disproves_it(node: No
     assert "preflight/failed" in node.findings()  # that pass began before the failure
     deliver_to_healthd(document("pass", started_at=4e9), str(node.socket))
     assert "preflight/failed" not in node.findings()
-    eventually(lambda: not centre.changes[finding["id"]].active, "the centre to hear of the pass")
+    eventually(lambda: not controller.changes[finding["id"]].active, "the controller to hear of the pass")
 
 
 def test_what_was_injected_says_so(node: Node) -> None:
