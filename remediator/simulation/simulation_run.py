@@ -65,15 +65,15 @@ def run_simulation(
     world = SimulatedWorld(p, draw_fault_schedule(p, chance), acts, of_jobs)
     compared = POLICIES[name]
     if compared.acts:
-        centre = SimulatedController(
+        controller = SimulatedController(
             world,
             DecisionSettings(policy=compared_policy(name, shipped), mode=Mode.ACT, budget=p.budget),
             retest=compared.retest,
         )
-        world.begin(centre)
-        centre.begin()
+        world.begin(controller)
+        controller.begin()
         if compared.lemons:
-            LemonSuspicion(world, centre).begin()
+            LemonSuspicion(world, controller).begin()
     else:
         world.begin(OracleActor(world) if name == "oracle" else PassiveActor())
     world.agenda.run(p.days * DAY_S)
