@@ -1,4 +1,4 @@
-"""What people have the centre do with their hand: cordon, uncordon, cancel; and the mode and silences by their word."""
+"""What people have the controller do with their hand: cordon, uncordon, cancel; and the mode and silences by their word."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The node's side of the centre, against servers that misbehave."""
+"""The node's side of the controller, against servers that misbehave."""
 
 from __future__ import annotations
 
@@ -280,7 +280,7 @@ def uplink(tmp_path: Path) -> Iterator[tuple[ReportUplink, PendingChanges]]:
 def test_a_change_that_is_not_wanted_blocks_no_other(uplink: tuple[ReportUplink, PendingChanges]) -> None:
     sender, waiting = uplink
     centre = PickyCentre({"f3", "f11"})
-    sender.send(centre)  # type: ignore[arg-type]  # what a report needs of a centre
+    sender.send(centre)  # type: ignore[arg-type]  # what a report needs of a controller
     assert centre.taken == [f"f{number}" for number in range(20) if number not in (3, 11)]
     assert (waiting.count(), waiting.rejected) == (0, 2)
 

@@ -1,4 +1,4 @@
-"""The changes that wait for the centre: held in memory, read as they go, and forgotten once the centre has them."""
+"""The changes that wait for the centre: held in memory, read as they go, and forgotten once the controller has them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The uplink and its client against a centre that is silent while a fatal finding waits."""
+"""The uplink and its client against a controller that is silent while a fatal finding waits."""
 
 from __future__ import annotations
 

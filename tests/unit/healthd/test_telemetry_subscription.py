@@ -87,7 +87,7 @@ def test_an_answer_that_is_older_than_the_wish_does_not_end_it(watched: Telemetr
 
 
 class Asking:
-    """A centre that answers every report with a wish; with `picky`, it wants no telemetry all the same."""
+    """A controller that answers every report with a wish; with `picky`, it wants no telemetry all the same."""
 
     def __init__(self, *, picky: bool = False) -> None:
         self._picky = picky
@@ -122,7 +122,7 @@ def uplink(committer: DatabaseWriter, watched: TelemetrySubscription, clock: Man
 
 def test_a_wish_in_the_answer_to_a_report_is_granted_with_the_next(uplink: ReportUplink) -> None:
     centre = Asking()
-    uplink.send(centre)  # type: ignore[arg-type]  # what a report needs of a centre
+    uplink.send(centre)  # type: ignore[arg-type]  # what a report needs of a controller
     uplink.send(centre)  # type: ignore[arg-type]  # same
     assert centre.carried == [False, True]
 

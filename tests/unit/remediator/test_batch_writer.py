@@ -183,7 +183,7 @@ def test_a_commit_that_hangs_is_noticed(tmp_path: Path, monkeypatch: pytest.Monk
 
 
 def test_what_was_handed_in_before_the_end_is_written(tmp_path: Path) -> None:
-    """Outcomes of what the centre did come last of all, while it stops."""
+    """Outcomes of what the controller did come last of all, while it stops."""
     journal = Hanging(f"sqlite:///{tmp_path}/r.db")
     engine = DecisionEngine(journal, settings(), SystemClock(), lambda _snapshot: None)
     engine.start()

@@ -1,4 +1,4 @@
-"""What the centre and its commands say of themselves: what is so, once, and nothing that belongs to another."""
+"""What the controller and its commands say of themselves: what is so, once, and nothing that belongs to another."""
 
 from __future__ import annotations
 

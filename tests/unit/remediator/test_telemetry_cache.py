@@ -1,4 +1,4 @@
-"""What the centre keeps of the nodes that people look at: exactly what they told, of few, and nothing that nobody asked for."""
+"""What the controller keeps of the nodes that people look at: exactly what they told, of few, and nothing that nobody asked for."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from vocabulary.messages.wire import encode_message
 
 GPU, OTHER = "0000:3b:00.0", "0000:5e:00.0"
 GPUS = {GPU: 0, OTHER: 1}
-WALL, START = 1_700_000_000.0, 5_000.0  # the centre's clocks
+WALL, START = 1_700_000_000.0, 5_000.0  # the controller's clocks
 AHEAD_S = 1_000_000.0  # of the node's monotonic clock
 HOUR_S = BUCKETS * BUCKET_S
 

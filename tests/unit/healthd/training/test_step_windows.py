@@ -1,4 +1,4 @@
-"""Steps into windows that the centre can lay side by side, whichever rank made them."""
+"""Steps into windows that the controller can lay side by side, whichever rank made them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The centre's page, whole: what dashboards and rules may name."""
+"""The controller's page, whole: what dashboards and rules may name."""
 
 from __future__ import annotations
 

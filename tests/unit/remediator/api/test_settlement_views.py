@@ -66,7 +66,7 @@ rules:
 
 @pytest.fixture
 def start(tmp_path: Path) -> Iterator[Callable[..., Inside]]:
-    """Start a centre that was told of a fatal fault on n1."""
+    """Start a controller that was told of a fatal fault on n1."""
     started: list[Inside] = []
 
     def run(**more: Any) -> Inside:

@@ -61,7 +61,7 @@ def certificate(place: Path, name: str) -> tuple[Path, Path]:
 
 
 class Door:
-    """A centre behind uvicorn, in this process."""
+    """A controller behind uvicorn, in this process."""
 
     def __init__(self, place: Path, tls: TlsSettings | None = None, limits: AccessLimits = AccessLimits()) -> None:  # noqa: B008 - immutable
         self.inside = Inside(place, limits=limits, listen="127.0.0.1:0", tls=tls)

@@ -1,4 +1,4 @@
-"""What the centre concluded, and what people were told or not, on the pages about it."""
+"""What the controller concluded, and what people were told or not, on the pages about it."""
 
 from __future__ import annotations
 
