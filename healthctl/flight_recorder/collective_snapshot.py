@@ -86,7 +86,7 @@ def _is_same_call(one: Entry, other: Entry) -> bool:
 
 
 def _parse_transfer(entry: Entry, members: Sequence[int]) -> Transfer | None:
-    """The two ends of a send or a receive, which are told by their place in the group."""
+    """The two ends of a send or a receive, given by their positions in the group."""
     match = _TRANSFER.match(entry.called[1])
     if match is None:
         return None

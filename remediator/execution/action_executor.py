@@ -224,7 +224,7 @@ class ActionExecutor:
         return self._deeds.do(action, message, kinds)
 
     def _silence_of(self, item: Delivery) -> AlertSilence | None:
-        assert self._engine is not None  # noqa: S101 - started before anything is told
+        assert self._engine is not None  # noqa: S101 - started before anything is published
         known = list_open_silences(self._engine.snapshot.standing)
         return find_matching_silence(known, item.message.node, item.kinds, self._clock.wall())
 

@@ -26,7 +26,7 @@ EVERYBODY = "*"
 
 
 class PageUser(NamedTuple):
-    """A user who may view pages. `holds` tells whether they still may; `secret` binds forms to them."""
+    """A user who may view pages. `holds` says whether they still may; `secret` binds forms to them."""
 
     identity: Identity
     secret: str
