@@ -18,9 +18,8 @@ import msgspec
 from msgspec.structs import asdict
 
 from remediator.api import overview_views
-from remediator.api.detector_views import list_lemon_views, list_straggler_views
 from remediator.api.job_views import NOWHERE, find_job_view, list_gpu_views, list_job_views
-from remediator.api.list_handlers import awaiting_views
+from remediator.api.list_handlers import awaiting_views, list_lemon_views, list_straggler_views
 from remediator.api.record_views import node_list_view
 from remediator.api.status_views import status_view
 from remediator.decisions.decision_settings import DecisionSettings

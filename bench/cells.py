@@ -57,7 +57,7 @@ EPOCH_S = 1_000_000_000.0
 
 
 class Ask(msgspec.Struct, frozen=True):
-    """One centre to run. `burst`: in its last minute so many nodes break at once."""
+    """One controller to run. `burst`: in its last minute so many nodes break at once."""
 
     seed: int
     nodes: int
@@ -65,7 +65,7 @@ class Ask(msgspec.Struct, frozen=True):
 
 
 class Day(msgspec.Struct, frozen=True, kw_only=True):
-    """What a centre did and took. Times are processor seconds, memory is MiB resident of its process, over what an empty one takes."""
+    """What a controller did and took. Times are processor seconds, memory is MiB resident of its process, over what an empty one takes."""
 
     nodes: int
     faults: int
@@ -126,7 +126,7 @@ def _leave(rehearsal: SimulatedCluster) -> None:
 
 
 def _begun() -> SimulatedCluster:
-    """A centre with the shipped playbooks and budgets, that may act."""
+    """A controller with the shipped playbooks and budgets, that may act."""
     rehearsal = SimulatedCluster(
         DecisionSettings(policy=load_policy([SHIPPED]), mode=Mode.ACT, budget=IsolationBudget()), AnswerScript()
     )

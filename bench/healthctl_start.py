@@ -1,6 +1,6 @@
-"""How long commands take from their start to their end, against a centre that answers at once, and what a big fleet's list costs.
+"""How long commands take from their start to their end, against a controller that answers at once, and what a big fleet's list costs.
 
-The centre is a thread here that sends views made once; so what is measured is healthctl: Python, imports, one request, decoding, drawing.
+The controller is a thread here that sends views made once; so what is measured is healthctl: Python, imports, one request, decoding, drawing.
 Processor time is what to compare between machines and days: the clock's time depends on what else runs.
 """
 
@@ -55,7 +55,7 @@ COMMANDS: tuple[tuple[str, ...], ...] = (
 
 
 class Centre(BaseHTTPRequestHandler):
-    """What a centre would say, without the thinking."""
+    """What a controller would say, without the thinking."""
 
     def do_GET(self) -> None:
         """Any of `ANSWERS`."""

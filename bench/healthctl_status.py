@@ -1,9 +1,9 @@
-"""How long `healthctl status` takes from start to end with a real centre and a whole fleet behind it, and how often it asks.
+"""How long `healthctl status` takes from start to end with a real controller and a whole fleet behind it, and how often it asks.
 
     python -m bench.healthctl_status [--nodes N] [--incidents 0,30,600] [--runs N] [--tree CHECKOUT]
 
-The centre is a process of its own, on the first core, with SQLite. All nodes have reported; so many of them an error each. `--tree`
-measures the healthctl of another checkout against the same centre. Processor time of the command is what to compare between days.
+The controller is a process of its own, on the first core, with SQLite. All nodes have reported; so many of them an error each. `--tree`
+measures the healthctl of another checkout against the same controller. Processor time of the command is what to compare between days.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Counted(BaseHTTPRequestHandler):
     asked = 0
 
     def do_GET(self) -> None:
-        """Ask the centre the same."""
+        """Ask the controller the same."""
         Counted.asked += 1
         answer = requests.get(
             Counted.centre + self.path, headers={"Authorization": self.headers["Authorization"]}, timeout=60

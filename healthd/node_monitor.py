@@ -15,6 +15,7 @@ from healthd.checks.beacon_checks import BeaconCheck
 from healthd.checks.kernel_message_checks import KernelMessageCheck
 from healthd.checks.training_checks import TrainingCheck
 from healthd.checks.xid_checks import XidCheck
+from healthd.collectors.pcie import PcieSample
 from healthd.findings.facts import Clear, Fact, Moment, Raise, make_check_failure
 from healthd.findings.finding_ledger import FindingLedger
 from healthd.gpu_monitoring.gpu_monitor import GpuMonitor
@@ -23,7 +24,6 @@ from healthd.kernel_log.xid_corroboration import NOT_ATTESTED, NodeDevices, XidC
 from healthd.samples.beacons import Beacons
 from healthd.samples.kernel_record import KernelGap, KernelRecord
 from healthd.samples.nvml import NvmlSample, Sweep, XidEvent
-from healthd.samples.pcie import PcieSample
 from healthd.samples.preflight import PreflightSample
 from healthd.samples.source import SourceReading
 from healthd.samples.start_failure import StartFailure

@@ -62,7 +62,7 @@ class Figure(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Location(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The location of a fault, as precisely as the test can tell."""
+    """The location of a fault, as precisely as the test can determine it."""
 
     gpu: str = ""  # UUID, or the device's name without one
     sm: int | None = None

@@ -66,7 +66,7 @@ AT_RESET, AT_TEST = frozenset({OrderKind.RESET_GPU}), frozenset({OrderKind.RUN_P
 CONFIG = """\
 cluster: helios
 listen: 127.0.0.1:{port}
-database: sqlite:///{place}/centre.db
+database: sqlite:///{place}/controller.db
 topology: {place}/topology.yaml
 mode: act
 scheduler: {{kind: local, state_file: {place}/holds.json, poll_busy_s: 0.2}}
@@ -110,7 +110,7 @@ class DemoFleet:
             probe.bind(("127.0.0.1", 0))
             port = probe.getsockname()[1]
         self.url = f"http://127.0.0.1:{port}"
-        self._config = place / "centre.yaml"
+        self._config = place / "controller.yaml"
         self._config.write_text(CONFIG.format(port=port, place=place))
         (place / "topology.yaml").write_text(_topology())
         self._seq = dict.fromkeys(range(1, NODES + 1), 0)
@@ -135,7 +135,7 @@ class DemoFleet:
         deadline = time.monotonic() + START_WITHIN_S
         while not self._answers():
             if time.monotonic() > deadline:
-                raise TimeoutError(f"the centre at {self.url} does not answer within {START_WITHIN_S:g} s")
+                raise TimeoutError(f"the controller at {self.url} does not answer within {START_WITHIN_S:g} s")
             time.sleep(0.1)
         list(self._nodes.map(self.report, self._seq))
         for path, body in (

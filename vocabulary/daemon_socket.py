@@ -27,7 +27,7 @@ def call_daemon(
     It speaks HTTP/1.0, in which the end of the connection ends the body.
 
     Raises:
-        NoResponseError: nobody answers in time, or not in HTTP, or with more than `bytes_max` bytes.
+        NoResponseError: no answer in time, or none in HTTP, or with more than `bytes_max` bytes.
     """
     until, received = time.monotonic() + deadline_s, bytearray()
     request = f"GET {page} HTTP/1.0\r\n\r\n"

@@ -20,7 +20,7 @@ COMMANDS = (("--help",), ("version",), ("status",), ("nodes", "--limit", "20"))
 
 
 def measure_healthctl_start(effort: Effort) -> Measured:
-    """Whole processes against a centre that answers at once."""
+    """Whole processes against a controller that answers at once."""
     runs = effort.either(5, 15)
     floor = statistics.median(minimum_costs.time_command([sys.executable, "-c", "pass"], runs)) * 1e3
     beside = Beside("a bare interpreter", floor)
@@ -59,7 +59,7 @@ def _figure(
 
 @contextmanager
 def _answering() -> Iterator[dict[str, str]]:
-    """The environment in which healthctl finds the centre."""
+    """The environment in which healthctl finds the controller."""
     server = ThreadingHTTPServer(("127.0.0.1", 0), Centre)
     threading.Thread(target=server.serve_forever, daemon=True).start()
     with tempfile.TemporaryDirectory() as place:

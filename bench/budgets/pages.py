@@ -20,7 +20,7 @@ SETTLES_S = 20.0  # a fleet that has just come is judged first
 
 
 def measure_pages(effort: Effort) -> Measured:
-    """The pages of the fleet, then those of the work on it, each on a centre of its own."""
+    """The pages of the fleet, then those of the work on it, each on a controller of its own."""
     nodes, times = effort.either(4000, 12_500), effort.either(2, 5)
     DICE.seed(time.time_ns())  # another port than a run beside this one
     with tempfile.TemporaryDirectory() as folder:

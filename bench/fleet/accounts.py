@@ -49,7 +49,7 @@ class Accounts(NamedTuple):
 
 
 def compare_findings(sent: Mapping[str, Sent], stored: Mapping[str, Stored], counted: Mapping[Key, int]) -> Accounts:
-    """Hold one against the other. What the centre itself concludes is of kinds that no node sent."""
+    """Hold one against the other. What the controller itself concludes is of kinds that no node sent."""
     kinds = {each.kind for each in sent.values()}
     happened = Counter(Key(each.node, each.kind, each.component) for each in sent.values() if each.acknowledged)
     return Accounts(

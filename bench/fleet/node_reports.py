@@ -1,6 +1,6 @@
 """A node's reports, as healthd's uplink sends them: every interval, at once on a change, and a change again until it is acknowledged.
 
-As there, the interval begins with the answer: a centre that answers late is asked less often, and not pressed for what it missed.
+As there, the interval begins with the answer: a controller that answers late is asked less often, and not pressed for what it missed.
 """
 
 from __future__ import annotations
@@ -104,7 +104,7 @@ class Node:
         return min(due, time.monotonic())
 
     async def _report(self, due: float) -> None:
-        """One report. `due` is when it should go: who is late itself must not make the centre look fast.
+        """One report. `due` is when it should go: who is late itself must not make the controller look fast.
 
         Raises:
             Unreachable: it was not taken.

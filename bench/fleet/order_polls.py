@@ -1,4 +1,4 @@
-"""A node's poll for orders, as healthd keeps it: a second connection, held open by the centre for half a minute, then asked again."""
+"""A node's poll for orders, as healthd keeps it: a second connection, held open by the controller for half a minute, then asked again."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ ANSWER_WITHIN_S = 60.0
 
 
 class Poll:
-    """Of one node. Its time counts from when the centre should have answered."""
+    """Of one node. Its time counts from when the controller should have answered."""
 
     def __init__(self, number: int, options: Options, balancer: Balancer, outcome: Outcome) -> None:
         dice = random.Random(options.seed * 7_000_003 + number)  # noqa: S311 - when it begins, no secret

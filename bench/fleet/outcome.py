@@ -16,7 +16,7 @@ KINDS = ("report", "news", "poll")
 
 
 class Sent(msgspec.Struct):
-    """A finding as it was last told, and whether the centre said that it has it."""
+    """A finding as it was last told, and whether the controller said that it has it."""
 
     node: str
     kind: str
@@ -71,7 +71,7 @@ class Outcome:
         self.tally.findings[finding.id] = sent
 
     def acknowledged(self, finding: Finding) -> None:
-        """The centre has it, as it was told last."""
+        """The controller has it, as it was told last."""
         self.tally.findings[finding.id].acknowledged = True
 
     def write(self, place: Path) -> None:

@@ -48,7 +48,7 @@ async def load_fleet(options: Options, outcome: Outcome) -> None:
 
 
 async def _own_delay(delays: list[float]) -> None:
-    """How late this process itself is: where it is, the centre's answers look late that were not."""
+    """How late this process itself is: where it is, the controller's answers look late that were not."""
     while True:
         due = time.monotonic() + LOOK_S
         await asyncio.sleep(LOOK_S)
@@ -88,9 +88,9 @@ def run_event_loop(what: Coroutine[None, None, None]) -> None:
 
 
 def main() -> None:
-    """Load the centre, and write what came of it."""
+    """Load the controller, and write what came of it."""
     options = msgspec.json.decode(Path(sys.argv[1]).read_bytes(), type=Options)
-    gc.disable()  # this process's own pauses would be told as the centre's
+    gc.disable()  # this process's own pauses would be told as the controller's
     outcome = Outcome()
     run_event_loop(load_fleet(options, outcome))
     outcome.write(Path(options.place))

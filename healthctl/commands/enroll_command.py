@@ -19,7 +19,7 @@ JOIN_FILE = Path("/etc/gpu-healthd/join")
 
 
 @click.command(
-    epilog="Example: healthctl enroll --server https://centre.example:15180. "
+    epilog="Example: healthctl enroll --server https://controller.example:15180. "
     "Exit codes: 0 the token is accepted, 2 wrong usage, 3 refused, or no response."
 )
 @click.option(

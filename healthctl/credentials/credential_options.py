@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from functools import wraps
 from pathlib import Path
 from typing import Any, Protocol
+from urllib.parse import quote
 
 import click
 
-from healthctl.api_client.remediator_client import connect_to_server, connection_options
+from healthctl.api_client.remediator_client import RemediatorClient, connect_to_server, connection_options
 from healthctl.exit_codes import Failure, require_extra
-from remediator.model.credentials import Role, TokenView
+from remediator.model.credentials import Role, TokenList, TokenView
+from remediator.model.views import Rotation, TokenWish
+from vocabulary.messages.wire import NewToken
+
+_TOKEN = re.compile(r"ghd_[A-Za-z0-9_-]+")
 
 
 class Credentials(Protocol):
@@ -44,8 +50,6 @@ def credentials_options(command: Callable[..., Any]) -> Callable[..., Any]:
         *args: Any, store: str | None, url: str | None, token_file: Path | None, ca_file: Path | None, **kwargs: Any
     ) -> Any:
         if store is None:
-            from healthctl.credentials.api_credentials import ApiCredentials
-
             return command(*args, credentials=ApiCredentials(connect_to_server(url, token_file, ca_file)), **kwargs)
         with require_extra("remediator"):
             from healthctl.credentials.database_credentials import open_database_credentials
@@ -70,3 +74,39 @@ def token_state(token: TokenView, now: float) -> str:
     if token.uses_left == 0:
         return "used up"
     return "good" if token.expires_at is None or token.expires_at > now else "ended"
+
+
+class ApiCredentials:
+    """`Credentials` through the API of a server."""
+
+    def __init__(self, server: RemediatorClient) -> None:
+        self._server = server
+
+    def issue(self, role: Role, name: str, expires_s: float | None, uses: int | None, *, replaces: bool) -> str:
+        """See `Credentials`."""
+        return _require_token(
+            self._server.exchange("/v1/tokens", TokenWish(role, name, expires_s, uses, replaces), NewToken)
+        )
+
+    def all(self) -> tuple[TokenView, ...]:
+        """See `Credentials`."""
+        return self._server.get("/v1/tokens", TokenList).tokens
+
+    def rotate(self, role: Role, name: str, overlap_s: float, expires_s: float | None) -> str:
+        """See `Credentials`."""
+        return _require_token(
+            self._server.exchange("/v1/tokens/rotate", Rotation(role, name, overlap_s, expires_s), NewToken)
+        )
+
+    def revoke(self, token_id: str) -> None:
+        """See `Credentials`."""
+        self._server.post(f"/v1/tokens/{quote(token_id, safe='')}/revoke", None)
+
+
+def _require_token(answer: NewToken) -> str:
+    """Check the format: people paste the token into shells and files, whatever the server sends."""
+    if _TOKEN.fullmatch(answer.token) is None:
+        raise Failure(
+            "the server did not return a token (ghd_ and letters, digits, - or _); check that it is a gpu-healthd controller"
+        )
+    return answer.token

@@ -2,25 +2,97 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
+import time
+import uuid
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any, TypeVar
 
 import click
+import msgspec
 
-from healthctl.durations import format_duration_short
+from healthctl.durations import DurationParam, format_duration_short
 from healthctl.exit_codes import Exit, Failure
-from healthctl.fault_injection.fault_directory import (
-    config_option,
-    fault_end_time,
-    gpu_option,
-    seconds_option,
-    write_fault,
-)
-from healthctl.fault_injection.fault_directory import remove_faults as clear_folder
-from healthd.gpu_monitoring.simulated_faults import SimulatedFault, SimulatedHang
+from healthd.config import Config, ConfigError, load_node_config
+from healthd.gpu_monitoring.simulated_faults import FOLDER, SimulatedFault, SimulatedHang
 from healthd.source_monitoring.source_registry import map_sources_by_name
+from vocabulary.atomic_file import replace_file
 
+CONFIG = Path("/etc/gpu-healthd/healthd.yaml")
+SECONDS_MIN, SECONDS_MAX = 1.0, 86_400.0
+F = TypeVar("F", bound=Callable[..., Any])
 HARDWARE_SLOWDOWN = 0x08 | 0x40  # of NVML's clock event reasons: by hardware, for heat
 DONE = "healthd applies it within a second; resulting findings are marked as injected"
+
+
+def _check_fault_duration(ctx: click.Context, param: click.Parameter, seconds: float) -> float:
+    if not SECONDS_MIN <= seconds <= SECONDS_MAX:
+        raise click.BadParameter("give 1s to 1d", ctx, param)
+    return seconds
+
+
+config_option = click.option(
+    "--config",
+    "path",
+    type=click.Path(path_type=Path),
+    default=CONFIG,
+    show_default=True,
+    help="Configuration file of healthd.",
+)
+gpu_option = click.option("--gpu", required=True, type=click.IntRange(0, 255), help="Index of the GPU.")
+seconds_option = click.option(
+    "--for", "seconds", type=DurationParam(), metavar="SPAN", default="1m", show_default=True, callback=_check_fault_duration,
+    help="Duration, such as 30s or 5m; at most one day.",
+)  # fmt: skip
+
+
+def write_fault(path: Path, fault: SimulatedFault | SimulatedHang) -> None:
+    """Write the fault for the healthd that runs with this configuration.
+
+    Raises:
+        Failure: healthd would not accept it, or its directory is not writable.
+    """
+    folder = _fault_directory(path)
+    file = folder / f"{time.time():.3f}-{uuid.uuid4().hex[:8]}.json"
+    try:
+        folder.mkdir(mode=0o700, exist_ok=True)
+        replace_file(file, msgspec.json.encode(fault))
+    except OSError as error:
+        raise Failure(f"{file}: cannot be written: {error.strerror}; run as the user that healthd runs as") from None
+
+
+def remove_faults(path: Path) -> int:
+    """Remove all simulated faults; returns their number."""
+    ended = 0
+    for file in _fault_directory(path).glob("*.json"):
+        with contextlib.suppress(FileNotFoundError):
+            file.unlink()
+            ended += 1
+    return ended
+
+
+def fault_end_time(seconds: float) -> float:
+    """The end of a fault that starts now, UTC seconds."""
+    return time.time() + seconds
+
+
+def _fault_directory(path: Path) -> Path:
+    config = _load_daemon_config(path)
+    if not config.accept_injected:
+        raise Failure(f"{path}: accept_injected is false: this node accepts no test faults; set it and restart healthd")
+    if not os.access(config.state_dir, os.W_OK):
+        todo = "check that healthd runs with this configuration, and run this as its user (root)"
+        raise Failure(f"{config.state_dir} cannot be written; {todo}")
+    return config.state_dir / FOLDER
+
+
+def _load_daemon_config(path: Path) -> Config:
+    try:
+        return load_node_config(path)
+    except ConfigError as error:
+        raise Failure(f"{error}; use --config to name healthd's configuration file", Exit.USAGE) from None
 
 
 @click.command("thermal", epilog="Example: healthctl inject thermal --gpu 0 --for 2m")
@@ -111,5 +183,5 @@ def inject_source_hang(source: str, path: Path) -> None:
 @config_option
 def clear_simulated_faults(path: Path) -> None:
     """Remove all simulated faults. Lines in the kernel log remain until a passed preflight clears them."""
-    ended = clear_folder(path)
+    ended = remove_faults(path)
     click.echo(f"{ended} fault{'' if ended == 1 else 's'} ended" if ended else "no simulated fault")

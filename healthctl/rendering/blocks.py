@@ -141,7 +141,7 @@ def render_plain(blocks: Iterable[Block], *, wide: bool = False) -> str:
     return "\n".join(shown)
 
 
-def _render_plain_block(block: Block, wide: bool) -> str:  # noqa: FBT001 - what `render_plain` was told
+def _render_plain_block(block: Block, wide: bool) -> str:  # noqa: FBT001 - as given to `render_plain`
     if isinstance(block, Facts):
         return format_facts((name, value_text(value)) for name, value in block.pairs)
     if isinstance(block, Line):

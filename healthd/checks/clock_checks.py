@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import msgspec
 
+from healthd.collectors.clock import ClockSample
 from healthd.findings.facts import Held, Moment, judge_level
 from healthd.findings.hysteresis import Dwell
-from healthd.samples.clock import ClockSample
 from vocabulary.identity import Component, ComponentKind
 
 CHECK = "clock"

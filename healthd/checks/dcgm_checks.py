@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import msgspec
 
+from healthd.collectors.dcgm import DcgmIncident, DcgmSample
 from healthd.findings.facts import Held, Moment, Raise
-from healthd.samples.dcgm import DcgmIncident, DcgmSample
 from vocabulary.finding import Severity
 from vocabulary.identity import Component, ComponentKind
 

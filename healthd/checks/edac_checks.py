@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import msgspec
 
+from healthd.collectors.edac import Dimm, EdacSample
 from healthd.findings.facts import Held, Moment, judge_level
 from healthd.findings.hysteresis import Dwell, Growth
-from healthd.samples.edac import Dimm, EdacSample
 from vocabulary.finding import Severity
 from vocabulary.identity import Component, ComponentKind
 

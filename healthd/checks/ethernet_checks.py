@@ -6,9 +6,9 @@ from collections.abc import Mapping
 
 import msgspec
 
+from healthd.collectors.ethernet import EthernetInterface, EthernetSample
 from healthd.findings.facts import Held, Moment, judge_level
 from healthd.findings.hysteresis import Dwell, Growth
-from healthd.samples.ethernet import EthernetInterface, EthernetSample
 from vocabulary.identity import Component, ComponentKind
 
 CHECK = "ethernet"

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import msgspec
 
+from healthd.collectors.fabric_manager import FabricManagerSample, SwitchError
 from healthd.findings.facts import Held, Moment, Raise
-from healthd.samples.fabric_manager import FabricManagerSample, SwitchError
 from vocabulary.finding import Evidence, Severity
 from vocabulary.identity import Component, ComponentKind, canonical_pci
 

@@ -12,9 +12,9 @@ from typing import NamedTuple
 
 import msgspec
 
+from healthd.collectors.pcie import PcieHop
 from healthd.findings.facts import Clear, Fact, Raise
 from healthd.samples.nvml import Inventory
-from healthd.samples.pcie import PcieHop
 from vocabulary.finding import Evidence, Severity
 from vocabulary.identity import Component, ComponentKind
 

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 
 import msgspec
 
+from healthd.collectors.infiniband import IbPort, InfinibandSample
 from healthd.findings.facts import Held, Moment, judge_level
 from healthd.findings.hysteresis import Dwell, Growth
-from healthd.samples.infiniband import IbPort, InfinibandSample
 from vocabulary.finding import Severity
 from vocabulary.identity import Component, ComponentKind
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import msgspec
 
+from healthd.collectors.network_mounts import NetworkMountsSample
 from healthd.findings.facts import Held, Moment, judge_level
 from healthd.findings.hysteresis import Dwell
-from healthd.samples.network_mounts import NetworkMountsSample
 from vocabulary.identity import Component, ComponentKind
 
 CHECK = "network_mounts"

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 
 import msgspec
 
+from healthd.collectors.nvme import NvmeDisk, NvmeSample
 from healthd.findings.facts import Held, Moment, judge_level
 from healthd.findings.hysteresis import Dwell, Growth
-from healthd.samples.nvme import NvmeDisk, NvmeSample
 from vocabulary.finding import Severity
 from vocabulary.identity import Component, ComponentKind
 

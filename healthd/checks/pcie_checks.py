@@ -9,9 +9,9 @@ from collections.abc import Mapping
 
 import msgspec
 
+from healthd.collectors.pcie import PcieHop, PcieSample
 from healthd.findings.facts import Held, Moment, judge_level
 from healthd.findings.hysteresis import Dwell, Growth
-from healthd.samples.pcie import PcieHop, PcieSample
 from vocabulary.finding import Severity
 from vocabulary.identity import Component, ComponentKind
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import msgspec
 
+from healthd.collectors.processes import ProcessesSample
 from healthd.findings.facts import Held, Moment, judge_level
 from healthd.findings.hysteresis import Dwell
-from healthd.samples.processes import ProcessesSample
 from vocabulary.finding import Evidence
 from vocabulary.identity import Component, ComponentKind
 

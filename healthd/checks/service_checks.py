@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import msgspec
 
+from healthd.collectors.services import Service, ServicesSample
 from healthd.findings.facts import Held, Moment, judge_level
 from healthd.findings.hysteresis import Dwell
-from healthd.samples.services import Service, ServicesSample
 from vocabulary.finding import Severity
 from vocabulary.identity import Component, ComponentKind
 

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import msgspec
 
+from healthd.collectors.versions import VersionsSample
 from healthd.findings.facts import Held, Moment, judge_level
-from healthd.samples.versions import VersionsSample
 from vocabulary.identity import Component, ComponentKind
 
 CHECK = "versions"

@@ -173,7 +173,7 @@ def _drop_reported_steps(known: _CachedPage) -> _CachedPage:
 
 
 def _is_relevant_page(read: _PageRead, claimants: Mapping[str, JobClaimants], now: float) -> bool:
-    """Return whether a page is current and does not claim another user's job, as far as the scheduler tells."""
+    """Return whether a page is current and does not claim another user's job, as far as the scheduler knows."""
     claimed = claimants.get(read.claim.job)
     if claimed is not None and claimed.strangers and read.claim.uid not in claimed.users:
         return False

@@ -5,14 +5,50 @@ Network file systems are a separate source, since those may hang.
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from healthd.collectors.machine_access import MachineAccess, Options
-from healthd.samples.disks import Disk, DisksSample
+from healthd.samples.metric_declaration import Family, Metric
 from vocabulary.hardware.mount_table import Mount
 
 LOCAL = frozenset({"ext2", "ext3", "ext4", "xfs", "btrfs", "f2fs", "zfs", "vfat"})
 VOLATILE = frozenset({"tmpfs", "overlay"})
 WHERE_VOLATILE_COUNTS = frozenset({"/", "/tmp", "/dev/shm"})  # noqa: S108 - a full one stops jobs; nothing is made there
 MOUNTS_MAX = 64
+
+
+class Disk(NamedTuple):
+    """One mounted file system. `read_only` is the kernel's current state of it."""
+
+    mount: str
+    device: str
+    type: str
+    read_only: bool
+    size_bytes: int | None
+    free_bytes: int | None  # for users
+    inodes: int | None
+    inodes_free: int | None
+
+
+class DisksSample(NamedTuple):
+    """All local file systems that hold data."""
+
+    disks: tuple[Disk, ...]
+
+
+METRICS = (
+    Family(
+        rows="disks",
+        labels=("mount", "device", "type"),
+        metrics=(
+            Metric("healthd_host_disk_size_bytes", "Size of the file system.", "size_bytes"),
+            Metric("healthd_host_disk_free_bytes", "Space available to users.", "free_bytes"),
+            Metric("healthd_host_disk_inodes", "Total inodes.", "inodes"),
+            Metric("healthd_host_disk_inodes_free", "Free inodes.", "inodes_free"),
+            Metric("healthd_host_disk_read_only", "1 if it is read-only.", "read_only"),
+        ),
+    ),
+)
 
 
 def read_disks(machine: MachineAccess, options: Options) -> DisksSample:  # noqa: ARG001 - every collector takes options

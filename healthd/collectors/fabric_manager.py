@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
+from typing import NamedTuple
 
 from healthd.collectors.machine_access import MachineAccess, Options, SourceAbsent
-from healthd.samples.fabric_manager import FabricManagerSample, SwitchError
+from healthd.samples.metric_declaration import Family, Metric
 from vocabulary.driver_log.fabric_manager_line import SWITCH_ERROR
 
 LOG = "/var/log/fabricmanager.log"
@@ -13,6 +14,33 @@ TAIL_BYTES = 1 << 16
 ERRORS_MAX = 200
 TEXT_CHARS_MAX = 200
 _ERROR = re.compile(r"\[(?P<stamp>[^\]]{8,40})\]\s{1,4}\[(?:ERROR|CRITICAL|FATAL)\]")
+
+
+class SwitchError(NamedTuple):
+    """One line about one error. `stamp` is the log's own time, unparsed."""
+
+    stamp: str
+    fatal: bool
+    code: str
+    pci: str
+    port: int | None
+    text: str
+
+
+class FabricManagerSample(NamedTuple):
+    """The errors among the log's last lines, oldest first, and how many of its lines are errors of any kind."""
+
+    errors: tuple[SwitchError, ...]
+    error_lines: int
+
+
+METRICS = (
+    Family(
+        rows="",
+        labels=(),
+        metrics=(Metric("healthd_fabric_manager_error_lines", "Error lines at the end of its log.", "error_lines"),),
+    ),
+)
 
 
 def read_fabric_manager(machine: MachineAccess, options: Options) -> FabricManagerSample:

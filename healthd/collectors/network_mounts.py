@@ -5,8 +5,10 @@ A dead server blocks the caller beyond the reach of SIGKILL: such a process is l
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from healthd.collectors.machine_access import MachineAccess, Options, SourceAbsent
-from healthd.samples.network_mounts import NetworkMount, NetworkMountsSample
+from healthd.samples.metric_declaration import Family, Metric
 
 TYPES = frozenset(
     {"nfs", "nfs4", "lustre", "beegfs", "gpfs", "ceph", "cifs", "smb3", "glusterfs", "fuse.glusterfs", "fuse.ceph"}
@@ -14,6 +16,35 @@ TYPES = frozenset(
 )
 MOUNTS_MAX = 32
 DEADLINE_S = 8.0  # for all of them together, so that several dead ones do not look like a dead source
+
+
+class NetworkMount(NamedTuple):
+    """One mount. `trouble` is empty if it answers; else the error's name (ESTALE, …) or "no answer"."""
+
+    mount: str
+    device: str
+    type: str
+    trouble: str
+
+    @property
+    def answers(self) -> bool:
+        """Whether work that uses it can continue."""
+        return not self.trouble
+
+
+class NetworkMountsSample(NamedTuple):
+    """All mounts."""
+
+    mounts: tuple[NetworkMount, ...]
+
+
+METRICS = (
+    Family(
+        rows="mounts",
+        labels=("mount", "device", "type"),
+        metrics=(Metric("healthd_host_network_mount_up", "1 if the file system answers.", "answers"),),
+    ),
+)
 
 
 def read_network_mounts(machine: MachineAccess, options: Options) -> NetworkMountsSample:  # noqa: ARG001 - every collector takes options

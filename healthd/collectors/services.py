@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from healthd.collectors.machine_access import MachineAccess, Options, SourceAbsent
-from healthd.samples.services import Service, ServicesSample
+from healthd.samples.metric_declaration import Family, Metric
 
 UNITS = (
     "nvidia-fabricmanager.service",
@@ -17,6 +19,37 @@ UNITS = (
 )
 DEADLINE_S = 10.0
 _ENABLED = ("enabled", "enabled-runtime")
+
+
+class Service(NamedTuple):
+    """One unit. `wanted`: it is enabled, or the configuration names it."""
+
+    name: str
+    wanted: bool
+    state: str  # active, failed, inactive, activating, …
+
+    @property
+    def active(self) -> bool:
+        """Whether it runs."""
+        return self.state == "active"
+
+
+class ServicesSample(NamedTuple):
+    """The installed units."""
+
+    services: tuple[Service, ...]
+
+
+METRICS = (
+    Family(
+        rows="services",
+        labels=("name",),
+        metrics=(
+            Metric("healthd_host_service_active", "1 if the service runs.", "active"),
+            Metric("healthd_host_service_wanted", "1 if it is enabled, or named in the configuration.", "wanted"),
+        ),
+    ),
+)
 
 
 def read_services(machine: MachineAccess, options: Options) -> ServicesSample:

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from healthd.checks import gpu_presence_checks, nvml_liveness_checks
 from healthd.checks.gpu_count_checks import GpuCountCheck
+from healthd.collectors.pcie import PcieSample
 from healthd.findings.facts import Clear, Moment, make_check_failure
 from healthd.findings.finding_ledger import FindingLedger
 from healthd.findings.gpu_state import GpuState, merge_reading
@@ -13,7 +14,6 @@ from healthd.gpu_monitoring.gpu_check_registry import GpuCheckByProduct
 from healthd.gpu_monitoring.simulated_faults import SimulatedFault
 from healthd.gpu_monitoring.simulated_gpus import SimulatedGpus
 from healthd.samples.nvml import GpuConstants, GpuReading, Inventory, NvmlHang, NvmlUnavailable, Sweep
-from healthd.samples.pcie import PcieSample
 from vocabulary.identity import ComponentKind
 from vocabulary.messages.wire import Gpu
 

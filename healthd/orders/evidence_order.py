@@ -113,11 +113,11 @@ class EvidenceTask:
 
     def _deliver(self, content: bytes) -> tuple[OrderState, str] | None:
         """Return the result; None if stopped."""
-        centre, backoff = self._connect(), RetryBackoff()
+        controller, backoff = self._connect(), RetryBackoff()
         try:
             while not self._stop.is_set():
                 try:
-                    centre.evidence(self._order.id, content)
+                    controller.evidence(self._order.id, content)
                 except RequestRejected as error:
                     return OrderState.FAILED, f"the controller rejects it: {error}"
                 except ControllerError as error:
@@ -126,5 +126,5 @@ class EvidenceTask:
                 else:
                     return OrderState.SUCCEEDED, f"{len(content)} bytes of evidence delivered to the controller"
         finally:
-            centre.close()
+            controller.close()
         return None

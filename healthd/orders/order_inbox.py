@@ -58,14 +58,14 @@ class OrderInbox:
 
     def run(self) -> None:
         """Poll until stopped."""
-        centre = ControllerClient(self._config, self._node)
+        controller = ControllerClient(self._config, self._node)
         backoff = RetryBackoff()
         failing = False
         together = True  # see `ReportUplink.run`
         while not self._stop.is_set():
             began = self._clock.monotonic()
             try:
-                new = self.fetch(centre, jitter_delay(WAIT_S, together=together))
+                new = self.fetch(controller, jitter_delay(WAIT_S, together=together))
                 backoff.reset()
                 failing = together = False
                 if not new:
@@ -78,9 +78,9 @@ class OrderInbox:
             except (OutboxFull, OutboxCorrupt) as error:
                 _log.error("an order could not be stored, so it is not performed: %s", error)
                 self._stop.wait(OUTBOX_PAUSE_S)
-        centre.close()
+        controller.close()
 
-    def fetch(self, centre: ControllerClient, wait_s: float) -> int:
+    def fetch(self, controller: ControllerClient, wait_s: float) -> int:
         """Poll once; return the number of new orders.
 
         Raises:
@@ -89,7 +89,7 @@ class OrderInbox:
         """
         known = [order.id for order, _ in self._orders.open()]
         new = 0
-        received = centre.orders(known, wait_s)
+        received = controller.orders(known, wait_s)
         if received.telemetry is not None:
             self._on_wish(received.telemetry)
         failed: OutboxFull | OutboxCorrupt | None = None
@@ -101,7 +101,7 @@ class OrderInbox:
         if new:
             self._on_order()
         for unread in received.unread:
-            self._refuse(centre, unread)
+            self._refuse(controller, unread)
         if failed is not None:
             raise failed
         return new
@@ -112,12 +112,12 @@ class OrderInbox:
             _log.warning("order %s: %s, because %s", order.id, order.kind.value, order.reason)
         return new
 
-    def _refuse(self, centre: ControllerClient, unread: UnreadOrder) -> None:
+    def _refuse(self, controller: ControllerClient, unread: UnreadOrder) -> None:
         """Reject an order that only a newer healthd understands. It is not stored: without an answer it comes again."""
         why = f"this healthd does not know this order and may be too old for it: {unread.why}"
         _log.error("order %s: %s", unread.id, why)
         refusal = OrderUpdate(id=unread.id, state=OrderState.REFUSED, at=self._clock.wall(), detail=why)
         try:
-            centre.answer(refusal)
+            controller.answer(refusal)
         except RequestRejected as error:
             _log.error("the refusal of order %s was rejected: %s", unread.id, error)

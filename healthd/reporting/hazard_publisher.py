@@ -53,16 +53,16 @@ class HazardPublisher:
 
     def run(self) -> None:
         """Fetch and write hazards until stopped."""
-        centre = self._connect()
+        controller = self._connect()
         known, due = None, 0.0
         while not self._stop.wait(NEW_JOB_S):
             jobs, now = self._jobs(), self._clock.monotonic()
             if jobs != known or now >= due:
                 known, due = jobs, now + EVERY_S
-                self.look(centre)
-        centre.close()
+                self.look(controller)
+        controller.close()
 
-    def look(self, centre: HazardSource) -> None:
+    def look(self, controller: HazardSource) -> None:
         """Write a file for each job that runs here and remove the files of ended jobs."""
         jobs = self._jobs()
         for job in self._written - set(jobs):
@@ -72,7 +72,7 @@ class HazardPublisher:
         trouble = ""
         for job in jobs:
             try:
-                self._publish(job, centre.hazard(job))
+                self._publish(job, controller.hazard(job))
             except RequestRejected:  # the controller does not know the job yet; the next report names it
                 continue
             except (ControllerError, OSError) as error:

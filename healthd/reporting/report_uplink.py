@@ -77,7 +77,7 @@ class ReportUplink:
         self._news = threading.Event()
         self._stop = threading.Event()
         self._hurry = threading.Event()  # a pause after a failure has ended
-        self._centre: ControllerClient | None = None
+        self._controller: ControllerClient | None = None
         self._patience_s = FIRST_BYTE_S
         self._fatal_heard: frozenset[str] = frozenset()  # fatal findings of the last accepted report
         self._seq = 0
@@ -100,11 +100,11 @@ class ReportUplink:
 
         Call about once a second, from any thread.
         """
-        centre = self._centre
-        if centre is None or _list_fatal_findings(self._status().findings) <= self._fatal_heard | self._unwanted:
+        controller = self._controller
+        if controller is None or _list_fatal_findings(self._status().findings) <= self._fatal_heard | self._unwanted:
             return
         self._hurry.set()
-        if centre.cut_if_silent(self._patience_s):
+        if controller.cut_if_silent(self._patience_s):
             _log.warning("no answer from the remediator for %g s; retrying on a new connection", self._patience_s)
             self._patience_s = min(2 * self._patience_s, TIMEOUT_S)
 
@@ -116,14 +116,14 @@ class ReportUplink:
 
     def run(self) -> None:
         """Report until stopped; survives any controller outage."""
-        centre = self._centre = ControllerClient(self._config, self._status().node)
+        controller = self._controller = ControllerClient(self._config, self._status().node)
         backoff = RetryBackoff()
         failing = False
         together = True  # after a controller restart all nodes connect at once
         while not self._stop.is_set():
             try:
                 self._news.clear()
-                self.send(centre)
+                self.send(controller)
                 backoff.reset()
                 if failing:
                     _log.info("the remediator accepts reports again")
@@ -141,8 +141,8 @@ class ReportUplink:
                     _log.log(level, "report not delivered: %s; retrying in %.1f s", error, pause_s)
                 failing = together = True
                 self._pause(pause_s, error)
-        self._centre = None
-        centre.close()
+        self._controller = None
+        controller.close()
 
     def _pause(self, pause_s: float, error: ControllerError) -> None:
         """Pause after a failure; shorter when urgent, unless the controller set the time or a person must act."""
@@ -154,7 +154,7 @@ class ReportUplink:
         if pause_s > least_s and not self._stop.is_set():
             self._hurry.wait(pause_s - least_s)
 
-    def send(self, centre: ControllerClient) -> None:
+    def send(self, controller: ControllerClient) -> None:
         """Send one report, more while changes remain, then the order results.
 
         Raises:
@@ -163,20 +163,20 @@ class ReportUplink:
         answers = self._orders.unsent(
             self._status().newest_change
         )  # read before the changes, so that they are never older than the results
-        while self._send_batch(centre):
+        while self._send_batch(controller):
             pass
         for answer in answers:
             try:
-                centre.answer(_within_bounds(answer))
+                controller.answer(_within_bounds(answer))
             except RequestRejected as error:  # the order is unknown there; retrying would block all others
                 _log.error("answer to order %s rejected: %s", answer.id, error)
             self._orders.mark_sent(answer)
 
-    def _send_batch(self, centre: ControllerClient) -> bool:
+    def _send_batch(self, controller: ControllerClient) -> bool:
         """Send one report; return whether more changes should follow at once."""
         report = self._report(self._batch)
         try:
-            reply = centre.report(report)
+            reply = controller.report(report)
         except RequestRejected as error:
             if self._leave_out(report, error):
                 return True
@@ -185,7 +185,7 @@ class ReportUplink:
                 return True
             if not report.changes:
                 raise
-            self._narrow(centre, report)
+            self._narrow(controller, report)
             return True
         self.heard_at = self._clock.wall()
         self._fatal_heard = _list_fatal_findings(report.active)
@@ -210,7 +210,7 @@ class ReportUplink:
             self._unwanted |= {error.finding}
         return True
 
-    def _narrow(self, centre: ControllerClient, report: Report) -> None:
+    def _narrow(self, controller: ControllerClient, report: Report) -> None:
         """Find the change that the controller rejects and set it aside, so that it does not block the others.
 
         Raises:
@@ -219,7 +219,7 @@ class ReportUplink:
         if len(report.changes) > 1:
             self._batch = len(report.changes) // 2
             return
-        centre.report(self._report(0))
+        controller.report(self._report(0))
         change = report.changes[0]
         _log.error("the remediator rejects change %s, it is set aside: %s", change.seq, encode_message(change).decode())
         self._waiting.set_aside(change.seq)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from healthd.samples.infiniband import InfinibandSample
+from healthd.collectors.infiniband import InfinibandSample
+from healthd.collectors.versions import VersionsSample
 from healthd.samples.nvml import Inventory
 from healthd.samples.source import SourceReading
-from healthd.samples.versions import VersionsSample
 from vocabulary import VERSION
 from vocabulary.messages.wire import Versions
 

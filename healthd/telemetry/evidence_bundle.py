@@ -7,12 +7,12 @@ import time
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
+from healthd.collectors.infiniband import InfinibandSample
+from healthd.collectors.pcie import PcieSample
+from healthd.collectors.versions import VersionsSample
 from healthd.daemon_status import Status
 from healthd.findings.gpu_state import GpuState
-from healthd.samples.infiniband import InfinibandSample
-from healthd.samples.pcie import PcieSample
 from healthd.samples.source import SourceReading, SourceState
-from healthd.samples.versions import VersionsSample
 from healthd.telemetry.step_summaries import convert_step
 from healthd.telemetry.telemetry_history import Telemetry
 from healthd.trainer.beacons.beacon_directory import PageFile, iterate_page_files

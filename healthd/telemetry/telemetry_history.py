@@ -16,12 +16,12 @@ from math import isnan, nan
 from operator import itemgetter
 from typing import Any, NamedTuple
 
+from healthd.collectors.ethernet import EthernetSample
+from healthd.collectors.infiniband import InfinibandSample
+from healthd.collectors.pressure import PressureSample
 from healthd.findings.facts import Moment
-from healthd.samples.ethernet import EthernetSample
-from healthd.samples.infiniband import InfinibandSample
 from healthd.samples.kernel_record import KernelRecord
 from healthd.samples.nvml import Sweep
-from healthd.samples.pressure import PressureSample
 from healthd.samples.source import SourceReading
 from healthd.telemetry.telemetry_columns import (
     ETHERNET,

@@ -56,7 +56,7 @@ class NoRankReplacer:
         """Never grows."""
 
     def note_step(self) -> None:
-        """Nobody counts."""
+        """Does nothing: steps are not counted."""
 
     def has_rank_on(self, nodes: Collection[str]) -> bool:  # noqa: ARG002 - as `RankReplacer` has it
         """Every order concerns this job."""
@@ -66,7 +66,7 @@ class NoRankReplacer:
         """No rank would be replaced."""
 
     def leave(self, code: int, why: str) -> None:
-        """The exit code alone tells it."""
+        """The exit code alone shows it."""
 
 
 class Evictions:

@@ -38,7 +38,7 @@ class StoreCaller:
         def run() -> None:
             try:
                 answers.append(ask())
-            except BaseException as error:  # noqa: BLE001 - told to the thread that waits
+            except BaseException as error:  # noqa: BLE001 - raised in the thread that waits
                 errors.append(error)
 
         thread = threading.Thread(target=run, name="healthd-store", daemon=True)

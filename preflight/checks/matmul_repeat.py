@@ -65,7 +65,7 @@ class WorkHistory:
             if type(error) is RuntimeError and not is_refusal(error):
                 raise RuntimeError(f"{item}: {error}") from error
             if not is_refusal(error):
-                raise  # the exception's class tells: out of memory, or a faulty device
+                raise  # the exception's class shows which: out of memory, or a faulty device
             self.lacks[item.kind.name] = " ".join(str(error).split())[:200]
             return
         fault = build_output_fault(self._context.fault, work.run)

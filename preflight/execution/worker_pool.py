@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import errno
 import os
-from collections.abc import Sequence
+import socket
+import struct
+from collections.abc import Iterable, Sequence
 
 from preflight.check_context import Device
 from preflight.execution.device_assignment import HOST_DEVICES, VISIBLE, UnassignedDevice, assign_devices
-from preflight.execution.gpu_locks import GpuLocks
 from preflight.execution.worker_outcomes import build_worker_results
 from preflight.execution.worker_process import TestProcess, end_processes
 from preflight.execution.worker_requests import WorkerRequest, await_answers, conclude_request
@@ -25,6 +27,8 @@ from preflight.worker_messages import (
 from vocabulary.clock import Clock
 
 LOOK_WATCHDOG_S = 60.0  # startup, and waking a sleeping driver: seconds per GPU without persistence mode
+_PREFIX = "\0gpu-healthd/preflight/"  # an abstract name, not a path
+_CREDENTIALS = struct.Struct("3i")  # pid, uid, gid
 
 
 class DeviceWorker:
@@ -138,3 +142,45 @@ class WorkerPool:
                 member.seat.name, last.outcome, f"the worker process does not start: {last.reason}"
             )
         self.dismiss([member])
+
+
+class GpuLocks:
+    """The GPUs locked by this preflight, so that no other tests them at the same time: that would slow both and blame the GPU.
+
+    A lock is an abstract socket name, unique in the network namespace. The kernel releases it with the process; no file
+    remains. The creator closes it.
+    """
+
+    def __init__(self) -> None:
+        self._held: list[socket.socket] = []
+
+    def hold(self, uuids: Iterable[str]) -> str:
+        """Lock GPUs, by UUID or that of a MIG instance. Returns the current holder as text; empty if none or unknown."""
+        for uuid in uuids:
+            claim = socket.socket(socket.AF_UNIX)
+            self._held.append(claim)
+            try:
+                claim.bind(_PREFIX + uuid)
+                claim.listen()
+            except OSError as error:
+                if error.errno != errno.EADDRINUSE:
+                    return ""  # a kernel without abstract names; running processes are detected anyway
+                return f"another preflight{_describe_lock_holder(uuid)} holds {uuid}: wait until it ends"
+        return ""
+
+    def close(self) -> None:
+        """Release all locks."""
+        for claim in self._held:
+            claim.close()
+        self._held.clear()
+
+
+def _describe_lock_holder(uuid: str) -> str:
+    with socket.socket(socket.AF_UNIX) as asking:
+        asking.setblocking(False)
+        try:
+            asking.connect(_PREFIX + uuid)
+            answer = asking.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
+        except OSError:
+            return ""  # it has just ended
+    return f", process {_CREDENTIALS.unpack(answer)[0]},"

@@ -1,4 +1,4 @@
-"""Ensures that every node held by the controller has an incident, so that somebody is notified of it. Pure."""
+"""Ensures that every node held by the controller has an incident, so that operators are notified of it. Pure."""
 
 from __future__ import annotations
 

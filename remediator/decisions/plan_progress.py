@@ -8,14 +8,14 @@ import msgspec
 from msgspec.structs import replace
 
 from remediator.decisions.isolation_budget import IsolationBudget
-from remediator.decisions.mode_stop import is_action_withheld
+from remediator.decisions.mode_stop import GOES_ON, LEFT_TO_PEOPLE, find_stop_order, is_action_withheld
 from remediator.decisions.node_lifecycle import transition_node
 from remediator.decisions.operator_takeover import end_action, reassert_hold
-from remediator.decisions.step_context import StepContext, mark_step_failed
-from remediator.decisions.step_preconditions import begin_step
+from remediator.decisions.rule_guards import evaluate_rule_guards
+from remediator.decisions.step_context import StepContext, mark_step_failed, mark_step_succeeded
 from remediator.decisions.step_verbs import HANDS_OFF_EXEMPT, STEPS
 from remediator.model.journal_records import FOR_REPLACEMENT, Action, ActionState, Incident, IncidentState
-from remediator.model.plan_steps import ONLY_TELLING, PASSED_OVER, StepRun, StepState, Verb
+from remediator.model.plan_steps import ONLY_TELLING, PASSED_OVER, Mode, StepRun, StepState, Verb
 from remediator.model.rule_conditions import THEIRS, NodeState
 from remediator.state.cluster_state import QUIET_S, ClusterState
 from vocabulary.finding import Severity
@@ -198,3 +198,46 @@ def hand_incident_over(state: ClusterState, incident: Incident, why: str, now: f
     )
     if alert.id not in state.actions:
         state.put_action(alert)
+
+
+def begin_step(context: StepContext, run: StepRun) -> StepRun:
+    """Return the step as running, as pending with what it waits for, or as ended already.
+
+    Its pause, mode, approval and guards are checked before anything is done.
+    """
+    now, step = context.now, run.step
+    if now < run.not_before:
+        return run
+    if step.mode in LEFT_TO_PEOPLE:
+        context.note("step_left", f"{step} is left to operators: its mode is {step.mode.value}")
+        return mark_step_succeeded(run, f"left to operators (mode {step.mode.value})")
+    if step.mode is Mode.APPROVE and context.approval(run) not in context.incident.approved:
+        if not run.detail:
+            context.note("approval_wanted", f"{step} waits for approval")
+        return replace(run, detail=f"waits for approval of {context.approval(run)}")
+    if stopped := _mode_stop_reason(context, run):
+        return replace(run, detail=stopped)
+    finding = context.because()
+    refused = (
+        [str(g) for g in evaluate_rule_guards(step.guards, finding, context.state, now) if not g.passed]
+        if finding
+        else []
+    )
+    if not refused:
+        context.remember(f"action/{step.verb.value}")
+        return replace(run, state=StepState.RUNNING, deadline=now + step.timeout_s, detail="")
+    wait_until = run.deadline if run.deadline is not None else now + step.timeout_s
+    waiting = replace(run, deadline=wait_until, detail="; ".join(refused))
+    return (
+        mark_step_failed(waiting, f"guards refused for {format_period(step.timeout_s)}: {waiting.detail}")
+        if now >= wait_until
+        else waiting
+    )
+
+
+def _mode_stop_reason(context: StepContext, run: StepRun) -> str:
+    """Return why an operator's mode override blocks steps that change something, whatever the plan. Empty: none does."""
+    said = find_stop_order(context.state.standing)
+    if said is None or run.step.verb in GOES_ON:
+        return ""
+    return f"waits: {said.actor} set the mode to {said.mode.value}"

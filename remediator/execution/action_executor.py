@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import math
 import queue
 import threading
 from collections.abc import Iterable, Mapping
@@ -18,7 +19,6 @@ from sqlalchemy.exc import SQLAlchemyError
 from remediator.decisions.mode_stop import is_action_withheld
 from remediator.engine.decision_engine import DecisionEngine, StateSnapshot
 from remediator.engine.duty_cycle import DutyCycle
-from remediator.execution.scheduler_health import SchedulerHealthLog, scheduler_health_text
 from remediator.model.delivery import Delivery
 from remediator.model.journal_records import Action, Incident, IncidentState
 from remediator.model.override_records import AlertSilence
@@ -35,12 +35,15 @@ from remediator.overrides.manual_cordon import BY_HAND, CORDON, REASON, SEEN, UN
 from remediator.schedulers.scheduler_protocol import Scheduler, TracksLostDrains
 from remediator.store.database import driver_message
 from vocabulary.clock import Clock
+from vocabulary.text.plurals import format_count
 
 log = logging.getLogger(__name__)
 WORKERS = 4
 DOUBT_S = 0.05
 TOGETHER = 100  # holds compared before the thread may rest
 _HOLDING = frozenset({Verb.CORDON.value, "resume", "evict"}) | BY_HAND
+OK = "ok"
+QUIET_S = 60.0  # minimum between two log lines: a flapping scheduler must not fill the log
 
 
 class ActionExecutor:
@@ -221,7 +224,7 @@ class ActionExecutor:
         return self._deeds.do(action, message, kinds)
 
     def _silence_of(self, item: Delivery) -> AlertSilence | None:
-        assert self._engine is not None  # noqa: S101 - started before anything is told
+        assert self._engine is not None  # noqa: S101 - started before anything is published
         known = list_open_silences(self._engine.snapshot.standing)
         return find_matching_silence(known, item.message.node, item.kinds, self._clock.wall())
 
@@ -292,3 +295,31 @@ def _nodes_in_play(known: StateSnapshot) -> set[str]:
 
 def _nodes_to_change(known: StateSnapshot) -> set[str]:
     return {action.node for action in known.actions.values() if action.verb in _HOLDING and not action.state.final}
+
+
+def scheduler_health_text(holds: Mapping[str, NodeHold]) -> str:
+    """Return ``ok``, or the number of nodes without an answer and why: the first reason by node name."""
+    untold = {name: hold.reason for name, hold in holds.items() if hold.schedulable is None}
+    if not untold:
+        return OK
+    first, *others = dict.fromkeys(untold[name] for name in sorted(untold))
+    more = f" (and {len(others)} other reason{'s' * (len(others) > 1)})" if others else ""
+    return f"gives no answer for {len(untold)} of {format_count(len(holds), 'node')}: {first}{more}"
+
+
+class SchedulerHealthLog:
+    """Logs changes of the scheduler's health."""
+
+    def __init__(self) -> None:
+        self._word = OK
+        self._at = -math.inf
+
+    def log(self, word: str, now: float) -> None:
+        """Log `word` if it has changed. `now`: monotonic seconds; a change that comes too soon waits for the next call."""
+        if word == self._word or now - self._at < QUIET_S:
+            return
+        if word == OK:
+            log.info("the scheduler answers for every node again")
+        else:
+            log.warning("the scheduler %s", word)
+        self._word, self._at = word, now

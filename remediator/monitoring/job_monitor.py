@@ -2,26 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from fnmatch import fnmatchcase
 from functools import partial
 
 from msgspec.structs import replace
 
+from remediator.detection.stragglers.signal_confirmation import JOBS_OWN_XIDS, LINK_ERRORS_MANY, MachineSignals
 from remediator.model.detector_origin import is_concluded
 from remediator.model.journal_records import JobRef
 from remediator.monitoring import hang_findings, straggler_findings
 from remediator.monitoring.analysis_passes import AnalysisPasses
-from remediator.monitoring.confirming_signals import has_node_fault, machine_signals
 from remediator.monitoring.detector_findings import detector_origin, select_finding_changes
 from remediator.monitoring.rank_claims import settle_rank_claims
-from remediator.monitoring.rank_groups import RankGroups
-from remediator.monitoring.step_windows import NodeRankReport
-from vocabulary.finding import Finding
+from remediator.monitoring.step_windows import NodeRankReport, RankPlacement
+from vocabulary.finding import Finding, Severity
+from vocabulary.identity import ComponentKind
 
 SILENT_S = 3600.0
 TOLD_TIMES = 3  # a window is read after a third of the time that it is sent for, so that one report may be lost
 UNHEARD_S = 15.0  # longest time that windows stay unread, whatever length a node reports
 MOVES_AGAIN = "the job makes progress again"
+XID_WITHIN_S = 3600.0
+HELD_DOWN = ("throttle/*", "clocks/*")  # the node's own checks raise these only if they last
+NARROW = ("pcie_link/*",)
+LINK_SICK = ("infiniband/*", "ethernet/*", "nvlink/*", "pcie/*", "sxid/*")
+NOT_SICK = ("infiniband/congested",)  # caused by the neighbours' traffic
+TRIED = 16  # groups that a node may join: where more jobs share one name, the rest are judged alone
 
 
 class KnownFindings:
@@ -141,3 +149,117 @@ def _window_span_s(word: NodeRankReport) -> float:
     """Return how many seconds the windows cover, for the rank whose windows cover least."""
     spans = [(rank.windows[0], rank.windows[-1]) for rank in word.ranks if rank.windows]
     return min((float(last.first + last.size - first.first) * last.step_s for first, last in spans), default=0.0)
+
+
+def machine_signals(findings: Iterable[Finding], gpu: str, now: float) -> MachineSignals:
+    """Return the signals about one culprit besides timing: independent evidence for a verdict.
+
+    Args:
+        findings: the node's own, active or recent; without the controller's conclusions.
+        gpu: UUID of the culprit's GPU, empty for the whole node or an unknown GPU.
+        now: UTC seconds.
+    """
+    held_down = narrow = sick = False
+    xids = set[int]()
+    for finding in findings:
+        if not _finding_concerns_gpu(finding, gpu):
+            continue
+        if finding.check == "xid":
+            if finding.code.isdecimal() and (finding.active or now - finding.last_seen < XID_WITHIN_S):
+                xids.add(int(finding.code))
+        elif finding.active and finding.severity is not Severity.INFO:
+            held_down |= _any_pattern_fits(finding.kind, HELD_DOWN)
+            narrow |= _any_pattern_fits(finding.kind, NARROW)
+            sick |= _any_pattern_fits(finding.kind, LINK_SICK) and not _any_pattern_fits(finding.kind, NOT_SICK)
+    return MachineSignals(
+        throttled=1.0 if held_down else None,
+        xids=tuple(sorted(xids - JOBS_OWN_XIDS)),
+        pcie_narrow=narrow or None,
+        link_errors=2 * LINK_ERRORS_MANY if sick else None,  # its check raised it: above every usual rate
+    )
+
+
+def has_node_fault(findings: Iterable[Finding]) -> bool:
+    """Return whether the node asserts a fault of its own hardware; faults of a job or of our agent do not count."""
+    grave = {Severity.ERROR, Severity.FATAL}
+    apart = {ComponentKind.RANK, ComponentKind.AGENT}
+    return any(f.active and f.severity in grave and f.component.kind not in apart for f in findings)
+
+
+def _finding_concerns_gpu(finding: Finding, gpu: str) -> bool:
+    return finding.component.kind is not ComponentKind.GPU or not gpu or finding.component.name in ("", gpu)
+
+
+def _any_pattern_fits(kind: str, patterns: Iterable[str]) -> bool:
+    return any(fnmatchcase(kind, pattern) for pattern in patterns)
+
+
+class RankGroups:
+    """The groups of one attempt of a job, oldest first; each node is in one, and each group is judged alone.
+
+    A node that reports another world size, or a rank that others hold, goes into another group: two jobs may have one
+    name and a node may report wrongly, and neither may hide the state of the other.
+    """
+
+    def __init__(self) -> None:
+        self._crews: list[tuple[int, AnalysisPasses]] = []  # with their world sizes
+        self._of: dict[str, AnalysisPasses] = {}  # by node
+
+    def __iter__(self) -> Iterator[AnalysisPasses]:
+        return (passes for _, passes in self._crews)
+
+    def of(self, node: str) -> AnalysisPasses | None:
+        """Return the passes that a node is judged with."""
+        return self._of.get(node)
+
+    def take(self, heard: Collection[NodeRankReport]) -> None:
+        """Take in what nodes report of their ranks now."""
+        if not heard:
+            return
+        words: dict[int, list[NodeRankReport]] = {}
+        claimed: dict[int, dict[int, str]] = {}  # by group and rank: its node in this batch
+        for word in heard:
+            own = self._place(word, claimed)
+            if own is not None:
+                words.setdefault(id(own), []).append(word)
+        at = max(word.at for word in heard)
+        worlds = {id(passes): world for world, passes in self._crews}
+        for passes in self:
+            world = worlds[id(passes)]
+            told = words.get(id(passes), ())
+            passes.take([w._replace(ranks=[r for r in w.ranks if r.world == world or not r.alive]) for w in told], at)
+        kept = [crew for crew in self._crews if crew[1].timings.seats] or self._crews[:1]
+        if len(kept) < len(self._crews):
+            self._crews, stay = kept, {id(passes) for _, passes in kept}
+            self._of = {node: passes for node, passes in self._of.items() if id(passes) in stay}
+
+    def _place(self, word: NodeRankReport, claimed: dict[int, dict[int, str]]) -> AnalysisPasses | None:
+        """Find the oldest group of its world size in which no other node has its ranks.
+
+        A node with ranks keeps its group.
+        """
+        before = self._of.get(word.node)
+        worlds = Counter(rank.world for rank in word.ranks if rank.alive).most_common(1)
+        if not worlds:
+            return before
+        ((world, _),) = worlds
+        ranks = [rank.rank for rank in word.ranks if rank.alive and rank.world == world]
+        alike = [passes for theirs, passes in self._crews if theirs == world]
+        for passes in (*alike[:TRIED], *(each for each in alike[TRIED:] if each is before)):
+            now = claimed.setdefault(id(passes), {})
+            others = sum(_rank_node(passes.timings.seats, now, rank) not in ("", word.node) for rank in ranks)
+            if not others or (passes is before and others < len(ranks)):
+                break
+        else:
+            passes = AnalysisPasses()
+            self._crews.append((world, passes))
+            now = claimed.setdefault(id(passes), {})
+        now |= {rank: word.node for rank in ranks if not _rank_node(passes.timings.seats, now, rank)}
+        if before is not None and passes is not before:
+            before.timings.leave(word.node)
+        self._of[word.node] = passes
+        return passes
+
+
+def _rank_node(seats: Mapping[int, RankPlacement], claimed: Mapping[int, str], rank: int) -> str:
+    return seats[rank].node if rank in seats else claimed.get(rank, "")

@@ -46,4 +46,4 @@ class DeliveryAnswer(msgspec.Struct, frozen=True):
     words: str
     retry_after_s: float | None = None
     down: bool = False
-    refused: bool = False  # permanently: a retry fails until somebody changes something
+    refused: bool = False  # permanently: a retry fails until something is changed there

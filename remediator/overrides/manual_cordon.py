@@ -25,7 +25,7 @@ from remediator.state.cluster_state import ClusterState
 CORDON, UNCORDON = "cordon_by_hand", "uncordon_by_hand"
 BY_HAND = frozenset({CORDON, UNCORDON})
 TRIED_S = 900.0  # retry limit while the scheduler is down: a later cordon would surprise the operator who asked for it
-SEEN = "seen"  # prefix for the reason of the hold to lift; a hold with another reason belongs to somebody else
+SEEN = "seen"  # prefix for the reason of the hold to lift; a hold with another reason has another owner
 REASON = "reason"
 ACTOR = "actor"
 _VERBS = {ManualCordonKind.CORDON: CORDON, ManualCordonKind.UNCORDON: UNCORDON}

@@ -52,7 +52,7 @@ class ReportsLocations(Protocol):
 
 @runtime_checkable
 class TracksLostDrains(Protocol):
-    """A scheduler that may lose a drain of ours, and can tell that from an operator's lift."""
+    """A scheduler that may lose a drain of ours, and can distinguish that from an operator's lift."""
 
     def remember(self, held: Mapping[str, float]) -> None:
         """Record earlier holds: node → when our drain was last confirmed, UTC s."""

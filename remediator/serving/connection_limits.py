@@ -23,7 +23,7 @@ class UnknownConnection:
 class UnknownConnections:
     """All of them, oldest first. For the event loop's thread only.
 
-    When full, the oldest closes if its time is up; otherwise the new one is rejected. So idle connections block nobody,
+    When full, the oldest closes if its time is up; otherwise the new one is rejected. So idle connections block no client,
     and a fleet that reconnects at once is served one by one instead of being cut off half-way.
     """
 

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import logging
+import threading
 from collections.abc import Callable
 from pathlib import Path
+
+from sqlalchemy.exc import SQLAlchemyError
 
 from remediator.api.handler_context import HandlerContext, LongPollWakeups
 from remediator.api.rate_limits import RateLimitGate
@@ -23,7 +26,6 @@ from remediator.schedulers.kubernetes.kubernetes_scheduler import KubernetesSche
 from remediator.schedulers.local_scheduler import LocalScheduler
 from remediator.schedulers.scheduler_protocol import ReportsLocations, Scheduler
 from remediator.schedulers.slurm.slurm_scheduler import SlurmScheduler
-from remediator.serving.token_watcher import TokenWatch
 from remediator.store.delivery_store import DeliveryStore
 from remediator.store.journal import Journal
 from remediator.store.login_sessions import LoginSessions
@@ -33,6 +35,7 @@ from remediator.store.token_store import Tokens
 from vocabulary.clock import Clock, SystemClock
 
 log = logging.getLogger(__name__)
+TOKEN_LOOK_S = 0.5
 
 
 class LeaderTerm:
@@ -145,3 +148,33 @@ def build_scheduler(config: SchedulerConfig, clock: Clock, roster: ReportRegistr
     if config.kind == "kubernetes":
         return KubernetesScheduler(config.kubernetes, clock)
     return LocalScheduler(Path(config.state_file), clock, lambda nodes: roster.running(nodes, clock.wall()))
+
+
+class TokenWatch:
+    """Polls every `TOKEN_LOOK_S` for tokens issued or revoked by other processes; `changed` is called after any change.
+
+    So a revocation applies at once, also to open long polls.
+    """
+
+    def __init__(self, tokens: Tokens, changed: Callable[[], None]) -> None:
+        self._tokens = tokens
+        self._changed = changed
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="tokens", daemon=True)
+
+    def start(self) -> None:
+        """Start the thread."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Stop soon."""
+        self._stop.set()
+
+    def _run(self) -> None:
+        while not self._stop.is_set():
+            try:
+                if self._tokens.refresh():
+                    self._changed()
+            except SQLAlchemyError as error:  # known tokens stay valid: none can be revoked in the meantime
+                log.debug("tokens cannot be read: %s", error)
+            self._stop.wait(TOKEN_LOOK_S)

@@ -18,8 +18,8 @@ _OUT = {Advice.REPAIR, Advice.REPLACE}
 class LemonSuspicion:
     """Judges all nodes at intervals, by the history so far."""
 
-    def __init__(self, world: SimulatedWorld, centre: SimulatedController) -> None:
-        self._world, self._centre = world, centre
+    def __init__(self, world: SimulatedWorld, controller: SimulatedController) -> None:
+        self._world, self._controller = world, controller
         self._jobs: dict[str, int] = {}
 
     def begin(self) -> None:
@@ -33,9 +33,9 @@ class LemonSuspicion:
             judged = judge(_build_fleet_record(size, rows), EPOCH_S + self._world.agenda.now, fleet_nodes=size)
             for number in np.flatnonzero([advice in _OUT for advice in judged.advice]).tolist():
                 node = self._world.nodes[number]
-                known = any(finding.check == LEMON.check for finding in self._centre.state.active_on(node.name))
+                known = any(finding.check == LEMON.check for finding in self._controller.state.active_on(node.name))
                 if node.in_service and not known:
-                    self._world.agenda.after(0.0, partial(self._centre.found, node, LEMON))
+                    self._world.agenda.after(0.0, partial(self._controller.found, node, LEMON))
         self.begin()
 
     def _rows(self) -> list[Row]:
@@ -44,11 +44,11 @@ class LemonSuspicion:
         for at, node, job, size, user in self._world.failures:
             number = self._jobs.setdefault(job, len(self._jobs))
             rows.append((node.index, at, nan, Kind.FAILURE, number, user, -1, float(size)))
-        for node, since, until in self._centre.removed:
+        for node, since, until in self._controller.removed:
             rows.append((node.index, since, nan if until is None else until, Kind.REMOVED, -1, -1, -1, nan))
-        rows += [(node.index, at, nan, Kind.TEST_FAILED, -1, -1, -1, nan) for node, at in self._centre.tests_failed]
-        rows += [(node.index, at, at, Kind.REPAIRED, -1, -1, -1, nan) for node, at in self._centre.repaired]
-        for node, cause, at in self._centre.seen:
+        rows += [(node.index, at, nan, Kind.TEST_FAILED, -1, -1, -1, nan) for node, at in self._controller.tests_failed]
+        rows += [(node.index, at, at, Kind.REPAIRED, -1, -1, -1, nan) for node, at in self._controller.repaired]
+        for node, cause, at in self._controller.seen:
             if cause.check == "xid":
                 rows.append((node.index, at, nan, Kind.XID, -1, -1, int(cause.code), nan))
         return rows

@@ -8,11 +8,12 @@ import numpy as np
 from remediator.decisions.decision_settings import DecisionSettings
 from remediator.decisions.policy import Policy
 from remediator.model.plan_steps import Mode
-from remediator.simulation.baseline_actors import OracleActor, PassiveActor
 from remediator.simulation.compared_policies import POLICIES, compared_policy
+from remediator.simulation.failure_causes import FailureCause
 from remediator.simulation.fault_schedule import DAY_S, draw_fault_schedule
 from remediator.simulation.lemon_suspicion import LemonSuspicion
 from remediator.simulation.simulated_controller import SimulatedController
+from remediator.simulation.simulated_fleet import SimulatedNode
 from remediator.simulation.simulated_world import SimulatedWorld
 from remediator.simulation.simulation_parameters import SimulationParameters
 
@@ -64,15 +65,15 @@ def run_simulation(
     world = SimulatedWorld(p, draw_fault_schedule(p, chance), acts, of_jobs)
     compared = POLICIES[name]
     if compared.acts:
-        centre = SimulatedController(
+        controller = SimulatedController(
             world,
             DecisionSettings(policy=compared_policy(name, shipped), mode=Mode.ACT, budget=p.budget),
             retest=compared.retest,
         )
-        world.begin(centre)
-        centre.begin()
+        world.begin(controller)
+        controller.begin()
         if compared.lemons:
-            LemonSuspicion(world, centre).begin()
+            LemonSuspicion(world, controller).begin()
     else:
         world.begin(OracleActor(world) if name == "oracle" else PassiveActor())
     world.agenda.run(p.days * DAY_S)
@@ -105,3 +106,48 @@ def exact_goodput(failures_per_day: float, restart_s: float, interval_s: float, 
     """E for memoryless failures that also strike during restarts: e^(−λ·u0) · λΔ / (e^(λ(Δ+w)) − 1)."""
     rate = failures_per_day / DAY_S
     return float(np.exp(-rate * restart_s) * rate * interval_s / np.expm1(rate * (interval_s + pause_s)))
+
+
+class PassiveActor:
+    """Jobs restart where they were; operators find what stays broken."""
+
+    def foresees(self, node: SimulatedNode, *, lasting: bool) -> bool:
+        """Never."""
+        del node, lasting
+        return False
+
+    def found(self, node: SimulatedNode, cause: FailureCause) -> None:
+        """Ignored."""
+
+    def left(self, node: SimulatedNode) -> None:
+        """Nothing follows."""
+
+    def joined(self, node: SimulatedNode) -> None:
+        """Nothing follows."""
+
+    def held(self, node: SimulatedNode) -> None:
+        """Nothing follows."""
+
+    def given_back(self, node: SimulatedNode) -> None:
+        """Nothing follows."""
+
+
+class OracleActor(PassiveActor):
+    """Knows each fault just before it comes: checkpoints in time, isolates nodes that need a repair and no others."""
+
+    def __init__(self, world: SimulatedWorld) -> None:
+        self._world = world
+
+    def foresees(self, node: SimulatedNode, *, lasting: bool) -> bool:
+        """Checkpoint and restart the job; without the node if only a repair helps."""
+        world, job = self._world, node.job
+        if node.slow and not world.jobs.free:
+            return False
+        goes = lasting or node.lemon
+        if goes:
+            world.take_out(node)
+        if job is not None and job.phase != "idle":
+            world.jobs.save_and_leave(job, lambda: None)
+        if goes:
+            world.repair(node, surely=True)
+        return True

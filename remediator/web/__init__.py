@@ -1,7 +1,7 @@
 """Web pages: what is broken, what automation did and why, what comes next, and how to stop it.
 
 The package renders the API's answers as HTML and turns browser forms into API calls. It neither decides nor reads the store:
-a page is an in-process API client (`internal_api_client`) with the person's own rights, so `healthctl` can show and do
+a page is an in-process API client (`page_request.call_api`) with the person's own rights, so `healthctl` can show and do
 everything that a page can. The server in `remediator.serving` mounts `web_application`.
 
 To add a page:

@@ -10,7 +10,7 @@ from remediator.model.views import IncidentView
 
 
 class IncidentAction(msgspec.Struct, frozen=True):
-    """One button. `fits` tells whether it applies now; `asked`, whether a page of its own asks for confirmation."""
+    """One button. `fits` says whether it applies now; `asked`, whether a page of its own asks for confirmation."""
 
     word: str
     route: str

@@ -11,7 +11,7 @@ from remediator.web.page_request import PageRequest
 
 
 class NodeAction(msgspec.Struct, frozen=True):
-    """One button. `fits` tells whether it applies now; `isolates`, whether the node takes no work afterwards.
+    """One button. `fits` says whether it applies now; `isolates`, whether the node takes no work afterwards.
 
     `grave` marks it as dangerous. `forced`: it needs an extra confirmation while automation runs something on the node.
     """

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from starlette.requests import Request
@@ -13,17 +13,20 @@ from remediator.api import trusted_proxy
 from remediator.api.access_control import limit_unknown_clients, peer_address
 from remediator.api.handler_context import HandlerContext, handler_context_of
 from remediator.model.credentials import Identity, Role
-from remediator.web import proxy_identity
+from remediator.server_config import TrustedProxy
 from remediator.web.csrf_protection import is_same_origin
 
 SECRET_CHARS_MAX = 100
 PROXY_STREAM_S = 3600.0  # an open stream of a proxy user ends after this time, so that the proxy is asked again
 MAY_LOOK = frozenset({Role.VIEWER, Role.OPERATOR, Role.ADMIN})
 _FORMS = secrets.token_urlsafe(32)  # for CSRF tokens of proxy users, who have no session
+NAME_MAX = 200
+PROXY_ID = "proxy:"  # no token's id has a colon
+EVERYBODY = "*"
 
 
 class PageUser(NamedTuple):
-    """A user who may view pages. `holds` tells whether they still may; `secret` binds forms to them."""
+    """A user who may view pages. `holds` says whether they still may; `secret` binds forms to them."""
 
     identity: Identity
     secret: str
@@ -41,7 +44,7 @@ def authenticate_page_user(request: Request) -> PageUser | None:
     trusted = service.config.web.proxy
     if trusted is not None and trusted_proxy.is_proxy_address(trusted, peer_address(request)):
         headers = request.headers
-        named = proxy_identity.identity_from_headers(
+        named = identity_from_headers(
             trusted, headers.getlist(trusted.user_header), headers.getlist(trusted.groups_header)
         )
         if named is not None:
@@ -101,3 +104,19 @@ def is_own_form(request: Request) -> bool:
     if trusted_proxy.is_proxy_address(handler_context_of(request).config.web.proxy, peer_address(request)):
         hosts.add(headers.get("x-forwarded-host", ""))
     return is_same_origin(headers.get("sec-fetch-site"), headers.get("origin"), frozenset(hosts - {""}))
+
+
+def identity_from_headers(proxy: TrustedProxy, users: Sequence[str], groups: Sequence[str]) -> Identity | None:
+    """The identity in the proxy's headers; None if they name no user, several users, or a user without a role. Pure.
+
+    The headers count only on the proxy's own connections and only if they occur once: a repeated one may come from the
+    user.
+    """
+    name = users[0].strip() if len(users) == 1 and len(groups) <= 1 else ""
+    if not name or len(name) > NAME_MAX or not name.isprintable():
+        return None
+    theirs = {EVERYBODY, *(group.strip() for line in groups for group in line.split(",") if group.strip())}
+    for role in (Role.ADMIN, Role.OPERATOR, Role.VIEWER):
+        if theirs & set(getattr(proxy.roles, role.value)):
+            return Identity(role, name, f"{PROXY_ID}{name}")
+    return None

@@ -4,20 +4,24 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Mapping
-from functools import partial
+from functools import cache, partial
 from typing import Any, TypeVar
 from urllib.parse import quote, urlencode
 
 import msgspec
 from markupsafe import Markup
+from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
+from starlette.routing import Match, Route
 
-from remediator.api.access_control import Access, is_access_allowed
+from remediator.api.access_control import Access, client_address, is_access_allowed, require_access
+from remediator.api.endpoint import Endpoint
 from remediator.api.handler_context import HandlerContext, Refusal, handler_context_of, read_request_body
+from remediator.api.route_table import ENDPOINTS
 from remediator.model.credentials import Identity, Role
 from remediator.model.views import StatusView
-from remediator.web import csrf_protection, internal_api_client, static_files, template_rendering
+from remediator.web import csrf_protection, static_files, template_rendering
 from remediator.web.automation_blockers import list_automation_blockers
 from remediator.web.form_fields import parse_form_fields
 from remediator.web.page_authentication import PageUser
@@ -82,7 +86,7 @@ class PageRequest:
 
     def knows(self, method: str, path: str) -> bool:
         """Whether the API has such a route."""
-        return internal_api_client.find_api_route(method, path) is not None
+        return find_api_route(method, path) is not None
 
     async def ask(self, path: str, kind: type[T], /, **query: str | float) -> T:
         """The API's answer to GET as this user, decoded.
@@ -98,7 +102,7 @@ class PageRequest:
         Raises:
             Refusal: the API refused.
         """
-        return await internal_api_client.call_api(self.request, self.identity, "GET", path, query)
+        return await call_api(self.request, self.identity, "GET", path, query)
 
     async def status(self) -> StatusView:
         """The cluster's status, cached for `FRESH_S` or until the next decision."""
@@ -117,7 +121,7 @@ class PageRequest:
             Refusal: the API refused.
         """
         named = {name.replace("_", "-"): value for name, value in headers.items()}
-        return await internal_api_client.call_api(self.request, self.identity, "POST", path, body=body, headers=named)
+        return await call_api(self.request, self.identity, "POST", path, body=body, headers=named)
 
     async def page(self, template: str, *, title: str, status: int = 200, **values: Any) -> Response:
         """Render a page, with the frame that all pages share."""
@@ -183,3 +187,62 @@ async def read_own_form(request: Request, secret: str) -> dict[str, str]:
 
 def _csrf_field(secret: str) -> Markup:
     return Markup('<input type="hidden" name="csrf" value="{}">').format(csrf_protection.csrf_token(secret))
+
+
+@cache
+def _endpoint_routes() -> tuple[tuple[Endpoint, Route], ...]:
+    return tuple((endpoint, endpoint.route()) for endpoint in ENDPOINTS)
+
+
+def find_api_route(method: str, path: str) -> tuple[Endpoint, dict[str, Any]] | None:
+    """The API's route for an unquoted path, and its path parameters; None if there is none."""
+    scope = {"type": "http", "method": method, "path": path, "root_path": ""}
+    for endpoint, route in _endpoint_routes():
+        match, more = route.matches(scope)
+        if match is Match.FULL:
+            return endpoint, more["path_params"]
+    return None
+
+
+async def call_api(
+    request: Request,
+    identity: Identity,
+    method: str,
+    path: str,
+    query: Mapping[str, str | int | float] | None = None,
+    body: msgspec.Struct | None = None,
+    headers: Mapping[str, str] | None = None,
+) -> Response:
+    """Call a route within the process as `identity`, with the same access checks and answers as over HTTP.
+
+    `request` is the request on whose behalf the page calls.
+
+    Raises:
+        Refusal: the route refused, or 403.
+        HTTPException: 404, there is no such route.
+    """
+    found = find_api_route(method, path)
+    if found is None:
+        raise HTTPException(404, f"{path} does not exist")
+    endpoint, params = found
+    require_access(endpoint.access, identity)
+    content = b"" if body is None else msgspec.json.encode(body)
+    scope = {
+        **request.scope,
+        "method": method,
+        "path": path,
+        "query_string": urlencode(query or {}).encode(),
+        "headers": [(name.lower().encode(), value.encode("latin-1")) for name, value in (headers or {}).items()],
+        "path_params": params,
+        "state": {
+            **request.scope.get("state", {}),
+            "identity": identity,
+            "secret": "",
+            "address": client_address(request),
+        },
+    }
+
+    async def receive() -> dict[str, Any]:
+        return {"type": "http.request", "body": content, "more_body": False}
+
+    return await endpoint.handler(Request(scope, receive))

@@ -22,7 +22,7 @@ from schemathesis import GenerationMode
 from schemathesis.specs.openapi import checks
 
 from remediator.api.openapi_document import build_openapi_document
-from tests.e2e.controller_process import Centre
+from tests.e2e.controller_process import Controller
 
 CASES = int(os.environ.get("API_CASES", "1"))
 NO_LIMITS = "limits: {node_per_s: 1000000000.0, node_burst: 1000000000, person_per_s: 1000000000.0, person_burst: 1000000000, unknown_per_s: 1000000000.0, unknown_burst: 1000000000}\n"
@@ -49,8 +49,8 @@ def _gzipped(_: Any, value: Any) -> bytes:
 
 
 @pytest.fixture(scope="module")
-def centre(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Centre]:
-    made = Centre(tmp_path_factory.mktemp("centre"))
+def controller(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Controller]:
+    made = Controller(tmp_path_factory.mktemp("controller"))
     made.config.write_text(made.config.read_text() + NO_LIMITS)
     made.tokens["vic"] = made.issue("--viewer", "vic")
     made.start()
@@ -59,18 +59,18 @@ def centre(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Centre]:
 
 
 @pytest.fixture(scope="module")
-def schema(centre: Centre) -> Any:
-    return schemathesis.openapi.from_url(f"{centre.url}/v1/openapi.json", timeout=60)
+def schema(controller: Controller) -> Any:
+    return schemathesis.openapi.from_url(f"{controller.url}/v1/openapi.json", timeout=60)
 
 
-def test_the_served_document_is_the_one_that_is_tried(centre: Centre) -> None:
-    assert requests.get(f"{centre.url}/v1/openapi.json", timeout=60).json() == json.loads(
+def test_the_served_document_is_the_one_that_is_tried(controller: Controller) -> None:
+    assert requests.get(f"{controller.url}/v1/openapi.json", timeout=60).json() == json.loads(
         json.dumps(build_openapi_document())
     )
 
 
 @pytest.mark.parametrize("label", LABELS)
-def test_no_answer_breaks_its_promise(label: str, centre: Centre, schema: Any) -> None:
+def test_no_answer_breaks_its_promise(label: str, controller: Controller, schema: Any) -> None:
     operation = next(found.ok() for found in schema.get_all_operations() if found.ok().label == label)
     shapes = [operation.as_strategy(generation_mode=GenerationMode.POSITIVE)]
     if operation.query or operation.body or operation.path_parameters:
@@ -80,15 +80,15 @@ def test_no_answer_breaks_its_promise(label: str, centre: Centre, schema: Any) -
     @given(case=st.one_of(shapes), who=st.sampled_from(PEOPLE))
     def ask(case: Any, who: str) -> None:
         case.query = {name: value for name, value in dict(case.query or {}).items() if name != "wait_s"}
-        token = {"Authorization": f"Bearer {centre.tokens[who]}"} if who != "nobody" else {}
+        token = {"Authorization": f"Bearer {controller.tokens[who]}"} if who != "nobody" else {}
         case.call_and_validate(headers=token, checks=CHECKS, timeout=60)
 
     ask()
-    assert requests.get(f"{centre.url}/healthz", timeout=60).status_code == 200
+    assert requests.get(f"{controller.url}/healthz", timeout=60).status_code == 200
 
 
 @pytest.mark.parametrize("label", LABELS)
-def test_a_nul_in_any_parameter_is_the_callers_mistake(label: str, centre: Centre) -> None:
+def test_a_nul_in_any_parameter_is_the_callers_mistake(label: str, controller: Controller) -> None:
     """PostgreSQL takes it in no text, so what reaches a database would be an error of ours."""
     method, path = label.split(" ")
     operation = build_openapi_document()["paths"][path][method.lower()]
@@ -99,5 +99,5 @@ def test_a_nul_in_any_parameter_is_the_callers_mistake(label: str, centre: Centr
     for place, name in names:
         odd = path.replace(f"{{{name}}}", "a%00b") if place == "path" else f"{whole}?{name}=a%00b"
         for who in ("ann", "n1"):
-            answer = centre.call(method, re.sub(r"\{\w+\}", "x", odd), who)
+            answer = controller.call(method, re.sub(r"\{\w+\}", "x", odd), who)
             assert 400 <= answer.status_code < 500, (odd, who, answer.text)

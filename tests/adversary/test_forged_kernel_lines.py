@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from healthd.kernel_log.kmsg_record import KmsgError, parse_record
+from healthd.kernel_log.kmsg_device import KmsgError, parse_record
 from healthd.kernel_log.record_authenticity import RecordAuthenticator
 from healthd.samples.kernel_record import KernelRecord
 from vocabulary.driver_log.injected_line import mark_injected_line

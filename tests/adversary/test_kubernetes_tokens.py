@@ -60,7 +60,7 @@ def node(**changes: Any) -> Node:
 
 
 def held() -> Node:
-    """A node that the centre holds."""
+    """A node that the controller holds."""
     found = node()
     hold(found)
     found["metadata"]["managedFields"].append(
@@ -183,7 +183,7 @@ ATTACKS: list[tuple[str, Callable[[], Node], Change, str]] = [
 
 
 @pytest.mark.parametrize(("before", "change", "says"), [a[1:] for a in ATTACKS], ids=[a[0] for a in ATTACKS])
-def test_with_the_centres_token_one_changes_nothing_else_of_a_node(
+def test_with_the_controllers_token_one_changes_nothing_else_of_a_node(
     before: Callable[[], Node], change: Change, says: str
 ) -> None:
     assert says in denied(before(), change)
@@ -214,7 +214,7 @@ STATUS_ATTACKS: list[tuple[str, Callable[[], Node], Change, str]] = [
 @pytest.mark.parametrize(
     ("before", "change", "says"), [a[1:] for a in STATUS_ATTACKS], ids=[a[0] for a in STATUS_ATTACKS]
 )
-def test_with_the_centres_token_one_writes_one_condition_of_a_status(
+def test_with_the_controllers_token_one_writes_one_condition_of_a_status(
     before: Callable[[], Node], change: Change, says: str
 ) -> None:
     assert says in denied(before(), change, part="status")
@@ -246,7 +246,7 @@ def left_behind() -> Node:
         (held, condition, "status"),
     ],
 )
-def test_what_the_centre_writes_is_let_through(before: Callable[[], Node], change: Change, part: str) -> None:
+def test_what_the_controller_writes_is_let_through(before: Callable[[], Node], change: Change, part: str) -> None:
     assert denied(before(), change, part=part) == ""
 
 
@@ -314,7 +314,7 @@ VERY_POD = {"preconditions": {"uid": "u"}}
         ("research", ALLOWED, VERY_POD | {"gracePeriodSeconds": 0}, "time to save itself"),
     ],
 )
-def test_with_the_centres_token_one_evicts_where_an_administrator_allowed_it(
+def test_with_the_controllers_token_one_evicts_where_an_administrator_allowed_it(
     namespace: str, labels: dict[str, str], options: dict[str, Any], says: str
 ) -> None:
     said = evicted(namespace, labels, **options)
@@ -326,7 +326,7 @@ def policies_with(values: dict[str, Any]) -> Policies:
     return Policies(d for (kind, _), d in chart.documents(values).items() if "Admission" in kind)
 
 
-def test_a_site_may_let_the_centre_lift_others_cordons_at_a_persons_word() -> None:
+def test_a_site_may_let_the_controller_lift_others_cordons_at_a_persons_word() -> None:
     found = policies_with({"remediator": {"rights": {"uncordonOthers": True}}})
     assert denied(cordoned(), clear, policies=found) == ""
     assert "no finalizer" in denied(
@@ -334,7 +334,7 @@ def test_a_site_may_let_the_centre_lift_others_cordons_at_a_persons_word() -> No
     )
 
 
-def test_the_policies_know_the_sites_nodes_and_the_centres_name() -> None:
+def test_the_policies_know_the_sites_nodes_and_the_controllers_name() -> None:
     values = {"gpuNodes": [{"label": "pool", "value": "h100"}]}
     values |= {"remediator": {"config": {"scheduler": {"kubernetes": {"owner": "second"}}}}}
     found = policies_with(values)

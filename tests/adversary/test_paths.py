@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from healthd.orders.evidence_files import EvidenceFiles
 from healthd.trainer.interval.hazard_file import hazard_path
-from tests.unit.remediator.api.test_door import Door
+from tests.unit.remediator.api.test_tls_listener import Door
 
 SECRET = b"not for anybody"
 CLIMBS = [

@@ -29,7 +29,7 @@ def careless() -> Iterator[None]:
     os.umask(before)
 
 
-def test_the_centres_database_and_what_lies_beside_it(tmp_path: Path, careless: None) -> None:
+def test_the_controllers_database_and_what_lies_beside_it(tmp_path: Path, careless: None) -> None:
     config = tmp_path / "remediator.yaml"
     config.write_text(f"database: sqlite:///{tmp_path}/store/r.db\n")
     (tmp_path / "store").mkdir()

@@ -1,4 +1,4 @@
-"""Requests in which two readers could see a different end: none of them makes the centre answer a second one."""
+"""Requests in which two readers could see a different end: none of them makes the controller answer a second one."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pytest
 
 from remediator.server_config import AccessLimits
-from tests.unit.remediator.api.test_door import Door
+from tests.unit.remediator.api.test_tls_listener import Door
 
 HIDDEN = b"GET /livez HTTP/1.1\r\nHost: hidden\r\nConnection: close\r\n\r\n"
 SIZE = str(len(HIDDEN)).encode()
@@ -24,7 +24,7 @@ def door(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Door]:
 
 
 def answers(door: Door, sent: bytes) -> list[bytes]:
-    """The statuses of all that comes back until the centre ends the connection, which waits for nobody for long."""
+    """The statuses of all that comes back until the controller ends the connection, which waits for nobody for long."""
     said = b""
     with socket.create_connection(("127.0.0.1", door.port), timeout=60) as caller:
         caller.sendall(sent)

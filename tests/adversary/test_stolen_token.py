@@ -12,7 +12,7 @@ import pytest
 from remediator.api.openapi_document import build_openapi_document
 from remediator.model.credentials import Role
 from tests.unit.remediator.api.in_process_controller import Inside
-from tests.unit.remediator.api.test_access import report
+from tests.unit.remediator.api.test_access_control import report
 
 OPEN = {"/healthz", "/livez", "/metrics", "/v1/openapi.json"}
 OPERATIONS = [
@@ -24,7 +24,7 @@ OPERATIONS = [
 
 
 @pytest.fixture
-def centre(tmp_path: Path) -> Iterator[Inside]:
+def controller(tmp_path: Path) -> Iterator[Inside]:
     made = Inside(tmp_path)
     yield made
     made.close()
@@ -33,19 +33,19 @@ def centre(tmp_path: Path) -> Iterator[Inside]:
 @pytest.fixture(scope="module")
 def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Inside]:
     """For tests in which everything is refused."""
-    made = Inside(tmp_path_factory.mktemp("centre"))
+    made = Inside(tmp_path_factory.mktemp("controller"))
     yield made
     made.close()
 
 
-def kept(centre: Inside) -> list[str]:
+def kept(controller: Inside) -> list[str]:
     """Everything that the database holds."""
-    return list(centre.journal.engine.raw_connection().driver_connection.iterdump())  # type: ignore[union-attr]  # sqlite3's
+    return list(controller.journal.engine.raw_connection().driver_connection.iterdump())  # type: ignore[union-attr]  # sqlite3's
 
 
-def test_it_opens_nothing_of_anybody_else(centre: Inside) -> None:
-    assert centre.call("POST", "/v1/nodes/n2/report", "n2", report("n2")).status == 200
-    before = kept(centre)
+def test_it_opens_nothing_of_anybody_else(controller: Inside) -> None:
+    assert controller.call("POST", "/v1/nodes/n2/report", "n2", report("n2")).status == 200
+    before = kept(controller)
     for method, path in OPERATIONS:
         for body in (
             report("n2"),
@@ -54,8 +54,8 @@ def test_it_opens_nothing_of_anybody_else(centre: Inside) -> None:
         ):
             other = path.replace("{node}", "n2").replace("{job}", "j").replace("{", "").replace("}", "")
             content = body if isinstance(body, bytes) else body.encode()
-            assert centre.call(method, other, "n1", content).status in {401, 403}, f"{method} {other}"
-    assert kept(centre) == before
+            assert controller.call(method, other, "n1", content).status in {401, 403}, f"{method} {other}"
+    assert kept(controller) == before
 
 
 @pytest.mark.parametrize(
@@ -67,20 +67,20 @@ def test_no_spelling_of_a_name_makes_it_another(shared: Inside, spelled: str) ->
         assert shared.call(method, path, "n1", body).status in {400, 403, 404, 405}
 
 
-def test_a_token_that_was_taken_back_is_worth_nothing_at_once(centre: Inside) -> None:
-    assert centre.call("GET", "/v1/nodes/n1/orders", "n1").status == 200
-    centre.tokens.revoke(time.time(), token_id=centre.tokens.identify(centre.token["n1"]).id)  # type: ignore[union-attr]  # it is there
+def test_a_token_that_was_taken_back_is_worth_nothing_at_once(controller: Inside) -> None:
+    assert controller.call("GET", "/v1/nodes/n1/orders", "n1").status == 200
+    controller.tokens.revoke(time.time(), token_id=controller.tokens.identify(controller.token["n1"]).id)  # type: ignore[union-attr]  # it is there
     for method, path in (("GET", "/v1/nodes/n1/orders"), ("POST", "/v1/nodes/n1/report")):
-        assert centre.call(method, path, "n1", report("n1")).status == 401
+        assert controller.call(method, path, "n1", report("n1")).status == 401
 
 
-def test_a_node_that_enrols_anew_leaves_a_thief_with_nothing(centre: Inside) -> None:
-    stolen = centre.token["n1"]
-    secret = centre.tokens.issue(Role.JOIN, "n1", time.time(), uses=1, replaces=True)
-    answer = centre.call("POST", "/v1/enrol", secret, {"node": "n1"})
+def test_a_node_that_enrols_anew_leaves_a_thief_with_nothing(controller: Inside) -> None:
+    stolen = controller.token["n1"]
+    secret = controller.tokens.issue(Role.JOIN, "n1", time.time(), uses=1, replaces=True)
+    answer = controller.call("POST", "/v1/enrol", secret, {"node": "n1"})
     assert answer.status == 200
-    assert centre.call("GET", "/v1/nodes/n1/orders", stolen).status == 401
-    assert centre.call("GET", "/v1/nodes/n1/orders", answer.json()["token"]).status == 200
+    assert controller.call("GET", "/v1/nodes/n1/orders", stolen).status == 401
+    assert controller.call("GET", "/v1/nodes/n1/orders", answer.json()["token"]).status == 200
 
 
 @pytest.mark.parametrize(

@@ -149,13 +149,13 @@ def test_a_wrong_one_is_told_nothing(
 ) -> None:
     pem = trusted = certificate(tmp_path, "127.0.0.1")
     if wrong == "another host":
-        pem = trusted = certificate(tmp_path, "centre.example")
+        pem = trusted = certificate(tmp_path, "controller.example")
     elif wrong == "expired":
         pem = trusted = certificate(tmp_path, "127.0.0.1", ("20240101000000Z", "20240201000000Z"))
     elif wrong == "not yet":
         pem = trusted = certificate(tmp_path, "127.0.0.1", ("20980101000000Z", "20990101000000Z"))
     elif wrong == "nobody's":
-        trusted = certificate(tmp_path, "centre.example")
+        trusted = certificate(tmp_path, "controller.example")
     server = impostor(None if wrong == "in the clear" else serving(pem))
     assert not asks(server.port, trusted)
     assert TOKEN.encode() not in server.heard
@@ -163,7 +163,7 @@ def test_a_wrong_one_is_told_nothing(
 
 @pytest.mark.filterwarnings("ignore:ssl.TLSVersion.TLSv1_1 is deprecated")
 @pytest.mark.parametrize(("newest", "meets"), [(ssl.TLSVersion.TLSv1_1, False), (ssl.TLSVersion.TLSv1_2, True)])
-def test_the_centre_speaks_no_older_tls(tmp_path: Path, newest: ssl.TLSVersion, *, meets: bool) -> None:
+def test_the_controller_speaks_no_older_tls(tmp_path: Path, newest: ssl.TLSVersion, *, meets: bool) -> None:
     pem = certificate(tmp_path, "127.0.0.1")
     caller = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     caller.load_verify_locations(pem)

@@ -56,7 +56,7 @@ def test_no_reader_runs_what_it_reads() -> None:
 
 
 def test_pickles_of_others_are_read_by_a_reader_that_imports_nothing() -> None:
-    """NCCL's flight recorder writes pickles; `tests/unit/healthctl/hang/test_hang.py` tries hostile ones."""
+    """NCCL's flight recorder writes pickles; `tests/unit/healthctl/hang/test_hang_analysis.py` tries hostile ones."""
     source = (ROOT / "healthctl/flight_recorder/dumps.py").read_text()
     reader = next(
         node for node in ast.parse(source).body if isinstance(node, ast.ClassDef) and node.name == "_PlainUnpickler"

@@ -1,4 +1,4 @@
-"""Where the centre sends things is said in its configuration, by http or https, and nobody else can say it."""
+"""Where the controller sends things is said in its configuration, by http or https, and nobody else can say it."""
 
 from __future__ import annotations
 

@@ -173,7 +173,7 @@ def world(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[World]:
         with running(tmp_path) as cluster:
             if (
                 cluster.server.policies.in_force
-            ):  # a site may let the centre lift what others cordoned; without that it is refused
+            ):  # a site may let the controller lift what others cordoned; without that it is refused
                 allowing = chart.documents({"remediator": {"rights": {"evict": True, "uncordonOthers": True}}})
                 cluster.server.policies = Policies(allowing.values())
             yield KubernetesWorld(cluster)

@@ -15,7 +15,7 @@ from healthctl.demo.slurm_cluster import SlurmCluster
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from controller_process import Centre
+from controller_process import Controller
 from healthd_node import Node, fake_nvml
 from slurm_batch import Batch
 from trainer_job import References
@@ -35,13 +35,13 @@ def references(tmp_path_factory: pytest.TempPathFactory) -> References:
 
 
 @pytest.fixture
-def centre(tmp_path: Path) -> Iterator[Centre]:
+def controller(tmp_path: Path) -> Iterator[Controller]:
     """A controller that runs; a file may define another one."""
-    centre = Centre(tmp_path)
-    centre.start()
-    yield centre
-    if centre.process is not None and centre.process.poll() is None:
-        centre.end(signal.SIGKILL)
+    controller = Controller(tmp_path)
+    controller.start()
+    yield controller
+    if controller.process is not None and controller.process.poll() is None:
+        controller.end(signal.SIGKILL)
 
 
 @pytest.fixture

@@ -30,7 +30,7 @@ def issue_token(config: Path, kind: str, name: str) -> str:
     return done.stdout.strip()
 
 
-class Centre:
+class Controller:
     """One remediator on a free port, with tokens for two nodes and an operator."""
 
     def __init__(self, place: Path) -> None:

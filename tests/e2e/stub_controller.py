@@ -1,4 +1,4 @@
-"""A centre small enough to see through: takes reports, hands out orders, remembers in which order it heard what."""
+"""A controller small enough to see through: takes reports, hands out orders, remembers in which order it heard what."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from vocabulary.order import Order, OrderUpdate
 TOKEN = "a-token-for-tests"
 
 
-class TinyCentre:
+class StubController:
     """Listens on a port of the system's choice, or on `port`."""
 
     def __init__(self, port: int = 0) -> None:
@@ -31,7 +31,7 @@ class TinyCentre:
         self.evidence_begun = 0
         self.hazard_per_s = 1e-4  # of every job
         self.news = threading.Condition()
-        handler = type("_Handler", (_Handler,), {"centre": self})
+        handler = type("_Handler", (_Handler,), {"controller": self})
         self._server = _Server(("127.0.0.1", port), handler)
         self.port: int = self._server.server_address[1]
         self._thread = threading.Thread(target=self._server.serve_forever, args=(0.05,), daemon=True)
@@ -84,7 +84,7 @@ class _Server(http.server.ThreadingHTTPServer):
 
 
 class _Handler(http.server.BaseHTTPRequestHandler):
-    centre: ClassVar[TinyCentre]
+    controller: ClassVar[StubController]
     protocol_version = "HTTP/1.1"
 
     def do_GET(self) -> None:
@@ -92,33 +92,35 @@ class _Handler(http.server.BaseHTTPRequestHandler):
             return
         if self.path.startswith("/v1/hazard/"):
             job = unquote(self.path.split("/")[3])
-            hazard = JobHazard(job=job, attempt=0, nodes=2, per_s=self.centre.hazard_per_s, at=time.time(), valid_s=900)
+            hazard = JobHazard(
+                job=job, attempt=0, nodes=2, per_s=self.controller.hazard_per_s, at=time.time(), valid_s=900
+            )
             self._reply(200, encode_message(hazard))
             return
         known = {part.partition("=")[2] for part in self.path.partition("?")[2].split("&") if part.startswith("known=")}
-        with self.centre.news:
-            self.centre.news.wait_for(lambda: any(o.id not in known for o in self.centre.orders), 0.5)
-            orders = tuple(order for order in self.centre.orders if self.centre.ended(order.id) is None)
+        with self.controller.news:
+            self.controller.news.wait_for(lambda: any(o.id not in known for o in self.controller.orders), 0.5)
+            orders = tuple(order for order in self.controller.orders if self.controller.ended(order.id) is None)
         self._reply(200, encode_message(OrdersReply(orders)))
 
     def do_POST(self) -> None:
         if "/evidence/" in self.path:
-            self.centre.evidence_begun += 1
-            self.centre.may_answer_evidence.wait()
+            self.controller.evidence_begun += 1
+            self.controller.may_answer_evidence.wait()
         body = self.rfile.read(int(self.headers["Content-Length"]))
         if not self._may():
             return
         if self.path.endswith("/report"):
             report = decode_message(body, Report)
-            self.centre.heard.append(report)
+            self.controller.heard.append(report)
             acked = report.changes[-1].seq if report.changes else 0
             self._reply(200, encode_message(ReportReply(acked, 1)))
         elif "/evidence/" in self.path:
             if len(body) == int(self.headers["Content-Length"]):
-                self.centre.evidence.append((unquote(self.path.rpartition("/")[2]), body))
+                self.controller.evidence.append((unquote(self.path.rpartition("/")[2]), body))
             self._reply(204, b"")
         else:
-            self.centre.heard.append(decode_message(body, OrderUpdate))
+            self.controller.heard.append(decode_message(body, OrderUpdate))
             self._reply(204, b"")
 
     def _may(self) -> bool:

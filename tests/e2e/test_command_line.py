@@ -1,4 +1,4 @@
-"""An operator's hands on a real centre: what is broken is told, hostile words steer nothing, a cordon is the person's own."""
+"""An operator's hands on a real controller: what is broken is told, hostile words steer nothing, a cordon is the person's own."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from healthctl.main import cli
-from tests.e2e.controller_process import Centre
+from tests.e2e.controller_process import Controller
 from vocabulary.finding import Finding, Severity, finding_id
 from vocabulary.health import Health
 from vocabulary.identity import Component, ComponentKind
@@ -66,36 +66,36 @@ def fallen() -> Finding:
 
 
 @pytest.fixture
-def centre(tmp_path: Path) -> Iterator[Centre]:
-    centre = Centre(tmp_path)
-    centre.start()
-    yield centre
-    centre.end(signal.SIGKILL)
+def controller(tmp_path: Path) -> Iterator[Controller]:
+    controller = Controller(tmp_path)
+    controller.start()
+    yield controller
+    controller.end(signal.SIGKILL)
 
 
 @pytest.fixture
-def healthctl(centre: Centre, tmp_path: Path) -> Run:
+def healthctl(controller: Controller, tmp_path: Path) -> Run:
     token = tmp_path / "ann.token"
-    token.write_text(centre.tokens["ann"])
+    token.write_text(controller.tokens["ann"])
 
     def run(*arguments: str) -> Result:
-        server = ("--server", centre.url, "--token-file", str(token))
+        server = ("--server", controller.url, "--token-file", str(token))
         return CliRunner().invoke(cli, [*arguments, *server], env={"NO_PROXY": "*"}, prog_name="healthctl")
 
     return run
 
 
 def test_what_is_broken_is_told_hostile_words_steer_nothing_and_a_person_s_cordon_stays(
-    centre: Centre, healthctl: Run
+    controller: Controller, healthctl: Run
 ) -> None:
-    assert centre.call("POST", "/v1/nodes/n2/report", "n2", data=report("n2")).status_code == 200
+    assert controller.call("POST", "/v1/nodes/n2/report", "n2", data=report("n2")).status_code == 200
     deadline = time.monotonic() + 60
     while (well := healthctl("status")).exit_code:  # until the scheduler has been asked
         assert time.monotonic() < deadline, well.stdout
         time.sleep(0.3)
     assert (well.exit_code, well.stdout.splitlines()[0].startswith("default is healthy")) == (0, True), well.stdout
 
-    assert centre.call("POST", "/v1/nodes/n1/report", "n1", data=report("n1", fallen())).status_code == 200
+    assert controller.call("POST", "/v1/nodes/n1/report", "n1", data=report("n1", fallen())).status_code == 200
     while "by rule gpu-lost" not in (broken := healthctl("status")).stdout:
         assert time.monotonic() < deadline, broken.stdout
         time.sleep(0.3)

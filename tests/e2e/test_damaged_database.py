@@ -1,4 +1,4 @@
-"""A page of the centre's SQLite is damaged while it runs: it says so and ends; the documented way back, with what it promises."""
+"""A page of the controller's SQLite is damaged while it runs: it says so and ends; the documented way back, with what it promises."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from controller_process import START_DEADLINE_S, Centre
+from controller_process import START_DEADLINE_S, Controller
 from replicas import until
 from test_remediator_api import report
 
@@ -25,8 +25,8 @@ PAGE = 4096
 
 
 @pytest.fixture
-def centre(tmp_path: Path) -> Iterator[Centre]:
-    found = Centre(tmp_path)
+def controller(tmp_path: Path) -> Iterator[Controller]:
+    found = Controller(tmp_path)
     found.start()
     yield found
     if found.process is not None and found.process.poll() is None:
@@ -49,9 +49,9 @@ def lost_gpu(node: str, number: int) -> Finding:
     )
 
 
-def tell(centre: Centre, node: str, seq: int, *findings: Finding) -> int:
+def tell(controller: Controller, node: str, seq: int, *findings: Finding) -> int:
     """What the node says now; the answer's status."""
-    return centre.call("POST", f"/v1/nodes/{node}/report", node, data=report(node, seq, findings)).status_code
+    return controller.call("POST", f"/v1/nodes/{node}/report", node, data=report(node, seq, findings)).status_code
 
 
 def held(place: Path) -> list[str]:
@@ -60,8 +60,8 @@ def held(place: Path) -> list[str]:
     return sorted(json.loads(file.read_text())["holds"]) if file.exists() else []
 
 
-def remediator(centre: Centre, *words: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "remediator", *words, "--config", str(centre.config)]
+def remediator(controller: Controller, *words: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "remediator", *words, "--config", str(controller.config)]
     return subprocess.run(command, capture_output=True, text=True, check=False, timeout=START_DEADLINE_S)
 
 
@@ -76,26 +76,26 @@ def spoil_all(file: Path) -> None:
         database.write(random.Random(1).randbytes(size - PAGE))  # noqa: S311 - the same noise every time
 
 
-def test_damage_ends_the_centre_with_a_sentence_and_a_copy_brings_back_what_the_document_says(
-    centre: Centre, tmp_path: Path
+def test_damage_ends_the_controller_with_a_sentence_and_a_copy_brings_back_what_the_document_says(
+    controller: Controller, tmp_path: Path
 ) -> None:
     file, copy = tmp_path / "r.db", tmp_path / "copy.db"
     one, other = lost_gpu("n1", 1), lost_gpu("n2", 2)
-    assert tell(centre, "n1", 1, one) == 200
+    assert tell(controller, "n1", 1, one) == 200
     until(lambda: held(tmp_path) == ["n1"], "nobody cordoned n1")
     with sqlite3.connect(file) as source, sqlite3.connect(copy) as target:
         source.backup(target)
     passing = lost_gpu("n1", 3)
-    assert tell(centre, "n1", 2, one, passing) == 200
-    assert tell(centre, "n1", 3, one, passing.cleared(9.0, "a test")) == 200
-    since = centre.issue("--operator", "eve")
+    assert tell(controller, "n1", 2, one, passing) == 200
+    assert tell(controller, "n1", 3, one, passing.cleared(9.0, "a test")) == 200
+    since = controller.issue("--operator", "eve")
 
     spoil_all(file)
-    assert centre.process is not None
-    wait_until_ready(lambda: tell_or_gone(centre, other) != 200, 90, "the damage to be noticed")
-    assert centre.process.wait(START_DEADLINE_S) == 1
+    assert controller.process is not None
+    wait_until_ready(lambda: tell_or_gone(controller, other) != 200, 90, "the damage to be noticed")
+    assert controller.process.wait(START_DEADLINE_S) == 1
     for words in (("serve",), ("audit", "verify"), ("compact",)):
-        said = remediator(centre, *words)
+        said = remediator(controller, *words)
         assert said.returncode == 1
         assert f"database {file} is damaged" in said.stderr.replace("sqlite:///", "")
         assert "docs/how-to/damaged-database.md" in said.stderr
@@ -107,32 +107,32 @@ def test_damage_ends_the_centre_with_a_sentence_and_a_copy_brings_back_what_the_
     for each in tmp_path.glob("r.db*"):
         each.rename(aside / each.name)
     copy.rename(file)
-    assert remediator(centre, "audit", "verify").returncode == 0
-    centre.start()
+    assert remediator(controller, "audit", "verify").returncode == 0
+    controller.start()
 
-    assert tell(centre, "n1", 4, one) == 200
-    assert tell(centre, "n2", 1, other) == 200
-    known = {each["id"] for each in findings(centre)}
+    assert tell(controller, "n1", 4, one) == 200
+    assert tell(controller, "n2", 1, other) == 200
+    known = {each["id"] for each in findings(controller)}
     assert {one.id, other.id} <= known
     assert passing.id not in known, "the document says that it is lost"
     assert held(tmp_path)[0] == "n1"
-    incidents = centre.call("GET", "/v1/incidents", "ann").json()["incidents"]
+    incidents = controller.call("GET", "/v1/incidents", "ann").json()["incidents"]
     assert sorted(each["node"] for each in incidents) == ["n1", "n2"]
-    assert centre.call("GET", "/v1/status", since).status_code == 401
-    assert centre.call("GET", "/v1/status", "ann").status_code == 200
-    assert remediator(centre, "audit", "verify").returncode == 0
+    assert controller.call("GET", "/v1/status", since).status_code == 401
+    assert controller.call("GET", "/v1/status", "ann").status_code == 200
+    assert remediator(controller, "audit", "verify").returncode == 0
 
 
-def findings(centre: Centre) -> list[dict[str, str]]:
+def findings(controller: Controller) -> list[dict[str, str]]:
     """All that the store has, by SQL."""
-    place = centre.config.with_name("r.db")
+    place = controller.config.with_name("r.db")
     with sqlite3.connect(f"file:{place}?mode=ro", uri=True) as db:
         return [json.loads(body) for (body,) in db.execute("SELECT body FROM findings")]
 
 
-def tell_or_gone(centre: Centre, finding: Finding) -> int:
+def tell_or_gone(controller: Controller, finding: Finding) -> int:
     """0 where nobody answers any more."""
     try:
-        return tell(centre, "n2", 1, finding)
+        return tell(controller, "n2", 1, finding)
     except OSError:
         return 0

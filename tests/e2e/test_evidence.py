@@ -1,4 +1,4 @@
-"""A healthd process is asked for evidence: by its centre, by a person, and with kill -9 in the middle of it."""
+"""A healthd process is asked for evidence: by its controller, by a person, and with kill -9 in the middle of it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from healthd_node import Node, eventually
-from stub_controller import TinyCentre
+from stub_controller import StubController
 
 from healthd.trainer.beacons.beacon import Beacon, RankPlacement
 from vocabulary.messages.evidence_bundle import EvidenceBundle
@@ -24,11 +24,11 @@ ORDER_ID = "inc-1.d1.s0.0.collect_evidence.n1/with a slash"
 
 
 @pytest.fixture
-def centre() -> Iterator[TinyCentre]:
-    centre = TinyCentre()
-    yield centre
-    centre.may_answer_evidence.set()
-    centre.close()
+def controller() -> Iterator[StubController]:
+    controller = StubController()
+    yield controller
+    controller.may_answer_evidence.set()
+    controller.close()
 
 
 def order(node: Node, **more: object) -> Order:
@@ -37,8 +37,10 @@ def order(node: Node, **more: object) -> Order:
     return Order(kind=OrderKind.COLLECT_EVIDENCE, incident="inc-1", reason="a test", **(base | more))  # type: ignore[arg-type]  # by name
 
 
-def test_the_centre_gets_what_led_up_to_the_order(make_node: MakeNode, centre: TinyCentre, tmp_path: Path) -> None:
-    node = make_node(kernel_log=tmp_path / "kern.log", remediator=centre.configuration(tmp_path))
+def test_the_controller_gets_what_led_up_to_the_order(
+    make_node: MakeNode, controller: StubController, tmp_path: Path
+) -> None:
+    node = make_node(kernel_log=tmp_path / "kern.log", remediator=controller.configuration(tmp_path))
     node.start()
     beacon = Beacon.create(str(node.beacons), RankPlacement("j1", 2, 0, 8, 0, node.name))
     for step in range(5):
@@ -47,10 +49,10 @@ def test_the_centre_gets_what_led_up_to_the_order(make_node: MakeNode, centre: T
     eventually(lambda: node.verdict()["health"] == "healthy", "a first sweep")
     node.xid(79, gpu=3)
     eventually(node.findings, "the line is read")
-    centre.issue(order(node))
-    answer = eventually(lambda: centre.ended(ORDER_ID), "the order's end")
+    controller.issue(order(node))
+    answer = eventually(lambda: controller.ended(ORDER_ID), "the order's end")
     assert answer.state is OrderState.SUCCEEDED, answer.detail
-    ((name, content),) = centre.evidence
+    ((name, content),) = controller.evidence
     bundle = decode_message(gzip.decompress(content), EvidenceBundle)
     assert (name, bundle.order, bundle.node, bundle.incident) == (ORDER_ID, ORDER_ID, node.name, "inc-1")
     assert "Xid" in bundle.kernel_lines[-1].text
@@ -65,37 +67,37 @@ def test_the_centre_gets_what_led_up_to_the_order(make_node: MakeNode, centre: T
 
 
 def test_a_kill_in_the_middle_of_the_upload_costs_nothing(
-    make_node: MakeNode, centre: TinyCentre, tmp_path: Path
+    make_node: MakeNode, controller: StubController, tmp_path: Path
 ) -> None:
-    centre.may_answer_evidence.clear()
-    node = make_node(kernel_log=tmp_path / "kern.log", remediator=centre.configuration(tmp_path))
+    controller.may_answer_evidence.clear()
+    node = make_node(kernel_log=tmp_path / "kern.log", remediator=controller.configuration(tmp_path))
     node.start()
     node.kernel_says("kernel: the last words before it all ended")
     eventually(lambda: "healthd_kernel_records_total 1.0" in node.get("/metrics"), "the line is read")
-    centre.issue(order(node))
-    eventually(lambda: centre.evidence_begun, "it is being sent")
+    controller.issue(order(node))
+    eventually(lambda: controller.evidence_begun, "it is being sent")
     node.kill()
     node.start()
-    eventually(lambda: centre.evidence_begun > 1, "it is sent anew")
-    assert centre.ended(ORDER_ID) is None, "it has not succeeded before the centre has it"
-    centre.may_answer_evidence.set()
-    answer = eventually(lambda: centre.ended(ORDER_ID), "the order's end")
+    eventually(lambda: controller.evidence_begun > 1, "it is sent anew")
+    assert controller.ended(ORDER_ID) is None, "it has not succeeded before the controller has it"
+    controller.may_answer_evidence.set()
+    answer = eventually(lambda: controller.ended(ORDER_ID), "the order's end")
     assert answer.state is OrderState.SUCCEEDED
-    assert len({content for _, content in centre.evidence}) == 1, "the same bundle, however often it was sent"
-    bundle = decode_message(gzip.decompress(centre.evidence[0][1]), EvidenceBundle)
+    assert len({content for _, content in controller.evidence}) == 1, "the same bundle, however often it was sent"
+    bundle = decode_message(gzip.decompress(controller.evidence[0][1]), EvidenceBundle)
     assert "last words" in bundle.kernel_lines[-1].text, "of before the kill"
-    ended = [message for message in centre.heard if getattr(message, "state", None) is OrderState.SUCCEEDED]
+    ended = [message for message in controller.heard if getattr(message, "state", None) is OrderState.SUCCEEDED]
     assert len(ended) == 1
 
 
 def test_evidence_that_nobody_takes_expires_and_stays_on_the_node(
-    make_node: MakeNode, centre: TinyCentre, tmp_path: Path
+    make_node: MakeNode, controller: StubController, tmp_path: Path
 ) -> None:
-    centre.may_answer_evidence.clear()
-    node = make_node(kernel_log=tmp_path / "kern.log", remediator=centre.configuration(tmp_path))
+    controller.may_answer_evidence.clear()
+    node = make_node(kernel_log=tmp_path / "kern.log", remediator=controller.configuration(tmp_path))
     node.start()
-    centre.issue(order(node, expires_at=time.time() + 2))
-    answer = eventually(lambda: centre.ended(ORDER_ID), "the order's end")
+    controller.issue(order(node, expires_at=time.time() + 2))
+    answer = eventually(lambda: controller.ended(ORDER_ID), "the order's end")
     assert answer.state is OrderState.EXPIRED
     assert gzip.decompress(Path(str(answer.data["file"])).read_bytes())
 

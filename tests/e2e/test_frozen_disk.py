@@ -20,7 +20,7 @@ from pathlib import Path
 import pytest
 from frozen_disk import FreezableDisk
 from healthd_node import Node, eventually
-from stub_controller import TinyCentre
+from stub_controller import StubController
 
 from healthd.launcher.decisions.relaunch_policy import Fitness
 from healthd.launcher.gate import query_node_health
@@ -46,19 +46,19 @@ def disk(tmp_path: Path) -> Iterator[FreezableDisk]:
 
 
 @pytest.fixture
-def centre() -> Iterator[TinyCentre]:
-    centre = TinyCentre()
-    yield centre
-    centre.close()
+def controller() -> Iterator[StubController]:
+    controller = StubController()
+    yield controller
+    controller.close()
 
 
 @pytest.fixture
-def node(disk: FreezableDisk, centre: TinyCentre, make_node: MakeNode, tmp_path: Path) -> Iterator[Node]:
+def node(disk: FreezableDisk, controller: StubController, make_node: MakeNode, tmp_path: Path) -> Iterator[Node]:
     """Its state, and nothing else, is on the disk."""
     node = make_node(
         kernel_log=tmp_path / "kern.log",
         state_dir=str(disk.place / "state"),
-        remediator=centre.configuration(tmp_path),
+        remediator=controller.configuration(tmp_path),
     )
     node.start()
     eventually(lambda: node.verdict()["fit"], "a healthy node")
@@ -79,7 +79,9 @@ def prolog_refuses(node: Node) -> str:
     return log.read_text()
 
 
-def test_a_hung_disk_is_said_aloud_and_blinds_nobody(node: Node, disk: FreezableDisk, centre: TinyCentre) -> None:
+def test_a_hung_disk_is_said_aloud_and_blinds_nobody(
+    node: Node, disk: FreezableDisk, controller: StubController
+) -> None:
     with disk.frozen():
         node.xid(79, gpu=3)
         eventually(lambda: {"xid/79@3", "outbox/overdue"} <= set(node.findings()), "both facts, from memory")
@@ -91,20 +93,21 @@ def test_a_hung_disk_is_said_aloud_and_blinds_nobody(node: Node, disk: Freezable
         assert query_node_health(str(node.socket), node.name).fitness is Fitness.UNFIT
         assert "has not ended within 2 s" in prolog_refuses(node)
         eventually(
-            lambda: any({"xid/79", "outbox/overdue"} <= {f.kind for f in r.active} for r in centre.reports), "a report"
+            lambda: any({"xid/79", "outbox/overdue"} <= {f.kind for f in r.active} for r in controller.reports),
+            "a report",
         )
-        assert centre.reports[-1].health is Health.UNHEALTHY
-        assert not centre.changes, "what is not durable has no number"
+        assert controller.reports[-1].health is Health.UNHEALTHY
+        assert not controller.changes, "what is not durable has no number"
         node.xid(48, gpu=1)  # sampling and judging go on
         eventually(lambda: "xid/48@1" in node.findings(), "a fault that came later")
-        eventually(lambda: any(f.code == "48" for r in centre.reports for f in r.active), "a report of that one")
+        eventually(lambda: any(f.code == "48" for r in controller.reports for f in r.active), "a report of that one")
         page = node.get("/metrics")
         assert "healthd_outbox_unwritten_findings 3.0" in page
         assert "healthd_node_fit 0.0" in page
     eventually(lambda: set(node.findings()) == {"xid/79@3", "xid/48@1"}, "the disk is back, the complaint has gone")
     assert node.get("/v1/findings")["unwritten"] == []
-    eventually(lambda: {"79", "48"} <= {f.code for f in centre.changes.values()}, "the changes, after all")
-    numbers = [change.seq for report in centre.reports for change in report.changes]
+    eventually(lambda: {"79", "48"} <= {f.code for f in controller.changes.values()}, "the changes, after all")
+    numbers = [change.seq for report in controller.reports for change in report.changes]
     assert sorted(set(numbers)) == numbers, "each change once, in order"
     eventually(lambda: "healthd_outbox_waiting_changes 0.0" in node.get("/metrics"), "all acknowledged")
     node.kill()
@@ -149,7 +152,7 @@ def test_told_to_stop_while_the_disk_hangs_it_stops_and_loses_nothing(node: Node
 
 
 def test_a_trainer_is_ordered_to_leave_although_the_disk_hangs(
-    node: Node, disk: FreezableDisk, centre: TinyCentre
+    node: Node, disk: FreezableDisk, controller: StubController
 ) -> None:
     now = time.time()
     beacon = Beacon.create(str(node.beacons), RankPlacement("j", 1, 0, 1, 0, node.name))
@@ -157,15 +160,15 @@ def test_a_trainer_is_ordered_to_leave_although_the_disk_hangs(
     with disk.frozen():
         node.xid(48, gpu=1)
         eventually(lambda: "outbox/overdue" in node.findings(), "it hangs")
-        centre.issue(Order(id="test", kind=OrderKind.RUN_PREFLIGHT, condemned=(node.name,), **base))  # type: ignore[arg-type]  # by name
-        centre.issue(Order(id="leave", kind=OrderKind.ABORT, job="j", **base))  # type: ignore[arg-type]  # by name
+        controller.issue(Order(id="test", kind=OrderKind.RUN_PREFLIGHT, condemned=(node.name,), **base))  # type: ignore[arg-type]  # by name
+        controller.issue(Order(id="leave", kind=OrderKind.ABORT, job="j", **base))  # type: ignore[arg-type]  # by name
         assert eventually(beacon.poll, "the order in the mailbox").id == "leave"
-        assert centre.answer("leave") is None, "nothing is answered that is not durable"
-        assert centre.answer("test") is None
-    eventually(lambda: centre.answer("leave"), "an answer, now that it is durable")
-    ended = eventually(lambda: centre.ended("test"), "the other order was done after all")
+        assert controller.answer("leave") is None, "nothing is answered that is not durable"
+        assert controller.answer("test") is None
+    eventually(lambda: controller.answer("leave"), "an answer, now that it is durable")
+    ended = eventually(lambda: controller.ended("test"), "the other order was done after all")
     assert ended.state in (OrderState.SUCCEEDED, OrderState.FAILED, OrderState.REFUSED)
-    assert [m.state for m in centre.heard if getattr(m, "id", "") == "test"].count(OrderState.RECEIVED) <= 1
+    assert [m.state for m in controller.heard if getattr(m, "id", "") == "test"].count(OrderState.RECEIVED) <= 1
     beacon.close()
 
 
@@ -218,19 +221,19 @@ def _main_thread_state(pid: int) -> str:
 
 
 def test_a_database_cut_to_nothing_is_lost_and_the_node_stays_condemned(
-    make_node: MakeNode, centre: TinyCentre, tmp_path: Path
+    make_node: MakeNode, controller: StubController, tmp_path: Path
 ) -> None:
     node = make_node(
         kernel_log=tmp_path / "kern.log",
-        remediator=centre.configuration(tmp_path),
+        remediator=controller.configuration(tmp_path),
         orders={"preflight_command": [sys.executable, "-c", "import sys; sys.exit(1)"]},
     )
     database = node.place / "state" / "healthd.db"
     node.start()
     now = time.time()
     base = {"node": node.name, "incident": "i", "reason": "a test", "issued_at": now, "expires_at": now + 300}
-    centre.issue(Order(id="o", kind=OrderKind.RUN_PREFLIGHT, condemned=(node.name,), **base))  # type: ignore[arg-type]  # by name
-    eventually(lambda: centre.ended("o"), "the order has ended, and the node has not passed")
+    controller.issue(Order(id="o", kind=OrderKind.RUN_PREFLIGHT, condemned=(node.name,), **base))  # type: ignore[arg-type]  # by name
+    eventually(lambda: controller.ended("o"), "the order has ended, and the node has not passed")
     assert node.verdict()["condemned"] is True
     for damage in ("empty", "missing", "garbage"):
         node.kill()

@@ -1,4 +1,4 @@
-"""A loss that is no number: seen by the node, answered by the centre's policy, and the job goes on from before it."""
+"""A loss that is no number: seen by the node, answered by the controller's policy, and the job goes on from before it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from controller_process import Centre
+from controller_process import Controller
 from healthd_node import Node
 from nan_job import EVERY, POISON, STEPS
 
@@ -28,22 +28,22 @@ DEADLINE_S = 180.0
 
 
 @pytest.fixture
-def centre(tmp_path: Path) -> Iterator[Centre]:
-    centre = Centre(tmp_path)
-    with centre.config.open("a") as config:
+def controller(tmp_path: Path) -> Iterator[Controller]:
+    controller = Controller(tmp_path)
+    with controller.config.open("a") as config:
         config.write(f"playbooks: [{POLICY}]\n")
-    centre.start()
-    yield centre
-    if centre.process is not None and centre.process.poll() is None:
-        centre.end(signal.SIGKILL)
+    controller.start()
+    yield controller
+    if controller.process is not None and controller.process.poll() is None:
+        controller.end(signal.SIGKILL)
 
 
 @pytest.fixture
-def node(make_node: Callable[..., Node], centre: Centre, tmp_path: Path) -> Node:
+def node(make_node: Callable[..., Node], controller: Controller, tmp_path: Path) -> Node:
     (tmp_path / "token").touch()
-    uplink = {"url": centre.url, "token_file": str(tmp_path / "token"), "report_interval_s": 0.5}
+    uplink = {"url": controller.url, "token_file": str(tmp_path / "token"), "report_interval_s": 0.5}
     node = make_node(kernel_log=tmp_path / "kern.log", remediator=uplink)
-    (tmp_path / "token").write_text(centre.issue("--node", node.name))
+    (tmp_path / "token").write_text(controller.issue("--node", node.name))
     node.start()
     return node
 

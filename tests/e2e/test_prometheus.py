@@ -1,4 +1,4 @@
-"""A real Prometheus scrapes real agents and a real centre in the middle of trouble, and is asked everything that dashboards and rules ask."""
+"""A real Prometheus scrapes real agents and a real controller in the middle of trouble, and is asked everything that dashboards and rules ask."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 import yaml
-from controller_process import Centre
+from controller_process import Controller
 from healthd_node import Node, eventually
 from prometheus_stack import ROOT, Alertmanager, Prometheus, Receiver, free_port
 from simulated_job import Job
@@ -45,21 +45,21 @@ rules:
 
 
 class Cluster:
-    """Four nodes, a centre, Prometheus, Alertmanager and who is told. Each test has trouble on a node of its own."""
+    """Four nodes, a controller, Prometheus, Alertmanager and who is told. Each test has trouble on a node of its own."""
 
     def __init__(self, place: Path, library: Path) -> None:
         self.place = place
         self.closing: list[Callable[[], object]] = []
-        (place / "centre").mkdir()
+        (place / "controller").mkdir()
         (place / "site.yaml").write_text(SITE)
-        self.centre = Centre(place / "centre")
-        with self.centre.config.open("a") as config:
+        self.controller = Controller(place / "controller")
+        with self.controller.config.open("a") as config:
             config.write(
                 "budget: {isolated_max: 3, isolated_fraction_per_hour_max: 1.0, isolation_gap_s: 0}\n"
                 f"playbooks: [{place}/site.yaml]\nalerts: {{webhooks: [{NOBODY}]}}\n"
             )
-        self.centre.start()
-        self.closing.append(lambda: self.centre.end(signal.SIGKILL))
+        self.controller.start()
+        self.closing.append(lambda: self.controller.end(signal.SIGKILL))
         machine = dgx.build(place / "machine", {"/proc/sys/kernel/random/boot_id": "b"})
         self.ports: dict[str, int] = {}
         with ThreadPoolExecutor() as pool:
@@ -91,7 +91,7 @@ class Cluster:
             kernel_log=log,
             listen=f"127.0.0.1:{port}",
             remediator={
-                "url": self.centre.url,
+                "url": self.controller.url,
                 "token_file": str(place / "token"),
                 "report_interval_s": 0.5,
             },
@@ -99,7 +99,7 @@ class Cluster:
             sources={source.name: {"every_s": 5} for source in SOURCES},
             orders={"preflight_command": [sys.executable, "-c", PREFLIGHT, "{level}"]},
         )
-        (place / "token").write_text(self.centre.issue("--node", node.name))
+        (place / "token").write_text(self.controller.issue("--node", node.name))
         node.command = [
             sys.executable,
             str(Path(__file__).with_name("healthd_on_machine.py")),
@@ -117,17 +117,17 @@ class Cluster:
             {"targets": [f"127.0.0.1:{port}"], "labels": {"cluster": CLUSTER, "node": node, "rack": "r1"}}
             for node, port in self.ports.items()
         ]
-        centre = {"targets": [f"127.0.0.1:{self.centre.port}"], "labels": {"cluster": CLUSTER}}
+        controller = {"targets": [f"127.0.0.1:{self.controller.port}"], "labels": {"cluster": CLUSTER}}
         return [
             {"job_name": "healthd", "static_configs": agents},
-            {"job_name": "remediator", "static_configs": [centre]},
+            {"job_name": "remediator", "static_configs": [controller]},
         ]
 
     def undone(self) -> str:
-        """What the centre says of all this, while it has nothing tested."""
+        """What the controller says of all this, while it has nothing tested."""
         asked = ("/v1/incidents", "/v1/actions", "/v1/nodes", "/v1/status")
-        said = {path: self.centre.call("GET", path, "ann").json() for path in asked}
-        return f"the centre has nothing tested; it says {json.dumps(said, indent=1)}"
+        said = {path: self.controller.call("GET", path, "ann").json() for path in asked}
+        return f"the controller has nothing tested; it says {json.dumps(said, indent=1)}"
 
     def make_trouble(self) -> None:
         """What people look at dashboards for: Xids of the driver's own, a row to replace, a preflight, and the job's slow rank."""
@@ -204,10 +204,10 @@ def test_an_alert_reaches_who_is_to_be_told_and_says_when_it_is_over(cluster: Cl
     found = eventually(lambda: told.told("/day", "GpuLost"), lambda: str(told.heard), WITHIN_S)
     assert (found["labels"]["node"], found["labels"]["gpu"], found["labels"]["rack"]) == (ill.name, "3", "r1")
     assert found["annotations"]["summary"] == f"the driver of {ill.name} can no longer reach GPU 3"
-    cluster.centre.end(signal.SIGKILL)
+    cluster.controller.end(signal.SIGKILL)
     eventually(lambda: told.told("/pager", "LeaderMissing"), lambda: str(told.heard), WITHIN_S)
     assert not told.told("/day", "LeaderMissing")
-    cluster.centre.start()
+    cluster.controller.start()
     eventually(lambda: told.told("/pager", "LeaderMissing", "resolved"), lambda: str(told.heard), WITHIN_S)
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from controller_process import Centre
+from controller_process import Controller
 from msgspec.structs import replace
 
 from tests.unit.remediator.act.webhooks.peer import Peer, until
@@ -41,21 +41,21 @@ def peer() -> Iterator[Peer]:
 
 
 @pytest.fixture
-def centre(tmp_path: Path, peer: Peer) -> Iterator[Centre]:
+def controller(tmp_path: Path, peer: Peer) -> Iterator[Controller]:
     (tmp_path / "keys").write_text(f"whsec_{base64.b64encode(KEY).decode()}\n")
     (tmp_path / "policy.yaml").write_text(POLICY)
-    centre = Centre(tmp_path)
+    controller = Controller(tmp_path)
     alerts = {
         "public_url": "https://healthd.example",
         "receivers": {"hook": {"kind": "webhook", "url": peer.url, "keys_file": str(tmp_path / "keys"), "group_s": 0}},
         "heartbeat": {"url": peer.url.replace("secret", "heartbeat"), "every_s": 1},
     }
-    with centre.config.open("a") as config:
+    with controller.config.open("a") as config:
         config.write(f"playbooks: [{tmp_path / 'policy.yaml'}]\nalerts: {json.dumps(alerts)}\n")
-    centre.start()
-    yield centre
-    if centre.process is not None and centre.process.poll() is None:
-        centre.end(signal.SIGKILL)
+    controller.start()
+    yield controller
+    if controller.process is not None and controller.process.poll() is None:
+        controller.end(signal.SIGKILL)
 
 
 def fault() -> Finding:
@@ -73,7 +73,7 @@ def fault() -> Finding:
     )
 
 
-def report(centre: Centre, seq: int, finding: Finding) -> None:
+def report(controller: Controller, seq: int, finding: Finding) -> None:
     body = Report(
         version=1,
         node="n1",
@@ -87,7 +87,7 @@ def report(centre: Centre, seq: int, finding: Finding) -> None:
         active=(finding,) if finding.active else (),
         ranks=(),
     )
-    centre.call("POST", "/v1/nodes/n1/report", "n1", data=encode_message(body)).raise_for_status()
+    controller.call("POST", "/v1/nodes/n1/report", "n1", data=encode_message(body)).raise_for_status()
 
 
 def alerts(peer: Peer) -> list[dict[str, Any]]:
@@ -103,18 +103,18 @@ def alerts(peer: Peer) -> list[dict[str, Any]]:
     return found
 
 
-def test_people_hear_what_is_the_matter_once_and_that_it_is_over(centre: Centre, peer: Peer) -> None:
+def test_people_hear_what_is_the_matter_once_and_that_it_is_over(controller: Controller, peer: Peer) -> None:
     until(lambda: [path for path, _, _ in peer.got if path == "/heartbeat-path"])
     peer.status = 503
-    report(centre, 1, fault())
+    report(controller, 1, fault())
     first = until(lambda: alerts(peer))[0]
-    centre.end(signal.SIGKILL)
+    controller.end(signal.SIGKILL)
     peer.status = 200
-    centre.start()
+    controller.start()
     until(lambda: len(alerts(peer)) >= 2)
     assert {alert["webhook"] for alert in alerts(peer)} == {first["webhook"]}
     assert (first["node"], first["severity"], first["text"], first["phase"]) == ("n1", "fatal", "please look", "fire")
     assert first["link"] == f"https://healthd.example/incidents/{first['incident']}"
-    report(centre, 2, replace(fault(), active=False, cleared_at=time.time(), cleared_by="a test"))
+    report(controller, 2, replace(fault(), active=False, cleared_at=time.time(), cleared_by="a test"))
     over = until(lambda: [alert for alert in alerts(peer) if alert["phase"] == "resolve"])
     assert [alert["incident"] for alert in over] == [first["incident"]]

@@ -8,7 +8,7 @@ import subprocess
 import sys
 import time
 
-from controller_process import Centre
+from controller_process import Controller
 from healthd_node import eventually
 
 from vocabulary.finding import Finding, Severity, finding_id
@@ -74,75 +74,88 @@ WHO_MAY_DO_WHAT = [
 ]
 
 
-def test_who_may_do_what(centre: Centre) -> None:
+def test_who_may_do_what(controller: Controller) -> None:
     for method, path, who, status in WHO_MAY_DO_WHAT:
-        answer = centre.call(method, path, who, data=b"{}" if method == "POST" else None)
+        answer = controller.call(method, path, who, data=b"{}" if method == "POST" else None)
         assert answer.status_code == status, (method, path, who)
         assert status < 400 or answer.json()["error"]
 
 
-def test_a_token_from_a_command_of_its_own_is_good(centre: Centre) -> None:
-    command = [sys.executable, "-m", "remediator", "token", "issue", "--viewer", "bob", "--config", str(centre.config)]
+def test_a_token_from_a_command_of_its_own_is_good(controller: Controller) -> None:
+    command = [
+        sys.executable,
+        "-m",
+        "remediator",
+        "token",
+        "issue",
+        "--viewer",
+        "bob",
+        "--config",
+        str(controller.config),
+    ]
     token = subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
-    eventually(lambda: centre.call("GET", "/v1/status", token).ok, "the centre takes the new token")
+    eventually(lambda: controller.call("GET", "/v1/status", token).ok, "the controller takes the new token")
 
 
-def test_a_node_cannot_report_on_another(centre: Centre) -> None:
+def test_a_node_cannot_report_on_another(controller: Controller) -> None:
     for body in (report("n2"), report("n1", findings=(pending("n2"),))):
-        answer = centre.call("POST", "/v1/nodes/n1/report", "n1", data=body)
+        answer = controller.call("POST", "/v1/nodes/n1/report", "n1", data=body)
         assert answer.status_code == 403, answer.text
-    assert centre.call("GET", "/v1/nodes", "ann").json()["nodes"] == []
+    assert controller.call("GET", "/v1/nodes", "ann").json()["nodes"] == []
 
 
-def test_an_oversized_report_is_refused(centre: Centre) -> None:
-    assert centre.call("POST", "/v1/nodes/n1/report", "n1", data=b" " * (REPORT_BYTES_MAX + 1)).status_code == 413
+def test_an_oversized_report_is_refused(controller: Controller) -> None:
+    assert controller.call("POST", "/v1/nodes/n1/report", "n1", data=b" " * (REPORT_BYTES_MAX + 1)).status_code == 413
 
 
-def test_an_acknowledged_finding_survives_kill_9_and_is_acted_on_once(centre: Centre) -> None:
+def test_an_acknowledged_finding_survives_kill_9_and_is_acted_on_once(controller: Controller) -> None:
     body = report(findings=(pending(),), jobs=("j1",))
-    assert centre.call("POST", "/v1/nodes/n1/report", "n1", data=body).json()["acked_seq"] == 1
-    centre.end(signal.SIGKILL)
-    centre.start()
-    orders = centre.call("GET", "/v1/nodes/n1/orders?wait_s=10", "n1").json()["orders"]
+    assert controller.call("POST", "/v1/nodes/n1/report", "n1", data=body).json()["acked_seq"] == 1
+    controller.end(signal.SIGKILL)
+    controller.start()
+    orders = controller.call("GET", "/v1/nodes/n1/orders?wait_s=10", "n1").json()["orders"]
     assert [o["kind"] for o in orders] == ["checkpoint_then_eject", "collect_evidence"]
-    assert centre.call("POST", "/v1/nodes/n1/report", "n1", data=body).json() == {"acked_seq": 1, "epoch": 2}
-    assert len(centre.call("GET", "/v1/incidents", "ann").json()["incidents"]) == 1
+    assert controller.call("POST", "/v1/nodes/n1/report", "n1", data=body).json() == {"acked_seq": 1, "epoch": 2}
+    assert len(controller.call("GET", "/v1/incidents", "ann").json()["incidents"]) == 1
     update = OrderUpdate(id=orders[0]["id"], state=OrderState.SUCCEEDED, at=time.time(), detail="saved")
-    assert centre.call("POST", f"/v1/nodes/n1/orders/{update.id}", "n1", data=encode_message(update)).status_code == 204
-    assert update.id not in [o["id"] for o in centre.call("GET", "/v1/nodes/n1/orders", "n1").json()["orders"]]
+    assert (
+        controller.call("POST", f"/v1/nodes/n1/orders/{update.id}", "n1", data=encode_message(update)).status_code
+        == 204
+    )
+    assert update.id not in [o["id"] for o in controller.call("GET", "/v1/nodes/n1/orders", "n1").json()["orders"]]
 
 
-def test_an_order_poll_waits_for_what_the_node_does_not_know_yet(centre: Centre) -> None:
-    centre.call("POST", "/v1/nodes/n1/report", "n1", data=report(findings=(pending(),), jobs=("j1",)))
-    known = [o["id"] for o in centre.call("GET", "/v1/nodes/n1/orders?wait_s=10", "n1").json()["orders"]]
+def test_an_order_poll_waits_for_what_the_node_does_not_know_yet(controller: Controller) -> None:
+    controller.call("POST", "/v1/nodes/n1/report", "n1", data=report(findings=(pending(),), jobs=("j1",)))
+    known = [o["id"] for o in controller.call("GET", "/v1/nodes/n1/orders?wait_s=10", "n1").json()["orders"]]
     before = time.monotonic()
     query = "&".join(f"known={order}" for order in known)
-    answer = centre.call("GET", f"/v1/nodes/n1/orders?wait_s=0.5&{query}", "n1").json()
+    answer = controller.call("GET", f"/v1/nodes/n1/orders?wait_s=0.5&{query}", "n1").json()
     assert time.monotonic() - before >= 0.5
     assert [o["id"] for o in answer["orders"]] == known
 
 
-def test_the_audit_log_can_be_followed(centre: Centre) -> None:
-    centre.call("POST", "/v1/nodes/n1/report", "n1", data=report(findings=(pending(),)))
-    seen = centre.call("GET", "/v1/events?after=3&wait_s=10", "ann").json()["events"]  # three tokens were issued
+def test_the_audit_log_can_be_followed(controller: Controller) -> None:
+    controller.call("POST", "/v1/nodes/n1/report", "n1", data=report(findings=(pending(),)))
+    seen = controller.call("GET", "/v1/events?after=3&wait_s=10", "ann").json()["events"]  # three tokens were issued
     assert [e["kind"] for e in seen][:3] == ["policy", "node_joined", "finding_raised"]
-    last = centre.call("GET", f"/v1/events?after={10**6}", "ann").json()["events"]
+    last = controller.call("GET", f"/v1/events?after={10**6}", "ann").json()["events"]
     assert last == []
 
 
-def test_a_second_remediator_on_the_same_database_refuses_to_start(centre: Centre) -> None:
-    command = [sys.executable, "-m", "remediator", "serve", "--config", str(centre.config)]
+def test_a_second_remediator_on_the_same_database_refuses_to_start(controller: Controller) -> None:
+    command = [sys.executable, "-m", "remediator", "serve", "--config", str(controller.config)]
     second = subprocess.run(command, check=False, capture_output=True, text=True, timeout=60)
     assert second.returncode == 1
     assert "another controller holds" in second.stderr
 
 
-def test_told_to_stop_it_answers_open_polls_and_ends_well(centre: Centre) -> None:
-    assert centre.process is not None
-    poll = http.client.HTTPConnection("127.0.0.1", centre.port, timeout=20)
-    poll.request("GET", "/v1/nodes/n1/orders?wait_s=60", headers={"Authorization": f"Bearer {centre.tokens['n1']}"})
-    assert centre.call("GET", "/healthz", "nobody").ok  # so the request before it has been taken in
-    centre.end(signal.SIGTERM)
+def test_told_to_stop_it_answers_open_polls_and_ends_well(controller: Controller) -> None:
+    assert controller.process is not None
+    poll = http.client.HTTPConnection("127.0.0.1", controller.port, timeout=20)
+    poll.request("GET", "/v1/nodes/n1/orders?wait_s=60", headers={"Authorization": f"Bearer {controller.tokens['n1']}"})
+    assert controller.call("GET", "/healthz", "nobody").ok  # so the request before it has been taken in
+    controller.end(signal.SIGTERM)
     assert poll.getresponse().status == 200
     poll.close()
-    assert centre.process.returncode == 0
+    assert controller.process.returncode == 0

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from controller_process import Centre
+from controller_process import Controller
 from healthd_node import Node, eventually
 from test_swap import STRIKE, SwapJob
 
@@ -25,31 +25,31 @@ def job(tmp_path: Path) -> Iterator[SwapJob]:
     job.close()
 
 
-def swaps_of(centre: Centre) -> list[dict[str, Any]]:
-    answer = centre.call("GET", "/v1/jobs/job", "ann")
+def swaps_of(controller: Controller) -> list[dict[str, Any]]:
+    answer = controller.call("GET", "/v1/jobs/job", "ann")
     return answer.json().get("swaps", []) if answer.ok else []
 
 
 def test_a_swap_is_on_the_jobs_page(
     make_node: Callable[..., Node],
-    centre: Centre,
+    controller: Controller,
     job: SwapJob,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     token = tmp_path / "node-token"
-    remediator = {"url": centre.url, "token_file": str(token), "report_interval_s": 0.5}
+    remediator = {"url": controller.url, "token_file": str(token), "report_interval_s": 0.5}
     pages = str(job.place / "beacons" / "n0")  # this healthd is that of the first pretend node, where the launcher runs
     node = make_node(kernel_log=tmp_path / "kern.log", remediator=remediator, beacon_dir=pages)
-    token.write_text(centre.issue("--node", node.name))
+    token.write_text(controller.issue("--node", node.name))
     node.start()
     monkeypatch.setenv("HEALTHD_SOCKET", str(node.socket))
     job.start("--nodes=2", "--spares=1", "--ranks-per-node=1", "--swap", steps=2000, every=1000, pace=0.05)
 
     os.kill(job.ranks(world=2, step=STRIKE)[1].identity.pid, signal.SIGKILL)
     whole = eventually(
-        lambda: (found := swaps_of(centre)) and found[0]["swap"]["outcome"] == "swapped" and found,
-        lambda: f"the swap; {swaps_of(centre)}; {job.log()}; {node.log()}",
+        lambda: (found := swaps_of(controller)) and found[0]["swap"]["outcome"] == "swapped" and found,
+        lambda: f"the swap; {swaps_of(controller)}; {job.log()}; {node.log()}",
     )
     [event] = job.events("swapped")
     [reported] = whole
@@ -59,6 +59,6 @@ def test_a_swap_is_on_the_jobs_page(
     assert {name: reported["swap"][name] for name in same} == same
     assert reported["swap"]["lost_steps"] == event["lost"] == 0
 
-    centre.end(signal.SIGKILL)
-    centre.start()
-    eventually(lambda: swaps_of(centre) == whole, "the same swap from a controller that has started anew")
+    controller.end(signal.SIGKILL)
+    controller.start()
+    eventually(lambda: swaps_of(controller) == whole, "the same swap from a controller that has started anew")

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 from browser import MISSING, Browser
-from controller_process import Centre
+from controller_process import Controller
 from web_controller import EVIL, serving, tell, window
 
 from vocabulary.messages.wire import RankStatus
@@ -17,23 +17,23 @@ pytestmark = pytest.mark.skipif(bool(MISSING), reason=f"not installed: {', '.joi
 
 
 @pytest.fixture(scope="module")
-def centre(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Centre]:
-    with serving(tmp_path_factory.mktemp("centre")) as centre:
-        all_tell(centre)
-        yield centre
+def controller(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Controller]:
+    with serving(tmp_path_factory.mktemp("controller")) as controller:
+        all_tell(controller)
+        yield controller
 
 
 @pytest.fixture(scope="module")
-def browser(centre: Centre) -> Iterator[Browser]:
-    with window(centre) as browser:
+def browser(controller: Controller) -> Iterator[Browser]:
+    with window(controller) as browser:
         yield browser
 
 
-def all_tell(centre: Centre) -> None:
+def all_tell(controller: Controller) -> None:
     """What every test finds here: a node that is well, and one that is not and has a rank of a job."""
-    tell(centre, "n1")
+    tell(controller, "n1")
     rank = RankStatus(f"job-{EVIL}", 0, 0, 8, 1, 5, "step", time.time(), gpu="GPU-0")
-    tell(centre, "n2", EVIL, (rank,), product=EVIL)
+    tell(controller, "n2", EVIL, (rank,), product=EVIL)
 
 
 PAGES = ["/", "/?by=none&colour=health", "/nodes", "/nodes/n2", "/nodes/n1/deeds/hold", "/search?q=n", "/nodes/none"]
@@ -61,8 +61,8 @@ def test_a_page_fits_a_phone(browser: Browser, path: str) -> None:
         assert browser.barriers() == []
 
 
-def test_a_wrong_token_is_told_and_a_right_one_leads_on(centre: Centre) -> None:
-    browser = Browser(centre.url)
+def test_a_wrong_token_is_told_and_a_right_one_leads_on(controller: Controller) -> None:
+    browser = Browser(controller.url)
     try:
         browser.go("/nodes?match=n2")
         assert "/login?next=" in browser.driver.current_url
@@ -70,7 +70,7 @@ def test_a_wrong_token_is_told_and_a_right_one_leads_on(centre: Centre) -> None:
         browser.find("form button").click()
         browser.see(".wrong", "this token is unknown")
         assert browser.barriers() == []
-        browser.find("#token").send_keys(centre.tokens["vic"])
+        browser.find("#token").send_keys(controller.tokens["vic"])
         browser.find("form button").click()
         browser.see("#list", "n2")
         assert browser.driver.current_url.endswith("/nodes?match=n2")
@@ -83,12 +83,12 @@ def test_a_wrong_token_is_told_and_a_right_one_leads_on(centre: Centre) -> None:
         browser.close()
 
 
-def test_what_happens_appears_by_itself(browser: Browser, centre: Centre) -> None:
+def test_what_happens_appears_by_itself(browser: Browser, controller: Controller) -> None:
     browser.go("/nodes/n1")
     browser.see("#findings", "No findings")
     browser.see("#live", "live")
     browser.run("window.before = true; document.querySelector('#q').focus()")
-    tell(centre, "n1", "a row waits")
+    tell(controller, "n1", "a row waits")
     browser.see("#findings", "row_remap/pending a row waits")
     assert browser.run("return window.before && document.activeElement.id") == "q"  # the same page, the same focus
 
@@ -133,7 +133,7 @@ def test_the_picture_of_the_fleet_is_walked_by_keys(browser: Browser) -> None:
     browser.wait(lambda: browser.driver.current_url.endswith("/nodes/n2"), "Enter opens the node")
 
 
-def test_an_operator_takes_a_node_into_their_hands(browser: Browser, centre: Centre) -> None:
+def test_an_operator_takes_a_node_into_their_hands(browser: Browser, controller: Controller) -> None:
     browser.go("/nodes/n2")
     browser.find("a[href$='/deeds/hold']").click()
     browser.see("main", "1 rank of 8 here")
@@ -141,7 +141,7 @@ def test_an_operator_takes_a_node_into_their_hands(browser: Browser, centre: Cen
     browser.find("main form button").click()
     browser.see(".done", "Node taken over")
     browser.see("#now", "ann: I look at the cable")
-    said = centre.call("GET", "/v1/nodes/n2", "ann").json()["hands_off"]
+    said = controller.call("GET", "/v1/nodes/n2", "ann").json()["hands_off"]
     assert (said["actor"], said["why"]) == ("ann", "I look at the cable")
     browser.find("a[href$='/deeds/release']").click()
     browser.find("main form button").click()
@@ -165,12 +165,12 @@ def test_without_scripts_the_same_is_there_in_words(browser: Browser) -> None:
         browser.driver.execute_cdp_cmd("Emulation.setScriptExecutionDisabled", {"value": False})
 
 
-def test_a_page_says_when_nobody_answers_any_more(browser: Browser, centre: Centre) -> None:
+def test_a_page_says_when_nobody_answers_any_more(browser: Browser, controller: Controller) -> None:
     browser.go("/")
     browser.see("#live", "live")
-    centre.end(signal.SIGKILL)
+    controller.end(signal.SIGKILL)
     browser.see("#live", "stale since")
-    centre.start()
-    all_tell(centre)  # ranks are known from memory alone
+    controller.start()
+    all_tell(controller)  # ranks are known from memory alone
     browser.see("#live", "live")
     browser.see("#figures", "mode act")

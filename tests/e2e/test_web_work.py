@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from browser import MISSING, Browser
-from controller_process import Centre
+from controller_process import Controller
 from web_controller import EVIL, serving, tell, window
 
 from vocabulary.messages.wire import RankStatus, StepWindow
@@ -20,23 +20,23 @@ JOB = "train/llama 70b"
 
 
 @contextmanager
-def asking(place: Path) -> Iterator[Centre]:
-    """A centre in mode `approve`, with a job on two nodes of which one is faulty."""
-    with serving(place, "approve", lemon=f"it fails {EVIL}") as centre:
-        tell(centre, "n1", ranks=ranks(0))
-        tell(centre, "n2", EVIL, ranks(8))
-        yield centre
+def asking(place: Path) -> Iterator[Controller]:
+    """A controller in mode `approve`, with a job on two nodes of which one is faulty."""
+    with serving(place, "approve", lemon=f"it fails {EVIL}") as controller:
+        tell(controller, "n1", ranks=ranks(0))
+        tell(controller, "n2", EVIL, ranks(8))
+        yield controller
 
 
 @pytest.fixture(scope="module")
-def centre(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Centre]:
-    with asking(tmp_path_factory.mktemp("centre")) as centre:
-        yield centre
+def controller(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Controller]:
+    with asking(tmp_path_factory.mktemp("controller")) as controller:
+        yield controller
 
 
 @pytest.fixture(scope="module")
-def browser(centre: Centre) -> Iterator[Browser]:
-    with window(centre) as browser:
+def browser(controller: Controller) -> Iterator[Browser]:
+    with window(controller) as browser:
         yield browser
 
 
@@ -62,10 +62,10 @@ def ranks(first: int) -> tuple[RankStatus, ...]:
     )
 
 
-def incident_of(centre: Centre) -> str:
+def incident_of(controller: Controller) -> str:
     deadline = time.monotonic() + 90
     while time.monotonic() < deadline:
-        found = centre.call("GET", "/v1/awaiting", "ann").json()["awaiting"]
+        found = controller.call("GET", "/v1/awaiting", "ann").json()["awaiting"]
         if found:
             return str(found[0]["incident"])
         time.sleep(0.05)
@@ -88,8 +88,8 @@ PAGES = [
 
 
 @pytest.mark.parametrize("path", PAGES)
-def test_a_page_shuts_nobody_out_and_breaks_no_rule(browser: Browser, centre: Centre, path: str) -> None:
-    incident = incident_of(centre)
+def test_a_page_shuts_nobody_out_and_breaks_no_rule(browser: Browser, controller: Controller, path: str) -> None:
+    incident = incident_of(controller)
     browser.complaints()
     for theme in ("light", "dark"):
         browser.wear(theme)
@@ -103,9 +103,9 @@ def test_a_page_shuts_nobody_out_and_breaks_no_rule(browser: Browser, centre: Ce
 
 
 @pytest.mark.parametrize("path", PAGES)
-def test_a_page_fits_a_phone(browser: Browser, centre: Centre, path: str) -> None:
+def test_a_page_fits_a_phone(browser: Browser, controller: Controller, path: str) -> None:
     with browser.on_a_phone():
-        browser.go(path.replace("{incident}", incident_of(centre)))
+        browser.go(path.replace("{incident}", incident_of(controller)))
         browser.find("h1")
         assert browser.too_wide() == []
 
@@ -119,8 +119,8 @@ def test_a_phone_shows_which_page_it_is(browser: Browser) -> None:
         browser.wait(lambda: browser.run(right) <= 390, "where one is in the list of pages is seen")
 
 
-def test_hostile_words_are_shown_as_they_are(browser: Browser, centre: Centre) -> None:
-    browser.go(f"/incidents/{incident_of(centre)}")
+def test_hostile_words_are_shown_as_they_are(browser: Browser, controller: Controller) -> None:
+    browser.go(f"/incidents/{incident_of(controller)}")
     browser.see("#timeline", "<script>document.title='owned'</script>")
     browser.see("#findings", "\\x1b]0;owned\\x07{{7*7}}")
 
@@ -140,13 +140,13 @@ def test_the_slow_rank_stands_out(browser: Browser) -> None:
     assert "rank 3 on n1" in str(browser.run("return arguments[0].textContent", worst))
 
 
-def test_the_log_grows_by_itself_while_a_note_is_being_written(browser: Browser, centre: Centre) -> None:
-    incident = incident_of(centre)
+def test_the_log_grows_by_itself_while_a_note_is_being_written(browser: Browser, controller: Controller) -> None:
+    incident = incident_of(controller)
     browser.go(f"/incidents/{incident}")
     browser.see("#live", "live")
     browser.run("document.querySelector('#note').open = true")
     browser.find("#note-text").send_keys("half a thou")
-    answer = centre.call("POST", f"/v1/incidents/{incident}/notes", "ann", json={"text": "said elsewhere"})
+    answer = controller.call("POST", f"/v1/incidents/{incident}/notes", "ann", json={"text": "said elsewhere"})
     assert answer.ok
     browser.see("#timeline", "said elsewhere")  # it came by itself
     browser.find("#note-text").send_keys("ght")
@@ -158,7 +158,7 @@ def test_the_log_grows_by_itself_while_a_note_is_being_written(browser: Browser,
     browser.see("#list", "half a thought")
 
 
-def test_automation_is_stopped_with_one_button_and_let_go_again(browser: Browser, centre: Centre) -> None:
+def test_automation_is_stopped_with_one_button_and_let_go_again(browser: Browser, controller: Controller) -> None:
     browser.go("/")
     browser.find("#live:not([hidden])")
     browser.find("body").send_keys("gm")
@@ -167,7 +167,7 @@ def test_automation_is_stopped_with_one_button_and_let_go_again(browser: Browser
     browser.find(".stopper button").click()
     browser.see(".done", "Mode set")
     browser.see("#mode .now-mode", "observe")
-    assert centre.call("GET", "/v1/status", "ann").json()["mode"] == "observe"
+    assert controller.call("GET", "/v1/status", "ann").json()["mode"] == "observe"
     browser.go("/jobs")
     browser.see("#blocked", "something is odd")  # on every page, who stopped it and why
     browser.go("/control")
@@ -177,12 +177,12 @@ def test_automation_is_stopped_with_one_button_and_let_go_again(browser: Browser
 
 
 def test_a_plan_is_approved_after_a_look_at_whom_it_hits(tmp_path: Path) -> None:
-    with asking(tmp_path) as centre, window(centre) as browser:  # its own: what is approved waits no more
-        approve(browser, centre)
+    with asking(tmp_path) as controller, window(controller) as browser:  # its own: what is approved waits no more
+        approve(browser, controller)
 
 
-def approve(browser: Browser, centre: Centre) -> None:
-    incident = incident_of(centre)
+def approve(browser: Browser, controller: Controller) -> None:
+    incident = incident_of(controller)
     browser.go("/work")
     browser.see("#awaiting", "1 of its 2 nodes, 16 ranks in all")
     browser.find("#awaiting a.grave").click()
@@ -191,4 +191,4 @@ def approve(browser: Browser, centre: Centre) -> None:
     browser.see(".done", "Approved")
     browser.see("#now", "Plan")
     browser.see("#timeline", "by rule")
-    assert centre.call("GET", f"/v1/incidents/{incident}", "ann").json()["state"] in {"acting", "waiting"}
+    assert controller.call("GET", f"/v1/incidents/{incident}", "ann").json()["state"] in {"acting", "waiting"}

@@ -1,4 +1,4 @@
-"""A centre with two nodes, of which one is faulty, for those who look at its pages in a browser."""
+"""A controller with two nodes, of which one is faulty, for those who look at its pages in a browser."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from browser import Browser
-from controller_process import Centre
+from controller_process import Controller
 
 from remediator.api.handler_context import LongPollWakeups
 from remediator.config import load_config
@@ -32,32 +32,32 @@ GPU = Component(ComponentKind.GPU, "GPU-0", "0000:00:00.0", 0)
 
 
 @contextmanager
-def serving(place: Path, mode: str = "act", lemon: str = "") -> Iterator[Centre]:
-    """A centre in this mode; besides its operator ann there is vic, who may look. `lemon`: why n1 is one; empty: it is none."""
-    centre = Centre(place)
-    centre.config.write_text(centre.config.read_text().replace("mode: act", f"mode: {mode}"))
+def serving(place: Path, mode: str = "act", lemon: str = "") -> Iterator[Controller]:
+    """A controller in this mode; besides its operator ann there is vic, who may look. `lemon`: why n1 is one; empty: it is none."""
+    controller = Controller(place)
+    controller.config.write_text(controller.config.read_text().replace("mode: act", f"mode: {mode}"))
     journal = Journal(f"sqlite:///{place}/r.db")
-    centre.tokens["vic"] = Tokens(journal.engine).issue(Role.VIEWER, "vic", time.time())
+    controller.tokens["vic"] = Tokens(journal.engine).issue(Role.VIEWER, "vic", time.time())
     journal.close()
     if lemon:
-        remember_a_lemon(centre.config, "n1", lemon)
-    centre.start()
-    yield centre
-    if centre.process is not None and centre.process.poll() is None:
-        centre.end(signal.SIGKILL)
+        remember_a_lemon(controller.config, "n1", lemon)
+    controller.start()
+    yield controller
+    if controller.process is not None and controller.process.poll() is None:
+        controller.end(signal.SIGKILL)
 
 
 @contextmanager
-def window(centre: Centre) -> Iterator[Browser]:
+def window(controller: Controller) -> Iterator[Browser]:
     """An operator's, on its pages."""
-    browser = Browser(centre.url)
-    browser.log_in(centre.tokens["ann"])
+    browser = Browser(controller.url)
+    browser.log_in(controller.tokens["ann"])
     yield browser
     browser.close()
 
 
 def remember_a_lemon(config: Path, node: str, why: str) -> None:
-    """Write into the database of a centre that does not run yet what a watch of weeks would have concluded of a node."""
+    """Write into the database of a controller that does not run yet what a watch of weeks would have concluded of a node."""
     known = load_config(config)
     journal = Journal(known.database)
     term = LeaderTerm(known, PolicyReloader(known), journal, LongPollWakeups(), lambda _why: None)
@@ -75,7 +75,7 @@ def remember_a_lemon(config: Path, node: str, why: str) -> None:
 
 
 def tell(
-    centre: Centre, node: str, summary: str = "", ranks: tuple[RankStatus, ...] = (), product: str = "H100"
+    controller: Controller, node: str, summary: str = "", ranks: tuple[RankStatus, ...] = (), product: str = "H100"
 ) -> None:
     """A node's whole word; with a summary, also of a fault."""
     now = time.time()
@@ -106,4 +106,4 @@ def tell(
         gpus=tuple(Gpu(g, f"GPU-{g}", f"0000:{g:02x}:00.0", product) for g in range(8)),
         ranks=ranks,
     )
-    assert centre.call("POST", f"/v1/nodes/{node}/report", node, data=encode_message(message)).ok
+    assert controller.call("POST", f"/v1/nodes/{node}/report", node, data=encode_message(message)).ok

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ast
+import importlib
 import re
 import subprocess
 import sys
@@ -19,6 +21,16 @@ def test_the_import_contracts_hold() -> None:
     lint = Path(sys.executable).with_name("lint-imports")
     done = subprocess.run([str(lint), "--no-cache"], cwd=ROOT, check=False, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "healthd" / "checks").glob("[a-z]*.py")), ids=lambda path: path.stem)
+def test_a_check_takes_only_sample_types_of_a_collector(path: Path) -> None:
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.ImportFrom) and node.module and node.module.startswith("healthd.collectors"):
+            collector = importlib.import_module(node.module)
+            assert all(isinstance(getattr(collector, alias.name), type) for alias in node.names), "a check only judges"
+        elif isinstance(node, ast.Import):
+            assert not any(alias.name.startswith("healthd.collectors") for alias in node.names)
 
 
 TRAINER = {"torch", "numpy", "sqlalchemy", "pynvml", "requests", "msgspec", "yaml", "prometheus_client", "click"}

@@ -9,7 +9,7 @@ from collections import defaultdict
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-FILES = ("tests/unit/vocabulary/test_injection.py", "tests/unit/vocabulary/test_words.py")
+FILES = ("tests/unit/vocabulary/test_injected_line.py", "tests/unit/vocabulary/test_duration_format.py")
 RAN = re.compile(r"^\[(gw\d)\].* PASSED ([^:]+)::", re.MULTILINE)
 
 

@@ -1,4 +1,4 @@
-"""The centre's own decisions for a model: rows in, one input, rows out, by `remediator.pipeline` and nothing else.
+"""The controller's own decisions for a model: rows in, one input, rows out, by `remediator.pipeline` and nothing else.
 
 What is durable are rows; what a process knows beside them is what the scheduler said. Both are kept once and go by numbers, so
 that a state of the model is small, and no decision is computed twice.

@@ -12,7 +12,7 @@ from remediator.model.rule_conditions import NodeState
 from remediator.model.scheduler_hold import HoldOwner
 from tests.models.controller_model import Rows, fault_of
 
-WORDS = frozenset({"hold", "release", "stop", "go on"})  # to the centre; drain and resume are the scheduler's
+WORDS = frozenset({"hold", "release", "stop", "go on"})  # to the controller; drain and resume are the scheduler's
 _AFTER = {"release": "hold", "go on": "stop", "resume": ""}
 
 

@@ -69,7 +69,7 @@ class Watched(Story):
         self.retired: set[str] = set()
         self.asked: dict[
             str, tuple[ManualCordonKind, str]
-        ] = {}  # what a person last had the centre do in the scheduler, and who
+        ] = {}  # what a person last had the controller do in the scheduler, and who
         self.given_up: dict[str, float] = {}  # held by us when a person had it uncordoned, and since when
         self.by_hand = 0  # of what people asked for, carried out
         self.trial: dict[str, float] = {}

@@ -1,6 +1,6 @@
 """Killed between any two inputs, and between any input and its commit: the story ends the same, and nothing happens twice.
 
-The whole graceful story is recorded once. Then, for every prefix, a first centre commits that much and dies; a second one
+The whole graceful story is recorded once. Then, for every prefix, a first controller commits that much and dies; a second one
 loads the database and is told the rest, the last input before the crash once more (its acknowledgement was lost).
 """
 

@@ -222,7 +222,7 @@ class Teller:
         self.story.after(self.chance.choice([1.0, 1.0, 130.0, 130.0, 130.0, 1300.0, 4000.0, 90_000.0]))
 
 
-# Found by searches over tens of thousands of stories: each once broke a rule, of the centre or of its auditor, about a hold that
+# Found by searches over tens of thousands of stories: each once broke a rule, of the controller or of its auditor, about a hold that
 # the scheduler showed before anybody here had made it.
 FOUND = (7635964, 10001767, 10002027, 10007445, 10007709, 10007827, 10008891, 10010667, 60009049)
 

@@ -9,7 +9,7 @@ from remediator.model.journal_records import ActionState
 from remediator.model.pipeline_inputs import PolicyChanged
 from remediator.model.plan_steps import Mode
 from remediator.model.scheduler_hold import HoldOwner
-from tests.timelines.test_by_hand import isolated, set_mode
+from tests.timelines.test_operator_commands import isolated, set_mode
 from tests.timelines.timeline import SHIPPED, Story, settings
 from vocabulary.finding import Severity
 from vocabulary.order import OrderKind

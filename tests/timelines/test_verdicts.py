@@ -1,4 +1,4 @@
-"""What the centre concluded goes through the ordinary pipeline, is nobody else's to take back, and replays the same."""
+"""What the controller concluded goes through the ordinary pipeline, is nobody else's to take back, and replays the same."""
 
 from __future__ import annotations
 

@@ -85,7 +85,7 @@ def render_findings_page() -> str:
 
 def list_finding_kinds() -> list[Kind]:
     """All kinds except XIDs and SXIDs, by name."""
-    found = {kind.name: kind for kind in (*_of_checks(), *_of_grammar(), *_of_centre())}
+    found = {kind.name: kind for kind in (*_of_checks(), *_of_grammar(), *_of_controller())}
     cleared = {name: how for name, _, _, _, how in _rows()}
     return [found[name]._replace(cleared=_cleared(found[name], cleared)) for name in sorted(found)]
 
@@ -100,7 +100,7 @@ def _of_grammar() -> Iterator[Kind]:
             yield Kind(f"{family.check}/{form.code}", (form.severity,), form.summary)
 
 
-def _of_centre() -> Iterator[Kind]:
+def _of_controller() -> Iterator[Kind]:
     yield Kind("node/silent", (Severity.WARNING,), "the node has not reported for `silence.after_s`", "a report")
     yield Kind("preflight/failed", (Severity.ERROR,), "a preflight without an order failed")
     yield Kind("preflight/inconclusive", (Severity.INFO,), "a preflight without an order reached no verdict")

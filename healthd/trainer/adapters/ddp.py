@@ -20,7 +20,7 @@ def tell_communication(
 ) -> None:
     """Split the section `backward` where the last gradients of this rank are ready.
 
-    All-reduces of earlier buckets run beside the backward pass and are in nobody's way, so they are not counted. Call it once,
+    All-reduces of earlier buckets run beside the backward pass and delay nothing, so they are not counted. Call it once,
     after wrapping the model.
 
     Args:

@@ -64,7 +64,7 @@ class GuardCallback(Callback):  # type: ignore[misc]  # lightning is not among w
         self._finish(None)
 
     def on_exception(self, trainer: Trainer, pl_module: LightningModule, exception: BaseException) -> None:
-        """Somebody raised; our own leave comes by here too."""
+        """Called on any exception, also on our own leave."""
         self._finish(exception)
 
     def _finish(self, error: BaseException | None) -> None:

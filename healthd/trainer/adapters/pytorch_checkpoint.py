@@ -295,7 +295,7 @@ class TrainingCheckpoints:
             if self._ranks.rank == 0:
                 self._checkpoints.discard(step)
             raise CheckpointError(text) from error
-        if self._ranks.rank == 0 and self._sweep.done:  # deleting may take minutes, and nobody waits for it
+        if self._ranks.rank == 0 and self._sweep.done:  # deleting may take minutes; no rank waits for it
             self._sweep.wait()
             self._sweep.start(self._checkpoints.sweep)
         seconds = time.monotonic() - began

@@ -32,7 +32,7 @@ class StepCopies:
     """
 
     def __init__(self, copies: PeerCopies, rendezvous: RendezvousClient, generation: int, pace: CopyPace) -> None:
-        """Args: `copies`: of the state; `rendezvous`: is told of the first step of this `generation`; `pace`: when to copy."""
+        """Args: `copies`: of the state; `rendezvous`: receives the first step of this `generation`; `pace`: when to copy."""
         self.copies = copies
         self._rendezvous, self._generation, self._pace = rendezvous, generation, pace
         self._source = ""

@@ -91,7 +91,7 @@ def run_guarded_job(train: Callable[[GuardedJob], T], *, warm_up: Callable[[], o
 
 
 class _ServedStore:
-    """The store of this process, for the generations in which it is rank 0. Made at once: its port is told on arrival."""
+    """The store of this process, for the generations in which it is rank 0. Made at once: its port is sent on arrival."""
 
     def __init__(self) -> None:
         self._store: dist.TCPStore | None = None
@@ -145,7 +145,7 @@ class _Generations:
                 self._end_group()
             if not done and self._rendezvous.number == number:
                 self._leave_rank(-1)  # it waits for another one
-        if done and not self._rendezvous.stopped:  # all ranks are done: nobody needs the copies now
+        if done and not self._rendezvous.stopped:  # all ranks are done: no rank needs the copies now
             for mine in self._copies_used:
                 shutil.rmtree(mine, ignore_errors=True)
         return result

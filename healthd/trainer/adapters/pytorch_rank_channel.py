@@ -131,7 +131,7 @@ class RankChannel:
         return [box[0] for box in boxes], [box[1] for box in boxes if box[1] is not None]
 
     def _conclude(self, deed: Callable[[], str]) -> RoundOutcome:
-        """On rank 0. Once the deed is done it is done, whoever can be told of it."""
+        """On rank 0. The outcome stands, even if no rank receives it."""
         outcome = self._rounds.claim()
         if outcome is None:
             result, why = _capture_result(deed)

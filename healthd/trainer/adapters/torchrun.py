@@ -1,4 +1,4 @@
-"""torchrun's elastic agent: told to leave when its node is condemned, so that it does not start the ranks there again.
+"""torchrun's elastic agent: made to leave when its node is condemned, so that it does not start the ranks there again.
 
     with agent_told(), guard_of_group() as guard:
         ...

@@ -55,7 +55,7 @@ class BeaconView(NamedTuple):
     alive: bool
     uid: int
     ring: bytes
-    damaged: dict[str, str] = {}  # noqa: RUF012 - nobody writes into it
+    damaged: dict[str, str] = {}  # noqa: RUF012 - never written to
 
     @property
     def problem(self) -> str:
@@ -203,7 +203,7 @@ def prepare_directory(directory: str) -> None:
                 directory, "directory", f"belongs to user {status.st_uid}; run as that user, or remove it"
             )
         os.chown(directory, 0, 0, follow_symlinks=False)
-    os.chmod(directory, 0o1777)  # noqa: S103 - as /tmp: any user's rank makes its page, nobody touches another's
+    os.chmod(directory, 0o1777)  # noqa: S103 - as /tmp: any user's rank makes its page, no user can remove another's
 
 
 def directory_problem(directory: str) -> str:

@@ -54,7 +54,7 @@ class StepRecord(NamedTuple):
     step: int
     started_at: float
     seconds: float
-    sections: dict[str, float] = {}  # noqa: RUF012 - nobody writes into it
+    sections: dict[str, float] = {}  # noqa: RUF012 - never written to
     loss: float | None = None
     grad_norm: float | None = None
     tokens: int | None = None
@@ -136,8 +136,8 @@ class StepDurations(NamedTuple):
     """Durations of steps and their sections: of the newest step that reported, and the medians."""
 
     median: float = 0.0
-    sections: dict[str, float] = {}  # noqa: RUF012 - nobody writes into it
-    sections_median: dict[str, float] = {}  # noqa: RUF012 - nobody writes into it
+    sections: dict[str, float] = {}  # noqa: RUF012 - never written to
+    sections_median: dict[str, float] = {}  # noqa: RUF012 - never written to
 
 
 def summarize_durations(steps: list[StepRecord]) -> StepDurations:

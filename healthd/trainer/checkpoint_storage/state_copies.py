@@ -25,7 +25,7 @@ from healthd.trainer.checkpoint_storage.checkpoint_files import CheckpointError,
 
 STALE_SECONDS = (
     24 * 3600.0
-)  # a running job copies every half minute; an older copy belongs to a job that nobody resumes
+)  # a running job copies every half minute; an older copy belongs to a job that is not resumed
 _log = logging.getLogger("healthd.trainer")
 _NAME = re.compile(r"step-(\d{9,})-of-(\d+)-rank-(\d+)(-replica)?-save-([0-9a-f]{8})-([0-9a-f]{64})\.copy")
 

@@ -9,12 +9,12 @@ Graph = Mapping[int, AbstractSet[int]]
 
 
 def find_sinks(graph: Graph, waiting: AbstractSet[int]) -> set[int]:
-    """Return the ranks that others wait for and that wait for nobody."""
+    """Return the ranks that others wait for and that wait for no rank."""
     return {target for targets in graph.values() for target in targets} - waiting
 
 
 def find_final_cycles(graph: Graph) -> list[set[int]]:
-    """Return groups of ranks that wait for each other and for nobody outside, smallest first."""
+    """Return groups of ranks that wait for each other and for no rank outside, smallest first."""
     parts = _strong_components(graph)
     return sorted(
         (part for part in parts if len(part) > 1 and all(graph.get(rank, set()) <= part for rank in part)),

@@ -241,7 +241,7 @@ def _owner_shares(told: History, number: Ints, many: int, of_many: Flags) -> Flo
         np.maximum.at(size, key[known], np.nan_to_num(told.size[known]))
         usual = np.maximum(BUSY_USER * float(np.median(per_key[failing])) / span, 0.0065 / DAY_S * size)
         shares = _coincidence_shares(np.where(alone, key, -1), told, SPREE_S, SPREE_NODES, usual)
-        # With one or two users in total, the user's fault cannot be told from the node's.
+        # With one or two users in total, the user's fault cannot be distinguished from the node's.
         if int(failing.sum()) > 2:
             small = (size > 0) & (size < 2 * SPREE_NODES) | (key is told.user)
             habits = _habitual_failure_share(

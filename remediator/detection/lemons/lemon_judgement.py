@@ -34,7 +34,7 @@ class Advice(str, enum.Enum):
 
 @dataclasses.dataclass(frozen=True)
 class Prices:
-    """The cost of a failure and of a removal. `job_nodes` is used where the record does not tell."""
+    """The cost of a failure and of a removal. `job_nodes` is used where the record does not say."""
 
     gpus_per_node: float = 8.0
     job_nodes: float = 1.0

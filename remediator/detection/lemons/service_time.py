@@ -46,7 +46,7 @@ def compute_fleet_exposure(
     quiet, calm = (
         np.median(each, axis=0) if known.nodes else once for each, once in ((service, days), (worse, days * 0 + 1))
     )
-    # If every failure is half somebody else's, there are as many failures, each with half the weight.
+    # If every failure is half due to something else, there are as many failures, each with half the weight.
     plain = found.weight[found.weight >= FAILED]
     unit = float(plain.mean()) if plain.size else 1.0
     # The last bin has no width: it holds what came after a repair of the last day.
@@ -103,7 +103,7 @@ def _bin_incidents(known: History, found: AttributedIncidents, edges: Floats) ->
 
 
 def _unseen_node_count(known: History, fleet_nodes: int | None) -> float:
-    """Return the number of unlisted nodes without events; NaN where only the failures can tell."""
+    """Return the number of unlisted nodes without events; NaN where only the failures can show it."""
     if fleet_nodes is not None:
         return float(max(fleet_nodes - known.nodes, 0))
     return 0.0 if known.of(Kind.IN_SERVICE).any() or known.nodes == 0 else float("nan")

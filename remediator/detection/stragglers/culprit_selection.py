@@ -1,4 +1,4 @@
-"""From slow ranks to culprits: ranks that slow down together are judged together, and job-wide effects blame nobody.
+"""From slow ranks to culprits: ranks that slow down together are judged together, and job-wide effects blame no rank.
 
 Pure.
 """

@@ -24,7 +24,7 @@ def find_slow_small_group(trace: StepTrace, compute: Floats, group: Ints, usable
         group: (R,) peers.
         usable: (S,) rows past warm-up.
 
-    Two halves that always differed, or that both changed, blame nobody: it cannot be decided which is normal.
+    Two halves that always differed, or that both changed, blame no rank: it cannot be decided which is normal.
     """
     node = trace.codes["node"]
     log = np.log(compute)

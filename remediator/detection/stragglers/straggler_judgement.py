@@ -223,7 +223,7 @@ def _judge_slow_link(
 def _judge_slow_links(trace: StepTrace, compute: Floats, usable: Bools) -> StragglerVerdict | None:
     """Find transfers that take longer for all since some step.
 
-    The last rank waits for nobody, so the least time counts.
+    The last rank waits for no other, so the least time counts.
     """
     if "comm_s" not in trace.cells:
         return None

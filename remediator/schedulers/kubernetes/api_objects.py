@@ -22,7 +22,7 @@ class NodeAnnotations(msgspec.Struct, frozen=True):
 
 
 class NodeLabels(msgspec.Struct, frozen=True):
-    """The label that tells us to leave a node alone, and location labels; `node_type` reads them under other keys."""
+    """The label of a node to leave alone, and location labels; `node_type` reads them under other keys."""
 
     hands_off: str | UnsetType = field(default=UNSET, name=object_names.HANDS_OFF)
     rack: str = field(default="", name=LABELS["rack"])

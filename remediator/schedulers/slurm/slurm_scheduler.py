@@ -26,11 +26,13 @@ from remediator.schedulers.slurm.drain_ownership import describe_slurm_hold, is_
 from remediator.schedulers.slurm.job_requeue import requeue_node_jobs
 from remediator.schedulers.slurm.lost_drains import DrainMemory
 from remediator.schedulers.slurm.reservations import create_reservation, delete_reservation
-from remediator.schedulers.slurm.retry_backoff import RetryBackoff
 from remediator.schedulers.slurm.slurm_commands import SlurmCommands
 from remediator.schedulers.slurm.slurm_options import SlurmOptions
 from remediator.schedulers.slurm.slurmrestd import Slurmrestd
 from vocabulary.clock import Clock, SystemClock
+
+BACKOFF_FIRST_S = 0.5
+BACKOFF_LONGEST_S = 15.0
 
 
 class SlurmScheduler:
@@ -243,3 +245,26 @@ def _unavailable_holds(nodes: Collection[str], why: str) -> dict[str, NodeHold]:
 def _unknown_node_hold(node: str) -> NodeHold:
     reason = f"Slurm has no node {node}; healthd's 'node' must be its name in slurm.conf (NodeName)"
     return NodeHold(node, None, reason=reason, known=False)
+
+
+class RetryBackoff:
+    """Back-off after a slurmctld failure. Doubles with every failure in a row. Times are of a monotonic clock, in seconds."""
+
+    def __init__(self) -> None:
+        self.because = ""
+        self._length = 0.0
+        self._until = 0.0
+
+    def left(self, now: float) -> float:
+        """Return the seconds without queries; 0: query now."""
+        return max(0.0, self._until - now)
+
+    def failed(self, because: str, now: float) -> None:
+        """Record a failure."""
+        self.because = because
+        self._length = min(BACKOFF_LONGEST_S, self._length * 2 or BACKOFF_FIRST_S)
+        self._until = now + self._length
+
+    def answered(self) -> None:
+        """Record an answer."""
+        self.because, self._length, self._until = "", 0.0, 0.0

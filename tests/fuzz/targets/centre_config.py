@@ -1,4 +1,4 @@
-"""The centre's configuration."""
+"""The controller's configuration."""
 
 from __future__ import annotations
 

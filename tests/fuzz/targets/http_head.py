@@ -1,4 +1,4 @@
-"""Bytes on a connection to the centre, before anybody showed a token."""
+"""Bytes on a connection to the controller, before anybody showed a token."""
 
 from __future__ import annotations
 

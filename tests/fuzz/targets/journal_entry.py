@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from healthd.kernel_log.journal_entry import JournalError, parse_entry
+from healthd.kernel_log.systemd_journal import JournalError, parse_entry
 from tests.fuzz.target import Target
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from healthd.checks.kernel_message_checks import KernelMessageCheck
 from healthd.checks.xid_checks import XidCheck
-from healthd.kernel_log.log_line import parse_log_line
+from healthd.kernel_log.log_file import parse_log_line
 from healthd.kernel_log.message_patterns.pattern_families import FAMILIES
 from healthd.kernel_log.record_authenticity import RecordAuthenticator
 from healthd.samples.kernel_record import KernelRecord

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from healthd.kernel_log.kmsg_record import KmsgError, parse_record
+from healthd.kernel_log.kmsg_device import KmsgError, parse_record
 from tests.fuzz.target import Target
 
 

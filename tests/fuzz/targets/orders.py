@@ -1,4 +1,4 @@
-"""The centre's orders as a node reads them: one that is not understood spoils no other."""
+"""The controller's orders as a node reads them: one that is not understood spoils no other."""
 
 from __future__ import annotations
 

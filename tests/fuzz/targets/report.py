@@ -1,4 +1,4 @@
-"""A node's report as the centre reads it."""
+"""A node's report as the controller reads it."""
 
 from __future__ import annotations
 

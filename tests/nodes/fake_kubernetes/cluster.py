@@ -34,14 +34,14 @@ def enforce(server: Server, **accounts: str) -> None:
 
 
 def our_rules() -> list[dict[str, Any]]:
-    """What the shipped ClusterRole allows the centre."""
+    """What the shipped ClusterRole allows the controller."""
     rules = next(document for document in documents() if document["kind"] == "ClusterRole")["rules"]
     assert isinstance(rules, list)
     return rules
 
 
 class Cluster:
-    """The server with nodes and pods. Two tokens: ``centre`` may do what the shipped role says, ``operator`` everything."""
+    """The server with nodes and pods. Two tokens: ``controller`` may do what the shipped role says, ``operator`` everything."""
 
     def __init__(self, server: Server, place: Path) -> None:
         self.server = server

@@ -122,7 +122,7 @@ def test_what_a_site_says_reaches_both_configurations(tmp_path: Path) -> None:
 
 
 def centre_config(found: dict[tuple[str, str], dict[str, Any]], tmp_path: Path) -> Config:
-    """As the centre reads it, with its topology here."""
+    """As the controller reads it, with its topology here."""
     for name, text in found["ConfigMap", "remediator"]["data"].items():
         (tmp_path / name).write_text(text.replace("/etc/gpu-healthd/topology.yaml", str(tmp_path / "topology.yaml")))
     return load_config(tmp_path / "remediator.yaml")

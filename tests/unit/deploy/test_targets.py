@@ -1,4 +1,4 @@
-"""Prometheus' targets of what the centre knows, by a real healthctl; read by a real promtool."""
+"""Prometheus' targets of what the controller knows, by a real healthctl; read by a real promtool."""
 
 from __future__ import annotations
 

@@ -288,7 +288,7 @@ def token_file(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def small_centre() -> Iterator[SmallCentre]:
-    """A centre that answers what a test writes into it."""
+    """A controller that answers what a test writes into it."""
     centre = SmallCentre()
     yield centre
     centre.close()

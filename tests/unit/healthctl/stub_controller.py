@@ -1,4 +1,4 @@
-"""A centre as small as a test needs it: what it answers where, and what it heard."""
+"""A controller as small as a test needs it: what it answers where, and what it heard."""
 
 from __future__ import annotations
 

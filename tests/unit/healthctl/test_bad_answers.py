@@ -1,4 +1,4 @@
-"""Every command that asks the centre, against every way in which it can be wrong: one line that says what, where and what to do."""
+"""Every command that asks the controller, against every way in which it can be wrong: one line that says what, where and what to do."""
 
 from __future__ import annotations
 

@@ -40,7 +40,7 @@ SYNONYMS = {
     "--dryrun": "--dry-run",
     "--no-colour": "--no-color",
 }
-# There it is no yes to a question of ours, but goes on against the centre's own refusal.
+# There it is no yes to a question of ours, but goes on against the controller's own refusal.
 OTHER_MEANING = {("healthctl nodes uncordon", "--force")}
 # preflight is a program of its own too, `python -m preflight`, whose -f is a file.
 OWN_LETTERS = {"healthctl preflight"}

@@ -9,9 +9,8 @@ from click.testing import Result
 from hypothesis import given
 from hypothesis import strategies as st
 
-from healthctl.xid_explanation.explanation import explain_xid
+from healthctl.xid_explanation.explanation import explain_xid, parse_xid_query
 from healthctl.xid_explanation.explanation_page import render_explanation
-from healthctl.xid_explanation.xid_query import parse_xid_query
 from vocabulary.driver_log.injected_line import mark_injected_line
 from vocabulary.driver_log.xid import KernelEventKind
 from vocabulary.fault_catalogue.catalogue_file import load_catalogue

@@ -13,14 +13,14 @@ import pytest
 from click.testing import Result
 
 from tests.unit.healthctl.conftest import Remediator
-from tests.unit.remediator.api.test_door import certificate
+from tests.unit.remediator.api.test_tls_listener import certificate
 
 Run = Callable[..., Result]
 
 
 @pytest.fixture
 def secured(tmp_path: Path) -> Iterator[tuple[str, Path]]:
-    """A centre behind TLS, and the certificate that it shows."""
+    """A controller behind TLS, and the certificate that it shows."""
     cert, key = certificate(tmp_path, "localhost")
     server = ThreadingHTTPServer(("127.0.0.1", 0), Remediator)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)

@@ -1,4 +1,4 @@
-"""Tokens over HTTP to a small centre, and in a real database."""
+"""Tokens over HTTP to a small controller, and in a real database."""
 
 from __future__ import annotations
 

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from healthd.collectors.pressure import PressureSample
 from healthd.config import LogSource
 from healthd.host import Host
 from healthd.kernel_log.log_reader import KernelLogReader
-from healthd.samples.pressure import PressureSample
 from healthd.source_monitoring.source_prober import SourceProber, SourceSchedule
 from healthd.supervision.child_supervisor import END_S, close_all_children
 from vocabulary.clock import ManualClock

@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from healthd.checks.pressure_checks import CHECK
+from healthd.collectors.pressure import PressureSample, PressureStall
 from healthd.findings.facts import Moment
 from healthd.findings.finding_ledger import FindingLedger
-from healthd.samples.pressure import PressureSample, PressureStall
 from healthd.samples.source import SourceReading, SourceState
 from healthd.source_monitoring.source_monitor import SourceMonitor
 from healthd.source_monitoring.source_registry import map_sources_by_name

@@ -32,7 +32,7 @@ def collected(each: Order) -> EvidenceBundle:
 
 
 class Scripted:
-    """A centre that answers as told: with an error, or by taking the bundle."""
+    """A controller that answers as told: with an error, or by taking the bundle."""
 
     def __init__(self, *answers: ControllerError | None) -> None:
         self.answers = list(answers)

@@ -14,9 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from healthd.config import LogSource
-from healthd.kernel_log.journal_entry import JournalEntry, JournalError, parse_entry
 from healthd.kernel_log.log_reader import KernelLogReader
-from healthd.kernel_log.systemd_journal import LINE_BYTES_MAX, SystemdJournal
+from healthd.kernel_log.systemd_journal import LINE_BYTES_MAX, JournalEntry, JournalError, SystemdJournal, parse_entry
 from healthd.samples.kernel_record import Cursor, KernelRecord
 from vocabulary.clock import ManualClock
 

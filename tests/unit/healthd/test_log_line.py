@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from healthd.kernel_log.log_file import LogFile
-from healthd.kernel_log.log_line import LogLine, parse_log_line
+from healthd.kernel_log.log_file import LogFile, LogLine, parse_log_line
 from vocabulary.clock import ManualClock
 
 XID = "NVRM: Xid (PCI:0000:13:00): 79, GPU has fallen off the bus."

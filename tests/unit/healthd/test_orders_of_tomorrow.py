@@ -31,7 +31,7 @@ TOMORROW = {**json.loads(encode_message(KNOWN)), "id": "o/2", "kind": "replace_t
 
 
 class Tomorrow(ThreadingHTTPServer):
-    """A centre that hands out an order of tomorrow before one of today, and hears answers."""
+    """A controller that hands out an order of tomorrow before one of today, and hears answers."""
 
     def __init__(self) -> None:
         super().__init__(("127.0.0.1", 0), _Handler)

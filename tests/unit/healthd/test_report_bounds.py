@@ -1,4 +1,4 @@
-"""Whatever healthd finds out, its report is one that the centre takes: asked of the centre's own door."""
+"""Whatever healthd finds out, its report is one that the controller takes: asked of the controller's own door."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ HOST = Component(ComponentKind.HOST)
 
 
 class Door:
-    """The centre as far as its reader: what it refuses, and what came through."""
+    """The controller as far as its reader: what it refuses, and what came through."""
 
     def __init__(self, refuses: Callable[[Report], str] = lambda _report: "") -> None:
         self._refuses = refuses
@@ -102,12 +102,12 @@ class Node:
         )  # fmt: skip
 
     def commit(self, findings: list[Finding]) -> None:
-        """These are durable, and wait for the centre."""
+        """These are durable, and wait for the controller."""
         self.waiting.add(self.outbox.commit(findings), self.outbox)
         self.status = replace(self.status, newest_change=self.waiting.newest)
 
     def send(self, door: Door) -> None:
-        self.uplink.send(door)  # type: ignore[arg-type]  # what a report needs of a centre
+        self.uplink.send(door)  # type: ignore[arg-type]  # what a report needs of a controller
 
 
 @pytest.fixture
@@ -171,7 +171,7 @@ def test_more_than_fits_one_message_is_shortened_and_no_finding_is_left_out(node
 
 
 def test_one_finding_that_is_refused_keeps_nothing_else_back(node: Node) -> None:
-    """Whatever a centre has against it: healthd leaves that one out, once, and stays heard."""
+    """Whatever a controller has against it: healthd leaves that one out, once, and stays heard."""
     bad, good = finding("bad"), finding("good")
     node.commit([bad, good])
     node.status = replace(node.status, findings=(bad, good))

@@ -10,12 +10,12 @@ from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
+from healthd.collectors.ethernet import EthernetInterface, EthernetSample
+from healthd.collectors.infiniband import IbPort, InfinibandSample
+from healthd.collectors.pressure import PressureSample, PressureStall
 from healthd.findings.facts import Moment
-from healthd.samples.ethernet import EthernetInterface, EthernetSample
-from healthd.samples.infiniband import IbPort, InfinibandSample
 from healthd.samples.kernel_record import KernelRecord
 from healthd.samples.nvml import GpuReading, Link, Sweep
-from healthd.samples.pressure import PressureSample, PressureStall
 from healthd.samples.source import SourceReading, SourceState
 from healthd.telemetry.telemetry_columns import EVERY_SWEEP, GPU_COLUMNS, HOST_COLUMNS, BucketAggregation, Column
 from healthd.telemetry.telemetry_history import LINES_MAX, SPAN_S, TRACKS_MAX, HourBuckets, TelemetryHistory, Track

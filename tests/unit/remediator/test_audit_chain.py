@@ -52,7 +52,7 @@ def test_an_untouched_log_holds(journal: Journal) -> None:
 
 
 def test_a_log_that_grows_and_is_cut_meanwhile_is_read_as_of_one_moment(journal: Journal, database: str) -> None:
-    """A centre writes between any two questions of the walk."""
+    """A controller writes between any two questions of the walk."""
     other = Journal(database)
     written: list[int] = []
 

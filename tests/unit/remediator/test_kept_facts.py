@@ -1,4 +1,4 @@
-"""What a node says later, or beside it, changes nothing that the record says of others or that the centre found itself."""
+"""What a node says later, or beside it, changes nothing that the record says of others or that the controller found itself."""
 
 from __future__ import annotations
 

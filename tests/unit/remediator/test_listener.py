@@ -85,7 +85,7 @@ async def _patient(_scope: Any, receive: Any, send: Any) -> None:
     ],
 )
 def test_of_a_connection_that_ended_nothing_waits_for_the_collector_of_cycles(said: bytes, no_collection: None) -> None:
-    """The collection of all is hourly: what ended connections left until then made the centre grow."""
+    """The collection of all is hourly: what ended connections left until then made the controller grow."""
     config = uvicorn.Config(_patient, lifespan="off", log_config=None, access_log=False, ws="none")
     config.load()
     state = uvicorn.Server(config).server_state

@@ -24,7 +24,7 @@ orders:
   reboot_command: [nsenter, --target, "1", --mount, --, systemctl, reboot]
 {{- end }}
 
-{{- /* The same of the centre's. */ -}}
+{{- /* The same of the controller's. */ -}}
 {{- define "gpu-healthd.centre-config" -}}
 cluster: {{ .Values.cluster | quote }}
 listen: 0.0.0.0:15180

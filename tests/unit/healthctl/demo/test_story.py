@@ -10,10 +10,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from healthctl.demo.cluster_observer import LaunchEvent, find_start_without_node, parse_launch_event, read_new_lines
+from healthctl.demo.cluster_observer import (
+    LaunchEvent,
+    find_start_without_node,
+    format_event,
+    parse_launch_event,
+    read_new_lines,
+)
 from healthctl.demo.demo_cluster import choose_node_names
 from healthctl.demo.demo_command import DemoOutcome, StepsLost, format_conclusion, format_web_access
-from healthctl.demo.event_messages import format_event
 from healthctl.demo.scenario import POINTS, KillPoint, parse_kill
 from healthctl.demo.simulated_gpus import SimulatedGpus, reset_simulated_gpu
 from healthctl.demo.slurm_cluster import ClusterShape, render_slurm_conf

@@ -10,13 +10,12 @@ import pynvml
 import pytest
 
 from healthd.nvml.field_values import FieldValues
-from healthd.nvml.gpu_activity import GpuActivity
 from healthd.nvml.gpu_device import GpuDevice
 from healthd.nvml.gpu_processes import make_process_query, read_mig_state
 from healthd.nvml.gpu_reading import make_fallback_query
 from healthd.nvml.nvlink_counters import NvLinks
-from healthd.nvml.nvlink_fabric import make_fabric_query
 from healthd.nvml.pci_address import format_pci_address
+from healthd.nvml.reading_tiers import GpuActivity, make_fabric_query
 from healthd.samples.nvml import GpuConstants, GpuReading, Inventory, Link, Process, Sweep
 from healthd.supervision.child_call_page import ChildCallPage
 from vocabulary.messages.wire import Gpu

@@ -4,7 +4,7 @@ import math
 import time
 from typing import Any
 
-from healthd.nvml.gpu_sweeps import GpuSweeper
+from healthd.nvml.child import GpuSweeper
 
 
 class Gpu:

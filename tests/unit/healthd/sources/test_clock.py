@@ -5,10 +5,9 @@ from pathlib import Path
 import pytest
 
 from healthd.checks.clock_checks import ClockCheck, Limits
-from healthd.collectors.clock import read_clock
+from healthd.collectors.clock import ClockSample, read_clock
 from healthd.collectors.machine_access import ClockState, MachineAccess, SourceAbsent
 from healthd.findings.facts import Moment, Raise
-from healthd.samples.clock import ClockSample
 
 LIMITS = Limits(error_max_s=1.0, raise_after_s=600, clear_after_s=60)
 GOOD, FREE, LOOSE = (

@@ -11,10 +11,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from healthd.checks.dcgm_checks import DcgmCheck, Limits
-from healthd.collectors.dcgm import parse_dcgm_health, parse_dmon_table, parse_exporter_page, read_dcgm
+from healthd.collectors.dcgm import (
+    DcgmIncident,
+    DcgmProfile,
+    DcgmSample,
+    parse_dcgm_health,
+    parse_dmon_table,
+    parse_exporter_page,
+    read_dcgm,
+)
 from healthd.collectors.machine_access import MachineAccess, SourceAbsent
 from healthd.findings.facts import Moment, Raise
-from healthd.samples.dcgm import DcgmIncident, DcgmProfile, DcgmSample
 from vocabulary.finding import Severity
 
 # Made after the source of dcgmi 3 (dcgmi/Health.cpp, DcgmiOutput.cpp): no host engine was asked.

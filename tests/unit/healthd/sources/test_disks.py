@@ -7,10 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from healthd.checks.disk_checks import DisksCheck, Limits
-from healthd.collectors.disks import read_disks
+from healthd.collectors.disks import Disk, DisksSample, read_disks
 from healthd.collectors.machine_access import MachineAccess, SourceAbsent
 from healthd.findings.facts import Moment, Raise, Unknown
-from healthd.samples.disks import Disk, DisksSample
 from vocabulary.hardware.mount_table import parse_mount_table
 
 Build = Callable[[Mapping[str, str]], MachineAccess]

@@ -5,10 +5,9 @@ from collections.abc import Callable, Mapping
 import pytest
 
 from healthd.checks.edac_checks import EdacCheck, Limits
-from healthd.collectors.edac import read_edac
+from healthd.collectors.edac import Dimm, EdacSample, read_edac
 from healthd.collectors.machine_access import MachineAccess, SourceAbsent
 from healthd.findings.facts import Moment, Raise, Unknown
-from healthd.samples.edac import Dimm, EdacSample
 from vocabulary.finding import Severity
 
 Build = Callable[[Mapping[str, str]], MachineAccess]

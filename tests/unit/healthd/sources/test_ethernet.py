@@ -5,10 +5,9 @@ from pathlib import Path
 import pytest
 
 from healthd.checks.ethernet_checks import EthernetCheck, Limits
-from healthd.collectors.ethernet import read_ethernet
+from healthd.collectors.ethernet import EthernetInterface, EthernetSample, read_ethernet
 from healthd.collectors.machine_access import MachineAccess, SourceAbsent
 from healthd.findings.facts import Moment, Raise, Unknown
-from healthd.samples.ethernet import EthernetInterface, EthernetSample
 from tests.nodes.machines import dgx
 
 LIMITS = Limits(

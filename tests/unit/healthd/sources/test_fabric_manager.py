@@ -7,10 +7,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from healthd.checks.fabric_manager_checks import FabricManagerCheck, Limits
-from healthd.collectors.fabric_manager import TAIL_BYTES, parse_fabric_manager_log, read_fabric_manager
+from healthd.collectors.fabric_manager import (
+    TAIL_BYTES,
+    FabricManagerSample,
+    SwitchError,
+    parse_fabric_manager_log,
+    read_fabric_manager,
+)
 from healthd.collectors.machine_access import MachineAccess, SourceAbsent
 from healthd.findings.facts import Moment, Raise
-from healthd.samples.fabric_manager import FabricManagerSample, SwitchError
 from vocabulary.finding import Severity
 
 Build = Callable[[Mapping[str, str]], MachineAccess]

@@ -5,10 +5,9 @@ from pathlib import Path
 import pytest
 
 from healthd.checks.infiniband_checks import InfinibandCheck, Limits
-from healthd.collectors.infiniband import parse_expected_rates, read_infiniband
+from healthd.collectors.infiniband import IbPort, InfinibandSample, parse_expected_rates, read_infiniband
 from healthd.collectors.machine_access import MachineAccess, SourceAbsent
 from healthd.findings.facts import Moment, Raise, Unknown
-from healthd.samples.infiniband import IbPort, InfinibandSample
 from tests.nodes.machines import dgx
 
 LIMITS = Limits(

@@ -9,9 +9,8 @@ import pytest
 
 from healthd.checks.network_mount_checks import Limits, NetworkMountsCheck
 from healthd.collectors.machine_access import MachineAccess, SourceAbsent
-from healthd.collectors.network_mounts import read_network_mounts
+from healthd.collectors.network_mounts import NetworkMount, NetworkMountsSample, read_network_mounts
 from healthd.findings.facts import Moment, Raise
-from healthd.samples.network_mounts import NetworkMount, NetworkMountsSample
 
 Build = Callable[[Mapping[str, str]], MachineAccess]
 

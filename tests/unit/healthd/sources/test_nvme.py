@@ -8,9 +8,8 @@ from hypothesis import strategies as st
 
 from healthd.checks.nvme_checks import Limits, NvmeCheck
 from healthd.collectors.machine_access import MachineAccess, SourceAbsent
-from healthd.collectors.nvme import LOG_BYTES, parse_health_log, read_nvme
+from healthd.collectors.nvme import LOG_BYTES, NvmeDisk, NvmeHealth, NvmeSample, parse_health_log, read_nvme
 from healthd.findings.facts import Moment, Raise, Unknown
-from healthd.samples.nvme import NvmeDisk, NvmeHealth, NvmeSample
 from vocabulary.finding import Severity
 
 Build = Callable[[Mapping[str, str]], MachineAccess]

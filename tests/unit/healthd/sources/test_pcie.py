@@ -8,9 +8,8 @@ from hypothesis import strategies as st
 
 from healthd.checks.pcie_checks import Limits, PcieCheck
 from healthd.collectors.machine_access import MachineAccess, SourceAbsent
-from healthd.collectors.pcie import read_pcie
+from healthd.collectors.pcie import PcieHop, PcieSample, read_pcie
 from healthd.findings.facts import Moment, Raise, Unknown
-from healthd.samples.pcie import PcieHop, PcieSample
 from tests.nodes.machines import dgx
 from vocabulary.finding import Severity
 from vocabulary.hardware.machine_files import parse_aer_total, parse_leading_number

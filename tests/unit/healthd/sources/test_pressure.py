@@ -8,9 +8,8 @@ from hypothesis import strategies as st
 
 from healthd.checks.pressure_checks import Limits, PressureCheck
 from healthd.collectors.machine_access import MachineAccess, SourceAbsent
-from healthd.collectors.pressure import parse_pressure_file, read_pressure
+from healthd.collectors.pressure import PressureSample, PressureStall, parse_pressure_file, read_pressure
 from healthd.findings.facts import Moment, Raise, Unknown
-from healthd.samples.pressure import PressureSample, PressureStall
 
 MEMORY = "some avg10=0.00 avg60=1.50 avg300=0.00 total=900\nfull avg10=0.00 avg60=25.00 avg300=0.00 total=500\n"
 LIMITS = Limits(memory_full_percent=20, io_full_percent=60, raise_after_s=120, clear_after_s=60)

@@ -8,9 +8,8 @@ from hypothesis import strategies as st
 
 from healthd.checks.process_checks import Limits, ProcessesCheck
 from healthd.collectors.machine_access import MachineAccess, SourceAbsent
-from healthd.collectors.processes import parse_stat_line, read_processes
+from healthd.collectors.processes import ProcessesSample, StuckProcess, parse_stat_line, read_processes
 from healthd.findings.facts import Moment, Raise
-from healthd.samples.processes import ProcessesSample, StuckProcess
 
 Build = Callable[[Mapping[str, str]], MachineAccess]
 LIMITS = Limits(stuck_after_s=300, zombies=100, raise_after_s=300, clear_after_s=60)

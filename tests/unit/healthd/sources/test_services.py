@@ -9,9 +9,8 @@ from hypothesis import strategies as st
 
 from healthd.checks.service_checks import Limits, ServicesCheck
 from healthd.collectors.machine_access import MachineAccess, SourceAbsent
-from healthd.collectors.services import parse_systemctl_output, read_services
+from healthd.collectors.services import Service, ServicesSample, parse_systemctl_output, read_services
 from healthd.findings.facts import Moment, Raise
-from healthd.samples.services import Service, ServicesSample
 from vocabulary.finding import Severity
 
 Build = Callable[[Mapping[str, str]], MachineAccess]

@@ -8,9 +8,8 @@ from hypothesis import strategies as st
 
 from healthd.checks.version_checks import Limits, VersionsCheck
 from healthd.collectors.machine_access import MachineAccess, SourceAbsent
-from healthd.collectors.versions import parse_microcode_revisions, parse_os_release, read_versions
+from healthd.collectors.versions import VersionsSample, parse_microcode_revisions, parse_os_release, read_versions
 from healthd.findings.facts import Moment, Raise, Unknown
-from healthd.samples.versions import VersionsSample
 from vocabulary.hardware.kernel_command_line import select_relevant_options
 
 Build = Callable[[Mapping[str, str]], MachineAccess]

@@ -1,4 +1,4 @@
-"""A whole centre in this process, called as the server calls it, without a socket."""
+"""A whole controller in this process, called as the server calls it, without a socket."""
 
 from __future__ import annotations
 

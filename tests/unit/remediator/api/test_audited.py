@@ -20,7 +20,7 @@ from remediator.notifications.alert_settings import AlertSettings
 from remediator.state.cluster_state import ClusterState
 from remediator.store.journal import Journal
 from tests.unit.remediator.api.in_process_controller import Inside
-from tests.unit.remediator.api.test_access import finding, report
+from tests.unit.remediator.api.test_access_control import finding, report
 from vocabulary.finding import Severity, finding_id
 from vocabulary.messages.evidence_bundle import EVIDENCE_VERSION, EvidenceBundle
 from vocabulary.messages.wire import encode_message

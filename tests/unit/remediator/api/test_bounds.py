@@ -15,7 +15,7 @@ from remediator.api.endpoint import Endpoint
 from remediator.api.route_table import ENDPOINTS
 from remediator.web.page_routes import PAGES
 from tests.unit.remediator.api.in_process_controller import Inside
-from tests.unit.remediator.api.test_access import finding
+from tests.unit.remediator.api.test_access_control import finding
 from vocabulary.finding import Finding
 from vocabulary.identity import Component
 from vocabulary.messages.message_bounds import ACTIVE_MAX, RANKS_MAX, ComponentBounds, FindingBounds, OrderUpdateBounds

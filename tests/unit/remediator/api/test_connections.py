@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 
 from remediator.server_config import AccessLimits
-from tests.unit.remediator.api.test_door import Door
+from tests.unit.remediator.api.test_tls_listener import Door
 
 
 def answered(door: Door, who: str, path: str, caller: socket.socket | None = None) -> tuple[socket.socket, str]:

@@ -13,7 +13,7 @@ from remediator.model.credentials import Role
 from remediator.model.pipeline_inputs import InventoryChanged
 from remediator.model.plan_steps import Mode
 from tests.unit.remediator.api.in_process_controller import Inside
-from tests.unit.remediator.api.test_access import finding, report
+from tests.unit.remediator.api.test_access_control import finding, report
 from vocabulary.finding import Severity, finding_id
 from vocabulary.messages.wire import VERSION_CHARS_MAX, VERSIONS_MAX, Versions
 

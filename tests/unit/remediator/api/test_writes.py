@@ -17,7 +17,7 @@ from remediator.model.plan_steps import Mode
 from remediator.notifications.alert_settings import AlertSettings
 from tests.unit.remediator.act.webhooks.peer import Peer
 from tests.unit.remediator.api.in_process_controller import Answer, Inside
-from tests.unit.remediator.api.test_access import finding, report
+from tests.unit.remediator.api.test_access_control import finding, report
 from tests.unit.remediator.web.simulated_browser import Browser
 from vocabulary.finding import Severity
 from vocabulary.order import Order, OrderKind

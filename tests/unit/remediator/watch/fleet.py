@@ -72,7 +72,7 @@ class Watched:
 
     @property
     def stands(self) -> dict[str, Finding]:
-        """What holds of the centre's own, by kind and node."""
+        """What holds of the controller's own, by kind and node."""
         own = [f for f in self.findings.values() if f.active and f.origin.startswith("centre:")]
         return {f"{f.kind} {f.node}": f for f in own}
 

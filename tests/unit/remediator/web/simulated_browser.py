@@ -11,7 +11,7 @@ from tests.unit.remediator.api.in_process_controller import Answer, Inside
 
 
 class Browser:
-    """One person at one centre."""
+    """One person at one controller."""
 
     def __init__(self, centre: Inside, **more: Any) -> None:
         self.centre = centre

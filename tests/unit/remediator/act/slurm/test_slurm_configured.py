@@ -1,4 +1,4 @@
-"""What the centre's configuration says of Slurm, tried before anything starts."""
+"""What the controller's configuration says of Slurm, tried before anything starts."""
 
 from __future__ import annotations
 

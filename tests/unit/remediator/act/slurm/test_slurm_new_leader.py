@@ -1,4 +1,4 @@
-"""A new leader and the Slurm that lost its drains meanwhile: the centre's own record says what was held."""
+"""A new leader and the Slurm that lost its drains meanwhile: the controller's own record says what was held."""
 
 from __future__ import annotations
 

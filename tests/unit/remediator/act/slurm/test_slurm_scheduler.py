@@ -173,7 +173,7 @@ def test_a_slurm_that_does_not_answer_is_left_alone_longer_each_time() -> None:
     asked_at: list[float] = []
     while len(asked_at) < 9:
         before = slurm.asked
-        # Word for word the same, also between two questions: what is new goes into the centre's record.
+        # Word for word the same, also between two questions: what is new goes into the controller's record.
         assert scheduler.observe(["n1"]) == {"n1": NodeHold("n1", None, reason=slurm.away)}
         if slurm.asked > before:
             asked_at.append(clock.monotonic() - begun)
