@@ -20,7 +20,7 @@ from healthd.nvml.nvlink_counters import NvLinks
 
 OFTEN_S = 10.0
 RARELY_S = 60.0
-_METRICS = {
+_ACTIVITY_METRICS = {
     "sm_active_percent": pynvml.NVML_GPM_METRIC_SM_UTIL,
     "tensor_active_percent": pynvml.NVML_GPM_METRIC_ANY_TENSOR_UTIL,
     "dram_active_percent": pynvml.NVML_GPM_METRIC_DRAM_BW_UTIL,
@@ -172,14 +172,14 @@ class GpuActivity:
 def _compute_metrics(before: Any, now: Any) -> dict[str, float]:
     request = pynvml.c_nvmlGpmMetricsGet_t()
     request.version = pynvml.NVML_GPM_METRICS_GET_VERSION
-    request.numMetrics = len(_METRICS)
+    request.numMetrics = len(_ACTIVITY_METRICS)
     request.sample1, request.sample2 = before, now
-    for metric, number in zip(request.metrics, _METRICS.values(), strict=False):
+    for metric, number in zip(request.metrics, _ACTIVITY_METRICS.values(), strict=False):
         metric.metricId = number
     pynvml.nvmlGpmMetricsGet(request)
     return {
         name: metric.value
-        for name, metric in zip(_METRICS, request.metrics, strict=False)
+        for name, metric in zip(_ACTIVITY_METRICS, request.metrics, strict=False)
         if metric.nvmlReturn == pynvml.NVML_SUCCESS and math.isfinite(metric.value)
     }
 

@@ -27,7 +27,7 @@ from preflight.worker_messages import (
 from vocabulary.clock import Clock
 
 LOOK_WATCHDOG_S = 60.0  # startup, and waking a sleeping driver: seconds per GPU without persistence mode
-_PREFIX = "\0gpu-healthd/preflight/"  # an abstract name, not a path
+_LOCK_PREFIX = "\0gpu-healthd/preflight/"  # an abstract name, not a path
 _CREDENTIALS = struct.Struct("3i")  # pid, uid, gid
 
 
@@ -160,7 +160,7 @@ class GpuLocks:
             claim = socket.socket(socket.AF_UNIX)
             self._held.append(claim)
             try:
-                claim.bind(_PREFIX + uuid)
+                claim.bind(_LOCK_PREFIX + uuid)
                 claim.listen()
             except OSError as error:
                 if error.errno != errno.EADDRINUSE:
@@ -179,7 +179,7 @@ def _describe_lock_holder(uuid: str) -> str:
     with socket.socket(socket.AF_UNIX) as asking:
         asking.setblocking(False)
         try:
-            asking.connect(_PREFIX + uuid)
+            asking.connect(_LOCK_PREFIX + uuid)
             answer = asking.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
         except OSError:
             return ""  # it has just ended

@@ -43,7 +43,7 @@ EVENTS_LISTED, EVENTS_MAX = 200, 1000
 FRESH_S = 1.0  # how long a result over all ranks is shared
 STATES = ("open", "ended", "all")
 DAY_H = 24.0
-NEXT = {
+LEMON_NEXT_STEPS = {
     "watch": "none yet; the node is watched",
     "test": "run a preflight before its next job",
     "repair": "repair it: take it out of service",
@@ -246,7 +246,7 @@ def _build_lemon_view(finding: Finding, snapshot: StateSnapshot, incident: str) 
         failures=int(_evidence_number(told, "incidents")),
         hours=_evidence_number(told, "service_d") * DAY_H,
         why=finding.summary,
-        next_step=NEXT.get(advice, advice),
+        next_step=LEMON_NEXT_STEPS.get(advice, advice),
         since=finding.first_seen,
         at=finding.last_seen,
         jobs=tuple(dict.fromkeys(ref.job for ref in record.jobs)) if record is not None else (),

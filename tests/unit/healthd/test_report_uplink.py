@@ -125,7 +125,7 @@ def test_an_answer_that_is_not_wanted_blocks_no_other(node: Node) -> None:
 
 def test_a_fatal_finding_is_urgent_until_the_centre_has_heard_of_it_or_refused_it(node: Node) -> None:
     assert not node.is_urgent(), "before there is a connection"
-    centre = node.uplink._centre = Heard()
+    centre = node.uplink._controller = Heard()
     assert node.is_urgent()
     node.uplink._unwanted = frozenset(f"f{number}" for number in range(5))
     assert not node.is_urgent()

@@ -140,7 +140,7 @@ def test_a_centre_that_goes_on_being_silent_is_given_ever_more_time(tmp_path: Pa
     for silence in centre.silences:
         assert silence.wait(60)
         patience.append(node.uplink._patience_s)
-        client = node.uplink._centre._client  # type: ignore[union-attr]  # it is there, and of that kind
+        client = node.uplink._controller._client  # type: ignore[union-attr]  # it is there, and of that kind
         until(lambda client=client: client._awaiting is not None)  # type: ignore[misc]  # bound now, not later
         client._awaiting = (client._awaiting[0], -1e9)  # type: ignore[index]  # as if it had been silent for long
         node.uplink.look_after_urgent()
