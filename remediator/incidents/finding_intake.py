@@ -118,7 +118,7 @@ def select_own_findings(state: ClusterState, node: str, findings: Iterable[Findi
     for finding in findings:
         known = state.findings.get(finding.id)
         if is_concluded(finding) or (known is not None and is_concluded(known)):
-            _refuse_foreign_finding(state, node, finding.id, "the centre", now)
+            _refuse_foreign_finding(state, node, finding.id, "the controller", now)
         elif finding.node != node:
             _refuse_foreign_finding(state, node, finding.id, finding.node, now)
         elif known is None and not _has_finding_room(state, finding):
