@@ -61,8 +61,8 @@ from healthd.supervision.systemd_notifier import ServiceManager
 from healthd.swap_reports.swap_endpoint import SwapEndpoint
 from healthd.telemetry.evidence_bundle import collect_evidence
 from healthd.thresholds import load_thresholds
+from healthd.trainer.beacons.beacon_directory import prepare_directory
 from healthd.trainer.beacons.beacon_page import BeaconError
-from healthd.trainer.beacons.page_reader import prepare_directory
 from vocabulary.fault_catalogue.catalogue import Catalogue
 from vocabulary.messages.evidence_bundle import EvidenceBundle
 from vocabulary.messages.telemetry_messages import TelemetryPart
@@ -256,7 +256,7 @@ class Daemon:
             self.preflights.told(sample, now.wall)
             self._recorder.when_written(written)
         self._recorder.expect(self._watch.gpus.expected)
-        news |= self._recorder.settle(now.wall, now.monotonic)
+        news |= self._recorder.commit_if_due(now.wall, now.monotonic)
         self._status = self._status_now()
         if news:
             self._services.wake_uplink()
@@ -301,7 +301,7 @@ class Daemon:
         batch = self._kernel.read(RECORDS_PER_LOOK)
         evidence = self._watch.take_kernel(batch.records, batch.gaps, now)
         if batch.garbage:
-            self._watch.take_garbage(batch.garbage, now.wall)
+            self._watch.report_unreadable_records(batch.garbage, now.wall)
         self._recorder.read_up_to(batch.cursor)
         if batch.more:
             self.wake()

@@ -137,7 +137,7 @@ class FindingRecorder:
         """Call back once everything judged so far is durable."""
         self._when_written.append(call)
 
-    def settle(self, now: float, monotonic: float) -> bool:
+    def commit_if_due(self, now: float, monotonic: float) -> bool:
         """Process finished writes and start due ones. Return True if there is something to publish now."""
         news = self._take_in(now, monotonic) | self._judge_overdue(now, monotonic)
         if self._under_way is None and monotonic >= self._next_try and self._due(monotonic):
@@ -195,7 +195,7 @@ class FindingRecorder:
             urgent=self._ledger.urgent or bool(self._proofs),
             renews=corrupt is not None,
         )
-        self._ledger.settle()
+        self._ledger.mark_submitted()
         self._proofs, self._when_written, self._waiting_since = [], [], None
         self._under_way = (batch, self._committer.submit(lambda outbox: self._write(outbox, batch, now)))
 

@@ -201,7 +201,7 @@ class Guard:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
         if os.getpid() != self._pid:
             return  # a forked child that exits: the page and the signals are its parent's
-        self._measures.settle()
+        self._measures.write_arrived()
         if isinstance(error, Leave):
             self._leave(error)
             return

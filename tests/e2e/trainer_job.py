@@ -15,7 +15,8 @@ from pathlib import Path
 
 from healthctl.demo.training import COMMAND
 from healthd.trainer.beacons.beacon import MailboxOrder, post_order, read_all_pages
-from healthd.trainer.beacons.page_reader import BeaconView, prepare_directory
+from healthd.trainer.beacons.beacon_directory import prepare_directory
+from healthd.trainer.beacons.page_reader import BeaconView
 
 DEADLINE_S = 90.0
 STEPS, REFERENCE_STEPS = 24, 30

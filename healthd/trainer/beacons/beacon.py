@@ -31,9 +31,9 @@ from healthd.trainer.beacons.beacon_page import (
     require_short,
 )
 from healthd.trainer.beacons.mailbox import Mailbox
+from healthd.trainer.beacons.mailbox_writer import post_order
 from healthd.trainer.beacons.page_reader import (
     directory_problem,
-    post_order,
     process_alive,
     process_start,
     read_all_pages,

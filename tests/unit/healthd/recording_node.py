@@ -67,17 +67,17 @@ class Node:
         fact = Raise(check="xid", code=code, component=component, severity=severity, summary="s", at=NOW, event=True)
         self.ledger.apply([fact])
 
-    def settle(self, after_s: float = 0.0) -> bool:
+    def commit_if_due(self, after_s: float = 0.0) -> bool:
         self.clock.advance(after_s)
-        return self.recorder.settle(NOW, self.clock.monotonic())
+        return self.recorder.commit_if_due(NOW, self.clock.monotonic())
 
     def settle_all(self) -> None:
         """Until nothing is under way and nothing is due."""
         self.let_go()
         for _ in range(4):
-            self.settle()
+            self.commit_if_due()
             self.committer.submit(lambda _: None).result(LONG_S)
-        self.settle()
+        self.commit_if_due()
 
     @property
     def shown(self) -> list[str]:

@@ -42,15 +42,15 @@ class Node:
         self.ledger = FindingLedger("n1", "boot", self.outbox.active())
         self.recorder = FindingRecorder(self.ledger, committer, PendingChanges(committer), self.orders, NOW)
 
-    def settle(self) -> None:
-        self.recorder.settle(NOW, 100.0)
+    def commit_if_due(self) -> None:
+        self.recorder.commit_if_due(NOW, 100.0)
 
     def passes(self) -> None:
         proof = HealthVerification(
             make_order_update(ORDER, OrderState.SUCCEEDED, NOW + 1, "passed"), by="preflight o1", whole_node=True
         )
         self.recorder.prove(proof)
-        self.settle()
+        self.commit_if_due()
 
     def close(self) -> None:
         self.outbox.close()
@@ -89,7 +89,7 @@ LOSSES = [empty, remove, spoil]
 def test_a_fresh_node_is_fresh(path: Path) -> None:
     node = Node(path)
     assert node.outbox.problem == ""
-    node.settle()
+    node.commit_if_due()
     assert node.ledger.active == ()
     mark = read_history_marker(path.with_name("history.json"))
     assert mark == HistoryMarker(since=NOW)
@@ -102,7 +102,7 @@ def test_a_lost_database_is_corrupt(path: Path, lose: Callable[[Path], None]) ->
     Node(path).close()
     lose(path)
     node = Node(path)
-    node.settle()
+    node.commit_if_due()
     assert [finding.kind for finding in node.ledger.active] == ["outbox/corrupt"]
     node.close()
 
@@ -122,7 +122,7 @@ def test_a_loss_is_told_although_healthd_was_killed_before_it_could(path: Path) 
     empty(path)
     Node(path).close()  # it made a fresh database, and died before the finding was in it
     node = Node(path)
-    node.settle()
+    node.commit_if_due()
     assert [finding.kind for finding in node.ledger.active] == ["outbox/corrupt"]
     node.close()
     assert Node(path).outbox.problem == "", "and then it has been told"
@@ -136,7 +136,7 @@ def test_a_condemned_node_stays_condemned(path: Path, lose: Callable[[Path], Non
     lose(path)
     node = Node(path)
     assert node.recorder.condemned == CONDEMNED
-    node.settle()
+    node.commit_if_due()
     node.orders.receive(ORDER, NOW)
     node.passes()
     assert node.recorder.condemned is None
@@ -178,7 +178,7 @@ when, what = sys.argv[2:]
 node = Node(Path(sys.argv[1]))
 if what == "lift":
     node.orders.receive(ORDER, NOW)
-    node.settle()
+    node.commit_if_due()
 def die(*_): os._exit(9)
 write = outbox.write_history_marker
 def written(*values):
@@ -258,7 +258,7 @@ def test_what_is_held_in_memory_survives_a_disk_that_fails_while_the_database_is
 ) -> None:
     node = Node(path)
     node.orders.receive(ORDER, NOW)
-    node.settle()
+    node.commit_if_due()
     break_under(node.outbox)
     node.orders.mark_sent(node.orders.unsent(node.recorder.newest)[0])
     assert node.committer.corrupt is not None
@@ -267,7 +267,7 @@ def test_what_is_held_in_memory_survives_a_disk_that_fails_while_the_database_is
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(outbox_module, "write_history_marker", fail)
-    node.settle()
+    node.commit_if_due()
     other = msgspec.structs.replace(ORDER, id="o2", condemned=())
     running = make_order_update(ORDER, OrderState.RUNNING, NOW, "")
     for call in (
@@ -278,9 +278,9 @@ def test_what_is_held_in_memory_survives_a_disk_that_fails_while_the_database_is
         with contextlib.suppress(outbox_module.OutboxFull, outbox_module.OutboxCorrupt):
             call()
     assert [order.id for order, _ in node.orders.open()] == ["o1"]
-    node.recorder.settle(NOW + 1, 102.0)
+    node.recorder.commit_if_due(NOW + 1, 102.0)
     monkeypatch.undo()
-    node.recorder.settle(NOW + 2, 104.0)
+    node.recorder.commit_if_due(NOW + 2, 104.0)
     node.orders.store_failed_answers()
     assert node.orders.open() == [(ORDER, running)]
     assert node.orders.receive(other, NOW), "it was not kept, so it comes again"

@@ -228,45 +228,45 @@ class Node:
             ]
         )
 
-    def settle(self, after_s: float = 0.0) -> bool:
+    def commit_if_due(self, after_s: float = 0.0) -> bool:
         self.monotonic += after_s
-        return self.recorder.settle(NOW, self.monotonic)
+        return self.recorder.commit_if_due(NOW, self.monotonic)
 
 
 def test_news_is_written_at_once_repeats_after_a_moment_idle_lines_after_a_minute(outbox: Outbox) -> None:
     node = Node(outbox)
     node.fault()
     node.recorder.read_up_to(Cursor("boot", 5))
-    assert node.settle()
+    assert node.commit_if_due()
     assert (len(outbox.active()), outbox.cursor()) == (1, Cursor("boot", 5))
     node.fault()
     node.recorder.read_up_to(Cursor("boot", 6))
-    assert not node.settle()
+    assert not node.commit_if_due()
     assert outbox.active()[0].count == 1
     assert outbox.cursor() == Cursor("boot", 5), "the cursor waits with the repeat it passed"
-    assert not node.settle(REPEATS_WAIT_S), "written, but nobody needs to be told now"
+    assert not node.commit_if_due(REPEATS_WAIT_S), "written, but nobody needs to be told now"
     assert (outbox.active()[0].count, outbox.cursor()) == (2, Cursor("boot", 6))
     node.recorder.read_up_to(Cursor("boot", 7))
-    node.settle(CURSOR_WAIT_S / 2)
+    node.commit_if_due(CURSOR_WAIT_S / 2)
     assert outbox.cursor() == Cursor("boot", 6)
-    node.settle(CURSOR_WAIT_S)
+    node.commit_if_due(CURSOR_WAIT_S)
     assert outbox.cursor() == Cursor("boot", 7)
 
 
 def test_a_full_disk_is_a_finding_that_ends_with_it(outbox: Outbox) -> None:
     node = Node(outbox)
-    node.settle()
+    node.commit_if_due()
     fill_the_disk(outbox)
     for number in range(1, 100):
         node.fault(number)
     node.recorder.read_up_to(Cursor("boot", 99))
-    assert node.settle()
+    assert node.commit_if_due()
     assert "outbox/unwritable" in {f.kind for f in node.ledger.active}
     assert outbox.active() == []
     free_the_disk(outbox)
-    assert not node.settle(0.5), "not at once again"
-    assert node.settle(1.0)
-    node.settle(0.1)
+    assert not node.commit_if_due(0.5), "not at once again"
+    assert node.commit_if_due(1.0)
+    node.commit_if_due(0.1)
     assert {f.kind for f in outbox.active()} == {"xid/79"}
     assert outbox.cursor() == Cursor("boot", 99)
 
@@ -276,14 +276,14 @@ def test_a_file_that_breaks_under_us_is_replaced_and_filled_again(path: Path) ->
     node = Node(outbox)
     node.orders.receive(order(condemned=("n1",)), NOW)
     node.fault()
-    node.settle()
+    node.commit_if_due()
     with path.open("r+b") as file:  # and what SQLite remembers of it
         file.write(b"no database" * 2000)
     outbox.rows("pragma shrink_memory")
     outbox.rows("pragma wal_checkpoint(truncate)")
     node.fault(2)
-    node.settle()
-    node.settle()
+    node.commit_if_due()
+    node.commit_if_due()
     assert sorted(f.kind for f in outbox.active()) == ["outbox/corrupt", "xid/79", "xid/79"]
     assert [each.id for each, _ in node.orders.open()] == ["o1"], "and so are orders"
     assert node.recorder.condemned is not None
@@ -295,17 +295,17 @@ def test_a_proof_ends_its_order_in_the_write_that_clears_the_node(outbox: Outbox
     node = Node(outbox)
     node.fault()
     node.orders.receive(order(condemned=("n1",)), NOW)
-    node.settle()
+    node.commit_if_due()
     answer = make_order_update(order(), OrderState.SUCCEEDED, NOW + 1, "passed")
     node.recorder.prove(HealthVerification(answer, by="preflight o1", whole_node=True))
     fill_the_disk(outbox)
     outbox.connection.execute("pragma query_only = on")
-    assert node.settle()
+    assert node.commit_if_due()
     assert node.orders.open(), "not written, so not ended"
     outbox.connection.execute("pragma query_only = off")
     free_the_disk(outbox)
-    assert node.settle(2.0)
-    node.settle()
+    assert node.commit_if_due(2.0)
+    node.commit_if_due()
     assert outbox.active() == []
     assert outbox.condemned() is None
     assert node.recorder.condemned is None

@@ -61,31 +61,31 @@ def make_order(kind: OrderKind) -> Order:
 def test_a_start_without_descriptors_is_postponed_and_leaves_none_open(left: int) -> None:
     clock = ManualClock()
     host = Host(clock=clock)
-    keeper = ChildSupervisor(host, "healthd.source_child", lambda: ["/", "{}"])
+    supervisor = ChildSupervisor(host, "healthd.source_child", lambda: ["/", "{}"])
     before = open_descriptors()
     with descriptors_left(left):
-        assert [keeper.start_if_due() for _ in range(3)] == [False] * 3
-        assert not keeper.alive
+        assert [supervisor.start_if_due() for _ in range(3)] == [False] * 3
+        assert not supervisor.alive
     assert open_descriptors() == before
     failure = host.start_failures.current["healthd.source_child"]
     assert failure.limit is not None
     assert "Too many open files" in failure.reason
-    assert not keeper.start_if_due(), "it is too early"
+    assert not supervisor.start_if_due(), "it is too early"
     clock.advance(PAUSE_S_MIN)
-    assert keeper.start_if_due()
+    assert supervisor.start_if_due()
     assert not host.start_failures.current
-    keeper.close()
+    supervisor.close()
     assert open_descriptors() == before
 
 
 def test_starts_that_fail_again_and_again_are_tried_ever_more_rarely() -> None:
     clock = ManualClock()
-    keeper = ChildSupervisor(Host(clock=clock), "healthd.source_child", lambda: ["/", "{}"])
+    supervisor = ChildSupervisor(Host(clock=clock), "healthd.source_child", lambda: ["/", "{}"])
     tried_at: list[float] = []
-    keeper._arguments = lambda: tried_at.append(clock.monotonic()) or ["/", "{}"]  # type: ignore[func-returns-value]  # to note the time
+    supervisor._arguments = lambda: tried_at.append(clock.monotonic()) or ["/", "{}"]  # type: ignore[func-returns-value]  # to note the time
     with descriptors_left(3):
         for _ in range(20):
-            keeper.start_if_due()
+            supervisor.start_if_due()
             clock.advance(PAUSE_S_MIN)
     pauses = [later - earlier for earlier, later in itertools.pairwise(tried_at)]
     assert pauses == [1.0, 2.0, 4.0, 8.0]

@@ -74,12 +74,12 @@ def test_no_wish_lasts_for_ever(watched: TelemetrySubscription, clock: ManualClo
 
 def test_an_answer_that_is_older_than_the_wish_does_not_end_it(watched: TelemetrySubscription) -> None:
     watched.take(TelemetryWish(lasts_s=60))
-    watched.settle(UNSET, None)
+    watched.apply_reply(UNSET, None)
     told = watched.told()
     assert told is not UNSET
-    watched.settle(told, TelemetryWish(lasts_s=60, back_s=30))
+    watched.apply_reply(told, TelemetryWish(lasts_s=60, back_s=30))
     assert back_s(watched) == 30
-    watched.settle(watched.told(), None)
+    watched.apply_reply(watched.told(), None)
     assert back_s(watched) is None
 
 

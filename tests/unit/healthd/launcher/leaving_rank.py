@@ -9,8 +9,8 @@ import os
 import sys
 
 from healthd.trainer.beacons.beacon import Acknowledgement, Beacon, MailboxOrder, post_order
+from healthd.trainer.beacons.beacon_directory import prepare_directory
 from healthd.trainer.beacons.beacon_page import OrderOutcome
-from healthd.trainer.beacons.page_reader import prepare_directory
 from healthd.trainer.beacons.rank_environment import read_environment
 from healthd.trainer.exit_codes import ExitCode
 

@@ -23,7 +23,7 @@ from healthd.trainer.beacons.beacon import (
     post_order,
     read_page,
 )
-from healthd.trainer.beacons.page_reader import prepare_directory
+from healthd.trainer.beacons.beacon_directory import prepare_directory
 from healthd.trainer.exit_codes import ExitCode, Leave
 from healthd.trainer.framework import NoFramework
 from healthd.trainer.guard import Guard

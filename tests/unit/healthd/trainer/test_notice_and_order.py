@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from healthd.trainer.beacons.page_reader import prepare_directory, read_all_pages
+from healthd.trainer.beacons.beacon_directory import prepare_directory
+from healthd.trainer.beacons.page_reader import read_all_pages
 
 DEADLINE_S = 60.0
 KINDS = {"checkpoint_then_eject": 91, "checkpoint_then_stop": 93, "revert": 91}

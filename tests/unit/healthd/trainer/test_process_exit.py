@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from healthd.trainer.beacons.page_reader import prepare_directory, read_all_pages
+from healthd.trainer.beacons.beacon_directory import prepare_directory
+from healthd.trainer.beacons.page_reader import read_all_pages
 
 DEADLINE_S = 90.0
 
