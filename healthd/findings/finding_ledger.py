@@ -27,7 +27,7 @@ Key = tuple[str, str, str, bool]
 
 
 class FindingLedger:
-    """Turns facts into findings. `changed` is what the outbox lacks; `urgent` what it must get at once.
+    """Turns facts into findings. `changed` is what the database lacks; `urgent` what it must get at once.
 
     `events` counts what happened since this process started, including what is no longer a finding.
     """
@@ -124,7 +124,7 @@ class FindingLedger:
         self.urgent = self.urgent or urgent
 
     def forget_written(self) -> None:
-        """Mark every active finding to be written again, because the outbox was lost."""
+        """Mark every active finding to be written again, because the database was lost."""
         self.changed = {finding.id: finding for finding in self._active.values()} | self.changed
         self.urgent = True
 

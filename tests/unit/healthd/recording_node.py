@@ -10,7 +10,7 @@ from healthd.findings.facts import Raise
 from healthd.findings.finding_ledger import FindingLedger
 from healthd.orders.order_store import OrderStore
 from healthd.storage.database_writer import DatabaseWriter
-from healthd.storage.outbox import Outbox
+from healthd.storage.node_database import NodeDatabase
 from healthd.storage.pending_changes import PendingChanges
 from vocabulary.clock import ManualClock
 from vocabulary.finding import Finding, Severity
@@ -25,11 +25,11 @@ class Node:
 
     def __init__(self, path: Path) -> None:
         self.clock = ManualClock()
-        self.outbox = Outbox(path, NOW)
-        self.committer = DatabaseWriter(self.outbox, self.clock)
+        self.database = NodeDatabase(path, NOW)
+        self.committer = DatabaseWriter(self.database, self.clock)
         self.waiting = PendingChanges(self.committer)
         self.orders = OrderStore(self.committer, "n1")
-        self.ledger = FindingLedger("n1", "boot", self.outbox.active())
+        self.ledger = FindingLedger("n1", "boot", self.database.active())
         self.woken = threading.Semaphore(0)
         self.recorder = FindingRecorder(
             self.ledger, self.committer, self.waiting, self.orders, NOW, wake=self.woken.release

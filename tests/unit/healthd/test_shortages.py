@@ -22,7 +22,7 @@ from healthd.orders.order_task import make_order_update
 from healthd.orders.program_order import ProgramTask, judge_reset
 from healthd.samples.start_failure import StartFailure
 from healthd.storage.database_writer import DatabaseWriter
-from healthd.storage.outbox import Outbox
+from healthd.storage.node_database import NodeDatabase
 from healthd.supervision.child_supervisor import PAUSE_S_MIN, ChildSupervisor
 from healthd.supervision.systemd_notifier import ServiceManager
 from healthd.trainer.beacons.beacon import Beacon, RankPlacement
@@ -165,8 +165,8 @@ def test_a_rank_is_ordered_once_its_page_can_be_opened(tmp_path: Path) -> None:
     beacons.mkdir(mode=0o700)
     beacon = Beacon.create(str(beacons), RankPlacement("j", 1, 0, 2, 0, "n1"))
     clock = ManualClock(NOW)
-    outbox = Outbox(tmp_path / "db", NOW)
-    orders = OrderStore(DatabaseWriter(outbox, clock), "n1")
+    database = NodeDatabase(tmp_path / "db", NOW)
+    orders = OrderStore(DatabaseWriter(database, clock), "n1")
     orders.receive(make_order(OrderKind.CHECKPOINT_THEN_EJECT), NOW)
     performer = OrderExecutor(
         Config(node="n1", beacon_dir=beacons),
@@ -184,7 +184,7 @@ def test_a_rank_is_ordered_once_its_page_can_be_opened(tmp_path: Path) -> None:
     (answer,) = [answer for _, answer in orders.open()]
     assert (answer.state, answer.detail) == (OrderState.RUNNING, "in the mailboxes")
     beacon.close()
-    outbox.close()
+    database.close()
 
 
 def test_systemd_hears_that_we_live_also_without_a_descriptor_to_spare(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from healthd.orders.order_store import OrderStore
 from healthd.reporting.report_uplink import ReportUplink
 from healthd.reporting.telemetry_subscription import REPORTS_APART_S, TelemetrySubscription
 from healthd.storage.database_writer import DatabaseWriter
-from healthd.storage.outbox import Outbox
+from healthd.storage.node_database import NodeDatabase
 from healthd.storage.pending_changes import PendingChanges
 from vocabulary.clock import ManualClock
 from vocabulary.messages.telemetry_messages import WISH_S_MAX, TelemetryPart, TelemetryWish
@@ -105,7 +105,7 @@ class Asking:
 
 @pytest.fixture
 def committer(tmp_path: Path, clock: ManualClock) -> Iterator[DatabaseWriter]:
-    committer = DatabaseWriter(Outbox(tmp_path / "db", 1.0), clock)
+    committer = DatabaseWriter(NodeDatabase(tmp_path / "db", 1.0), clock)
     yield committer
     committer.close(30)
 
