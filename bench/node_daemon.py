@@ -22,7 +22,7 @@ from bench.measured_node import Node, build_scenario, select_quantile
 from bench.minimum_costs import kmsg_usable
 from healthd.storage.node_database import NodeDatabase
 from vocabulary.driver_log.injected_line import mark_injected_line
-from vocabulary.driver_log.xid_line_parser import format_xid
+from vocabulary.driver_log.xid_line import format_xid
 from vocabulary.finding import Finding, Severity, finding_id
 from vocabulary.identity import Component, ComponentKind
 

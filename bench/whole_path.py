@@ -29,7 +29,7 @@ from healthctl.process_supervision.supervised_programs import SupervisedPrograms
 from healthd.trainer.beacons.beacon import Beacon, RankPlacement
 from healthd.trainer.beacons.beacon_directory import prepare_directory
 from vocabulary.driver_log.injected_line import mark_injected_line
-from vocabulary.driver_log.xid_line_parser import format_xid
+from vocabulary.driver_log.xid_line import format_xid
 
 RANKS_PER_PARTNER = 8
 KNOWN_DEADLINE_S = 120.0

@@ -21,10 +21,10 @@ from healthd.findings.finding_ledger import FindingLedger
 from healthd.gpu_monitoring.gpu_monitor import GpuMonitor
 from healthd.kernel_log.message_patterns.nvidia_driver import NVIDIA
 from healthd.kernel_log.xid_corroboration import NOT_ATTESTED, NodeDevices, XidCorroborator, downgrade_to_info
-from healthd.samples.beacons import Beacons
 from healthd.samples.kernel_record import KernelGap, KernelRecord
 from healthd.samples.nvml import NvmlSample, Sweep, XidEvent
 from healthd.samples.preflight import PreflightSample
+from healthd.samples.rank_steps import Beacons
 from healthd.samples.source import SourceReading
 from healthd.samples.start_failure import StartFailure
 from healthd.source_monitoring.source_monitor import SourceMonitor
@@ -107,7 +107,7 @@ class NodeMonitor:
     def take_nvml(self, sample: NvmlSample, now: Moment) -> None:
         """Process a message of the NVML child, or its absence."""
         if isinstance(sample, XidEvent):
-            self.ledger.apply(self.second.apply_nvml_event(sample, self.gpus.by_index, self._devices(), now))
+            self.ledger.apply(self.second.apply_event(sample, self.gpus.by_index, self._devices(), now))
         else:
             self.gpus.take(sample, now)
         if isinstance(sample, Sweep):

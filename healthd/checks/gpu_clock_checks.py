@@ -27,7 +27,7 @@ class Limits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     clear_after_s: float
 
 
-class ClocksCheck:
+class GpuClockCheck:
     """Remembers how long each GPU has been slow."""
 
     def __init__(self, limits: Limits) -> None:

@@ -7,8 +7,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import NamedTuple
 
-from healthd.samples.beacons import Beacons
-from healthd.samples.rank_steps import RankSteps
+from healthd.samples.rank_steps import Beacons, RankSteps
 from healthd.trainer.beacons.beacon_directory import BeaconDirectory, DirectorySweep, PageFile, remove_page_file
 from healthd.trainer.beacons.beacon_page import BeaconError
 from healthd.trainer.beacons.job_owners import JobClaim, JobClaimants, find_job_claimants, read_job_claim

@@ -68,7 +68,7 @@ _ROWS = ("remap_pending", "remap_failed", "remap_histogram", "rows_remapped_unco
 GPU_CHECKS: tuple[GpuCheckSpec, ...] = (
     GpuCheckSpec(
         gpu_clock_checks.CHECK,
-        gpu_clock_checks.ClocksCheck,
+        gpu_clock_checks.GpuClockCheck,
         gpu_clock_checks.Limits,
         ("latest.sm_clock_mhz", "latest.gpu_percent", "latest.throttle_mask"),
     ),

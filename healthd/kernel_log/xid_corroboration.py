@@ -22,7 +22,7 @@ from msgspec.structs import replace
 from healthd.findings.facts import Moment, Raise, make_gpu_component
 from healthd.samples.kernel_record import KernelRecord
 from healthd.samples.nvml import XidEvent
-from vocabulary.driver_log.xid_line_parser import format_xid
+from vocabulary.driver_log.xid_line import format_xid
 from vocabulary.finding import Severity
 from vocabulary.messages.wire import Gpu
 
@@ -96,9 +96,7 @@ class XidCorroborator:
         self._unconfirmed.append(_UnconfirmedEvent(fact, attested, now.monotonic + CONFIRM_WITHIN_S))
         return downgrade_to_info(fact, NOT_ATTESTED if ours else NOT_OURS)
 
-    def apply_nvml_event(
-        self, event: XidEvent, gpus: Mapping[int, Gpu], devices: NodeDevices, now: Moment
-    ) -> list[Raise]:
+    def apply_event(self, event: XidEvent, gpus: Mapping[int, Gpu], devices: NodeDevices, now: Moment) -> list[Raise]:
         """Process the driver's event for an Xid; return the lines that it confirms."""
         self.heard += 1
         gpu = None if event.index is None else gpus.get(event.index)

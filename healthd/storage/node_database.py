@@ -26,13 +26,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from healthd.samples.kernel_record import Cursor
-from healthd.storage.history_marker import (
-    FILE,
-    Condemnation,
-    HistoryMarker,
-    read_history_marker,
-    write_history_marker,
-)
+from healthd.storage.history_marker import FILE, Condemnation, HistoryMarker, read_history_marker, write_history_marker
 from vocabulary.atomic_file import sync_directory
 from vocabulary.finding import Finding
 from vocabulary.messages.wire import FindingChange, Gpu
@@ -345,8 +339,7 @@ class NodeDatabase:
         """Store a finding; return its change's number, and whether that replaces an older one."""
         body = self._encoder.encode(finding)
         self.connection.execute(
-            "insert or replace into findings values (?, ?, ?, ?)",
-            (finding.id, finding.active, finding.last_seen, body),
+            "insert or replace into findings values (?, ?, ?, ?)", (finding.id, finding.active, finding.last_seen, body)
         )
         replaced = self.connection.execute("delete from changes where finding = ?", (finding.id,)).rowcount > 0
         added = self.connection.execute(

@@ -172,9 +172,8 @@ class Agreement:
         expired = now > order.expires_at or len(self._votes) >= PENDING_MAX
         stays_out = order.cancelled or expired
         try:
-            word = self._patience.call_with_retries(
-                lambda: self._word(order, _NEVER if stays_out else _OPEN), PROBE_SECONDS
-            )
+            wanted = _NEVER if stays_out else _OPEN
+            word = self._patience.call_with_retries(lambda: self._word(order, wanted), PROBE_SECONDS)
         except StoreGoneError as error:
             word, why = _OPEN, str(error)
         else:

@@ -89,17 +89,13 @@ def group(  # noqa: PLR0913 - one for each option
     _check_writable(exclude_file, place)
     os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")  # torch prints a warning for each wait with a timeout
     session: Any = importlib.import_module("preflight.group.group_session")  # imports torch, so after validation
-    own_command = (
-        ()
-        if no_own_test
-        else tuple(shlex.split(own_test)) or build_gate_command(report_to_healthd=report_to_healthd, path=path)
-    )
+    own_command = tuple(shlex.split(own_test)) or build_gate_command(path if report_to_healthd else "")
     seconds = {"arrive_s": arrive_seconds, "own_s": own_seconds, "pair_s": pair_seconds}
     wish = session.GroupOptions(
         limits=session.GroupLimits(**seconds, rounds=rounds, expected=expect),
         backend=backend,
         interfaces=tuple(filter(None, interfaces.split(","))),
-        own_command=own_command,
+        own_command=() if no_own_test else own_command,
         own_tells=report_to_healthd and not own_test,
         key=key,
         injected=inject,

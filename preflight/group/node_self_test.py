@@ -21,9 +21,9 @@ REAP_S = 2.0
 WORDS_MAX = 300
 
 
-def build_gate_command(*, report_to_healthd: bool, path: str) -> tuple[str, ...]:
-    """The command that tests this node alone; with `report_to_healthd` it reports to healthd at `path`."""
-    return (*GATE, "--tell", "--socket", path) if report_to_healthd else GATE
+def build_gate_command(socket: str) -> tuple[str, ...]:
+    """The command that tests this node alone, and reports to healthd at `socket` unless that is empty."""
+    return (*GATE, "--tell", "--socket", socket) if socket else GATE
 
 
 class _Document(msgspec.Struct):

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 import msgspec
 
 from vocabulary.driver_log.xid_detail import decode_xid_detail
-from vocabulary.driver_log.xid_line_parser import KernelEvent, KernelEventKind
+from vocabulary.driver_log.xid_line import KernelEvent, KernelEventKind
 from vocabulary.fault_catalogue.catalogue_entry import (
     Advice,
     ErrorReach,

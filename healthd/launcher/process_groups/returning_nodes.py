@@ -1,7 +1,6 @@
 """Starts processes again on nodes that a run has lost, once these are fit; they wait as spares, and an elastic job grows.
 
-A condemned node stays out until the scheduler grants it again. A query whether a node is fit may take seconds, so a thread
-makes it.
+A condemned node stays out until the scheduler grants it again. A query may take seconds, so a thread makes it.
 """
 
 from __future__ import annotations
@@ -95,9 +94,7 @@ class ReturningNodes:
                 self._due[node] = now + min(PAUSE_SECONDS_MAX, self._pause * 2.0 ** min(self._losses[node] - 1, 32))
         self._pending = [node for node in vacant if now >= self._due[node]]
         if self._pending:
-            threading.Thread(
-                target=self._ask, args=(tuple(self._pending),), name="returning-nodes", daemon=True
-            ).start()
+            threading.Thread(target=self._ask, args=(self._pending,), name="returning-nodes", daemon=True).start()
 
     def _vacant(self, run: GrowingRun) -> dict[str, list[int]]:
         found = run.vacant() if self._pause else {}

@@ -31,7 +31,6 @@ from healthd.trainer.beacons.beacon_page import (
     require_short,
 )
 from healthd.trainer.beacons.mailbox import Mailbox
-from healthd.trainer.beacons.mailbox_writer import post_order
 from healthd.trainer.beacons.page_reader import (
     directory_problem,
     process_alive,
@@ -59,7 +58,6 @@ __all__ = [
     "RankPlacement",
     "open_beacon",
     "page_name",
-    "post_order",
     "read_all_pages",
     "read_page",
     "withdraw_page",

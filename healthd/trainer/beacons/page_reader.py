@@ -187,13 +187,7 @@ def process_alive(pid: int, started: int) -> bool:
 
 
 def open_page(path: str, flags: int) -> int:
-    """Return a descriptor of the file at `path`, which must still be checked with `check_page_file`.
-
-    Raises:
-        BeaconError: it cannot be opened, such as a symbolic link.
-        FileNotFoundError: there is no such file.
-        OSError: it cannot be opened now (`SHORTAGES`).
-    """
+    """Open a file, which must still be checked with `check_page_file`; refuses symbolic links. Raises like `read_page`."""
     try:
         return os.open(path, flags | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK)
     except OSError as error:

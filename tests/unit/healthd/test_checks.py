@@ -9,9 +9,9 @@ from healthd.checks.beacon_checks import PAGES_MAX, BeaconCheck
 from healthd.checks.xid_checks import XidCheck
 from healthd.findings.facts import Clear, Fact, LevelFact, Raise
 from healthd.kernel_log.record_authenticity import RecordAuthenticator
-from healthd.samples.beacons import Beacons
 from healthd.samples.kernel_record import KernelGap, KernelRecord
 from healthd.samples.nvml import GpuReading, Inventory, NvmlHang, NvmlUnavailable, Sweep
+from healthd.samples.rank_steps import Beacons
 from vocabulary.driver_log.injected_line import mark_injected_line
 from vocabulary.fault_catalogue.catalogue_file import load_catalogue
 from vocabulary.finding import Severity

@@ -19,7 +19,8 @@ SETUP = """
     import os, signal, sys, time
     from healthd.trainer import guard as module
     from healthd.trainer.agreement import LocalStore
-    from healthd.trainer.beacons.beacon import Beacon, MailboxOrder, post_order
+    from healthd.trainer.beacons.beacon import Beacon, MailboxOrder
+    from healthd.trainer.beacons.mailbox import post_order
     from healthd.trainer.framework import NoFramework
     from healthd.trainer.guard import Guard
     from healthd.trainer.beacons.rank_placement import RankPlacement

@@ -19,7 +19,7 @@ from healthd.trainer.agreement import LocalStore
 from healthd.trainer.beacons.beacon import Beacon, RankPlacement, read_page
 from healthd.trainer.beacons.beacon_directory import prepare_directory
 from healthd.trainer.beacons.beacon_page import MailboxOrder
-from healthd.trainer.beacons.mailbox_writer import post_order
+from healthd.trainer.beacons.mailbox import post_order
 from healthd.trainer.checkpoint_storage.checkpoint_files import CheckpointError
 from healthd.trainer.checkpoint_storage.copy_pace import COPY_STEPS, choose_copy_pace
 from healthd.trainer.exit_codes import ExitCode, Leave
