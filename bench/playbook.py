@@ -24,7 +24,7 @@ from remediator.model.journal_records import JobRef
 from remediator.model.pipeline_inputs import AnyInput, FindingsReported, HoldsObserved, PlacementChanged, Tick
 from remediator.model.plan_steps import Mode
 from remediator.model.rule_conditions import NodeState
-from remediator.model.scheduler_hold import HoldOwner, NodeHold
+from remediator.model.scheduler_hold import HoldOwner, SchedulerNodeState
 from remediator.pipeline import apply_input
 from remediator.playbook.playbook_loader import SHIPPED, load_policy
 from remediator.replay.simulated_cluster import AnswerScript, SimulatedCluster
@@ -139,7 +139,7 @@ def parts_arrive(rehearsal: SimulatedCluster) -> None:
     """Once a day people replace what waits for it, and give the nodes back."""
     for node in rehearsal.state.nodes_in(NodeState.REPLACING):
         rehearsal.tell(FindingsReported(at=rehearsal.now, node=node.node, boot_id="b", active=()))
-        hold = NodeHold(node.node, schedulable=True, owner=HoldOwner.NOBODY)
+        hold = SchedulerNodeState(node.node, schedulable=True, owner=HoldOwner.NOBODY)
         rehearsal.tell(HoldsObserved(at=rehearsal.now + 1.0, holds=(hold,)))
 
 

@@ -16,7 +16,7 @@ from healthctl.rendering.blocks import Block, Cell, Column, Facts, Line, Rows, T
 from remediator.decisions.mode_stop import StopEffect
 from remediator.model.plan_steps import ONLY_TELLING
 from remediator.model.views import ActionView, IncidentList, IncidentView, StatusView
-from remediator.model.views_actions import ActionList, AwaitingList, ModeWish
+from remediator.model.views_actions import ActionList, AwaitingList, ModeRequest
 from vocabulary.text.plurals import format_count
 
 # From the least to the most automation.
@@ -69,7 +69,7 @@ def mode(server: RemediatorClient, screen: Screen, consent: Consent, mode: Wante
             f"mode {mode}, after {status.mode}", lambda: list(_preview_mode_change(server, status, mode))
         ):
             return
-        server.post("/v1/mode", ModeWish("" if mode == "config" else mode, why))
+        server.post("/v1/mode", ModeRequest("" if mode == "config" else mode, why))
         status = server.get("/v1/status", StatusView)
     going_on: list[ActionView] = []
     if status.mode in STOPS and status.mode_by:  # the configured mode stops no running plan

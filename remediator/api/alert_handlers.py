@@ -23,15 +23,15 @@ from remediator.api.incident_handlers import WORDS_BYTES_MAX
 from remediator.model.delivery import Delivery, DeliveryState, NotificationPhase
 from remediator.model.override_records import AlertSilence
 from remediator.model.pipeline_inputs import AlertsSilenced, ReceiverTried, SilenceEnded
-from remediator.model.views import Words
+from remediator.model.views import CommandText
 from remediator.model.views_alerts import (
     AlertList,
     AlertTest,
     AlertTested,
     AlertView,
     SilenceList,
+    SilenceRequest,
     SilenceView,
-    SilenceWish,
 )
 from remediator.notifications.receiver_probe import send_test_messages
 from remediator.overrides.cluster_overrides import find_matching_silence, list_open_silences
@@ -99,7 +99,7 @@ def build_silence_view(silence: AlertSilence) -> SilenceView:
 async def create_silence(request: Request) -> Response:
     """`POST /v1/alerts/silences`; a repeated request gives the same silence."""
     service = handler_context_of(request)
-    wish = await decode_request_body(request, SilenceWish, WORDS_BYTES_MAX)
+    wish = await decode_request_body(request, SilenceRequest, WORDS_BYTES_MAX)
     now, actor = service.clock.wall(), request_identity(request).name
     if wish.until <= now:
         raise Refusal(400, f"'until' is {wish.until:.0f}, which is in the past", "give UTC seconds in the future")
@@ -123,7 +123,7 @@ async def create_silence(request: Request) -> Response:
 async def end_silence(request: Request) -> Response:
     """`POST /v1/alerts/silences/{id}/end`: waiting messages are sent at once."""
     service, name = handler_context_of(request), request.path_params["silence"]
-    words = await decode_request_body(request, Words, WORDS_BYTES_MAX)
+    words = await decode_request_body(request, CommandText, WORDS_BYTES_MAX)
     if name not in {each.id for each in list_open_silences(service.engine.snapshot.standing)}:
         raise Refusal(404, f"silence {name} does not exist or has ended", "see 'healthctl alerts silences'")
     check_admission(service)

@@ -21,7 +21,7 @@ from remediator.api.incident_handlers import WORDS_BYTES_MAX
 from remediator.engine.decision_engine import StateSnapshot
 from remediator.model.pipeline_inputs import ManualCordon, ManualCordonKind, NodeCommand, NodeCommandKind
 from remediator.model.rule_conditions import NodeState
-from remediator.model.views import HoldWish, UncordonWish, Words
+from remediator.model.views import CommandText, HoldRequest, UncordonRequest
 from vocabulary.order import OrderKind
 
 _UNFIT_FOR_WORK = frozenset({OrderKind.RESET_GPU.value, OrderKind.REBOOT.value, OrderKind.RUN_PREFLIGHT.value})
@@ -29,7 +29,7 @@ _UNFIT_FOR_WORK = frozenset({OrderKind.RESET_GPU.value, OrderKind.REBOOT.value, 
 
 async def hold_node(request: Request) -> Response:
     """`POST /v1/nodes/{node}/hold`: operator hold, until released or until a time."""
-    wish = await decode_request_body(request, HoldWish, WORDS_BYTES_MAX)
+    wish = await decode_request_body(request, HoldRequest, WORDS_BYTES_MAX)
     if wish.until is not None and wish.until <= handler_context_of(request).clock.wall():
         raise Refusal(
             400, f"'until' is {wish.until:.0f}, which is in the past", "give UTC seconds in the future, or none"
@@ -42,31 +42,31 @@ async def hold_node(request: Request) -> Response:
 
 async def release_node(request: Request) -> Response:
     """`POST /v1/nodes/{node}/release`: end the operator hold."""
-    words = await decode_request_body(request, Words, WORDS_BYTES_MAX)
+    words = await decode_request_body(request, CommandText, WORDS_BYTES_MAX)
     return await _submit_node_command(request, NodeCommandKind.RELEASE, words.text)
 
 
 async def retire_node(request: Request) -> Response:
     """`POST /v1/nodes/{node}/retire`: remove it from the cluster."""
-    words = await decode_request_body(request, Words, WORDS_BYTES_MAX)
+    words = await decode_request_body(request, CommandText, WORDS_BYTES_MAX)
     return await _submit_node_command(request, NodeCommandKind.RETIRE, _require_reason(words.text))
 
 
 async def unretire_node(request: Request) -> Response:
     """`POST /v1/nodes/{node}/unretire`: return it to the cluster, on probation."""
-    words = await decode_request_body(request, Words, WORDS_BYTES_MAX)
+    words = await decode_request_body(request, CommandText, WORDS_BYTES_MAX)
     return await _submit_node_command(request, NodeCommandKind.UNRETIRE, words.text)
 
 
 async def cordon_node(request: Request) -> Response:
     """`POST /v1/nodes/{node}/cordon`: cordon it in the scheduler in the caller's name; only operators lift it."""
-    words = await decode_request_body(request, Words, WORDS_BYTES_MAX)
+    words = await decode_request_body(request, CommandText, WORDS_BYTES_MAX)
     return await _submit_manual_cordon(request, ManualCordonKind.CORDON, _require_reason(words.text))
 
 
 async def uncordon_node(request: Request) -> Response:
     """`POST /v1/nodes/{node}/uncordon`: resume it in the scheduler in the caller's name, whoever holds it."""
-    wish = await decode_request_body(request, UncordonWish, WORDS_BYTES_MAX)
+    wish = await decode_request_body(request, UncordonRequest, WORDS_BYTES_MAX)
     service, node = handler_context_of(request), request.path_params["node"]
     running = running_node_work(service.engine.snapshot, node, service.clock.wall())
     if running and not wish.force:

@@ -17,7 +17,7 @@ from remediator.model.override_records import AlertSilence
 from remediator.model.plan_steps import ONLY_TELLING
 from remediator.model.scheduler_hold import HoldOwner
 from remediator.model.views import NodeView
-from remediator.model.views_overview import HeardView, NamedNodes, SilencedView, ToldIncident
+from remediator.model.views_overview import IncidentSummary, NamedNodes, ReportFreshness, SilencedView
 from remediator.state.node_index import is_in_cluster
 from vocabulary.finding import Finding
 from vocabulary.health import Health
@@ -45,7 +45,7 @@ def incident_overviews(
     snapshot: StateSnapshot,
     decisions: Mapping[str, Decision],
     rules: Mapping[str, PolicyRule],
-) -> tuple[ToldIncident, ...]:
+) -> tuple[IncidentSummary, ...]:
     """Return each incident with its current details; `decisions` by id, as far as known."""
     actions: dict[str, list[Action]] = {incident.id: [] for incident in chosen}
     for action in snapshot.actions.values():
@@ -62,7 +62,7 @@ def _incident_overview(
     actions: Sequence[Action],
     decision: Decision | None,
     rules: Mapping[str, PolicyRule],
-) -> ToldIncident:
+) -> IncidentSummary:
     live = sorted(
         _active_incident_findings(incident, snapshot), key=lambda each: (-each.severity.rank, each.first_seen, each.id)
     )
@@ -73,7 +73,7 @@ def _incident_overview(
     partly = not incident.injected and any(finding.injected for finding in _known_findings(incident, snapshot))
     known = asdict(view) | {"proposed": list_proposed_stages(incident, rules), "partly_injected": partly}
     left = max(0, len(live) - FINDINGS_MAX), max(0, len(ended) - ACTIONS_MAX)
-    return ToldIncident(**known, findings_more=left[0], actions_more=left[1])
+    return IncidentSummary(**known, findings_more=left[0], actions_more=left[1])
 
 
 def _action_weight(action: Action) -> tuple[int, float, str]:
@@ -136,13 +136,13 @@ def _node_health(roster: ReportRegistry, node: str, now: float) -> Health:
     return entry.health_at(now) if entry is not None else Health.UNKNOWN
 
 
-def report_freshness_view(snapshot: StateSnapshot, roster: ReportRegistry, now: float) -> HeardView:
+def report_freshness_view(snapshot: StateSnapshot, roster: ReportRegistry, now: float) -> ReportFreshness:
     """Return how recent the reports are."""
     entries = [roster.get(record.node) for record in snapshot.nodes.values() if is_in_cluster(record)]
     known = [entry for entry in entries if entry is not None]
     fresh = sum(now - entry.seen_at <= entry.ttl_s for entry in known)
     oldest = min((entry.seen_at for entry in known), default=None)
-    return HeardView(len(entries), fresh, len(entries) - len(known), oldest)
+    return ReportFreshness(len(entries), fresh, len(entries) - len(known), oldest)
 
 
 def silence_summary(silences: Sequence[AlertSilence]) -> SilencedView:

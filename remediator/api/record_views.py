@@ -23,19 +23,19 @@ from remediator.model.journal_records import (
     NodeRecord,
 )
 from remediator.model.plan_steps import StepRun, StepState, Verb
-from remediator.model.scheduler_hold import NodeHold
+from remediator.model.scheduler_hold import SchedulerNodeState
 from remediator.model.views import (
     ActionView,
     DecisionView,
     EventView,
     IncidentList,
     IncidentView,
-    Lack,
+    MissingOutcome,
     NodeList,
     NodeView,
     NoteView,
+    SettlementView,
     StepView,
-    WordView,
 )
 from vocabulary.finding import Finding
 from vocabulary.health import Health
@@ -88,7 +88,7 @@ def node_summary_view(
     )
 
 
-def _hold_owner_text(hold: NodeHold | None) -> str:
+def _hold_owner_text(hold: SchedulerNodeState | None) -> str:
     if hold is None or hold.schedulable:
         return ""
     return "?" if hold.schedulable is None else hold.owner.value
@@ -130,7 +130,7 @@ def incident_view(
 
 def settlement_view(
     findings: Sequence[Finding], words: Mapping[str, Settlement], nodes: Mapping[str, NodeRecord], after_s: float
-) -> WordView | None:
+) -> SettlementView | None:
     """Build the operator's last settlement of active findings; `words` by finding, `after_s`: how long they count."""
     last = max(words.values(), key=lambda word: word.at, default=None)
     if last is None:
@@ -140,7 +140,7 @@ def settlement_view(
         for finding in findings
         if finding.id in words and finding.node in nodes
     ]
-    return WordView(last.said, last.at, min((end for end in ends if end is not None), default=None))
+    return SettlementView(last.said, last.at, min((end for end in ends if end is not None), default=None))
 
 
 def incident_list_view(
@@ -162,12 +162,12 @@ def incident_list_view(
 
 
 def _step_views(incident: Incident, untold: AbstractSet[str]) -> tuple[StepView, ...]:
-    def lacks(run: StepRun) -> Lack:
+    def lacks(run: StepRun) -> MissingOutcome:
         if run.state is not StepState.SUCCEEDED:
-            return Lack.NOTHING
+            return MissingOutcome.NOTHING
         if run.step.verb is Verb.REPLACE and _awaits_part(incident):
-            return Lack.PART
-        return Lack.TOLD_NOBODY if run.actions and untold >= set(run.actions) else Lack.NOTHING
+            return MissingOutcome.PART
+        return MissingOutcome.TOLD_NOBODY if run.actions and untold >= set(run.actions) else MissingOutcome.NOTHING
 
     runs = [run for stage in incident.plan for run in stage]
     return tuple(StepView(str(run.step), run.state.value, run.detail, lacks(run)) for run in runs)
@@ -194,7 +194,7 @@ def action_view(action: Action) -> ActionView:
         incident=action.incident,
         why=action.reason,
         on_stop="" if action.state.final else stop_effect(action).value,
-        lacks=Lack.TOLD_NOBODY if action.untold else Lack.NOTHING,
+        lacks=MissingOutcome.TOLD_NOBODY if action.untold else MissingOutcome.NOTHING,
         began_at=action.began_at,
     )
 

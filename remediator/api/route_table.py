@@ -27,20 +27,20 @@ from remediator.api.query_parameters import AFTER, IF_MATCH, KEY, LIMIT, RESUME,
 from remediator.model.credentials import TokenList
 from remediator.model.views import (
     Approval,
+    CommandText,
     EventList,
-    HoldWish,
+    HoldRequest,
     IncidentList,
     IncidentView,
     NodeList,
     NodeView,
     Rotation,
     StatusView,
-    TokenWish,
-    UncordonWish,
-    Words,
+    TokenRequest,
+    UncordonRequest,
 )
-from remediator.model.views_actions import ActionList, AwaitingList, BreakerView, ModeWish
-from remediator.model.views_alerts import AlertList, AlertTest, AlertTested, SilenceList, SilenceView, SilenceWish
+from remediator.model.views_actions import ActionList, AwaitingList, BreakerView, ModeRequest
+from remediator.model.views_alerts import AlertList, AlertTest, AlertTested, SilenceList, SilenceRequest, SilenceView
 from remediator.model.views_audit import AuditView
 from remediator.model.views_detectors import LemonList, StragglerList
 from remediator.model.views_evidence import EvidenceList
@@ -168,13 +168,18 @@ ENDPOINTS: tuple[Endpoint, ...] = (
         (WAIT,),
     ),
     _post(
-        "/v1/nodes/{node}/hold", _OPERATOR, node_override_handlers.hold_node, HoldWish, None, "Place an operator hold."
+        "/v1/nodes/{node}/hold",
+        _OPERATOR,
+        node_override_handlers.hold_node,
+        HoldRequest,
+        None,
+        "Place an operator hold.",
     ),
     _post(
         "/v1/nodes/{node}/release",
         _OPERATOR,
         node_override_handlers.release_node,
-        Words,
+        CommandText,
         None,
         "End the operator hold.",
     ),
@@ -182,7 +187,7 @@ ENDPOINTS: tuple[Endpoint, ...] = (
         "/v1/nodes/{node}/cordon",
         _OPERATOR,
         node_override_handlers.cordon_node,
-        Words,
+        CommandText,
         None,
         "Cordon the node in the caller's name.",
     ),
@@ -190,7 +195,7 @@ ENDPOINTS: tuple[Endpoint, ...] = (
         "/v1/nodes/{node}/uncordon",
         _OPERATOR,
         node_override_handlers.uncordon_node,
-        UncordonWish,
+        UncordonRequest,
         None,
         "Uncordon the node, whoever holds it.",
     ),
@@ -198,7 +203,7 @@ ENDPOINTS: tuple[Endpoint, ...] = (
         "/v1/nodes/{node}/retire",
         _OPERATOR,
         node_override_handlers.retire_node,
-        Words,
+        CommandText,
         None,
         "Remove the node from the cluster.",
     ),
@@ -206,7 +211,7 @@ ENDPOINTS: tuple[Endpoint, ...] = (
         "/v1/nodes/{node}/unretire",
         _OPERATOR,
         node_override_handlers.unretire_node,
-        Words,
+        CommandText,
         None,
         "Return the node to the cluster, on probation.",
     ),
@@ -253,7 +258,7 @@ ENDPOINTS: tuple[Endpoint, ...] = (
         f"{_INCIDENT}/acknowledge",
         _OPERATOR,
         incident_handlers.acknowledge_incident,
-        Words,
+        CommandText,
         None,
         "Assign it to the caller.",
         (IF_MATCH,),
@@ -262,14 +267,28 @@ ENDPOINTS: tuple[Endpoint, ...] = (
         f"{_INCIDENT}/notes",
         _OPERATOR,
         incident_handlers.add_incident_note,
-        Words,
+        CommandText,
         None,
         "Add a note.",
         (IF_MATCH, KEY),
     ),
-    _post(f"{_INCIDENT}/resolve", _OPERATOR, incident_handlers.resolve_incident, Words, None, "Close it.", (IF_MATCH,)),
     _post(
-        f"{_INCIDENT}/reopen", _OPERATOR, incident_handlers.reopen_incident, Words, None, "Open it again.", (IF_MATCH,)
+        f"{_INCIDENT}/resolve",
+        _OPERATOR,
+        incident_handlers.resolve_incident,
+        CommandText,
+        None,
+        "Close it.",
+        (IF_MATCH,),
+    ),
+    _post(
+        f"{_INCIDENT}/reopen",
+        _OPERATOR,
+        incident_handlers.reopen_incident,
+        CommandText,
+        None,
+        "Open it again.",
+        (IF_MATCH,),
     ),
     _get(
         "/v1/actions",
@@ -280,20 +299,27 @@ ENDPOINTS: tuple[Endpoint, ...] = (
         (Query("state", "string", "open, ended or all; default: open"), LIMIT),
     ),
     _post(
-        "/v1/actions/{action:path}/cancel", _OPERATOR, cluster_handlers.cancel_action, Words, None, "Cancel the action."
+        "/v1/actions/{action:path}/cancel",
+        _OPERATOR,
+        cluster_handlers.cancel_action,
+        CommandText,
+        None,
+        "Cancel the action.",
     ),
-    _post("/v1/mode", _OPERATOR, cluster_handlers.set_automation_mode, ModeWish, None, "Set the automation mode."),
+    _post("/v1/mode", _OPERATOR, cluster_handlers.set_automation_mode, ModeRequest, None, "Set the automation mode."),
     _get("/v1/alerts", _VIEWER, alert_handlers.list_alerts, AlertList, "Notifications, newest first.", (LIMIT,)),
     _get("/v1/alerts/silences", _VIEWER, alert_handlers.list_silences, SilenceList, "Silences that have not ended."),
     _post(
         "/v1/alerts/silences",
         _OPERATOR,
         alert_handlers.create_silence,
-        SilenceWish,
+        SilenceRequest,
         SilenceView,
         "Mute notifications for a time.",
     ),
-    _post("/v1/alerts/silences/{silence}/end", _OPERATOR, alert_handlers.end_silence, Words, None, "End a silence."),
+    _post(
+        "/v1/alerts/silences/{silence}/end", _OPERATOR, alert_handlers.end_silence, CommandText, None, "End a silence."
+    ),
     _post(
         "/v1/alerts/test",
         _OPERATOR,
@@ -307,7 +333,12 @@ ENDPOINTS: tuple[Endpoint, ...] = (
     _get("/v1/stragglers", _VIEWER, list_handlers.show_stragglers, StragglerList, "Stragglers: what slows jobs down."),
     _get("/v1/breaker", _VIEWER, list_handlers.show_breaker, BreakerView, "The breaker, and every limit with its use."),
     _post(
-        "/v1/breaker/reset", _OPERATOR, incident_handlers.reset_circuit_breaker, Words, None, "Allow isolations again."
+        "/v1/breaker/reset",
+        _OPERATOR,
+        incident_handlers.reset_circuit_breaker,
+        CommandText,
+        None,
+        "Allow isolations again.",
     ),
     _get(
         "/v1/events",
@@ -345,7 +376,7 @@ ENDPOINTS: tuple[Endpoint, ...] = (
         "/v1/tokens",
         _ADMIN,
         token_handlers.issue_token,
-        TokenWish,
+        TokenRequest,
         NewToken,
         "Issue a token; only this response contains it.",
     ),

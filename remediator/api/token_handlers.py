@@ -13,7 +13,7 @@ from starlette.responses import Response
 from remediator.api.access_control import audit_actor
 from remediator.api.handler_context import Refusal, decode_request_body, handler_context_of, json_response
 from remediator.model.credentials import Role, TokenList, find_credential_misfit
-from remediator.model.views import Rotation, TokenWish
+from remediator.model.views import Rotation, TokenRequest
 from remediator.store.token_store import EnrolmentRefused
 from vocabulary.messages.wire import Enrolment, NewToken
 
@@ -24,7 +24,7 @@ T = TypeVar("T")
 
 async def issue_token(request: Request) -> Response:
     """`POST /v1/tokens`: only this response contains the token."""
-    wish = await decode_request_body(request, TokenWish, WISH_BYTES_MAX)
+    wish = await decode_request_body(request, TokenRequest, WISH_BYTES_MAX)
     if why := find_credential_misfit(wish.role, wish.name, wish.uses, replaces=wish.replaces):
         raise Refusal(400, why)
     service = handler_context_of(request)

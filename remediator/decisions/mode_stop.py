@@ -11,7 +11,7 @@ from collections.abc import Mapping
 
 from remediator.decisions.operator_takeover import RESUME
 from remediator.model.journal_records import Action
-from remediator.model.override_records import MODE, ModeOverride, Standing
+from remediator.model.override_records import MODE, ModeOverride, OperatorOverride
 from remediator.model.plan_steps import ONLY_TELLING, Mode, Verb
 from vocabulary.order import TRAINER_ORDERS, OrderKind
 
@@ -31,7 +31,7 @@ class StopEffect(str, enum.Enum):
     UNLESS_FETCHED = "waits, unless the node already has the order"
 
 
-def find_stop_order(standing: Mapping[str, Standing]) -> ModeOverride | None:
+def find_stop_order(standing: Mapping[str, OperatorOverride]) -> ModeOverride | None:
     """Return the operator override that stops new actions, if there is one."""
     said = standing.get(MODE)
     return said if isinstance(said, ModeOverride) and said.mode in LEFT_TO_PEOPLE else None
@@ -44,6 +44,6 @@ def stop_effect(action: Action) -> StopEffect:
     return StopEffect.WAITS if action.order is None else StopEffect.UNLESS_FETCHED
 
 
-def is_action_withheld(standing: Mapping[str, Standing], action: Action) -> bool:
+def is_action_withheld(standing: Mapping[str, OperatorOverride], action: Action) -> bool:
     """Return whether a stop prevents an action from starting now."""
     return find_stop_order(standing) is not None and stop_effect(action) is not StopEffect.GOES_ON

@@ -25,7 +25,7 @@ from remediator.decisions.policy import Policy
 from remediator.engine.batch_writer import BatchWriter, WriterStopped
 from remediator.engine.fair_queue import FairQueue, QueuedItem
 from remediator.model.journal_records import Action, Incident, NodeRecord
-from remediator.model.override_records import Standing
+from remediator.model.override_records import OperatorOverride
 from remediator.model.pipeline_inputs import (
     AnyInput,
     FindingsReported,
@@ -35,7 +35,7 @@ from remediator.model.pipeline_inputs import (
     PolicyChanged,
     Tick,
 )
-from remediator.model.scheduler_hold import NodeHold
+from remediator.model.scheduler_hold import SchedulerNodeState
 from remediator.store.journal import Journal, StoreError
 from vocabulary.clock import Clock
 from vocabulary.finding import Finding
@@ -63,10 +63,10 @@ class StateSnapshot(msgspec.Struct, frozen=True):
     findings: dict[str, Finding]
     incidents: dict[str, Incident]
     actions: dict[str, Action]
-    holds: dict[str, NodeHold]
+    holds: dict[str, SchedulerNodeState]
     ordered: dict[str, list[Action]] = {}  # open orders by node, so that thousands of polls need no search
     isolated_at: tuple[float, ...] = ()  # of the last day, oldest first, UTC s
-    standing: dict[str, Standing] = {}
+    standing: dict[str, OperatorOverride] = {}
     unheard: dict[str, Action] = {}  # given up, but perhaps still running on the node
     failed: dict[str, int] = {}  # failed actions in a row, by verb
 

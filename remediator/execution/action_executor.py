@@ -24,7 +24,7 @@ from remediator.model.journal_records import Action, Incident, IncidentState
 from remediator.model.override_records import AlertSilence
 from remediator.model.pipeline_inputs import ActionEnded, HoldsObserved
 from remediator.model.plan_steps import Verb
-from remediator.model.scheduler_hold import REASON_PREFIX, ActionOutcome, ActionResult, NodeHold
+from remediator.model.scheduler_hold import REASON_PREFIX, ActionOutcome, ActionResult, SchedulerNodeState
 from remediator.notifications.action_dispatcher import ActionDispatcher
 from remediator.notifications.alert_settings import AlertSettings
 from remediator.notifications.follow_up_messages import NotificationContext, is_acknowledged
@@ -69,7 +69,7 @@ class ActionExecutor:
         self._poll_s = poll_s
         self._poll_busy_s = poll_busy_s
         self._attempted: dict[str, int] = {}  # action → number of the last attempt started
-        self._seen: dict[str, NodeHold] = {}
+        self._seen: dict[str, SchedulerNodeState] = {}
         self._pace = DutyCycle()  # of the thread that reads all nodes
         self._said: Mapping[str, object] = {}  # the whole cluster's answers, as last seen
         self._spoken = SchedulerHealthLog()
@@ -297,7 +297,7 @@ def _nodes_to_change(known: StateSnapshot) -> set[str]:
     return {action.node for action in known.actions.values() if action.verb in _HOLDING and not action.state.final}
 
 
-def scheduler_health_text(holds: Mapping[str, NodeHold]) -> str:
+def scheduler_health_text(holds: Mapping[str, SchedulerNodeState]) -> str:
     """Return ``ok``, or the number of nodes without an answer and why: the first reason by node name."""
     untold = {name: hold.reason for name, hold in holds.items() if hold.schedulable is None}
     if not untold:

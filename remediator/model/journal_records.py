@@ -40,7 +40,7 @@ class NodeReturn(msgspec.Struct, frozen=True, omit_defaults=True):
     failed_at: float | None = None
 
 
-class HandsOff(msgspec.Struct, frozen=True, omit_defaults=True):
+class OperatorHold(msgspec.Struct, frozen=True, omit_defaults=True):
     """An operator hold, whatever the scheduler says; `until` in UTC s, None: until released."""
 
     actor: str
@@ -64,7 +64,7 @@ class NodeRecord(msgspec.Struct, frozen=True, omit_defaults=True):
     architectures: tuple[Architecture, ...] = ()  # of its GPUs
     places: NodeLocation = NodeLocation()
     returns: tuple[NodeReturn, ...] = ()  # of the last weeks, oldest first
-    hands_off: HandsOff | None = None
+    hands_off: OperatorHold | None = None
     on_trial: bool = False  # from its return until it is healthy again, suspect or not
 
 

@@ -12,25 +12,25 @@ from msgspec.structs import replace
 
 from remediator.decisions.decision_settings import DecisionSettings
 from remediator.model.journal_records import OURSELVES, AuditEvent, Facts
-from remediator.model.override_records import MODE, AlertSilence, ModeOverride, Standing
+from remediator.model.override_records import MODE, AlertSilence, ModeOverride, OperatorOverride
 from remediator.model.pipeline_inputs import AlertsSilenced, ModeSet, ReceiverTried, SilenceEnded
 from remediator.state.cluster_state import ClusterState
 from vocabulary.text.duration_format import format_period
 
 
-def find_mode_override(standing: Mapping[str, Standing]) -> ModeOverride | None:
+def find_mode_override(standing: Mapping[str, OperatorOverride]) -> ModeOverride | None:
     """Return the operator's mode override, if there is one."""
     said = standing.get(MODE)
     return said if isinstance(said, ModeOverride) else None
 
 
-def effective_settings(standing: Mapping[str, Standing], settings: DecisionSettings) -> DecisionSettings:
+def effective_settings(standing: Mapping[str, OperatorOverride], settings: DecisionSettings) -> DecisionSettings:
     """Return the settings with the effective mode: an operator's override goes before the configuration."""
     said = find_mode_override(standing)
     return replace(settings, mode=said.mode) if said is not None else settings
 
 
-def list_open_silences(standing: Mapping[str, Standing]) -> tuple[AlertSilence, ...]:
+def list_open_silences(standing: Mapping[str, OperatorOverride]) -> tuple[AlertSilence, ...]:
     """Return the silences that have not ended, the first to end first."""
     found = [said for said in standing.values() if isinstance(said, AlertSilence)]
     return tuple(sorted(found, key=lambda silence: (silence.until, silence.id)))

@@ -23,7 +23,7 @@ from remediator.model.pipeline_inputs import (
     PlacementChanged,
     Tick,
 )
-from remediator.model.scheduler_hold import ActionOutcome, ActionResult, HoldOwner, NodeHold
+from remediator.model.scheduler_hold import ActionOutcome, ActionResult, HoldOwner, SchedulerNodeState
 from remediator.pipeline import apply_input
 from remediator.state.cluster_state import ClusterState
 from vocabulary.order import TRAINER_ORDERS, OrderKind, OrderState, OrderUpdate
@@ -149,5 +149,5 @@ class SimulatedCluster:
     def _observe(self, node: str, at: float, *, schedulable: bool) -> None:
         idle = not self.state.nodes[node].jobs
         owner = HoldOwner.NOBODY if schedulable else HoldOwner.US
-        hold = NodeHold(node=node, schedulable=schedulable, drained=idle and not schedulable, owner=owner)
+        hold = SchedulerNodeState(node=node, schedulable=schedulable, drained=idle and not schedulable, owner=owner)
         self.at(HoldsObserved(at=at, holds=(hold,)))

@@ -23,7 +23,7 @@ from remediator.model.pipeline_inputs import (
     StepApproved,
     Tick,
 )
-from remediator.model.scheduler_hold import ActionOutcome, ActionResult, HoldOwner, NodeHold
+from remediator.model.scheduler_hold import ActionOutcome, ActionResult, HoldOwner, SchedulerNodeState
 from remediator.pipeline import apply_input
 from remediator.simulation.failure_causes import FailureCause
 from remediator.simulation.simulated_fleet import SimulatedNode
@@ -70,7 +70,7 @@ class SimulatedController:
         for node in self._world.nodes:
             self.tell(FindingsReported(at=self.now, node=node.name, boot_id="", active=()))
             self._place(node)
-        in_service = tuple(NodeHold(node=node.name, schedulable=True) for node in self._world.nodes)
+        in_service = tuple(SchedulerNodeState(node=node.name, schedulable=True) for node in self._world.nodes)
         self.tell(HoldsObserved(at=self.now, holds=in_service))
         self._tick_on()
 
@@ -123,7 +123,7 @@ class SimulatedController:
         self._clear(node, "repaired")
         self.repaired.append((node, self._world.agenda.now))
         self._end_removal(node)
-        hold = NodeHold(node=node.name, schedulable=True, drained=False, owner=HoldOwner.NOBODY)
+        hold = SchedulerNodeState(node=node.name, schedulable=True, drained=False, owner=HoldOwner.NOBODY)
         self.tell(HoldsObserved(at=self.now, holds=(hold,)))
 
     def tell(self, item: AnyInput) -> None:
@@ -223,7 +223,7 @@ class SimulatedController:
         ours = self.state.nodes[node.name].held
         owner = HoldOwner.US if ours else HoldOwner.OPERATOR
         busy = node.job is not None and node.job.phase != "idle"
-        hold = NodeHold(node=node.name, schedulable=False, drained=not busy, owner=owner)
+        hold = SchedulerNodeState(node=node.name, schedulable=False, drained=not busy, owner=owner)
         self.tell(HoldsObserved(at=self.now, holds=(hold,)))
 
     def _end_removal(self, node: SimulatedNode) -> None:

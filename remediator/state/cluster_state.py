@@ -31,9 +31,9 @@ from remediator.model.journal_records import (
 )
 from remediator.model.node_location import NodeLocation, merge_locations
 from remediator.model.occurrence import Occurrence
-from remediator.model.override_records import Standing
+from remediator.model.override_records import OperatorOverride
 from remediator.model.rule_conditions import NodeState
-from remediator.model.scheduler_hold import NodeHold
+from remediator.model.scheduler_hold import SchedulerNodeState
 from remediator.state.job_index import JobIndex
 from remediator.state.node_index import NodeIndex
 from remediator.state.occurrence_history import OccurrenceHistory
@@ -71,7 +71,7 @@ class StateChanges:
     occurrences: list[Occurrence] = dataclasses.field(default_factory=list)
     audit: list[AuditEvent] = dataclasses.field(default_factory=list)
     settled: dict[str, Settlement | None] = dataclasses.field(default_factory=dict)  # by finding; None: not settled
-    standing: dict[str, Standing | None] = dataclasses.field(default_factory=dict)  # None: ended
+    standing: dict[str, OperatorOverride | None] = dataclasses.field(default_factory=dict)  # None: ended
 
     def __bool__(self) -> bool:
         return any(getattr(self, field.name) for field in dataclasses.fields(self))
@@ -87,8 +87,8 @@ class ClusterState:
     actions: dict[str, Action] = dataclasses.field(default_factory=dict)
     settled: dict[str, Settlement] = dataclasses.field(default_factory=dict)  # finding → its settlement
     isolated_at: list[float] = dataclasses.field(default_factory=list)
-    holds: dict[str, NodeHold] = dataclasses.field(default_factory=dict)
-    standing: dict[str, Standing] = dataclasses.field(default_factory=dict)
+    holds: dict[str, SchedulerNodeState] = dataclasses.field(default_factory=dict)
+    standing: dict[str, OperatorOverride] = dataclasses.field(default_factory=dict)
     topology: dict[str, dict[str, NodeLocation]] = dataclasses.field(default_factory=dict)  # source → node → location
     history: OccurrenceHistory = dataclasses.field(default_factory=OccurrenceHistory)
     changes: StateChanges = dataclasses.field(default_factory=StateChanges)
@@ -114,7 +114,7 @@ class ClusterState:
         actions: Iterable[Action],
         occurrences: Iterable[Occurrence],
         settled: Iterable[tuple[str, Settlement]] = (),
-        standing: Iterable[tuple[str, Standing]] = (),
+        standing: Iterable[tuple[str, OperatorOverride]] = (),
     ) -> ClusterState:
         """Build the state from stored rows; nothing counts as changed."""
         state = cls(settled=dict(settled), standing=dict(standing))
@@ -222,7 +222,7 @@ class ClusterState:
                 Occurrence(at, closed_group_kind(incident), incident.node, word, incident=incident.id, injected=drill)
             )
 
-    def put_standing(self, name: str, said: Standing | None) -> None:
+    def put_standing(self, name: str, said: OperatorOverride | None) -> None:
         """Store an operator's override for the whole cluster; None ends it."""
         if said is None:
             self.standing.pop(name, None)
@@ -300,13 +300,13 @@ class ClusterState:
         told = (source[node] for _, source in sorted(self.topology.items()) if node in source)
         return reduce(merge_locations, told, NodeLocation())
 
-    def put_hold(self, hold: NodeHold) -> None:
+    def put_hold(self, hold: SchedulerNodeState) -> None:
         """Store the scheduler's answer for a node."""
         self.holds[hold.node] = hold
         if hold.node in self.nodes:
             self.index.weigh(self.nodes[hold.node], self._in_service(hold.node))
 
-    def _in_service(self, node: str) -> NodeHold | None:
+    def _in_service(self, node: str) -> SchedulerNodeState | None:
         """Return the scheduler's answer for a node that may replace another: not while it asserts a critical fault."""
         return None if self._grave_on[node] else self.holds.get(node)
 

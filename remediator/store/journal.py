@@ -14,7 +14,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from remediator.model.finding_settlement import Settlement
 from remediator.model.journal_records import Action, ActionState, AuditEvent, Decision, Incident, NodeRecord
 from remediator.model.occurrence import Occurrence
-from remediator.model.override_records import Standing
+from remediator.model.override_records import OperatorOverride
 from remediator.model.pipeline_inputs import AnyInput
 from remediator.model.rule_conditions import PRESENT_MAX_S, WINDOW_MAX_S
 from remediator.state.cluster_state import ClusterState, StateChanges
@@ -166,7 +166,7 @@ class Journal:
                     db, table_schema.occurrences, Occurrence, table_schema.occurrences.c.at > now - WINDOW_MAX_S
                 ),
                 settled=[(finding, Settlement(by, word, at or 0.0)) for finding, by, word, at in settled],
-                standing=[(name, msgspec.json.decode(body, type=Standing)) for name, body in said],
+                standing=[(name, msgspec.json.decode(body, type=OperatorOverride)) for name, body in said],
             )
             columns = table_schema.actions.c
             by_us = columns.state.in_(BY_US) & (columns.finished_at > now - REMEMBERED_S)
@@ -320,7 +320,7 @@ def _write_settlements(db: Connection, settled: Mapping[str, Settlement | None])
         db.execute(update, [{"finding": name, **row_mapping.settlement_columns(by)} for name, by in settled.items()])
 
 
-def _write_overrides(db: Connection, said: Mapping[str, Standing | None]) -> None:
+def _write_overrides(db: Connection, said: Mapping[str, OperatorOverride | None]) -> None:
     """Write operator overrides for the whole cluster, and delete ended ones."""
     table = table_schema.standing
     _upsert_rows(

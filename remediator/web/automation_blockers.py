@@ -8,8 +8,8 @@ import msgspec
 
 from remediator.fleet.report_registry import ReportRegistry
 from remediator.model.journal_records import NodeRecord
-from remediator.model.override_records import Standing
-from remediator.model.scheduler_hold import HoldOwner, NodeHold
+from remediator.model.override_records import OperatorOverride
+from remediator.model.scheduler_hold import HoldOwner, SchedulerNodeState
 from remediator.model.views import StatusView
 from remediator.overrides.cluster_overrides import list_open_silences
 from remediator.state.node_index import is_in_cluster
@@ -78,7 +78,7 @@ def list_automation_blockers(status: StatusView, trouble: str, *, leads: bool = 
 
 
 def summarize_manual_settings(
-    holds: Iterable[NodeHold], standing: Mapping[str, Standing], now: float
+    holds: Iterable[SchedulerNodeState], standing: Mapping[str, OperatorOverride], now: float
 ) -> ManualSettings:
     """Cordons of operators and open silences at `now` (UTC s)."""
     cordons = sum(hold.schedulable is False and hold.owner is HoldOwner.OPERATOR for hold in holds)

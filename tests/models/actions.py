@@ -24,7 +24,7 @@ from remediator.model.pipeline_inputs import (
 )
 from remediator.model.plan_steps import Mode
 from remediator.model.rule_conditions import NodeState
-from remediator.model.scheduler_hold import ActionOutcome, ActionResult, HoldOwner, NodeHold
+from remediator.model.scheduler_hold import ActionOutcome, ActionResult, HoldOwner, SchedulerNodeState
 from remediator.schedulers.scheduler_protocol import check_cordon, check_resume
 from tests.models.cluster_world import (
     A_WHILE_S,
@@ -271,7 +271,7 @@ class Cluster:
         """Whether the earlier one must not be done any more when the later one is: it would undo it."""
         return opposite(earlier, later)
 
-    def before(self, verb: str, hold: NodeHold) -> ActionOutcome | None:
+    def before(self, verb: str, hold: SchedulerNodeState) -> ActionOutcome | None:
         """What a scheduler's backend asks itself right before it changes a node."""
         return check_cordon(hold) if verb == CORDON else check_resume(hold)
 

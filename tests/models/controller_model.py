@@ -18,10 +18,10 @@ from remediator.decisions.decision_settings import DecisionSettings
 from remediator.decisions.isolation_budget import level_only_budget
 from remediator.model.journal_records import Action, ActionState, Incident, IncidentState, NodeRecord
 from remediator.model.occurrence import Occurrence
-from remediator.model.override_records import Standing
+from remediator.model.override_records import OperatorOverride
 from remediator.model.pipeline_inputs import ActionEnded, AnyInput, FindingsReported, HoldsObserved
 from remediator.model.plan_steps import Mode, Verb
-from remediator.model.scheduler_hold import ActionOutcome, ActionResult, NodeHold
+from remediator.model.scheduler_hold import ActionOutcome, ActionResult, SchedulerNodeState
 from remediator.pipeline import apply_input
 from remediator.playbook.playbook_loader import load_policy
 from remediator.state.cluster_state import ClusterState, StateChanges
@@ -51,7 +51,7 @@ class Rows(msgspec.Struct, frozen=True):
     incidents: Mapping[str, Incident] = {}  # open ones
     actions: Mapping[str, Action] = {}  # of open incidents
     settled: Mapping[str, str] = {}
-    standing: Mapping[str, Standing] = {}
+    standing: Mapping[str, OperatorOverride] = {}
     occurrences: tuple[Occurrence, ...] = ()
     given_up: Mapping[str, Action] = {}
     written: frozenset[str] = frozenset()  # ids of all actions and decisions there ever were
@@ -67,7 +67,7 @@ class Memory(NamedTuple):
     """What a process decides by: rows (their number) and what the scheduler said last."""
 
     rows: int
-    holds: tuple[NodeHold, ...] = ()
+    holds: tuple[SchedulerNodeState, ...] = ()
 
 
 @cache
@@ -112,7 +112,7 @@ class Centre:
         for node in nodes:
             memory = self.fold(memory, FindingsReported(at=START, node=node, boot_id="b", active=()))
         return self.fold(
-            memory, HoldsObserved(at=START, holds=tuple(NodeHold(node, schedulable=True) for node in nodes))
+            memory, HoldsObserved(at=START, holds=tuple(SchedulerNodeState(node, schedulable=True) for node in nodes))
         )
 
     def loaded(self, rows: int) -> int:

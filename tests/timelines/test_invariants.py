@@ -31,7 +31,7 @@ from remediator.model.pipeline_inputs import (
 )
 from remediator.model.plan_steps import Mode
 from remediator.model.rule_conditions import NodeState
-from remediator.model.scheduler_hold import ActionOutcome, ActionResult, HoldOwner, NodeHold
+from remediator.model.scheduler_hold import ActionOutcome, ActionResult, HoldOwner, SchedulerNodeState
 from remediator.playbook.playbook_loader import load_policy
 from tests.timelines.audited_timeline import Limits, Watched
 from tests.timelines.operator_audit import Worded
@@ -181,7 +181,7 @@ class Teller:
         self.story.after(self.chance.choice([10.0, 400.0, 1000.0]))
 
     def forgets(self) -> None:
-        gone = NodeHold(self.one_held, None, known=False, reason="no such node")
+        gone = SchedulerNodeState(self.one_held, None, known=False, reason="no such node")
         self.story.tell(HoldsObserved(at=self.story.now, holds=(gone,)))
 
     def goes_on(self) -> None:

@@ -11,7 +11,7 @@ from remediator.model.pipeline_inputs import (
     NodeCommandKind,
 )
 from remediator.model.rule_conditions import NodeState
-from remediator.model.scheduler_hold import HoldOwner, NodeHold
+from remediator.model.scheduler_hold import HoldOwner, SchedulerNodeState
 from tests.timelines.timeline import Story
 from vocabulary.finding import Severity
 
@@ -107,7 +107,7 @@ def test_a_node_that_we_hold_without_an_incident_gets_one() -> None:
     story.state.put_node(NodeRecord("n1", NodeState.QUARANTINED, held=True, hold_confirmed_at=story.now))
     story.after(1)
     assert "the controller holds the node without an incident" in waits(story)
-    gone = NodeHold("n1", None, known=False)
+    gone = SchedulerNodeState("n1", None, known=False)
     story.tell(HoldsObserved(at=story.now, holds=(gone,)))
     story.after(1).hold(schedulable=True, owner=HoldOwner.NOBODY)
     assert story.open_actions("cordon"), "the scheduler forgot our hold, so it is asked for again"

@@ -23,7 +23,7 @@ from remediator.model.pipeline_inputs import (
     SilenceEnded,
 )
 from remediator.model.plan_steps import Mode
-from remediator.model.scheduler_hold import ActionOutcome, ActionResult, HoldOwner, NodeHold
+from remediator.model.scheduler_hold import ActionOutcome, ActionResult, HoldOwner, SchedulerNodeState
 from remediator.overrides.cluster_overrides import find_matching_silence, list_open_silences
 from remediator.overrides.manual_cordon import CORDON, TRIED_S, UNCORDON
 from remediator.pipeline import apply_input
@@ -45,7 +45,7 @@ def by_hand(
 
 def shows(story: Story, owner: HoldOwner, reason: str = "", node: str = "n1") -> None:
     free = owner is HoldOwner.NOBODY
-    hold = NodeHold(node=node, schedulable=free, drained=not free, owner=owner, reason=reason)
+    hold = SchedulerNodeState(node=node, schedulable=free, drained=not free, owner=owner, reason=reason)
     story.tell(HoldsObserved(at=story.now, holds=(hold,)))
 
 

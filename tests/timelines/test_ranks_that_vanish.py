@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from remediator.decisions.approval import list_awaited_approvals
 from remediator.model.journal_records import Action
 from remediator.model.pipeline_inputs import HoldsObserved, StepApproved
-from remediator.model.scheduler_hold import HoldOwner, NodeHold
+from remediator.model.scheduler_hold import HoldOwner, SchedulerNodeState
 from remediator.playbook.playbook_loader import load_policy
 from tests.timelines.timeline import Story, settings
 from vocabulary.finding import Severity
@@ -35,7 +35,9 @@ def suspected(kind: str = STRAGGLER[0], evidence: dict[str, str] | None = None) 
 def scheduler_says(story: Story, *jobs: str, schedulable: bool | None = True, evictable: bool = False) -> None:
     owner = HoldOwner.US if schedulable is False else HoldOwner.NOBODY
     drained = schedulable is False and not jobs
-    hold = NodeHold("n1", schedulable, drained=drained, owner=owner, reason="x", jobs=jobs, evictable=evictable)
+    hold = SchedulerNodeState(
+        "n1", schedulable, drained=drained, owner=owner, reason="x", jobs=jobs, evictable=evictable
+    )
     story.tell(HoldsObserved(at=story.now, holds=(hold,)))
 
 

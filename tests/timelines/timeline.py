@@ -25,7 +25,7 @@ from remediator.model.pipeline_inputs import (
     Tick,
 )
 from remediator.model.plan_steps import Mode, Verb
-from remediator.model.scheduler_hold import ActionOutcome, ActionResult, HoldOwner, NodeHold
+from remediator.model.scheduler_hold import ActionOutcome, ActionResult, HoldOwner, SchedulerNodeState
 from remediator.overrides.manual_cordon import BY_HAND
 from remediator.pipeline import apply_input
 from remediator.playbook.playbook_loader import load_policy
@@ -68,7 +68,7 @@ class Story:
         self._origins = itertools.count()
         for n in range(1, nodes + 1):
             self.tell(FindingsReported(at=self.now, node=f"n{n}", boot_id="b", active=()))
-        in_service = tuple(NodeHold(node=f"n{n}", schedulable=True) for n in range(1, nodes + 1))
+        in_service = tuple(SchedulerNodeState(node=f"n{n}", schedulable=True) for n in range(1, nodes + 1))
         self.tell(HoldsObserved(at=self.now, holds=in_service))
 
     def tell(self, item: AnyInput) -> None:
@@ -158,7 +158,7 @@ class Story:
         owner: HoldOwner = HoldOwner.US,
         schedulable: bool | None = False,
     ) -> None:
-        seen = NodeHold(node=node, schedulable=schedulable, drained=drained, owner=owner)
+        seen = SchedulerNodeState(node=node, schedulable=schedulable, drained=drained, owner=owner)
         self.tell(HoldsObserved(at=self.now, holds=(seen,)))
 
     def orders_end(self, verb: str, state: OrderState = OrderState.SUCCEEDED, detail: str = "") -> None:

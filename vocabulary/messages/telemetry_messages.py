@@ -65,7 +65,7 @@ HOST_SERIES: Mapping[str, SeriesKind] = {
 }
 
 
-class TelemetryWish(msgspec.Struct, frozen=True):
+class TelemetryRequest(msgspec.Struct, frozen=True):
     """A request: for `lasts_s` from now on send telemetry with every report, and report every few seconds.
 
     The next report should hold the buckets of the last `back_s`; the controller has the rest.

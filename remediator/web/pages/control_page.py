@@ -9,8 +9,8 @@ from starlette.responses import Response
 
 from remediator.decisions.mode_stop import StopEffect
 from remediator.model.plan_steps import ONLY_TELLING
-from remediator.model.views import Words
-from remediator.model.views_actions import ActionList, BreakerView, ModeWish
+from remediator.model.views import CommandText
+from remediator.model.views_actions import ActionList, BreakerView, ModeRequest
 from remediator.web.page_request import PageRequest
 
 _Word = Literal["observe", "recommend", "approve", "act", ""]
@@ -50,11 +50,11 @@ async def submit_mode(visit: PageRequest) -> Response:
     mode = visit.form.get("mode", "")
     if mode not in get_args(_Word):
         raise HTTPException(400, "there is no such mode")
-    await visit.tell("/v1/mode", ModeWish(cast("_Word", mode), visit.form.get("text", "").strip()))
+    await visit.tell("/v1/mode", ModeRequest(cast("_Word", mode), visit.form.get("text", "").strip()))
     return visit.go("/control", "mode")
 
 
 async def submit_breaker_reset(visit: PageRequest) -> Response:
     """`POST /control/breaker`: reset the breaker."""
-    await visit.tell("/v1/breaker/reset", Words(visit.form.get("text", "").strip()))
+    await visit.tell("/v1/breaker/reset", CommandText(visit.form.get("text", "").strip()))
     return visit.go("/control", "breaker")

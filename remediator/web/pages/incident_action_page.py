@@ -9,7 +9,7 @@ from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
 from remediator.api.handler_context import Refusal
-from remediator.model.views import Approval, IncidentView, Words
+from remediator.model.views import Approval, CommandText, IncidentView
 from remediator.web.blast_radius import NODES_NAMED
 from remediator.web.incident_actions import DEEDS, IncidentAction
 from remediator.web.page_request import PageRequest
@@ -33,9 +33,9 @@ async def submit_incident_action(visit: PageRequest) -> Response:
         if deed.word == "approve":
             await visit.tell(path, Approval(visit.form.get("what", "")))
         elif deed.word == "note":
-            await visit.tell(path, Words(text), Idempotency_Key=visit.form.get("key", ""))
+            await visit.tell(path, CommandText(text), Idempotency_Key=visit.form.get("key", ""))
         else:
-            await visit.tell(path, Words(text), If_Match=_etag_header(seen))
+            await visit.tell(path, CommandText(text), If_Match=_etag_header(seen))
     except Refusal as refusal:
         if not deed.asked:
             raise

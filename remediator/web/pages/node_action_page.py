@@ -10,7 +10,7 @@ from starlette.responses import Response
 
 from remediator.api.handler_context import HandlerContext, Refusal
 from remediator.api.node_override_handlers import running_node_work
-from remediator.model.views import HoldWish, NodeView, UncordonWish, Words
+from remediator.model.views import CommandText, HoldRequest, NodeView, UncordonRequest
 from remediator.web import blast_radius
 from remediator.web.node_actions import DEEDS, NodeAction
 from remediator.web.page_request import PageRequest
@@ -40,15 +40,15 @@ async def submit_node_action(visit: PageRequest) -> Response:
     return visit.go(f"/nodes/{visit.node}", deed.word)
 
 
-def _node_action_body(visit: PageRequest, deed: NodeAction, text: str) -> HoldWish | UncordonWish | Words:
+def _node_action_body(visit: PageRequest, deed: NodeAction, text: str) -> HoldRequest | UncordonRequest | CommandText:
     if deed.forced:
-        return UncordonWish(text, visit.form.get("force", "") == "yes")
+        return UncordonRequest(text, visit.form.get("force", "") == "yes")
     if not deed.timed:
-        return Words(text)
+        return CommandText(text)
     hours = visit.form.get("hours", "0")
     if hours not in {str(hours) for hours in HOURS}:
         raise Refusal(400, f"{hours[:20]!r} is not an offered duration", "choose one from the list")
-    return HoldWish(text, visit.now + int(hours) * HOUR_S if hours != "0" else None)
+    return HoldRequest(text, visit.now + int(hours) * HOUR_S if hours != "0" else None)
 
 
 def _requested_node_action(visit: PageRequest) -> NodeAction:

@@ -9,7 +9,7 @@ from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
 from remediator.model.plan_steps import Verb
-from remediator.model.views import Words
+from remediator.model.views import CommandText
 from remediator.model.views_actions import ActionList, AwaitingList, AwaitingView
 from remediator.web.action_grouping import group_actions
 from remediator.web.approval_grouping import group_approvals
@@ -62,7 +62,7 @@ async def submit_action_cancellation(visit: PageRequest) -> Response:
     action = visit.form.get("action", "")
     if not visit.knows("POST", f"/v1/actions/{action}/cancel"):
         raise HTTPException(404, "there is no such action")
-    await visit.tell(f"/v1/actions/{action}/cancel", Words(visit.form.get("text", "").strip()))
+    await visit.tell(f"/v1/actions/{action}/cancel", CommandText(visit.form.get("text", "").strip()))
     return visit.go("/work", "cancel")
 
 

@@ -15,11 +15,11 @@ from sqlalchemy.exc import OperationalError
 from remediator.engine.decision_engine import DecisionEngine, StateSnapshot
 from remediator.execution.action_executor import ActionExecutor
 from remediator.model.journal_records import Action, ActionState, Incident, IncidentState, NodeRecord
-from remediator.model.override_records import MODE, ModeOverride, Standing
+from remediator.model.override_records import MODE, ModeOverride, OperatorOverride
 from remediator.model.pipeline_inputs import ActionEnded
 from remediator.model.plan_steps import Mode
 from remediator.model.rule_conditions import NodeState
-from remediator.model.scheduler_hold import ActionOutcome, ActionResult, NodeHold
+from remediator.model.scheduler_hold import ActionOutcome, ActionResult, SchedulerNodeState
 from remediator.notifications.action_dispatcher import ActionDispatcher
 from vocabulary.clock import SystemClock
 
@@ -35,10 +35,10 @@ class SlowScheduler:
         self.looked = 0
         self.about: list[set[str]] = []
 
-    def observe(self, nodes: Collection[str]) -> dict[str, NodeHold]:
+    def observe(self, nodes: Collection[str]) -> dict[str, SchedulerNodeState]:
         self.looked += 1
         self.about.append(set(nodes))
-        return {node: NodeHold(node, schedulable=True) for node in nodes}
+        return {node: SchedulerNodeState(node, schedulable=True) for node in nodes}
 
     def cordon(self, node: str, reason: str) -> ActionOutcome:
         assert reason.startswith("gpu-healthd:")
@@ -82,7 +82,7 @@ class Board:
         self.told.append(type(item).__name__)
 
     def publish(self, *actions: Action, mode: Mode | None = None) -> StateSnapshot:
-        said: dict[str, Standing] = {MODE: ModeOverride(mode, "ann", 1.0)} if mode is not None else {}
+        said: dict[str, OperatorOverride] = {MODE: ModeOverride(mode, "ann", 1.0)} if mode is not None else {}
         planned = {a.id: a for a in actions}
         self.snapshot = StateSnapshot(nodes={}, findings={}, incidents={}, actions=planned, holds={}, standing=said)
         return self.snapshot

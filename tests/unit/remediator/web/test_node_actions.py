@@ -13,7 +13,7 @@ from starlette.requests import Request
 
 from remediator.api.handler_context import Refusal
 from remediator.model.credentials import Identity, Role
-from remediator.model.views import HoldWish
+from remediator.model.views import HoldRequest
 from remediator.web import blast_radius
 from remediator.web.node_actions import DEEDS
 from remediator.web.page_request import call_api, find_api_route
@@ -81,7 +81,7 @@ def test_the_apis_own_rule_holds_whatever_a_page_lets_in(told: Inside) -> None:
     scope = {"type": "http", "method": "GET", "path": "/", "headers": [], "query_string": b"", "app": told.app}
     viewer = Identity(Role.VIEWER, "vic", "v")
     with pytest.raises(Refusal, match="this request needs operator"):
-        asyncio.run(call_api(Request(scope), viewer, "POST", "/v1/nodes/n1/hold", body=HoldWish("x")))
+        asyncio.run(call_api(Request(scope), viewer, "POST", "/v1/nodes/n1/hold", body=HoldRequest("x")))
 
 
 def test_there_is_no_deed_beside_the_list(told: Inside) -> None:

@@ -13,7 +13,7 @@ from remediator.fleet.report_registry import ReportRegistry
 from remediator.model.job_share import JobShare, build_job_shares
 from remediator.model.journal_records import Incident, JobRef, NodeRecord
 from remediator.model.plan_steps import Step, StepRun, Verb
-from remediator.model.views import ActionView, DecisionView, IncidentView, Lack, StatusView
+from remediator.model.views import ActionView, DecisionView, IncidentView, MissingOutcome, StatusView
 from remediator.web import rank_heatmap
 from remediator.web.action_grouping import group_actions
 from remediator.web.blast_radius import compute_blast_radius, count_job_nodes
@@ -109,7 +109,9 @@ def test_a_timeline_keeps_every_action(made: list[tuple[str, float, float | None
 
 
 def test_an_alert_that_reached_nobody_has_not_succeeded() -> None:
-    alert = ActionView("a", "alert", "n1", "succeeded", AT, AT + 9, finished_at=AT + 0.5, lacks=Lack.TOLD_NOBODY)
+    alert = ActionView(
+        "a", "alert", "n1", "succeeded", AT, AT + 9, finished_at=AT + 0.5, lacks=MissingOutcome.TOLD_NOBODY
+    )
     assert (
         build_incident_timeline(IncidentView("i", "n1", "open", "t", AT, actions=(alert,)))[-1].text
         == "alert not delivered after 500 ms"
