@@ -14,7 +14,7 @@ from healthctl.cli.consent import Consent, consent_options
 from healthctl.cli.screen import Screen, output_options
 from healthctl.rendering.blocks import Block, Cell, Column, Facts, Line, Rows, Tone, format_timestamp
 from remediator.decisions.mode_stop import StopEffect
-from remediator.model.plan_steps import ONLY_TELLING
+from remediator.model.plan_steps import NON_DISRUPTIVE
 from remediator.model.views import ActionView, IncidentList, IncidentView, StatusView
 from remediator.model.views_actions import ActionList, AwaitingList, ModeRequest
 from vocabulary.text.plurals import format_count
@@ -28,7 +28,7 @@ MODES = {
 }
 OPEN_SHOWN = 20
 STOPS = ("observe", "recommend")
-_TELLS = frozenset(verb.value for verb in ONLY_TELLING)
+_NON_DISRUPTIVE_VERBS = frozenset(verb.value for verb in NON_DISRUPTIVE)
 Wanted: TypeAlias = Literal["observe", "recommend", "approve", "act", "config"]
 
 
@@ -74,7 +74,7 @@ def mode(server: RemediatorClient, screen: Screen, consent: Consent, mode: Wante
     going_on: list[ActionView] = []
     if status.mode in STOPS and status.mode_by:  # the configured mode stops no running plan
         planned = server.get("/v1/actions", ActionList, state="open").actions
-        going_on = [a for a in planned if a.verb not in _TELLS and a.on_stop != StopEffect.WAITS.value]
+        going_on = [a for a in planned if a.verb not in _NON_DISRUPTIVE_VERBS and a.on_stop != StopEffect.WAITS.value]
     shown = ModeOutput(status.mode, status.mode_by, status.at, tuple(going_on))
     screen.show(shown, lambda: [_mode_facts(status), *_render_running_actions(going_on)])
 

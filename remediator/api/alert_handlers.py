@@ -49,7 +49,7 @@ async def list_alerts(request: Request) -> Response:
     limit = int(query_number(request, "limit", ALERTS_LISTED, 1, ALERTS_MAX))
 
     def found() -> Response:
-        now, known = service.clock.wall(), list_open_silences(service.engine.snapshot.standing)
+        now, known = service.clock.wall(), list_open_silences(service.engine.snapshot.operator_overrides)
         items = DeliveryStore(service.journal.engine).latest(limit)
         return json_response(AlertList(tuple(build_alert_view(item, known, now) for item in items)))
 
@@ -85,7 +85,7 @@ def build_alert_view(item: Delivery, known: tuple[AlertSilence, ...], now: float
 
 async def list_silences(request: Request) -> Response:
     """`GET /v1/alerts/silences`."""
-    known = list_open_silences(handler_context_of(request).engine.snapshot.standing)
+    known = list_open_silences(handler_context_of(request).engine.snapshot.operator_overrides)
     return json_response(SilenceList(tuple(build_silence_view(silence) for silence in known)))
 
 
@@ -105,7 +105,7 @@ async def create_silence(request: Request) -> Response:
         raise Refusal(400, f"'until' is {wish.until:.0f}, which is in the past", "give UTC seconds in the future")
     if not wish.text.strip():
         raise Refusal(400, "the reason is empty", 'send {"text": …} with the reason for others')
-    known = list_open_silences(service.engine.snapshot.standing)
+    known = list_open_silences(service.engine.snapshot.operator_overrides)
     if len(known) >= SILENCES_MAX:
         raise Refusal(
             409, f"there are already {format_count(len(known), 'silence')}", "end some, or use wider patterns"
@@ -124,7 +124,7 @@ async def end_silence(request: Request) -> Response:
     """`POST /v1/alerts/silences/{id}/end`: waiting messages are sent at once."""
     service, name = handler_context_of(request), request.path_params["silence"]
     words = await decode_request_body(request, CommandText, WORDS_BYTES_MAX)
-    if name not in {each.id for each in list_open_silences(service.engine.snapshot.standing)}:
+    if name not in {each.id for each in list_open_silences(service.engine.snapshot.operator_overrides)}:
         raise Refusal(404, f"silence {name} does not exist or has ended", "see 'healthctl alerts silences'")
     check_admission(service)
     item = SilenceEnded(

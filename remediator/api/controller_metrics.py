@@ -53,7 +53,7 @@ class _ControllerCollector(Collector):
         )
         now = self._service.clock.wall()
         yield from _return_metrics(snapshot, now)
-        yield from collect_fleet_metrics(engine, self._service.roster.entries(), now)
+        yield from collect_fleet_metrics(engine, self._service.report_registry.entries(), now)
         yield GaugeMetricFamily("remediator_leading", LEADING, float(engine.may_act()))
         yield GaugeMetricFamily("remediator_epoch", "Epoch of this leader.", engine.epoch)
         yield GaugeMetricFamily(
@@ -76,7 +76,7 @@ class _ControllerCollector(Collector):
         yield told
         text = "1 while a periodic check (silent nodes, node placement) fails."
         failing = GaugeMetricFamily("remediator_lookout_failing", text, labels=["part"])
-        for part, fails in self._service.lookout.failing.items():
+        for part, fails in self._service.fleet_observer.failing.items():
             failing.add_metric([part], float(fails))
         yield failing
         text = "Failed analyses across nodes, since this leader started."

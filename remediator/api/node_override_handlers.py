@@ -78,7 +78,9 @@ async def uncordon_node(request: Request) -> Response:
 def running_node_work(snapshot: StateSnapshot, node: str, now: float) -> list[str]:
     """Describe running actions that must not meet a job, including withdrawn ones that the node had fetched before."""
     planned = [a for a in snapshot.ordered.get(node, ()) if a.verb in _UNFIT_FOR_WORK and now < a.deadline]
-    given_up = [a for a in snapshot.unheard.values() if a.node == node and a.order and a.verb in _UNFIT_FOR_WORK]
+    given_up = [
+        a for a in snapshot.unanswered_actions.values() if a.node == node and a.order and a.verb in _UNFIT_FOR_WORK
+    ]
     found = [f"{a.verb} is in progress on {node}" + (f" ({a.detail})" if a.detail else "") for a in planned]
     withdrawn = f"was ordered on {node} and withdrawn, but {node} has not reported its end"
     return found + [f"{a.verb} {withdrawn}" for a in given_up if now < a.deadline]

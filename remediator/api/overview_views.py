@@ -14,7 +14,7 @@ from remediator.fleet.report_registry import ReportRegistry
 from remediator.model.blocked_reasons import parse_incident_blocker
 from remediator.model.journal_records import Action, Decision, Incident, IncidentState
 from remediator.model.override_records import AlertSilence
-from remediator.model.plan_steps import ONLY_TELLING
+from remediator.model.plan_steps import NON_DISRUPTIVE
 from remediator.model.scheduler_hold import HoldOwner
 from remediator.model.views import NodeView
 from remediator.model.views_overview import IncidentSummary, NamedNodes, ReportFreshness, SilencedView
@@ -25,7 +25,7 @@ from vocabulary.order import TRAINER_ORDERS
 
 NAMES_MAX = 20
 FINDINGS_MAX, ACTIONS_MAX = 20, 20  # per incident
-_TELLING = {verb.value for verb in ONLY_TELLING}
+_NON_DISRUPTIVE_VERBS = {verb.value for verb in NON_DISRUPTIVE}
 _TO_RANKS = {kind.value for kind in TRAINER_ORDERS}
 
 
@@ -78,7 +78,7 @@ def _incident_overview(
 
 def _action_weight(action: Action) -> tuple[int, float, str]:
     """Sort key: changes of a node first, notifications last, then the newest. A plan may have hundreds of actions."""
-    kind = 0 if action.verb in _TELLING else 1 if action.verb in _TO_RANKS else 2
+    kind = 0 if action.verb in _NON_DISRUPTIVE_VERBS else 1 if action.verb in _TO_RANKS else 2
     return kind, action.planned_at, action.id
 
 
@@ -91,12 +91,13 @@ def _active_incident_findings(incident: Incident, snapshot: StateSnapshot) -> li
 
 
 def incident_node_views(
-    chosen: Iterable[Incident], snapshot: StateSnapshot, roster: ReportRegistry, now: float
+    chosen: Iterable[Incident], snapshot: StateSnapshot, report_registry: ReportRegistry, now: float
 ) -> tuple[NodeView, ...]:
     """Return the nodes that these incidents are about; none for group incidents."""
     about = {incident.node: incident.id for incident in chosen if incident.node in snapshot.nodes}
     return tuple(
-        node_summary_view(snapshot.nodes[name], snapshot, roster.get(name), of, now) for name, of in about.items()
+        node_summary_view(snapshot.nodes[name], snapshot, report_registry.get(name), of, now)
+        for name, of in about.items()
     )
 
 
@@ -118,7 +119,7 @@ def operator_cordoned_nodes(snapshot: StateSnapshot) -> NamedNodes:
     return _named_nodes(name for name in held if name in snapshot.nodes and is_in_cluster(snapshot.nodes[name]))
 
 
-def unhealthy_unassigned_nodes(snapshot: StateSnapshot, roster: ReportRegistry, now: float) -> NamedNodes:
+def unhealthy_unassigned_nodes(snapshot: StateSnapshot, report_registry: ReportRegistry, now: float) -> NamedNodes:
     """Return self-reported unhealthy nodes without an incident."""
     spoken_of = {incident.node for incident in snapshot.incidents.values()}
     found = (
@@ -126,19 +127,19 @@ def unhealthy_unassigned_nodes(snapshot: StateSnapshot, roster: ReportRegistry, 
         for record in snapshot.nodes.values()
         if record.node not in spoken_of
         and is_in_cluster(record)
-        and _node_health(roster, record.node, now) is Health.UNHEALTHY
+        and _node_health(report_registry, record.node, now) is Health.UNHEALTHY
     )
     return _named_nodes(found)
 
 
-def _node_health(roster: ReportRegistry, node: str, now: float) -> Health:
-    entry = roster.get(node)
+def _node_health(report_registry: ReportRegistry, node: str, now: float) -> Health:
+    entry = report_registry.get(node)
     return entry.health_at(now) if entry is not None else Health.UNKNOWN
 
 
-def report_freshness_view(snapshot: StateSnapshot, roster: ReportRegistry, now: float) -> ReportFreshness:
+def report_freshness_view(snapshot: StateSnapshot, report_registry: ReportRegistry, now: float) -> ReportFreshness:
     """Return how recent the reports are."""
-    entries = [roster.get(record.node) for record in snapshot.nodes.values() if is_in_cluster(record)]
+    entries = [report_registry.get(record.node) for record in snapshot.nodes.values() if is_in_cluster(record)]
     known = [entry for entry in entries if entry is not None]
     fresh = sum(now - entry.seen_at <= entry.ttl_s for entry in known)
     oldest = min((entry.seen_at for entry in known), default=None)

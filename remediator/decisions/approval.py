@@ -9,7 +9,7 @@ from remediator.model.journal_records import Answer, Incident, IncidentState
 from remediator.model.plan_steps import Mode, StepState, step_key
 from remediator.model.views import PendingApproval
 
-_NOT_DONE = frozenset({Answer.HOLD, Answer.APPROVE, Answer.RECOMMEND, Answer.OBSERVE})
+_NOT_DONE = frozenset({Answer.BLOCKED, Answer.APPROVE, Answer.RECOMMEND, Answer.OBSERVE})
 
 
 def list_awaited_approvals(incident: Incident) -> tuple[PendingApproval, ...]:

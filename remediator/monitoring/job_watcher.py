@@ -53,10 +53,12 @@ class _ReportMarker(NamedTuple):
 class JobWatcher:
     """Runs a pass every few seconds while this process leads."""
 
-    def __init__(self, engine: DecisionEngine, roster: ReportRegistry, clock: Clock, past: LemonMonitor) -> None:
+    def __init__(
+        self, engine: DecisionEngine, report_registry: ReportRegistry, clock: Clock, past: LemonMonitor
+    ) -> None:
         """Args: `past` judges the history of all nodes when due; the others are those of `LeaderTerm`."""
         self._engine = engine
-        self._roster = roster
+        self._report_registry = report_registry
         self._clock = clock
         self._past = past
         self._jobs: dict[JobRef, JobMonitor] = {}
@@ -121,7 +123,7 @@ class JobWatcher:
         """Return, by job, the nodes that have reported since the last pass."""
         words: dict[JobRef, list[ReportEntry]] = {}
         for name in snapshot.nodes:
-            entry, before = self._roster.get(name), self._seen.get(name)
+            entry, before = self._report_registry.get(name), self._seen.get(name)
             if entry is None or (before is not None and before.report == (entry.agent, entry.seq)):
                 continue
             told = _bounded_job_refs(entry.ranks)
@@ -152,7 +154,7 @@ class JobWatcher:
                 self._part(JOBS, partial(job.take, heard))
 
     def _speaks(self, node: str) -> bool:
-        entry = self._roster.get(node)
+        entry = self._report_registry.get(node)
         return entry is not None and self._clock.wall() - entry.seen_at <= entry.ttl_s
 
     def _ended(self, known: KnownFindings, over: list[JobRef], now: float) -> tuple[Finding, ...]:
@@ -173,7 +175,7 @@ class JobWatcher:
         unsure = {each.node for each in snapshot.findings.values() if each.active and each.check == DRIVER_CHECK}
         counted: list[gpu_count_comparison.NodeGpus] = []
         for name, record in self._pace.over(snapshot.nodes.items()):
-            entry = self._roster.get(name)
+            entry = self._report_registry.get(name)
             if entry is None or name in unsure or len(entry.products) != 1 or not self._speaks(name):
                 continue
             counted.append(

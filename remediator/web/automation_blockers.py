@@ -78,21 +78,21 @@ def list_automation_blockers(status: StatusView, trouble: str, *, leads: bool = 
 
 
 def summarize_manual_settings(
-    holds: Iterable[SchedulerNodeState], standing: Mapping[str, OperatorOverride], now: float
+    holds: Iterable[SchedulerNodeState], operator_overrides: Mapping[str, OperatorOverride], now: float
 ) -> ManualSettings:
     """Cordons of operators and open silences at `now` (UTC s)."""
     cordons = sum(hold.schedulable is False and hold.owner is HoldOwner.OPERATOR for hold in holds)
-    return ManualSettings(cordons, sum(now < silence.until for silence in list_open_silences(standing)))
+    return ManualSettings(cordons, sum(now < silence.until for silence in list_open_silences(operator_overrides)))
 
 
-def summarize_reports(records: Iterable[NodeRecord], roster: ReportRegistry, now: float) -> ReportFigures:
+def summarize_reports(records: Iterable[NodeRecord], report_registry: ReportRegistry, now: float) -> ReportFigures:
     """Operator holds and missing reports at `now` (UTC s); nodes that left the cluster do not count."""
     held = silent = unknown = 0
     for record in records:
         if not is_in_cluster(record):
             continue
         held += record.hands_off is not None
-        entry = roster.get(record.node)
+        entry = report_registry.get(record.node)
         if entry is None or now - entry.seen_at > entry.ttl_s:
             silent += 1
         elif entry.health_at(now) is Health.UNKNOWN:

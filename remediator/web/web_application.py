@@ -61,7 +61,7 @@ class WebApplication:
             UnknownPageRoute("/{path:path}", self._refusals_shown(_unknown_page), methods=["GET"]),
         )
 
-    async def standing_by(self, request: Request, word: str) -> Response:
+    async def show_standby(self, request: Request, word: str) -> Response:
         """The page of a standby replica, with the leader's address. `word` says why this replica does not lead."""
         values = {**bare_page_values(request, "Standby", 0.0), "cluster": self._config.cluster, "word": word}
         values["leader"] = await self._whereabouts()

@@ -184,7 +184,7 @@ class Cluster:
         late = self.bounds.prompt
         busy = {call.node for call in world.calls if call.epoch == replica.epoch or (late and not call.result)}
         for action in known.actions.values():
-            waits = action.state.final or is_action_withheld(known.standing, action)
+            waits = action.state.final or is_action_withheld(known.operator_overrides, action)
             if action.order is None and not waits and action.not_before <= now and action.node not in busy:
                 call = Call(action.id, action.node, action.verb, replica.epoch)
                 begun = world._replace(begun=replica.epoch, calls=(*world.calls, call))
@@ -201,7 +201,7 @@ class Cluster:
     def orders(self, known: Rows, node: str, now: float, _replica: Replica) -> tuple[Order, ...]:
         """What the API hands out to a node."""
         ordered = [a for a in known.actions.values() if a.order is not None and a.node == node and not a.state.final]
-        snapshot = StateSnapshot({}, {}, {}, {}, {}, {node: ordered}, standing=dict(known.standing))
+        snapshot = StateSnapshot({}, {}, {}, {}, {}, {node: ordered}, operator_overrides=dict(known.operator_overrides))
         return snapshot.orders_for(node, now)
 
     def _obeys(self, world: World, number: int, order: Order, action: Action) -> Iterator[Step[World]]:

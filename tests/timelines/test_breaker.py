@@ -48,7 +48,7 @@ def test_it_opens_by_level_is_told_and_stops_what_would_isolate() -> None:
     story.finding("xid/79", Severity.FATAL, node="n4")
     assert not story.state.nodes["n4"].held
     last = list(story.decisions.values())[-1]
-    assert last.answer is Answer.HOLD
+    assert last.answer is Answer.BLOCKED
     assert any(g.startswith("refused breaker: open") for g in last.guards)
 
 

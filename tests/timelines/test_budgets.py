@@ -38,7 +38,9 @@ def held(story: Story) -> list[str]:
 
 
 def refusals(story: Story) -> list[str]:
-    return [g for d in story.decisions.values() if d.answer is Answer.HOLD for g in d.guards if g.startswith("refused")]
+    return [
+        g for d in story.decisions.values() if d.answer is Answer.BLOCKED for g in d.guards if g.startswith("refused")
+    ]
 
 
 def lose(story: Story, *nodes: str) -> None:

@@ -225,7 +225,7 @@ def test_the_held_decision_says_why() -> None:
     story = story_at(rack(1, 2, 3))
     lose(story, 1, 2, 3)
     last = list(story.decisions.values())[-1]
-    assert last.answer is Answer.HOLD
+    assert last.answer is Answer.BLOCKED
     assert "all 3 nodes in rack r1 failed within 1 s (n1, n2, n3)" in last.reason
 
 

@@ -144,9 +144,9 @@ def test_what_the_scheduler_did_after_all_is_written_down_and_what_nobody_planne
     (late,) = [e for e in story.audit if e.kind == "action_ended_late"]
     assert late.data["action"] == action.id
     story.after(TRIED_S)  # the uncordon is given up as well
-    assert len(story.state.unheard.actions) == 1
+    assert len(story.state.unanswered_actions.actions) == 1
     story.after(2 * 86_400.0)
-    assert not story.state.unheard.actions
+    assert not story.state.unanswered_actions.actions
 
 
 @pytest.mark.parametrize("how", ["cancelled", "refused", "unknown", "unanswered", "done, and our hold still shown"])
@@ -274,16 +274,16 @@ def test_a_silence_ends_by_itself_and_by_word() -> None:
     silence = AlertSilence("sil-1", "n1", "*", story.now, story.now + 60, "ann", "we know")
     for _ in range(2):
         story.tell(AlertsSilenced(at=story.now, silence=silence))
-    assert list_open_silences(story.state.standing) == (silence,)
+    assert list_open_silences(story.state.operator_overrides) == (silence,)
     story.after(59)
-    assert list_open_silences(story.state.standing)
+    assert list_open_silences(story.state.operator_overrides)
     story.after(1)
-    assert not list_open_silences(story.state.standing)
+    assert not list_open_silences(story.state.operator_overrides)
     later = AlertSilence("sil-2", "n1", "*", story.now, story.now + 60, "ann", "we know")
     story.tell(AlertsSilenced(at=story.now, silence=later))
     for _ in range(2):
         story.tell(SilenceEnded(at=story.now, silence="sil-2", actor="kim"))
-    assert not list_open_silences(story.state.standing)
+    assert not list_open_silences(story.state.operator_overrides)
     assert [e.actor for e in story.audit if e.kind == "silence_ended"] == ["remediator", "kim"]
     assert story.kinds().count("silenced") == 2
 
@@ -357,8 +357,8 @@ def test_killed_anywhere_people_s_words_stand_and_nothing_is_done_twice(database
 
     run(Journal(database), TOLD[:survived])
     state = run(Journal(database), TOLD[survived - 1 :])
-    assert state.standing == expected[0].standing
-    assert isinstance(state.standing[MODE], ModeOverride)
+    assert state.operator_overrides == expected[0].operator_overrides
+    assert isinstance(state.operator_overrides[MODE], ModeOverride)
     assert state.actions == expected[0].actions
     assert {n.node: n.state for n in state.nodes.values()} == {n.node: n.state for n in expected[0].nodes.values()}
     assert not [

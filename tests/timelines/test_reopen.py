@@ -208,7 +208,7 @@ def test_the_budget_holds_it_back_as_anything_else() -> None:
     seen(story.after(2 * HOUR_S), finding)
     incident = story.state.incident_of("n1")
     assert incident is not None
-    assert incident.answer is Answer.HOLD
+    assert incident.answer is Answer.BLOCKED
     assert story.state.held == {"n3", "n4"}
 
 

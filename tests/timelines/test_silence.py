@@ -166,13 +166,13 @@ def test_nobody_wonders_at_the_silence_of_a_node_that_is_out() -> None:
     assert not said_of(story)
 
 
-def test_who_is_silent_is_told_by_the_roster_and_by_the_beginning_of_the_term() -> None:
-    roster = ReportRegistry()
-    roster.take(REPORT, 1000.0)
-    roster.take(replace(REPORT, node="n2", ttl_s=900.0), 1000.0)
-    assert find_silent_nodes(["n1", "n2", "n3"], roster, 900.0, 1200.0, 300.0) == {}
-    assert find_silent_nodes(["n1", "n2", "n3"], roster, 900.0, 1201.0, 300.0) == {"n3": 900.0}
-    assert find_silent_nodes(["n1", "n2", "n3"], roster, 900.0, 1301.0, 300.0) == {"n1": 1000.0, "n3": 900.0}
+def test_who_is_silent_is_told_by_the_report_registry_and_by_the_beginning_of_the_term() -> None:
+    report_registry = ReportRegistry()
+    report_registry.take(REPORT, 1000.0)
+    report_registry.take(replace(REPORT, node="n2", ttl_s=900.0), 1000.0)
+    assert find_silent_nodes(["n1", "n2", "n3"], report_registry, 900.0, 1200.0, 300.0) == {}
+    assert find_silent_nodes(["n1", "n2", "n3"], report_registry, 900.0, 1201.0, 300.0) == {"n3": 900.0}
+    assert find_silent_nodes(["n1", "n2", "n3"], report_registry, 900.0, 1301.0, 300.0) == {"n1": 1000.0, "n3": 900.0}
 
 
 def test_who_was_silent_before_the_term_is_silent_until_it_is_heard() -> None:
@@ -183,10 +183,10 @@ def test_who_was_silent_before_the_term_is_silent_until_it_is_heard() -> None:
     silent(story, 1, 2, 3, 9)
     known = reported_silent_nodes(story.state.findings.values(), story.state.incidents.values())
     assert known == dict.fromkeys(["n1", "n2", "n3", "n9"], story.now)
-    roster = ReportRegistry()
-    assert find_silent_nodes(["n1", "n5"], roster, 900.0, 901.0, 300.0, known) == {"n1": story.now}
-    roster.take(replace(REPORT, node="n1"), 901.0)
-    assert find_silent_nodes(["n1", "n5"], roster, 900.0, 902.0, 300.0, known) == {}
+    report_registry = ReportRegistry()
+    assert find_silent_nodes(["n1", "n5"], report_registry, 900.0, 901.0, 300.0, known) == {"n1": story.now}
+    report_registry.take(replace(REPORT, node="n1"), 901.0)
+    assert find_silent_nodes(["n1", "n5"], report_registry, 900.0, 902.0, 300.0, known) == {}
 
 
 def test_what_a_node_calls_silent_itself_is_no_silence() -> None:

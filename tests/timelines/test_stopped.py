@@ -53,7 +53,13 @@ def test_a_persons_mode_stops_plans_under_way_before_their_next_step(mode: Mode)
 def handed_out(story: Story, known: tuple[str, ...] = ()) -> list[OrderKind]:
     ordered = {"n1": [a for a in story.state.actions.values() if a.node == "n1" and a.order and not a.state.final]}
     snapshot = StateSnapshot(
-        {}, {}, {}, dict(story.state.actions), {}, ordered=ordered, standing=dict(story.state.standing)
+        {},
+        {},
+        {},
+        dict(story.state.actions),
+        {},
+        ordered=ordered,
+        operator_overrides=dict(story.state.operator_overrides),
     )
     return [order.kind for order in snapshot.orders_for("n1", story.now, known)]
 

@@ -100,7 +100,7 @@ class Story:
             assert by_hand or action.decision in self.decisions, f"{action.id} has no decision row"
         for node in self.state.nodes:
             assert sum(i.node == node for i in self.state.incidents.values()) <= 1
-            assert self.state._grave_on[node] == len(self.state.grave_on(node))
+            assert self.state._critical_counts[node] == len(self.state.critical_findings_on(node))
 
     def after(self, seconds: float) -> Story:
         self.now += seconds

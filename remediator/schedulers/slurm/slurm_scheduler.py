@@ -184,13 +184,13 @@ class SlurmScheduler:
         """Return Slurm's node locations: leaf switch or block, and partitions. None: it could not be queried."""
         due = CommandDeadline(self._options.deadline_s)
         try:
-            standing = self._slurm.topology(due)
+            locations = self._slurm.topology(due)
             nodes = self._slurm.nodes(due)
         except SlurmError:
             return None
         return {
             node.name: merge_locations(
-                standing.get(node.name, NodeLocation()), NodeLocation(partitions=node.partitions)
+                locations.get(node.name, NodeLocation()), NodeLocation(partitions=node.partitions)
             )
             for node in nodes
         }

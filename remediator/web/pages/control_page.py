@@ -8,7 +8,7 @@ from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
 from remediator.decisions.mode_stop import StopEffect
-from remediator.model.plan_steps import ONLY_TELLING
+from remediator.model.plan_steps import NON_DISRUPTIVE
 from remediator.model.views import CommandText
 from remediator.model.views_actions import ActionList, BreakerView, ModeRequest
 from remediator.web.page_request import PageRequest
@@ -24,14 +24,14 @@ MODES = {
 }
 ACTIONS_MAX = 1000
 SHOWN = 20
-_TELLS = frozenset(verb.value for verb in ONLY_TELLING)
+_NON_DISRUPTIVE_VERBS = frozenset(verb.value for verb in NON_DISRUPTIVE)
 
 
 async def show_control_page(visit: PageRequest) -> Response:
     """The page."""
     breaker = await visit.ask("/v1/breaker", BreakerView)
     planned = (await visit.ask("/v1/actions", ActionList, state="open", limit=ACTIONS_MAX)).actions
-    changing = [action for action in planned if action.verb not in _TELLS]
+    changing = [action for action in planned if action.verb not in _NON_DISRUPTIVE_VERBS]
     going_on = [action for action in changing if action.on_stop != StopEffect.WAITS.value]
     return await visit.page(
         "control.html.j2",

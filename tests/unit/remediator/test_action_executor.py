@@ -84,7 +84,9 @@ class Board:
     def publish(self, *actions: Action, mode: Mode | None = None) -> StateSnapshot:
         said: dict[str, OperatorOverride] = {MODE: ModeOverride(mode, "ann", 1.0)} if mode is not None else {}
         planned = {a.id: a for a in actions}
-        self.snapshot = StateSnapshot(nodes={}, findings={}, incidents={}, actions=planned, holds={}, standing=said)
+        self.snapshot = StateSnapshot(
+            nodes={}, findings={}, incidents={}, actions=planned, holds={}, operator_overrides=said
+        )
         return self.snapshot
 
 

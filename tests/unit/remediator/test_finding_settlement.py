@@ -103,7 +103,7 @@ def test_one_input_from_the_future_does_not_make_the_past_forgotten(database: st
     centre = Centre(database)
     centre.report(fault())
     (incident,) = centre.state.incidents.values()
-    centre.state.remember_deed(centre.now, ISOLATION, incident)
+    centre.state.remember_occurrence(centre.now, ISOLATION, incident)
     centre.report(fault(count=2))
     centre.report()
     centre.tell(Tick(at=centre.now + 10 * 365 * DAY_S))

@@ -136,7 +136,7 @@ def test_of_the_whole_cluster_comes_first_then_by_incident() -> None:
 
 
 def heard(ages: dict[str, float], health: Health = Health.UNHEALTHY) -> ReportRegistry:
-    roster = ReportRegistry()
+    report_registry = ReportRegistry()
     for node, age_s in ages.items():
         said = Report(
             version=1,
@@ -150,8 +150,8 @@ def heard(ages: dict[str, float], health: Health = Health.UNHEALTHY) -> ReportRe
             gpus=(),
             ranks=(),
         )
-        roster.take(said, NOW - age_s)
-    return roster
+        report_registry.take(said, NOW - age_s)
+    return report_registry
 
 
 NODES = {name: NodeRecord(node=name) for name in ("n1", "n2", "n3", "n4")} | {
@@ -160,8 +160,8 @@ NODES = {name: NodeRecord(node=name) for name in ("n1", "n2", "n3", "n4")} | {
 
 
 def test_how_much_is_young() -> None:
-    roster = heard({"n1": 0.0, "n2": 30.0, "n3": 31.0, "old": 900.0})
-    assert render.report_freshness_view(state(nodes=NODES), roster, NOW) == ReportFreshness(4, 2, 1, NOW - 31)
+    report_registry = heard({"n1": 0.0, "n2": 30.0, "n3": 31.0, "old": 900.0})
+    assert render.report_freshness_view(state(nodes=NODES), report_registry, NOW) == ReportFreshness(4, 2, 1, NOW - 31)
     assert render.report_freshness_view(state(nodes={}), ReportRegistry(), NOW) == ReportFreshness()
 
 

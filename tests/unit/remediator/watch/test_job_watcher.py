@@ -34,10 +34,10 @@ LIAR = "liar"
 
 
 class Leader:
-    """One term: an engine, a roster, a watch; the clock is the fleet's."""
+    """One term: an engine, a report registry, a watch; the clock is the fleet's."""
 
     def __init__(self, url: str, fleet: Fleet) -> None:
-        self.fleet, self.clock, self.roster = fleet, ManualClock(fleet.now), ReportRegistry()
+        self.fleet, self.clock, self.report_registry = fleet, ManualClock(fleet.now), ReportRegistry()
         self.engine = DecisionEngine(Journal(url), settings(), SystemClock(), lambda _snapshot: None)
         self.engine.start()
         self._seq = 0
@@ -47,7 +47,7 @@ class Leader:
             known = FindingsReported(at=time.time(), node=name, boot_id="b", active=())
             self.engine.submit_durably(known).result(60)
         past = LemonMonitor(OccurrenceQueries(self.engine._journal.engine), float("inf"))
-        self.watcher = JobWatcher(self.engine, self.roster, self.clock, past)
+        self.watcher = JobWatcher(self.engine, self.report_registry, self.clock, past)
 
     def hear(self, ranks: dict[str, list[RankStatus]]) -> None:
         self._seq += 1
@@ -61,7 +61,7 @@ class Leader:
                     for i in range(self.gpus.get(name, 0))
                 ),
             )  # fmt: skip
-            self.roster.take(report, now)
+            self.report_registry.take(report, now)
         self.watcher.look()
 
     def train(self, rows: int, lies: Sequence[RankStatus] = ()) -> None:

@@ -40,12 +40,12 @@ def test_cordons_and_silences_of_people_are_counted_and_no_others() -> None:
         SchedulerNodeState("unasked", schedulable=None, owner=HoldOwner.OPERATOR),
         SchedulerNodeState("free", schedulable=True),
     ]
-    standing = {
+    operator_overrides = {
         MODE: ModeOverride(Mode.ACT, "ann", 1.0),
         "now": AlertSilence("now", "*", "*", 1.0, 20.0, "ann", "why"),
         "over": AlertSilence("over", "*", "*", 1.0, 9.0, "ann", "why"),
     }
-    assert summarize_manual_settings(holds, standing, 10.0) == ManualSettings(cordons=1, silences=1)
+    assert summarize_manual_settings(holds, operator_overrides, 10.0) == ManualSettings(cordons=1, silences=1)
 
 
 def told(node: str, health: Health, ttl_s: float) -> Report:
@@ -53,10 +53,10 @@ def told(node: str, health: Health, ttl_s: float) -> Report:
 
 
 def test_held_silent_and_unknown_nodes_are_counted_once_and_retired_ones_never() -> None:
-    roster = ReportRegistry()
-    roster.take(told("well", Health.HEALTHY, 60.0), 0.0)
-    roster.take(told("unknown", Health.UNKNOWN, 60.0), 0.0)
-    roster.take(told("late", Health.HEALTHY, 5.0), 0.0)
+    report_registry = ReportRegistry()
+    report_registry.take(told("well", Health.HEALTHY, 60.0), 0.0)
+    report_registry.take(told("unknown", Health.UNKNOWN, 60.0), 0.0)
+    report_registry.take(told("late", Health.HEALTHY, 5.0), 0.0)
     records = [
         NodeRecord("well", hands_off=OperatorHold("ann")),
         NodeRecord("unknown"),
@@ -64,7 +64,7 @@ def test_held_silent_and_unknown_nodes_are_counted_once_and_retired_ones_never()
         NodeRecord("never"),
         NodeRecord("retired", state=NodeState.RETIRED),
     ]
-    assert summarize_reports(records, roster, 10.0) == ReportFigures(held=1, silent=2, unknown=1)
+    assert summarize_reports(records, report_registry, 10.0) == ReportFigures(held=1, silent=2, unknown=1)
 
 
 @pytest.mark.parametrize(

@@ -169,7 +169,7 @@ def test_progress_in_one_line() -> None:
     assert incident_progress_text(incident(("cordon", "succeeded"))) == "all 1 steps are done"
     assert incident_progress_text(incident()) == "nothing planned"
     assert incident_progress_text(incident(outcome="t")) == "waiting for an operator"
-    assert incident_progress_text(incident(), Answer.HOLD, "gpu-lost") == "held back by a guard (rule gpu-lost)"
+    assert incident_progress_text(incident(), Answer.BLOCKED, "gpu-lost") == "held back by a guard (rule gpu-lost)"
 
 
 @pytest.mark.parametrize(

@@ -166,12 +166,12 @@ def test_every_rank_has_a_square(told: list[tuple[int, float, bool]]) -> None:
 
 @pytest.mark.parametrize("nodes", [1, 64, 65, 700, 12_500])
 def test_windows_are_unpacked_of_some_ranks_from_everywhere(nodes: int) -> None:
-    roster = ReportRegistry()
+    report_registry = ReportRegistry()
     windows = (StepWindow(0, 8, 8, 1.0),)
     for n in range(nodes):
         own = [status(8 * n + local, windows=windows) for local in range(8)]
         told = (*own, RankStatus("other", 0, n, nodes, 1, 5, "step", AT, windows=windows))
-        roster.take(
+        report_registry.take(
             Report(
                 version=1,
                 node=f"n{n:05}",
@@ -185,7 +185,7 @@ def test_windows_are_unpacked_of_some_ranks_from_everywhere(nodes: int) -> None:
             ),
             AT,
         )
-    found = rank_heatmap.sample_ranks_with_windows(roster.entries(), JobRef("a", 0))
+    found = rank_heatmap.sample_ranks_with_windows(report_registry.entries(), JobRef("a", 0))
     assert min(8 * nodes, rank_heatmap.SAMPLE // 2) <= len(found) <= rank_heatmap.SAMPLE
     assert {rank.job for rank in found} == {"a"}
     assert all(rank.windows for rank in found)
