@@ -45,7 +45,7 @@ def reset_breaker(server: RemediatorClient, consent: Consent, why: str) -> None:
     if not found.open:
         click.echo("the breaker is already closed")
         return
-    if consent.given("close the breaker, so that nodes can be isolated again", lambda: _render_breaker(found)):
+    if consent.confirm("close the breaker, so that nodes can be isolated again", lambda: _render_breaker(found)):
         server.post("/v1/breaker/reset", CommandText(why))
         click.echo("the breaker is closed")
 

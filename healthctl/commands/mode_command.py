@@ -64,8 +64,8 @@ def mode(server: RemediatorClient, screen: Screen, consent: Consent, mode: Wante
     """  # noqa: D301 - click wants that very character
     status = server.get("/v1/status", StatusView)
     if mode is not None:
-        asks = _raises_mode(status.mode, mode) or consent.is_rehearsal
-        if asks and not consent.given(
+        asks = _raises_mode(status.mode, mode) or consent.is_dry_run
+        if asks and not consent.confirm(
             f"mode {mode}, after {status.mode}", lambda: list(_preview_mode_change(server, status, mode))
         ):
             return

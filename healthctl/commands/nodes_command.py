@@ -121,7 +121,7 @@ def show_node_history(server: RemediatorClient, screen: Screen, name: str, limit
 def cordon_node(server: RemediatorClient, consent: Consent, name: str, why: str) -> None:
     """Cordon node NAME. No new work is placed on it until an operator uncordons it."""
     node = fetch_node(server, name, NodeView)
-    if consent.given(f"cordon {name}", lambda: fetch_blast_radius(server, node)):
+    if consent.confirm(f"cordon {name}", lambda: fetch_blast_radius(server, node)):
         server.post(f"{node_path(name)}/cordon", CommandText(why))
         _wait_for_holder(server, name, "operator")
         click.echo(f"{name}: cordoned, no new work is placed on it; undo: healthctl nodes uncordon {name}")
@@ -140,7 +140,7 @@ def uncordon_node(server: RemediatorClient, consent: Consent, name: str, why: st
     ('healthctl nodes show NAME') and test it ('healthctl preflight run --level standard --tell' on the node).
     """
     node = fetch_node(server, name, NodeView)
-    if consent.given(f"uncordon {name}", lambda: _fetch_release_preview(server, node)):
+    if consent.confirm(f"uncordon {name}", lambda: _fetch_release_preview(server, node)):
         server.post(f"{node_path(name)}/uncordon", UncordonRequest(why, force))
         _wait_for_holder(server, name, "")
         click.echo(f"{name}: uncordoned, work is placed on it again")
@@ -181,7 +181,7 @@ def release_node(server: RemediatorClient, name: str, why: str) -> None:
 def retire_node(server: RemediatorClient, consent: Consent, name: str, why: str) -> None:
     """Retire node NAME: it no longer counts, and automation ignores it."""
     node = fetch_node(server, name, NodeView)
-    if consent.given(f"retire {name}", lambda: fetch_blast_radius(server, node)):
+    if consent.confirm(f"retire {name}", lambda: fetch_blast_radius(server, node)):
         server.post(f"{node_path(name)}/retire", CommandText(why))
         click.echo(f"{name}: retired; undo: healthctl nodes unretire {name}")
 

@@ -70,7 +70,7 @@ class _ControllerCollector(Collector):
         yield GaugeMetricFamily("remediator_scheduler_failing", text, float(performer.scheduler_failing))
         text = "Delivery attempts to a receiver, by result, since this leader started."
         told = CounterMetricFamily("remediator_messages", text, labels=["receiver", "result"])
-        for receiver, counts in performer.told().items():
+        for receiver, counts in performer.delivery_counts().items():
             for result, count in counts.items():
                 told.add_metric([receiver, result], count)
         yield told

@@ -155,7 +155,7 @@ def _limit_node_rate(service: HandlerContext, node: str) -> None:
     Raises:
         Refusal: 429, it exceeds its share; the node keeps its news and retries.
     """
-    if (wait_s := service.gate.news.owes_s(node)) > 0:
+    if (wait_s := service.gate.news.retry_after_s(node)) > 0:
         most = service.gate.limits.news_per_s
         words = f"node {node} reports more than {most:g} changes per second; nothing was accepted"
         raise Refusal(429, words, "retry later", math.ceil(wait_s))
@@ -192,7 +192,7 @@ def _submit_report_changes(
     news = FindingsReported(at=now, node=message.node, boot_id=message.boot_id, changes=changes, active=active)
     written = submit_input(service, news)
     if current:
-        written.add_done_callback(lambda _: service.report_registry.told(message.node, asserted))
+        written.add_done_callback(lambda _: service.report_registry.mark_applied(message.node, asserted))
     return written
 
 

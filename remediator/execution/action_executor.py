@@ -102,7 +102,7 @@ class ActionExecutor:
             nodes = engine.snapshot.nodes.values()
             self._scheduler.remember({n.node: n.hold_confirmed_at for n in nodes if n.held and n.hold_confirmed_at})
         self._watcher.start()
-        self.look(engine.snapshot)
+        self.start_due_actions(engine.snapshot)
 
     def stop(self) -> None:
         """Stop calling; running actions finish within their own deadlines."""
@@ -117,11 +117,11 @@ class ActionExecutor:
         self._stopping.set()
         self._wake.set()
 
-    def told(self) -> dict[str, dict[str, int]]:
+    def delivery_counts(self) -> dict[str, dict[str, int]]:
         """Return how delivery attempts to each receiver ended in this term, by receiver name."""
-        return self._dispatcher.told()
+        return self._dispatcher.delivery_counts()
 
-    def look(self, snapshot: StateSnapshot) -> None:
+    def start_due_actions(self, snapshot: StateSnapshot) -> None:
         """Start whatever is planned, due and not running."""
         if self._engine is None or self._stopping.is_set():
             return
@@ -239,7 +239,7 @@ class ActionExecutor:
             )
             self._wake.clear()
             if engine is not None:
-                self.look(engine.snapshot)
+                self.start_due_actions(engine.snapshot)
 
     def _observe(self) -> None:
         """Poll all nodes at intervals, and more often those with a running plan or a change of ours."""

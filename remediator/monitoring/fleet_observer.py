@@ -92,7 +92,7 @@ class FleetObserver:
         if self._thread.is_alive():
             self._thread.join(timeout=LOOK_S)
 
-    def look(self) -> None:
+    def poll_once(self) -> None:
         """Run one pass. A part that fails does not stop the others."""
         nodes = frozenset(self._engine.snapshot.nodes)
         self._part("silence", lambda: self._look_for_silence(nodes))
@@ -174,6 +174,6 @@ class FleetObserver:
 
     def _run(self) -> None:
         while True:
-            self.look()
+            self.poll_once()
             if self._stopping.wait(LOOK_S):
                 return

@@ -90,18 +90,18 @@ class JobMonitor:
         return any(rank.alive for word in self.words.values() for rank in word.ranks)
 
     def judgements(
-        self, known: KnownFindings, speaks: Callable[[str], bool], now: float
+        self, known: KnownFindings, has_reported: Callable[[str], bool], now: float
     ) -> list[Callable[[], tuple[Finding, ...]]]:
         """Return the detectors of this job as separate calls: where one raises, the others still run.
 
         Args:
             known: the findings there are.
-            speaks: whether a node has reported recently.
+            has_reported: whether a node has reported recently.
             now: UTC seconds.
         """
         return [
             *(partial(self._slow, crew, known, now) for crew in self._crews),
-            partial(self._stuck, known, speaks, now),
+            partial(self._stuck, known, has_reported, now),
         ]
 
     def _slow(self, crew: AnalysisPasses, known: KnownFindings, now: float) -> tuple[Finding, ...]:
@@ -120,21 +120,21 @@ class JobMonitor:
             before, found, now, lambda finding: straggler_findings.straggler_end_reason(finding, seats), crew.last
         )
 
-    def _stuck(self, known: KnownFindings, speaks: Callable[[str], bool], now: float) -> tuple[Finding, ...]:
+    def _stuck(self, known: KnownFindings, has_reported: Callable[[str], bool], now: float) -> tuple[Finding, ...]:
         before = known.of_origin.get(detector_origin(hang_findings.SOURCE, self.ref), ())
         stalled = known.stalled.get(straggler_findings.job_component(self.ref).name, set())
         if not stalled and not any(finding.active for finding in before):
             return ()
-        claims = settle_rank_claims(self.words.values(), speaks)
-        if not claims.heard or not claims.whole:  # a missing rank may be the one that the others wait for
+        claims = settle_rank_claims(self.words.values(), has_reported)
+        if not claims.reported or not claims.complete:  # a missing rank may be the one that the others wait for
             return ()
         found = None
-        if hang_findings.is_job_stalled(claims.heard, stalled):
+        if hang_findings.is_job_stalled(claims.reported, stalled):
             sick = {node for node in self.words if has_node_fault(known.own(node))}
             found = hang_findings.build_hang_finding(
-                hang_findings.StalledJob(self.ref, claims.heard, claims.silent, stalled, sick), now
+                hang_findings.StalledJob(self.ref, claims.reported, claims.silent, stalled, sick), now
             )
-        heard_at = max(word.at for word in claims.heard)
+        heard_at = max(word.at for word in claims.reported)
         return select_finding_changes(
             before, [found] if found is not None else [], now, lambda _: MOVES_AGAIN, heard_at
         )

@@ -82,7 +82,7 @@ class JobWatcher:
         if self._thread.is_alive():
             self._thread.join(timeout=WRITTEN_WITHIN_S)
 
-    def look(self) -> None:
+    def poll_once(self) -> None:
         """Run one pass. News is durable when this returns, or is submitted again in the next pass.
 
         A failing part stops no other.
@@ -98,7 +98,7 @@ class JobWatcher:
         for job in self._pace.over(self._jobs.values()):
             if self._stopping.is_set():
                 return
-            news += [self._part(JOBS, judgement) for judgement in job.judgements(known, self._speaks, now)]
+            news += [self._part(JOBS, judgement) for judgement in job.judgements(known, self._has_reported, now)]
         over = [ref for ref, job in self._pace.over(self._jobs.items()) if not job.lives(now)]
         for ref in over:
             del self._jobs[ref]
@@ -153,7 +153,7 @@ class JobWatcher:
                 self._jobs[ref] = job
                 self._part(JOBS, partial(job.take, heard))
 
-    def _speaks(self, node: str) -> bool:
+    def _has_reported(self, node: str) -> bool:
         entry = self._report_registry.get(node)
         return entry is not None and self._clock.wall() - entry.seen_at <= entry.ttl_s
 
@@ -176,7 +176,7 @@ class JobWatcher:
         counted: list[gpu_count_comparison.NodeGpus] = []
         for name, record in self._pace.over(snapshot.nodes.items()):
             entry = self._report_registry.get(name)
-            if entry is None or name in unsure or len(entry.products) != 1 or not self._speaks(name):
+            if entry is None or name in unsure or len(entry.products) != 1 or not self._has_reported(name):
                 continue
             counted.append(
                 gpu_count_comparison.NodeGpus(name, entry.products[0], record.places.partitions, len(entry.gpus))
@@ -207,7 +207,7 @@ class JobWatcher:
     def _run(self) -> None:
         while not self._stopping.wait(LOOK_S):
             try:
-                self.look()
+                self.poll_once()
             except Exception:
                 log.exception("the analysis across nodes failed")
 

@@ -47,7 +47,7 @@ class ActionDispatcher:
         if self._outbox is not None:
             self._outbox.stop()
 
-    def told(self) -> dict[str, dict[str, int]]:
+    def delivery_counts(self) -> dict[str, dict[str, int]]:
         """Return how attempts to each receiver ended in this term, by its name."""
         return {} if self._outbox is None else self._outbox.counts()
 

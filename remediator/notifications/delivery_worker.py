@@ -97,11 +97,11 @@ class DeliveryWorker:
         way, now = self._way, self._way.clock.wall()
         if not way.notification_context.leads():
             return LOOK_S
-        told = way.store.told(way.name)
+        told = way.store.unresolved(way.name)
         said = build_follow_ups(told, way.receiver, way.notification_context, way.quiet_until, now)
         if said:
             way.store.save(said, way.notification_context.epoch())
-            told = way.store.told(way.name)  # what is closed must not be repeated after this
+            told = way.store.unresolved(way.name)  # what is closed must not be repeated after this
         if isinstance(way.receiver, Alertmanager):
             self._repeat(way.receiver, told, now)
         waiting = way.store.waiting(way.name)
@@ -146,7 +146,7 @@ class DeliveryWorker:
 
     def _pause(self, wake: float | None) -> float:
         now = self._way.clock.wall()
-        left, told = self._way.store.waiting(self._way.name), self._way.store.told(self._way.name)
+        left, told = self._way.store.waiting(self._way.name), self._way.store.unresolved(self._way.name)
         shut_for = self._shut_until - self._way.clock.monotonic()
         pauses = [max(item.due - now, shut_for) for item in left if item.batch]
         if any(not item.batch for item in left):
@@ -163,7 +163,9 @@ class DeliveryWorker:
         alone = len({item.message.incident for item in piece}) == 1
         claimed_at = now if counts_against_rate(piece, receiver.pace) else 0.0
         later = any(item.message.update for item in piece)
-        known = {each.message.incident: each.thread for each in self._way.store.told(self._way.name)} if later else {}
+        known = (
+            {each.message.incident: each.thread for each in self._way.store.unresolved(self._way.name)} if later else {}
+        )
 
         def thread(item: Delivery) -> str:
             if receiver.REPEATS:

@@ -65,12 +65,12 @@ def run_scenario(scenario: Scenario, policy: Policy, catalogue: Catalogue, place
     rehearsal = SimulatedCluster(settings, AnswerScript(answers=dict(scenario.answers)))
     rehearsal.now = START
     for item in _initial_inputs(scenario):
-        rehearsal.tell(item)
+        rehearsal.submit(item)
     placed = dict(scenario.jobs)
     for number, event in enumerate(sorted(scenario.given, key=lambda e: e.at)):
         rehearsal.run(START + event.at)
         for item in _event_inputs(event, number, rehearsal, placed, catalogue):
-            rehearsal.tell(item)
+            rehearsal.submit(item)
     rehearsal.run(START + scenario.until)
     rules = tuple(decision.rule for decision in rehearsal.decisions.values())
     return ScenarioResult(scenario.name, place, tuple(_unmet_expectations(scenario.expect, rehearsal)), rules)

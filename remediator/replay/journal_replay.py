@@ -77,7 +77,7 @@ def try_policy(inputs: Iterable[AnyInput], settings: DecisionSettings) -> Policy
         theirs = _external_input(item, rehearsal.state)
         if theirs is not None:
             rehearsal.run(theirs.at)
-            rehearsal.tell(theirs)
+            rehearsal.submit(theirs)
     rehearsal.run(rehearsal.now)
     decisions = list(rehearsal.decisions.values())
     policy = settings.policy

@@ -81,11 +81,11 @@ class SimulatedCluster:
             deadline = self._next_deadline()
             self._to(max(min(due, until, deadline), self.now), tick=deadline <= min(due, until))
             while self._agenda and self._agenda[0][0] <= self.now:
-                self.tell(heapq.heappop(self._agenda)[2])
+                self.submit(heapq.heappop(self._agenda)[2])
             if self.now >= until and not (self._agenda and self._agenda[0][0] <= until):
                 return
 
-    def tell(self, item: AnyInput) -> None:
+    def submit(self, item: AnyInput) -> None:
         """Apply one input, keep its changes, and schedule the answers to the actions it planned."""
         self._count_isolated(item.at)
         apply_input(self.state, item, self.settings)
@@ -103,7 +103,7 @@ class SimulatedCluster:
     def _to(self, now: float, *, tick: bool) -> None:
         if tick or now - self._ticked_at >= TICK_S:
             self._ticked_at = now
-            self.tell(Tick(at=now))
+            self.submit(Tick(at=now))
         self._count_isolated(now)
 
     def _count_isolated(self, now: float) -> None:

@@ -69,7 +69,7 @@ class LeaderTerm:
         )
 
         def published(snapshot: StateSnapshot) -> None:
-            performer.look(snapshot)
+            performer.start_due_actions(snapshot)
             wakeups.wake(snapshot.ordered)
 
         settings = _make_decision_settings(config, reload)

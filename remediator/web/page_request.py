@@ -114,7 +114,7 @@ class PageRequest:
         state.status_seen = (snapshot, now, seen)
         return seen
 
-    async def tell(self, path: str, body: msgspec.Struct | None = None, /, **headers: str) -> Response:
+    async def submit(self, path: str, body: msgspec.Struct | None = None, /, **headers: str) -> Response:
         """POST to the API as this user; durable on return. In header names, ``_`` stands for ``-``.
 
         Raises:

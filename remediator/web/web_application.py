@@ -144,7 +144,7 @@ def _redirect_to_login(request: Request) -> Response:
     if request.headers.get("sec-fetch-site") in ABROAD and request.headers.get("sec-fetch-mode") == "navigate":
         values = {**bare_page_values(request, "One moment", handler_context_of(request).clock.wall()), "target": target}
         return Response(
-            template_rendering.render_page("again.html.j2", values),
+            template_rendering.render_page("redirect.html.j2", values),
             200,
             template_rendering.HEADERS,
             media_type="text/html",

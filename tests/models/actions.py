@@ -2,7 +2,7 @@
 
 Everything that is decided is decided by the pipeline (`centre`); the scheduler answers by the rules of `remediator.schedulers.scheduler_protocol`,
 orders are handed out by `Snapshot.orders_for`, commits are let through by the store's fence. What is the model's own: the words between
-them, the nodes' side, when the performer begins what (`Performer.look`), and that a term begins no effect after one of a later
+them, the nodes' side, when the performer begins what (`ActionExecutor.start_due_actions`), and that a term begins no effect after one of a later
 term has begun, which `leading` proves of the lease.
 """
 

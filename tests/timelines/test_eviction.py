@@ -15,7 +15,7 @@ def sees(story: Story, *, evictable: bool, drained: bool = False) -> None:
     hold = SchedulerNodeState(
         "n1", False, drained=drained, owner=HoldOwner.US, jobs=() if drained else ("j",), evictable=evictable
     )
-    story.tell(HoldsObserved(at=story.now, holds=(hold,)))
+    story.submit(HoldsObserved(at=story.now, holds=(hold,)))
 
 
 def draining() -> Story:

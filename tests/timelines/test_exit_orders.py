@@ -50,7 +50,7 @@ def test_the_same_input_twice_does_nothing_twice() -> None:
     actions, decisions = dict(story.actions), dict(story.decisions)
     for item in list(story.inputs):
         if item.at <= story.now - 1:
-            story.tell(item)
+            story.submit(item)
     assert {a for a in story.actions if a not in actions} == set()
     assert story.decisions == decisions
 

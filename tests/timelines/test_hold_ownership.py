@@ -120,7 +120,7 @@ def test_a_hold_the_scheduler_forgot_with_its_node_is_asked_for_again() -> None:
     story.scheduler_answers("cordon")
     assert story.node_state() == "replacing"
     gone = SchedulerNodeState("n1", None, reason="no such node", known=False)
-    story.after(60).tell(HoldsObserved(at=story.now, holds=(gone,)))
+    story.after(60).submit(HoldsObserved(at=story.now, holds=(gone,)))
     assert not story.open_actions("cordon"), "as long as it is not there"
     story.after(60)
     free(story)
@@ -179,7 +179,7 @@ def test_a_node_the_scheduler_does_not_know_is_nobodys_and_takes_no_place(tmp_pa
     story.finding("xid/79", Severity.FATAL)
     (action,) = story.open_actions("cordon")
     why = "Slurm knows no node n1; it must be named as in slurm.conf (NodeName)"
-    story.tell(ActionEnded(at=story.now, action=action.id, outcome=ActionOutcome(ActionResult.UNKNOWN, why)))
+    story.submit(ActionEnded(at=story.now, action=action.id, outcome=ActionOutcome(ActionResult.UNKNOWN, why)))
     assert story.actions[action.id].state is ActionState.FAILED
     assert story.node_state() == "suspect"
     assert not story.state.held

@@ -38,7 +38,7 @@ def scheduler_says(story: Story, *jobs: str, schedulable: bool | None = True, ev
     hold = SchedulerNodeState(
         "n1", schedulable, drained=drained, owner=owner, reason="x", jobs=jobs, evictable=evictable
     )
-    story.tell(HoldsObserved(at=story.now, holds=(hold,)))
+    story.submit(HoldsObserved(at=story.now, holds=(hold,)))
 
 
 def taken(story: Story) -> list[Action]:
@@ -127,7 +127,7 @@ def test_a_job_that_came_before_a_person_agreed_is_waited_for(tmp_path: Path) ->
     incident = story.state.incident_of("n1")
     assert incident is not None
     (awaited,) = list_awaited_approvals(incident)
-    story.tell(StepApproved(at=story.now, incident=incident.id, what=awaited.id, actor="ann"))
+    story.submit(StepApproved(at=story.now, incident=incident.id, what=awaited.id, actor="ann"))
     story.after(3600)
     assert not taken(story)
     story.no_job("n1")

@@ -22,7 +22,7 @@ def test_a_hold_that_was_seen_before_our_resume_ended_is_not_taken_for_one_that_
     story, at = resumed()
 
     seen = SchedulerNodeState("n1", schedulable=False, drained=True, owner=HoldOwner.US)
-    story.tell(HoldsObserved(at=at - before_s, holds=(seen,)))
+    story.submit(HoldsObserved(at=at - before_s, holds=(seen,)))
 
     assert story.node_state() == "probation"
     assert not story.state.held

@@ -32,7 +32,7 @@ def story_with(nodes: int = 20, **limits: Any) -> Story:
 
 def silent(story: Story, *numbers: int) -> None:
     last = {f"n{n}": story.now - 400.0 for n in numbers}
-    story.tell(SilenceObserved(at=story.now, silent=last))
+    story.submit(SilenceObserved(at=story.now, silent=last))
 
 
 def said_of(story: Story) -> list[str]:
@@ -91,7 +91,7 @@ def test_most_of_a_rack_or_a_switch_is_the_networks_fault_too(kind: str) -> None
     places = {f"n{n}": NodeLocation(**{kind: "x"}) for n in range(1, 6)} | {
         f"n{n}": NodeLocation(**{kind: "y"}) for n in range(6, 20)
     }
-    story.tell(TopologyObserved(at=story.now, source="file", places=places))
+    story.submit(TopologyObserved(at=story.now, source="file", places=places))
     silent(story, 1, 2, 3, 6, 7, 8)
     assert [i.node for i in story.state.wide()] == [f"silence:{kind}:x"]
     assert said_of(story) == ["n6", "n7", "n8"]
@@ -107,7 +107,7 @@ def stand(story: Story, **members: range) -> None:
         kind, name = place.split("_")
         for n in numbers:
             places[f"n{n}"] = merge_locations(places.get(f"n{n}", NodeLocation()), NodeLocation(**{kind: name}))
-    story.tell(TopologyObserved(at=story.now, source="file", places=places))
+    story.submit(TopologyObserved(at=story.now, source="file", places=places))
 
 
 def about(story: Story) -> list[str]:
@@ -197,7 +197,7 @@ def test_what_a_node_calls_silent_itself_is_no_silence() -> None:
     assert story.state.findings[claimed.id].active, "its own, and the centre's look does not end it"
     silent(story, 2)
     own = next(f for f in story.state.findings.values() if f.node == "n2")
-    story.tell(
+    story.submit(
         FindingsReported(at=story.now, node="n2", boot_id="b", changes=(own.cleared(story.now, "me"),), active=())
     )
     assert story.kinds().count("finding_refused") == 1

@@ -18,7 +18,7 @@ from vocabulary.order import OrderKind
 def test_a_persons_mode_counts_until_it_is_taken_back_whatever_a_term_begins_with() -> None:
     story = Story(settings(mode=Mode.RECOMMEND))
     set_mode(story, Mode.ACT)
-    story.tell(PolicyChanged(at=story.now, digest=SHIPPED.digest, source="x", mode=Mode.RECOMMEND))
+    story.submit(PolicyChanged(at=story.now, digest=SHIPPED.digest, source="x", mode=Mode.RECOMMEND))
     story.finding("xid/62", Severity.FATAL)
     assert story.open_actions("cordon")
     set_mode(story, None)

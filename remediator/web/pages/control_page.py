@@ -50,11 +50,11 @@ async def submit_mode(visit: PageRequest) -> Response:
     mode = visit.form.get("mode", "")
     if mode not in get_args(_Word):
         raise HTTPException(400, "there is no such mode")
-    await visit.tell("/v1/mode", ModeRequest(cast("_Word", mode), visit.form.get("text", "").strip()))
+    await visit.submit("/v1/mode", ModeRequest(cast("_Word", mode), visit.form.get("text", "").strip()))
     return visit.go("/control", "mode")
 
 
 async def submit_breaker_reset(visit: PageRequest) -> Response:
     """`POST /control/breaker`: reset the breaker."""
-    await visit.tell("/v1/breaker/reset", CommandText(visit.form.get("text", "").strip()))
+    await visit.submit("/v1/breaker/reset", CommandText(visit.form.get("text", "").strip()))
     return visit.go("/control", "breaker")

@@ -31,11 +31,11 @@ async def submit_incident_action(visit: PageRequest) -> Response:
     path = f"/v1/incidents/{name}/{action.route}"
     try:
         if action.word == "approve":
-            await visit.tell(path, Approval(visit.form.get("what", "")))
+            await visit.submit(path, Approval(visit.form.get("what", "")))
         elif action.word == "note":
-            await visit.tell(path, CommandText(text), Idempotency_Key=visit.form.get("key", ""))
+            await visit.submit(path, CommandText(text), Idempotency_Key=visit.form.get("key", ""))
         else:
-            await visit.tell(path, CommandText(text), If_Match=_etag_header(seen))
+            await visit.submit(path, CommandText(text), If_Match=_etag_header(seen))
     except Refusal as refusal:
         if not action.asked:
             raise

@@ -33,7 +33,7 @@ async def submit_node_action(visit: PageRequest) -> Response:
     if action.needs_reason and not text:
         return await _render_node_action_form(visit, action, "Enter a reason.", 400)
     try:
-        await visit.tell(f"/v1/nodes/{visit.node}/{action.word}", _node_action_body(visit, action, text))
+        await visit.submit(f"/v1/nodes/{visit.node}/{action.word}", _node_action_body(visit, action, text))
     except Refusal as refusal:
         words = f"{refusal.problem.error}; {refusal.problem.todo}" if refusal.problem.todo else refusal.problem.error
         return await _render_node_action_form(visit, action, words, refusal.status)

@@ -46,7 +46,7 @@ def test_what_the_pipeline_knows_replaces_nothing_that_was_reported_meanwhile() 
     report_registry = ReportRegistry()
     _, entry = report_registry.take(report("a", 1, 1.0, "j"), 0.0)
     assert not report_registry.knows("n1", frozenset())
-    report_registry.told("n1", frozenset({"f"}))
+    report_registry.mark_applied("n1", frozenset({"f"}))
     assert report_registry.get("n1") is entry
     assert report_registry.knows("n1", frozenset({"f"}))
     report_registry.take(report("b", 1, 2.0, "j"), 1.0)

@@ -62,7 +62,7 @@ class Leader:
                 ),
             )  # fmt: skip
             self.report_registry.take(report, now)
-        self.watcher.look()
+        self.watcher.poll_once()
 
     def train(self, rows: int, lies: Sequence[RankStatus] = ()) -> None:
         for _ in range(rows):
@@ -142,9 +142,9 @@ class Broken(JobMonitor):
         raise ArithmeticError
 
     def judgements(
-        self, known: KnownFindings, speaks: Callable[[str], bool], now: float
+        self, known: KnownFindings, has_reported: Callable[[str], bool], now: float
     ) -> list[Callable[[], tuple[Finding, ...]]]:
-        del known, speaks, now
+        del known, has_reported, now
         return [lambda: self.no_such_thing]  # type: ignore[attr-defined]  # the bug
 
 
@@ -210,12 +210,12 @@ def test_what_was_said_of_the_past_and_could_not_be_handed_in_is_not_taken_for_w
     leader = Leader(url, Fleet())
     leader.watcher._past = past = Past(OccurrenceQueries(leader.engine._journal.engine), 0.0)
     past.says = (finding(Severity.ERROR, "", "lemon"),)
-    leader.watcher.look()
+    leader.watcher.poll_once()
     assert past.times == 1
     leader.end()
     leader.engine._queue.maxsize = 1
     leader.engine._queue.put_nowait(None)
-    leader.watcher.look()
+    leader.watcher.poll_once()
     assert past.times == 1
 
 
