@@ -54,7 +54,7 @@ adapters: venv ## run the adapters' tests with the real frameworks, in a separat
 	@test -x $(ADAPTERS)/bin/python || $(BIN)/python -m venv $(ADAPTERS)
 	@$(BIN)/python -c 'import sysconfig; print("import site; site.addsitedir(%r)" % sysconfig.get_path("purelib"))' > $$($(ADAPTERS)/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/beneath.pth
 	$(ADAPTERS)/bin/python -m pip install -qq --disable-pip-version-check -c requirements/constraints-dev.txt -r requirements/adapters.in
-	$(ADAPTERS)/bin/python -m pytest tests/e2e/test_adapters_*.py tests/unit/healthd/trainer
+	$(ADAPTERS)/bin/python -W 'ignore:The pynvml package is deprecated:FutureWarning' -m pytest -W 'ignore:The pynvml package is deprecated:FutureWarning' tests/e2e/test_adapters_*.py tests/unit/healthd/trainer
 
 KERNELS := build/kernels
 

@@ -143,8 +143,10 @@ def _describe_report_error(error: WireError, body: bytes) -> str:
     if error.finding or place is None:
         return str(error)
     try:
-        sent = decode_message(body, dict[str, msgspec.Raw])[place[1]]
+        sent = decode_message(body, dict[str, msgspec.Raw]).get(place[1])
     except WireError:  # behind the field it is not even JSON
+        return str(error)
+    if sent is None:  # a field of a finding without an id
         return str(error)
     return f"{error}; the node sent {bytes(sent)[:SENT_CHARS].decode(errors='replace')}"
 
