@@ -120,8 +120,8 @@ def silence_alerts(
         raise Failure(
             "select what to silence: --node GLOB, --kind GLOB or both; --node '*' silences everything", Exit.USAGE
         )
-    wish = SilenceRequest(time.time() + span, why, match or "*", kinds or "*")
-    made = server.exchange("/v1/alerts/silences", wish, SilenceView)
+    silence = SilenceRequest(time.time() + span, why, match or "*", kinds or "*")
+    made = server.exchange("/v1/alerts/silences", silence, SilenceView)
     screen.show(made, lambda: [Rows([made], _SILENCES)])
 
 

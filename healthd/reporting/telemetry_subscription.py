@@ -9,7 +9,7 @@ from collections.abc import Callable
 import msgspec
 
 from vocabulary.clock import Clock
-from vocabulary.messages.telemetry_messages import WISH_S_MAX, TelemetryPart, TelemetryRequest
+from vocabulary.messages.telemetry_messages import REQUEST_S_MAX, TelemetryPart, TelemetryRequest
 from vocabulary.messages.wire import encode_message
 
 REPORTS_APART_S = 5.0  # while someone is viewing
@@ -71,7 +71,7 @@ class TelemetrySubscription:
             if self._wish is None:
                 return None
             age_s = self._clock.monotonic() - self._heard_at
-            if age_s >= min(self._wish.lasts_s, WISH_S_MAX):
+            if age_s >= min(self._wish.lasts_s, REQUEST_S_MAX):
                 self._wish = None
                 return None
             return self._wish.back_s + age_s

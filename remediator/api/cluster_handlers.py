@@ -27,14 +27,14 @@ from remediator.store.history_queries import HistoryQueries
 async def set_automation_mode(request: Request) -> Response:
     """`POST /v1/mode`: overrides the configured mode until changed; an empty mode ends the override."""
     service = handler_context_of(request)
-    wish = await decode_request_body(request, ModeRequest, WORDS_BYTES_MAX)
+    body = await decode_request_body(request, ModeRequest, WORDS_BYTES_MAX)
     check_admission(service)
     item = ModeSet(
         at=service.clock.wall(),
-        mode=Mode(wish.mode) if wish.mode else None,
+        mode=Mode(body.mode) if body.mode else None,
         actor=request_identity(request).name,
         address=client_address(request),
-        text=wish.text,
+        text=body.text,
     )
     await wait_until_durable(service, submit_input(service, item))
     return Response(status_code=204)

@@ -29,15 +29,15 @@ _UNFIT_FOR_WORK = frozenset({OrderKind.RESET_GPU.value, OrderKind.REBOOT.value, 
 
 async def hold_node(request: Request) -> Response:
     """`POST /v1/nodes/{node}/hold`: operator hold, until released or until a time."""
-    wish = await decode_request_body(request, HoldRequest, WORDS_BYTES_MAX)
-    if wish.until is not None and wish.until <= handler_context_of(request).clock.wall():
+    body = await decode_request_body(request, HoldRequest, WORDS_BYTES_MAX)
+    if body.until is not None and body.until <= handler_context_of(request).clock.wall():
         raise Refusal(
-            400, f"'until' is {wish.until:.0f}, which is in the past", "give UTC seconds in the future, or none"
+            400, f"'until' is {body.until:.0f}, which is in the past", "give UTC seconds in the future, or none"
         )
     record = handler_context_of(request).engine.snapshot.nodes.get(request.path_params["node"])
     if record is not None and record.state is NodeState.RETIRED:
         raise Refusal(409, f"node {record.node} is retired", "use 'unretire' to return it to the cluster")
-    return await _submit_node_command(request, NodeCommandKind.HOLD, _require_reason(wish.text), wish.until)
+    return await _submit_node_command(request, NodeCommandKind.HOLD, _require_reason(body.text), body.until)
 
 
 async def release_node(request: Request) -> Response:
@@ -66,13 +66,13 @@ async def cordon_node(request: Request) -> Response:
 
 async def uncordon_node(request: Request) -> Response:
     """`POST /v1/nodes/{node}/uncordon`: resume it in the scheduler in the caller's name, whoever holds it."""
-    wish = await decode_request_body(request, UncordonRequest, WORDS_BYTES_MAX)
+    body = await decode_request_body(request, UncordonRequest, WORDS_BYTES_MAX)
     service, node = handler_context_of(request), request.path_params["node"]
     running = running_node_work(service.engine.snapshot, node, service.clock.wall())
-    if running and not wish.force:
+    if running and not body.force:
         todo = "wait until it ends (see the node's page), or allow work anyway: --force, or the checkbox on the page"
         raise Refusal(409, "; ".join(running), todo)
-    return await _submit_manual_cordon(request, ManualCordonKind.UNCORDON, wish.text)
+    return await _submit_manual_cordon(request, ManualCordonKind.UNCORDON, body.text)
 
 
 def running_node_work(snapshot: StateSnapshot, node: str, now: float) -> list[str]:

@@ -71,8 +71,8 @@ async def accept_report(request: Request) -> Response:
     acked = message.changes[-1].seq if message.changes else 0
     now = service.clock.monotonic()
     service.report_times.count(now - begun)
-    wish = service.telemetry.wish(node, now)
-    return json_response(ReportReply(acked_seq=acked, epoch=service.engine.epoch, telemetry=wish))
+    telemetry = service.telemetry.pending_request(node, now)
+    return json_response(ReportReply(acked_seq=acked, epoch=service.engine.epoch, telemetry=telemetry))
 
 
 async def poll_orders(request: Request) -> Response:
@@ -86,8 +86,8 @@ async def poll_orders(request: Request) -> Response:
             raise Refusal(429, f"node {node} already has {service.gate.limits.polls_per_node} open polls", "", 1)
         found = await _wait_for_orders(service, node, known, wait_s, lambda: check_open_request(request))
     now = service.clock.monotonic()
-    wish = service.telemetry.wish(node, now) if service.telemetry.untold(node, now) else None
-    return json_response(OrdersReply(orders=found, telemetry=wish))
+    telemetry = service.telemetry.pending_request(node, now) if service.telemetry.untold(node, now) else None
+    return json_response(OrdersReply(orders=found, telemetry=telemetry))
 
 
 async def accept_order_update(request: Request) -> Response:

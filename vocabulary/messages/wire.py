@@ -306,10 +306,10 @@ def decode_orders(data: bytes | str) -> ReceivedOrders:
             orders.append(decode_message(bytes(raw), Order))
         except WireError as error:
             unread.append(UnreadOrder(decode_message(bytes(raw), UnreadOrder).id, str(error)))
-    return ReceivedOrders(tuple(orders), tuple(unread), _decode_telemetry_wish(loose.telemetry))
+    return ReceivedOrders(tuple(orders), tuple(unread), _decode_telemetry_request(loose.telemetry))
 
 
-def _decode_telemetry_wish(raw: msgspec.Raw | msgspec.UnsetType) -> TelemetryRequest | None:
+def _decode_telemetry_request(raw: msgspec.Raw | msgspec.UnsetType) -> TelemetryRequest | None:
     """Decode a telemetry request; an invalid one counts as none, because it must not block orders."""
     if isinstance(raw, msgspec.UnsetType):
         return None

@@ -19,7 +19,7 @@ from healthd.storage.database_writer import DatabaseWriter
 from healthd.storage.outbox import Outbox
 from healthd.storage.pending_changes import PendingChanges
 from vocabulary.clock import ManualClock
-from vocabulary.messages.telemetry_messages import WISH_S_MAX, TelemetryPart, TelemetryRequest
+from vocabulary.messages.telemetry_messages import REQUEST_S_MAX, TelemetryPart, TelemetryRequest
 from vocabulary.messages.wire import ReceivedOrders, Report, ReportReply, decode_message
 
 USUAL_S = 10.0
@@ -68,7 +68,7 @@ def test_a_mistake_in_what_is_only_looked_at_keeps_no_report_from_going(clock: M
 
 def test_no_wish_lasts_for_ever(watched: TelemetrySubscription, clock: ManualClock) -> None:
     watched.take(TelemetryRequest(lasts_s=1e30))
-    clock.advance(WISH_S_MAX)
+    clock.advance(REQUEST_S_MAX)
     assert back_s(watched) is None
 
 
