@@ -28,7 +28,6 @@ MODES = {
 }
 OPEN_SHOWN = 20
 STOPS = ("observe", "recommend")
-_NON_DISRUPTIVE_VERBS = frozenset(verb.value for verb in NON_DISRUPTIVE)
 Wanted: TypeAlias = Literal["observe", "recommend", "approve", "act", "config"]
 
 
@@ -74,7 +73,7 @@ def mode(server: RemediatorClient, screen: Screen, consent: Consent, mode: Wante
     going_on: list[ActionView] = []
     if status.mode in STOPS and status.mode_by:  # the configured mode stops no running plan
         planned = server.get("/v1/actions", ActionList, state="open").actions
-        going_on = [a for a in planned if a.verb not in _NON_DISRUPTIVE_VERBS and a.on_stop != StopEffect.WAITS.value]
+        going_on = [a for a in planned if a.verb not in NON_DISRUPTIVE and a.on_stop != StopEffect.WAITS.value]
     shown = ModeOutput(status.mode, status.mode_by, status.at, tuple(going_on))
     screen.show(shown, lambda: [_mode_facts(status), *_render_running_actions(going_on)])
 

@@ -28,12 +28,9 @@ def incident_title(incident: IncidentView) -> str:
 
 def incident_state_cell(incident: IncidentView) -> Value:
     """The incident's state, and whether an alert of it was not delivered."""
-    undelivered = any(step.lacks is MissingOutcome.TOLD_NOBODY for step in incident.steps)
-    return (
-        Cell(f"{incident.state}, {MissingOutcome.TOLD_NOBODY.text}", Tone.WARN)
-        if undelivered
-        else state_cell(incident.state)
-    )
+    if any(step.lacks is MissingOutcome.TOLD_NOBODY for step in incident.steps):
+        return Cell(f"{incident.state}, {MissingOutcome.TOLD_NOBODY.text}", Tone.WARN)
+    return state_cell(incident.state)
 
 
 INCIDENTS: Sequence[Column[IncidentView]] = (

@@ -257,23 +257,23 @@ def _build_lemon_view(finding: Finding, snapshot: StateSnapshot, incident: str) 
     )
 
 
-def list_straggler_views(snapshot: StateSnapshot, report_registry: ReportRegistry) -> tuple[StragglerView, ...]:
+def list_straggler_views(snapshot: StateSnapshot, registry: ReportRegistry) -> tuple[StragglerView, ...]:
     """Return what slows jobs down now, the slowest first."""
     incidents = {name: incident.id for incident in snapshot.incidents.values() for name in incident.findings}
     found = [
-        _build_straggler_view(finding, report_registry, incidents.get(finding.id, ""))
+        _build_straggler_view(finding, registry, incidents.get(finding.id, ""))
         for finding in snapshot.findings.values()
         if finding.active and finding.origin.startswith(_STRAGGLER)
     ]
     return tuple(sorted(found, key=lambda each: (-each.excess, each.job, each.node)))
 
 
-def _build_straggler_view(finding: Finding, report_registry: ReportRegistry, incident: str) -> StragglerView:
+def _build_straggler_view(finding: Finding, registry: ReportRegistry, incident: str) -> StragglerView:
     told = finding.evidence
     job, attempt = str(told.get("job", "")), int(_evidence_number(told, "attempt"))
     ranks = tuple(int(rank) for rank in str(told.get("ranks", "")).split(", ") if rank.isdecimal())
     blamed = finding.component.kind is not ComponentKind.RANK
-    entry = report_registry.get(finding.node)
+    entry = registry.get(finding.node)
     stages = [
         each.pipeline_stage
         for each in (entry.ranks if entry is not None else ())

@@ -25,7 +25,6 @@ from vocabulary.order import TRAINER_ORDERS
 
 NAMES_MAX = 20
 FINDINGS_MAX, ACTIONS_MAX = 20, 20  # per incident
-_NON_DISRUPTIVE_VERBS = {verb.value for verb in NON_DISRUPTIVE}
 _TO_RANKS = {kind.value for kind in TRAINER_ORDERS}
 
 
@@ -78,7 +77,7 @@ def _incident_overview(
 
 def _action_weight(action: Action) -> tuple[int, float, str]:
     """Sort key: changes of a node first, notifications last, then the newest. A plan may have hundreds of actions."""
-    kind = 0 if action.verb in _NON_DISRUPTIVE_VERBS else 1 if action.verb in _TO_RANKS else 2
+    kind = 0 if action.verb in NON_DISRUPTIVE else 1 if action.verb in _TO_RANKS else 2
     return kind, action.planned_at, action.id
 
 
@@ -91,13 +90,12 @@ def _active_incident_findings(incident: Incident, snapshot: StateSnapshot) -> li
 
 
 def incident_node_views(
-    chosen: Iterable[Incident], snapshot: StateSnapshot, report_registry: ReportRegistry, now: float
+    chosen: Iterable[Incident], snapshot: StateSnapshot, registry: ReportRegistry, now: float
 ) -> tuple[NodeView, ...]:
     """Return the nodes that these incidents are about; none for group incidents."""
     about = {incident.node: incident.id for incident in chosen if incident.node in snapshot.nodes}
     return tuple(
-        node_summary_view(snapshot.nodes[name], snapshot, report_registry.get(name), of, now)
-        for name, of in about.items()
+        node_summary_view(snapshot.nodes[name], snapshot, registry.get(name), of, now) for name, of in about.items()
     )
 
 
@@ -119,7 +117,7 @@ def operator_cordoned_nodes(snapshot: StateSnapshot) -> NamedNodes:
     return _named_nodes(name for name in held if name in snapshot.nodes and is_in_cluster(snapshot.nodes[name]))
 
 
-def unhealthy_unassigned_nodes(snapshot: StateSnapshot, report_registry: ReportRegistry, now: float) -> NamedNodes:
+def unhealthy_unassigned_nodes(snapshot: StateSnapshot, registry: ReportRegistry, now: float) -> NamedNodes:
     """Return self-reported unhealthy nodes without an incident."""
     spoken_of = {incident.node for incident in snapshot.incidents.values()}
     found = (
@@ -127,19 +125,19 @@ def unhealthy_unassigned_nodes(snapshot: StateSnapshot, report_registry: ReportR
         for record in snapshot.nodes.values()
         if record.node not in spoken_of
         and is_in_cluster(record)
-        and _node_health(report_registry, record.node, now) is Health.UNHEALTHY
+        and _node_health(registry, record.node, now) is Health.UNHEALTHY
     )
     return _named_nodes(found)
 
 
-def _node_health(report_registry: ReportRegistry, node: str, now: float) -> Health:
-    entry = report_registry.get(node)
+def _node_health(registry: ReportRegistry, node: str, now: float) -> Health:
+    entry = registry.get(node)
     return entry.health_at(now) if entry is not None else Health.UNKNOWN
 
 
-def report_freshness_view(snapshot: StateSnapshot, report_registry: ReportRegistry, now: float) -> ReportFreshness:
+def report_freshness_view(snapshot: StateSnapshot, registry: ReportRegistry, now: float) -> ReportFreshness:
     """Return how recent the reports are."""
-    entries = [report_registry.get(record.node) for record in snapshot.nodes.values() if is_in_cluster(record)]
+    entries = [registry.get(record.node) for record in snapshot.nodes.values() if is_in_cluster(record)]
     known = [entry for entry in entries if entry is not None]
     fresh = sum(now - entry.seen_at <= entry.ttl_s for entry in known)
     oldest = min((entry.seen_at for entry in known), default=None)

@@ -43,10 +43,10 @@ from vocabulary.messages.wire import Versions
 from vocabulary.order import OrderState
 
 
-def node_view(record: NodeRecord, snapshot: StateSnapshot, report_registry: ReportRegistry, now: float) -> NodeView:
+def node_view(record: NodeRecord, snapshot: StateSnapshot, registry: ReportRegistry, now: float) -> NodeView:
     """Build one node's view in full."""
     incident = next((i.id for i in snapshot.incidents.values() if i.node == record.node), "")
-    entry = report_registry.get(record.node)
+    entry = registry.get(record.node)
     findings = [f for f in snapshot.findings.values() if f.node == record.node and f.active]
     return replace(
         node_summary_view(record, snapshot, entry, incident, now),
@@ -56,15 +56,13 @@ def node_view(record: NodeRecord, snapshot: StateSnapshot, report_registry: Repo
     )
 
 
-def node_list_view(
-    snapshot: StateSnapshot, report_registry: ReportRegistry, now: float, after: str, limit: int
-) -> NodeList:
+def node_list_view(snapshot: StateSnapshot, registry: ReportRegistry, now: float, after: str, limit: int) -> NodeList:
     """Build up to so many nodes after `after`, by name, without GPUs, ranks and findings."""
     names = sorted(name for name in snapshot.nodes if name > after)[:limit]
     incidents = {incident.node: incident.id for incident in snapshot.incidents.values()}
     return NodeList(
         tuple(
-            node_summary_view(snapshot.nodes[name], snapshot, report_registry.get(name), incidents.get(name, ""), now)
+            node_summary_view(snapshot.nodes[name], snapshot, registry.get(name), incidents.get(name, ""), now)
             for name in names
         )
     )

@@ -59,12 +59,9 @@ def is_action_pending(state: ClusterState, node: str, verb: str, now: float) -> 
 def reassert_hold(state: ClusterState, incident: Incident, now: float) -> None:
     """Request a hold of ours that is neither confirmed nor requested."""
     node, seen = state.nodes[incident.node], state.holds.get(incident.node)
-    if (
-        not node.held
-        or node.hold_confirmed_at is not None
-        or not incident.decision
-        or node.state in OPERATOR_OWNED_STATES
-    ):
+    if not node.held or node.hold_confirmed_at is not None or not incident.decision:
+        return
+    if node.state in OPERATOR_OWNED_STATES:
         return
     if (seen is not None and not seen.known) or is_action_pending(state, node.node, Verb.CORDON.value, now):
         return

@@ -144,11 +144,7 @@ def _next_step_run(context: StepContext, run: StepRun) -> StepRun:
         text = f"{run.step} failed ({run.detail}); attempt {run.attempt + 2} in {format_period(retry.after_s)}"
         context.note("step_failed", text)
         return StepRun(
-            run.step,
-            not_before=context.now + retry.after_s,
-            then=run.then,
-            key=f"{run.key}.r",
-            attempt=run.attempt + 1,
+            run.step, not_before=context.now + retry.after_s, then=run.then, key=f"{run.key}.r", attempt=run.attempt + 1
         )
     branch = run.step.on_failure
     if not branch:

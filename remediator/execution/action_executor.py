@@ -75,9 +75,8 @@ class ActionExecutor:
         self._spoken = SchedulerHealthLog()
         self._lock = threading.Lock()
         self._holds = ThreadPoolExecutor(WORKERS, thread_name_prefix="hold")
-        self._others = ThreadPoolExecutor(
-            WORKERS, thread_name_prefix="action"
-        )  # a dead webhook must not delay a cordon
+        # A dead webhook must not delay a cordon.
+        self._others = ThreadPoolExecutor(WORKERS, thread_name_prefix="action")
         self._turns: dict[str, threading.Lock] = {}  # by node: changes of one node never run in parallel
         self._all_at = 0.0  # monotonic: next poll of all nodes
         self._wake = threading.Event()

@@ -57,9 +57,8 @@ class TrainerNotice(str, enum.Enum):
 
 
 NON_DISRUPTIVE = frozenset({Verb.COLLECT_EVIDENCE, Verb.TICKET, Verb.ALERT, Verb.WATCH})  # change no node and no job
-OPTIONAL_STEPS = (NON_DISRUPTIVE - {Verb.WATCH}) | {
-    Verb.NOTIFY_TRAINER
-}  # a plan continues although they failed for good
+# A plan continues although these failed for good.
+OPTIONAL_STEPS = (NON_DISRUPTIVE - {Verb.WATCH}) | {Verb.NOTIFY_TRAINER}
 ISOLATING = frozenset({Verb.CORDON, Verb.DRAIN})
 
 

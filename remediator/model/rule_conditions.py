@@ -120,9 +120,7 @@ class NodeState(str, enum.Enum):
     RETIRED = "retired"
 
 
-OPERATOR_OWNED_STATES = frozenset(
-    {NodeState.OPERATOR_HELD, NodeState.RETIRED}
-)  # no step of a plan may change such a node
+OPERATOR_OWNED_STATES = frozenset({NodeState.OPERATOR_HELD, NodeState.RETIRED})  # no plan changes such a node
 
 
 class Match(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):

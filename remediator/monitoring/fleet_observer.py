@@ -28,7 +28,7 @@ GROWING_S = 20.0  # longer than it takes to miss, one by one, nodes that fell si
 
 def find_silent_nodes(
     nodes: Iterable[str],
-    report_registry: ReportRegistry,
+    registry: ReportRegistry,
     begun_at: float,
     now: float,
     after_s: float,
@@ -41,7 +41,7 @@ def find_silent_nodes(
     """
     found = {}
     for node in nodes:
-        entry = report_registry.get(node)
+        entry = registry.get(node)
         if entry is None and node in before:
             found[node] = before[node]
             continue
@@ -57,7 +57,7 @@ class FleetObserver:
     def __init__(
         self,
         engine: DecisionEngine,
-        report_registry: ReportRegistry,
+        registry: ReportRegistry,
         clock: Clock,
         after_s: float,
         topology: Path | None,
@@ -66,7 +66,7 @@ class FleetObserver:
         self.problem = ""  # why the current topology file is not in force
         self.failing: dict[str, bool] = dict.fromkeys(PARTS, False)  # parts whose last pass ended in an internal error
         self._engine = engine
-        self._report_registry = report_registry
+        self._report_registry = registry
         self._clock = clock
         self._after_s = after_s
         self._topology = topology

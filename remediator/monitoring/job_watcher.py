@@ -53,12 +53,10 @@ class _ReportMarker(NamedTuple):
 class JobWatcher:
     """Runs a pass every few seconds while this process leads."""
 
-    def __init__(
-        self, engine: DecisionEngine, report_registry: ReportRegistry, clock: Clock, past: LemonMonitor
-    ) -> None:
+    def __init__(self, engine: DecisionEngine, registry: ReportRegistry, clock: Clock, past: LemonMonitor) -> None:
         """Args: `past` judges the history of all nodes when due; the others are those of `LeaderTerm`."""
         self._engine = engine
-        self._report_registry = report_registry
+        self._report_registry = registry
         self._clock = clock
         self._past = past
         self._jobs: dict[JobRef, JobMonitor] = {}

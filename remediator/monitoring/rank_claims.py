@@ -81,9 +81,7 @@ def _claim_preference(
     """
     living = [claim for claims in told.values() for claim in claims if claim.rank.alive]
     nodes = {claim.report.node for claim in living}
-    speaking = {
-        node for node in {claim.report.node for claims in told.values() for claim in claims} if has_reported(node)
-    }
+    speaking = set(filter(has_reported, {claim.report.node for claims in told.values() for claim in claims}))
     rooted = _sole_claimants(told.values())
     newest: dict[str, float] = {}
     for claim in living:

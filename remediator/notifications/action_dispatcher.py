@@ -37,10 +37,10 @@ class ActionDispatcher:
         self._hooks = hooks
         self._outbox = outbox
 
-    def start(self, notification_context: NotificationContext) -> None:
+    def start(self, context: NotificationContext) -> None:
         """Start delivering what the outbox holds."""
         if self._outbox is not None:
-            self._outbox.start(notification_context)
+            self._outbox.start(context)
 
     def stop(self) -> None:
         """Stop delivering; waiting messages stay stored."""

@@ -35,13 +35,13 @@ ENDS = SENT, FAILED, GIVEN_UP = "sent", "failed", "given_up"  # how an attempt e
 
 
 class DeliveryContext(msgspec.Struct, frozen=True):
-    """Inputs of a delivery worker. `notification_context` returns the state of incidents; `quiet_until` the end of quiet hours."""
+    """Inputs of a delivery worker. `context` returns the state of incidents; `quiet_until` the end of quiet hours."""
 
     name: str
     receiver: AnyReceiver
     store: OutboxStore
     clock: Clock
-    notification_context: NotificationContext
+    context: NotificationContext
     quiet_until: Callable[[float], float]
     give_up_s: float
 
@@ -95,12 +95,12 @@ class DeliveryWorker:
     def turn(self) -> float:
         """Send all that is due. Returns the seconds until there is something to do."""
         way, now = self._way, self._way.clock.wall()
-        if not way.notification_context.leads():
+        if not way.context.leads():
             return LOOK_S
         told = way.store.unresolved(way.name)
-        said = build_follow_ups(told, way.receiver, way.notification_context, way.quiet_until, now)
+        said = build_follow_ups(told, way.receiver, way.context, way.quiet_until, now)
         if said:
-            way.store.save(said, way.notification_context.epoch())
+            way.store.save(said, way.context.epoch())
             told = way.store.unresolved(way.name)  # what is closed must not be repeated after this
         if isinstance(way.receiver, Alertmanager):
             self._repeat(way.receiver, told, now)
@@ -125,16 +125,16 @@ class DeliveryWorker:
         """Return what may be sent, and when to check the rest (UTC s). Incidents closed meanwhile are not sent."""
         way, told, changed = self._way, [], []
         for item in fresh:
-            silence = way.notification_context.silence_of(item) if item.phase is NotificationPhase.FIRE else None
+            silence = way.context.silence_of(item) if item.phase is NotificationPhase.FIRE else None
             if silence is None:
                 told.append(item)
-            elif not way.notification_context.is_open(item.message.incident):
+            elif not way.context.is_open(item.message.incident):
                 why = f"resolved during the silence {silence.id} of {silence.actor}"
                 changed.append(replace(item, state=DeliveryState.ABANDONED, detail=why))
             elif item.free_at != silence.until:
                 changed.append(replace(item, free_at=silence.until))  # the retry limit starts only then
         if changed:
-            way.store.save(changed, way.notification_context.epoch())
+            way.store.save(changed, way.context.epoch())
         over = sum(item.state is DeliveryState.ABANDONED for item in changed)
         return told, now + LOOK_S if len(told) + over < len(fresh) else None
 
@@ -142,7 +142,7 @@ class DeliveryWorker:
         return self._way.clock.monotonic() < self._shut_until
 
     def _must_end(self) -> bool:
-        return self._stopping.is_set() or not self._way.notification_context.leads()
+        return self._stopping.is_set() or not self._way.context.leads()
 
     def _pause(self, wake: float | None) -> float:
         now = self._way.clock.wall()
@@ -184,7 +184,7 @@ class DeliveryWorker:
             )
             for item in piece
         )
-        self._way.store.save(named, self._way.notification_context.epoch())
+        self._way.store.save(named, self._way.context.epoch())
         return named
 
     def _attempt(self, piece: Sequence[Delivery]) -> None:
@@ -214,7 +214,7 @@ class DeliveryWorker:
             log.info("notified %s of %s: %s", way.name, ", ".join(item.message.id for item in piece[:3]), answer.words)
         else:
             changed = self._put_off(piece, answer, attempts)
-        way.store.save(changed, way.notification_context.epoch())
+        way.store.save(changed, way.context.epoch())
 
     def _put_off(self, piece: Sequence[Delivery], answer: DeliveryAnswer, attempts: int) -> list[Delivery]:
         way, now = self._way, self._way.clock.wall()

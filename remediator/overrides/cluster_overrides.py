@@ -18,23 +18,21 @@ from remediator.state.cluster_state import ClusterState
 from vocabulary.text.duration_format import format_period
 
 
-def find_mode_override(operator_overrides: Mapping[str, OperatorOverride]) -> ModeOverride | None:
+def find_mode_override(overrides: Mapping[str, OperatorOverride]) -> ModeOverride | None:
     """Return the operator's mode override, if there is one."""
-    said = operator_overrides.get(MODE)
+    said = overrides.get(MODE)
     return said if isinstance(said, ModeOverride) else None
 
 
-def effective_settings(
-    operator_overrides: Mapping[str, OperatorOverride], settings: DecisionSettings
-) -> DecisionSettings:
+def effective_settings(overrides: Mapping[str, OperatorOverride], settings: DecisionSettings) -> DecisionSettings:
     """Return the settings with the effective mode: an operator's override goes before the configuration."""
-    said = find_mode_override(operator_overrides)
+    said = find_mode_override(overrides)
     return replace(settings, mode=said.mode) if said is not None else settings
 
 
-def list_open_silences(operator_overrides: Mapping[str, OperatorOverride]) -> tuple[AlertSilence, ...]:
+def list_open_silences(overrides: Mapping[str, OperatorOverride]) -> tuple[AlertSilence, ...]:
     """Return the silences that have not ended, the first to end first."""
-    found = [said for said in operator_overrides.values() if isinstance(said, AlertSilence)]
+    found = [said for said in overrides.values() if isinstance(said, AlertSilence)]
     return tuple(sorted(found, key=lambda silence: (silence.until, silence.id)))
 
 

@@ -70,9 +70,8 @@ def check_held_nodes(state: ClusterState, now: float) -> None:
 def _reconcile_own_hold(state: ClusterState, node: NodeRecord, hold: SchedulerNodeState, now: float) -> None:
     cordoning = is_action_pending(state, node.node, Verb.CORDON.value, now)
     confirmed = node.hold_confirmed_at is not None and now > node.hold_confirmed_at
-    stopped = (
-        find_stop_order(state.operator_overrides) is not None
-    )  # then no query is made and no answer will settle the owner
+    # If stopped, no query is made and no answer will settle the owner.
+    stopped = find_stop_order(state.operator_overrides) is not None
     if hold.owner is HoldOwner.OPERATOR and (confirmed or stopped or not cordoning):
         hand_node_to_operator(state, node, now, f"an operator took over: {hold.reason}")
     elif hold.schedulable and confirmed and not is_action_pending(state, node.node, RESUME, now):

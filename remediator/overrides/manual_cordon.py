@@ -29,7 +29,6 @@ SEEN = "seen"  # prefix for the reason of the hold to lift; a hold with another 
 REASON = "reason"
 ACTOR = "actor"
 _VERBS = {ManualCordonKind.CORDON: CORDON, ManualCordonKind.UNCORDON: UNCORDON}
-_NON_DISRUPTIVE_VERBS = frozenset(verb.value for verb in NON_DISRUPTIVE)
 
 
 def apply_manual_cordon(state: ClusterState, item: ManualCordon) -> set[str]:
@@ -152,9 +151,9 @@ def apply_action_cancellation(state: ClusterState, item: ActionCancelled) -> set
     apply_manual_action_end(state, replace(action, state=ActionState.CANCELLED, detail=why), item.at)
     if incident is None:
         return {action.node}
-    if incident.state is IncidentState.ACTING and action.verb not in _NON_DISRUPTIVE_VERBS:
+    if incident.state is IncidentState.ACTING and action.verb not in NON_DISRUPTIVE:
         for other in state.actions_of(incident):
-            if not other.state.final and other.verb not in _NON_DISRUPTIVE_VERBS and other.verb != Verb.CORDON.value:
+            if not other.state.final and other.verb not in NON_DISRUPTIVE and other.verb != Verb.CORDON.value:
                 end_action(state, other, ActionState.CANCELLED, item.at, f"{action.verb} was {why}")
         hand_incident_over(state, incident, f"{action.verb} of {action.node} was {why}", item.at)
     return {action.node, incident.node}

@@ -54,8 +54,8 @@ class LeaderTerm:
         Raises:
             StoreError: another remediator leads, or the database cannot be used.
         """
-        clock, report_registry = SystemClock(), ReportRegistry()
-        backend = build_scheduler(config.scheduler, clock, report_registry)
+        clock, registry = SystemClock(), ReportRegistry()
+        backend = build_scheduler(config.scheduler, clock, registry)
         performer = ActionExecutor(
             config.cluster,
             backend,
@@ -80,9 +80,9 @@ class LeaderTerm:
         tokens, gate = Tokens(journal.engine), RateLimitGate(config.limits, clock.monotonic)
         topology = Path(config.topology) if config.topology else None
         places = backend if isinstance(backend, ReportsLocations) else None
-        self._fleet_observer = FleetObserver(engine, report_registry, clock, config.silence.after_s, topology, places)
+        self._fleet_observer = FleetObserver(engine, registry, clock, config.silence.after_s, topology, places)
         self._watcher = JobWatcher(
-            engine, report_registry, clock, LemonMonitor(OccurrenceQueries(journal.engine), clock.wall())
+            engine, registry, clock, LemonMonitor(OccurrenceQueries(journal.engine), clock.wall())
         )
         self.service = HandlerContext(
             config,
@@ -90,7 +90,7 @@ class LeaderTerm:
             engine,
             journal,
             performer,
-            report_registry,
+            registry,
             tokens,
             wakeups,
             reload,
@@ -143,13 +143,13 @@ def _make_decision_settings(config: Config, reload: PolicyReloader) -> DecisionS
     )
 
 
-def build_scheduler(config: SchedulerConfig, clock: Clock, report_registry: ReportRegistry) -> Scheduler:
+def build_scheduler(config: SchedulerConfig, clock: Clock, registry: ReportRegistry) -> Scheduler:
     """Create the backend that the configuration names."""
     if config.kind == "slurm":
         return SlurmScheduler(config.slurm, clock)
     if config.kind == "kubernetes":
         return KubernetesScheduler(config.kubernetes, clock)
-    return LocalScheduler(Path(config.state_file), clock, lambda nodes: report_registry.running(nodes, clock.wall()))
+    return LocalScheduler(Path(config.state_file), clock, lambda nodes: registry.running(nodes, clock.wall()))
 
 
 class TokenWatch:

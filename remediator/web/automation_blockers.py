@@ -85,14 +85,14 @@ def summarize_manual_settings(
     return ManualSettings(cordons, sum(now < silence.until for silence in list_open_silences(operator_overrides)))
 
 
-def summarize_reports(records: Iterable[NodeRecord], report_registry: ReportRegistry, now: float) -> ReportFigures:
+def summarize_reports(records: Iterable[NodeRecord], registry: ReportRegistry, now: float) -> ReportFigures:
     """Operator holds and missing reports at `now` (UTC s); nodes that left the cluster do not count."""
     held = silent = unknown = 0
     for record in records:
         if not is_in_cluster(record):
             continue
         held += record.hands_off is not None
-        entry = report_registry.get(record.node)
+        entry = registry.get(record.node)
         if entry is None or now - entry.seen_at > entry.ttl_s:
             silent += 1
         elif entry.health_at(now) is Health.UNKNOWN:

@@ -24,14 +24,13 @@ MODES = {
 }
 ACTIONS_MAX = 1000
 SHOWN = 20
-_NON_DISRUPTIVE_VERBS = frozenset(verb.value for verb in NON_DISRUPTIVE)
 
 
 async def show_control_page(visit: PageRequest) -> Response:
     """The page."""
     breaker = await visit.ask("/v1/breaker", BreakerView)
     planned = (await visit.ask("/v1/actions", ActionList, state="open", limit=ACTIONS_MAX)).actions
-    changing = [action for action in planned if action.verb not in _NON_DISRUPTIVE_VERBS]
+    changing = [action for action in planned if action.verb not in NON_DISRUPTIVE]
     going_on = [action for action in changing if action.on_stop != StopEffect.WAITS.value]
     return await visit.page(
         "control.html.j2",

@@ -24,19 +24,19 @@ JOBS_SHOWN = 20
 
 async def show_node_action_form(visit: PageRequest) -> Response:
     """`GET`: the impact, and the form."""
-    return await _render_node_action_form(visit, _requested_node_action(visit))
+    return await _render_action_form(visit, _requested_node_action(visit))
 
 
 async def submit_node_action(visit: PageRequest) -> Response:
     """`POST`: perform the action durably, and return to the node."""
     action, text = _requested_node_action(visit), visit.form.get("text", "").strip()
     if action.needs_reason and not text:
-        return await _render_node_action_form(visit, action, "Enter a reason.", 400)
+        return await _render_action_form(visit, action, "Enter a reason.", 400)
     try:
         await visit.submit(f"/v1/nodes/{visit.node}/{action.word}", _node_action_body(visit, action, text))
     except Refusal as refusal:
         words = f"{refusal.problem.error}; {refusal.problem.todo}" if refusal.problem.todo else refusal.problem.error
-        return await _render_node_action_form(visit, action, words, refusal.status)
+        return await _render_action_form(visit, action, words, refusal.status)
     return visit.go(f"/nodes/{visit.node}", action.word)
 
 
@@ -58,9 +58,7 @@ def _requested_node_action(visit: PageRequest) -> NodeAction:
     return action
 
 
-async def _render_node_action_form(
-    visit: PageRequest, action: NodeAction, wrong: str = "", code: int = 200
-) -> Response:
+async def _render_action_form(visit: PageRequest, action: NodeAction, wrong: str = "", code: int = 200) -> Response:
     node = await visit.ask(f"/v1/nodes/{visit.node}", NodeView)
     status = await visit.status()
     hits = await asyncio.to_thread(_node_action_impact, visit.service, node.node)
