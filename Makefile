@@ -75,7 +75,7 @@ docs: venv ## build the documentation site in build/site; a dead link is an erro
 reference: venv ## regenerate the pages of docs/reference from code; review the diff
 	$(BIN)/python -m tools.reference
 
-bench: venv ## measure every budget and write bench/results/report.md (25 minutes); QUICK=1 for a trial, ONLY="kernel-line pages" to select
+bench: venv ## measure every performance target and write bench/results/report.md (25 minutes); QUICK=1 for a trial, ONLY="kernel-line pages" to select
 	$(BIN)/python -m bench $(if $(QUICK),--quick) $(ONLY)
 
 SEED_OF_DAY := 1

@@ -20,9 +20,9 @@ import msgspec
 
 from bench.measured_node import Node, build_scenario, select_quantile
 from bench.minimum_costs import kmsg_usable
-from healthd.storage.outbox import Outbox
+from healthd.storage.node_database import NodeDatabase
 from vocabulary.driver_log.injected_line import mark_injected_line
-from vocabulary.driver_log.xid import format_xid
+from vocabulary.driver_log.xid_line import format_xid
 from vocabulary.finding import Finding, Severity, finding_id
 from vocabulary.identity import Component, ComponentKind
 
@@ -94,7 +94,7 @@ def measure_flood(place: Path, lines: list[str]) -> tuple[float, float]:
 def measure_lines(place: Path, stored: int, lines: int, *, kmsg: bool) -> list[float]:
     """Seconds from writing a line until another process can read its finding, in order."""
     if stored:
-        fill_outbox(place, stored)
+        fill_database(place, stored)
     with Node(place, NODE, build_scenario(8, costs=False), kmsg=kmsg) as node:
         with sqlite3.connect(place / "state" / "healthd.db", isolation_level=None) as database:
             time.sleep(WARM_UP_S)
@@ -127,10 +127,10 @@ def one_line(database: sqlite3.Connection, log: Path | None) -> float:
     return took
 
 
-def fill_outbox(place: Path, count: int) -> None:
+def fill_database(place: Path, count: int) -> None:
     """A history: findings long cleared, and unacknowledged changes of as many."""
     (place / "state").mkdir()
-    outbox = Outbox(place / "state" / "healthd.db", time.time())
+    database = NodeDatabase(place / "state" / "healthd.db", time.time())
     now = time.time()
     findings = []
     for number in range(count):
@@ -148,8 +148,8 @@ def fill_outbox(place: Path, count: int) -> None:
             origin=f"old:{number}",
         )
         findings.append(msgspec.structs.replace(finding, active=False, cleared_at=now - 3600, cleared_by="preflight"))
-    outbox.commit(findings)
-    outbox.close()
+    database.commit(findings)
+    database.close()
 
 
 if __name__ == "__main__":

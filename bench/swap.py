@@ -18,7 +18,8 @@ from pathlib import Path
 from bench.swap_job import Seconds, SwapJob, print_header, print_seconds, run_job
 from healthctl.demo.training import COMMAND
 from healthd.launcher.process_groups.generation_transition import PHASES
-from healthd.trainer.beacons.beacon import MailboxOrder, post_order
+from healthd.trainer.beacons.beacon import MailboxOrder
+from healthd.trainer.beacons.mailbox import post_order
 
 SPARES = 5  # a process each, of 200 MiB
 PACE_S = 0.05

@@ -16,7 +16,8 @@ from typing import Any, TypeVar
 
 from bench.measured_node import ROOT, select_quantile
 from healthd.trainer.beacons.beacon import read_all_pages
-from healthd.trainer.beacons.page_reader import BeaconView, prepare_directory
+from healthd.trainer.beacons.beacon_directory import prepare_directory
+from healthd.trainer.beacons.page_reader import BeaconView
 
 DEADLINE_S = 120.0
 LOOK_S = 0.002

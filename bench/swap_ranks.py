@@ -27,7 +27,8 @@ from bench.measured_node import select_quantile
 from bench.ranks.step_records import list_differences, read_records
 from bench.swap_job import DEADLINE_S, Seconds, SwapJob, print_header, print_seconds, run_job
 from healthd.launcher.process_groups.generation_transition import PHASES
-from healthd.trainer.beacons.beacon import MailboxOrder, post_order
+from healthd.trainer.beacons.beacon import MailboxOrder
+from healthd.trainer.beacons.mailbox import post_order
 from healthd.trainer.beacons.page_reader import BeaconView
 
 SPARE_NODES = 4  # each fault takes the processes of one at most

@@ -18,8 +18,10 @@ from pathlib import Path
 from bench import nvrx
 from healthctl.demo.training import COMMAND
 from healthd.trainer.agreement import LocalStore
-from healthd.trainer.beacons.beacon import Beacon, MailboxOrder, RankPlacement, post_order, read_all_pages, read_page
-from healthd.trainer.beacons.page_reader import BeaconView, prepare_directory
+from healthd.trainer.beacons.beacon import Beacon, MailboxOrder, RankPlacement, read_all_pages, read_page
+from healthd.trainer.beacons.beacon_directory import prepare_directory
+from healthd.trainer.beacons.mailbox import post_order
+from healthd.trainer.beacons.page_reader import BeaconView
 from healthd.trainer.beacons.step_ring import summarize_durations
 from healthd.trainer.framework import NoFramework
 from healthd.trainer.guard import Guard, TrainingStep

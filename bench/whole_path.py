@@ -27,9 +27,9 @@ from bench.slurm_drain import drained_at
 from healthctl.demo.slurm_cluster import ClusterShape, SlurmCluster, explain_missing_slurm
 from healthctl.process_supervision.supervised_programs import SupervisedPrograms, wait_until_ready
 from healthd.trainer.beacons.beacon import Beacon, RankPlacement
-from healthd.trainer.beacons.page_reader import prepare_directory
+from healthd.trainer.beacons.beacon_directory import prepare_directory
 from vocabulary.driver_log.injected_line import mark_injected_line
-from vocabulary.driver_log.xid import format_xid
+from vocabulary.driver_log.xid_line import format_xid
 
 RANKS_PER_PARTNER = 8
 KNOWN_DEADLINE_S = 120.0

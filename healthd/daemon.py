@@ -54,15 +54,15 @@ from healthd.source_monitoring.source_prober import SourceProber
 from healthd.source_monitoring.source_schedules import make_source_checks, make_source_schedules
 from healthd.standalone_services import StandaloneServices
 from healthd.storage.database_writer import DatabaseWriter
-from healthd.storage.outbox import Outbox
+from healthd.storage.node_database import NodeDatabase
 from healthd.storage.pending_changes import PendingChanges
 from healthd.supervision.child_supervisor import close_all_children
 from healthd.supervision.systemd_notifier import ServiceManager
 from healthd.swap_reports.swap_endpoint import SwapEndpoint
 from healthd.telemetry.evidence_bundle import collect_evidence
 from healthd.thresholds import load_thresholds
+from healthd.trainer.beacons.beacon_directory import prepare_directory
 from healthd.trainer.beacons.beacon_page import BeaconError
-from healthd.trainer.beacons.page_reader import prepare_directory
 from vocabulary.fault_catalogue.catalogue import Catalogue
 from vocabulary.messages.evidence_bundle import EvidenceBundle
 from vocabulary.messages.telemetry_messages import TelemetryPart
@@ -97,7 +97,7 @@ class Daemon:
     Raises:
         AlreadyRunning: the state directory is in use.
         ConfigError, ThresholdsError: the configuration names what does not exist.
-        OSError, OutboxFull: the state directory, the socket or the port cannot be used.
+        OSError, DatabaseFull: the state directory, the socket or the port cannot be used.
     """
 
     def __init__(self, config: Config, host: Host, catalogue: Catalogue) -> None:
@@ -110,11 +110,11 @@ class Daemon:
         config.run_dir.mkdir(mode=0o755, parents=True, exist_ok=True)
         self._lock = _lock_state_directory(config)
         now = host.clock.wall()
-        outbox = Outbox(config.state_dir / "healthd.db", now)
-        self._committer = DatabaseWriter(outbox, host.clock)
+        database = NodeDatabase(config.state_dir / "healthd.db", now)
+        self._committer = DatabaseWriter(database, host.clock)
         self._waiting = PendingChanges(self._committer)
         orders = OrderStore(self._committer, config.node)
-        ledger = FindingLedger(config.node, self._boot_id, outbox.active())
+        ledger = FindingLedger(config.node, self._boot_id, database.active())
         ledger.begin_boot(now)
         witness = RecordAuthenticator(config.node, accept_injected=config.accept_injected)
         xids, messages = XidCheck(witness, catalogue), KernelMessageCheck(witness, FAMILIES)
@@ -122,7 +122,7 @@ class Daemon:
         counts = gpu_count_checks.GpuCountCheck(
             config.gpus.expected, partial(thresholds.section, gpu_count_checks.CHECK, gpu_count_checks.Limits)
         )
-        gpus = GpuMonitor(ledger, outbox.gpus(), gpu_checks, pretended, counts)
+        gpus = GpuMonitor(ledger, database.gpus(), gpu_checks, pretended, counts)
         limits = thresholds.section(training_checks.CHECK, training_checks.Limits)
         trainings = training_checks.TrainingCheck(limits)
         self._watch = NodeMonitor(
@@ -130,7 +130,7 @@ class Daemon:
         )
         self._pretences = SimulatedFaultFolder(config.state_dir / FOLDER) if config.accept_injected else None
         self._recorder = FindingRecorder(ledger, self._committer, self._waiting, orders, now, wake=self.wake)
-        self._kernel = _make_log_reader(config, self._boot_id, outbox, host)
+        self._kernel = _make_log_reader(config, self._boot_id, database, host)
         self._nvml = NvmlCollector(host, config.nvml.interval_s, config.nvml.deadline_s)
         self._prober = SourceProber(host, make_source_schedules(config), config.source_deadline_s)
         self._beacons = BeaconCollector(config.beacon_dir, limits.report_window_s)
@@ -256,7 +256,7 @@ class Daemon:
             self.preflights.told(sample, now.wall)
             self._recorder.when_written(written)
         self._recorder.expect(self._watch.gpus.expected)
-        news |= self._recorder.settle(now.wall, now.monotonic)
+        news |= self._recorder.commit_if_due(now.wall, now.monotonic)
         self._status = self._status_now()
         if news:
             self._services.wake_uplink()
@@ -301,7 +301,7 @@ class Daemon:
         batch = self._kernel.read(RECORDS_PER_LOOK)
         evidence = self._watch.take_kernel(batch.records, batch.gaps, now)
         if batch.garbage:
-            self._watch.take_garbage(batch.garbage, now.wall)
+            self._watch.report_unreadable_records(batch.garbage, now.wall)
         self._recorder.read_up_to(batch.cursor)
         if batch.more:
             self.wake()
@@ -318,7 +318,7 @@ class Daemon:
             sweep_errors=gpus.errors,
             nvml_starts=self._nvml.starts,
             nvml_hangs=gpus.hangs,
-            changes_dropped=self._committer.outbox.dropped,
+            changes_dropped=self._committer.database.dropped,
             changes_rejected=self._waiting.rejected,
             xid_events=watch.second.heard,
             xid_events_alone=watch.second.alone,
@@ -382,10 +382,10 @@ def _lock_state_directory(config: Config) -> int:
     return descriptor
 
 
-def _make_log_reader(config: Config, boot_id: str, outbox: Outbox, host: Host) -> KernelLogReader:
+def _make_log_reader(config: Config, boot_id: str, database: NodeDatabase, host: Host) -> KernelLogReader:
     log = config.kernel_log
     hosts = (config.node, socket.gethostname(), "localhost")
-    cursor = outbox.cursor()
+    cursor = database.cursor()
     return KernelLogReader(
         log.path, boot_id, cursor, host.clock, means=log.source, trust_file=log.trust_file, hosts=hosts
     )

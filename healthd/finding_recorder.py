@@ -22,7 +22,7 @@ from healthd.orders.order_task import HealthVerification
 from healthd.samples.kernel_record import Cursor
 from healthd.storage.database_writer import OVERDUE_S, DatabaseWriter
 from healthd.storage.history_marker import Condemnation
-from healthd.storage.outbox import Outbox, OutboxCorrupt, OutboxFull
+from healthd.storage.node_database import DatabaseCorrupt, DatabaseFull, NodeDatabase
 from healthd.storage.pending_changes import PendingChanges
 from vocabulary.finding import Finding, Severity
 from vocabulary.identity import Component, ComponentKind
@@ -79,9 +79,9 @@ class FindingRecorder:
         self._waiting = waiting
         self._orders = orders
         self._wake = wake
-        self._stored_cursor = self._cursor = committer.outbox.cursor()
-        self._stored_gpus = self._gpus = committer.outbox.gpus()
-        self._replaced: OutboxCorrupt | None = None  # the fresh database in its place still lacks the open orders
+        self._stored_cursor = self._cursor = committer.database.cursor()
+        self._stored_gpus = self._gpus = committer.database.gpus()
+        self._replaced: DatabaseCorrupt | None = None  # the fresh database in its place still lacks the open orders
         self._proofs: list[HealthVerification] = []
         self._when_written: list[Callable[[], None]] = []
         self._under_way: tuple[CommitBatch, Future[int]] | None = None
@@ -95,8 +95,8 @@ class FindingRecorder:
         self._shown = ledger.active
         self.newest = waiting.newest  # the number of the newest change in `shown`
         self._clear(["unwritable", *(code for code, _ in _LATE)], now)  # a successful write proves this
-        if committer.outbox.problem:
-            self._say_corrupt(committer.outbox.problem, now)
+        if committer.database.problem:
+            self._say_corrupt(committer.database.problem, now)
 
     @property
     def condemned(self) -> Condemnation | None:
@@ -137,7 +137,7 @@ class FindingRecorder:
         """Call back once everything judged so far is durable."""
         self._when_written.append(call)
 
-    def settle(self, now: float, monotonic: float) -> bool:
+    def commit_if_due(self, now: float, monotonic: float) -> bool:
         """Process finished writes and start due ones. Return True if there is something to publish now."""
         news = self._take_in(now, monotonic) | self._judge_overdue(now, monotonic)
         if self._under_way is None and monotonic >= self._next_try and self._due(monotonic):
@@ -195,9 +195,9 @@ class FindingRecorder:
             urgent=self._ledger.urgent or bool(self._proofs),
             renews=corrupt is not None,
         )
-        self._ledger.settle()
+        self._ledger.mark_submitted()
         self._proofs, self._when_written, self._waiting_since = [], [], None
-        self._under_way = (batch, self._committer.submit(lambda outbox: self._write(outbox, batch, now)))
+        self._under_way = (batch, self._committer.submit(lambda database: self._write(database, batch, now)))
 
     def _wait_for_batch(self, within_s: float) -> None:
         """Wait a moment for the batch. If that is not enough, `wake` is called at the end of the write."""
@@ -209,35 +209,35 @@ class FindingRecorder:
         except FutureTimeoutError:
             future.add_done_callback(lambda _: self._wake())
 
-    def _write(self, outbox: Outbox, batch: CommitBatch, now: float) -> int:
+    def _write(self, database: NodeDatabase, batch: CommitBatch, now: float) -> int:
         """Write all of the batch or nothing, in the writer's thread; return the number of the newest change."""
         if batch.renews and self._committer.corrupt is not None:
-            self._replace(outbox, self._committer.corrupt, now)
-        with outbox.transaction():
+            self._replace(database, self._committer.corrupt, now)
+        with database.transaction():
             lifted = any(proof.whole_node for proof in batch.proofs)
-            stored = outbox.commit(batch.findings, batch.cursor, lift_condemned=lifted)
+            stored = database.commit(batch.findings, batch.cursor, lift_condemned=lifted)
             if batch.gpus is not None:
-                outbox.expect_gpus(batch.gpus)
+                database.expect_gpus(batch.gpus)
             for proof in batch.proofs:
-                self._orders.write_answer(outbox, proof.answer)
+                self._orders.write_answer(database, proof.answer)
             if not batch.findings:
-                outbox.put("written_at", now)  # a write without content would verify nothing
-        self._waiting.add(stored, outbox)
+                database.put("written_at", now)  # a write without content would verify nothing
+        self._waiting.add(stored, database)
         if batch.proofs or batch.renews:
-            self._orders.read(outbox, self._waiting.newest)
+            self._orders.read(database, self._waiting.newest)
         return self._waiting.newest
 
-    def _replace(self, outbox: Outbox, corrupt: OutboxCorrupt, now: float) -> None:
+    def _replace(self, database: NodeDatabase, corrupt: DatabaseCorrupt, now: float) -> None:
         """Continue with a fresh database that holds the open orders. A later batch does what could not be done now.
 
         `corrupt` stays set until the orders are in it: until then they exist only in memory.
         """
         if self._replaced is not corrupt:
-            outbox.renew(now, str(corrupt))
-            self._waiting.begin_anew(outbox)
+            database.renew(now, str(corrupt))
+            self._waiting.begin_anew(database)
             self._replaced = corrupt
-        with outbox.transaction():
-            self._orders.restore(outbox)
+        with database.transaction():
+            self._orders.restore(database)
         self._committer.corrupt = self._replaced = None
 
     def _take_in(self, now: float, monotonic: float) -> bool:
@@ -265,10 +265,10 @@ class FindingRecorder:
 
     def _judge_error(self, error: BaseException, batch: CommitBatch, now: float, monotonic: float) -> None:
         """Keep everything in memory, report the error, and retry: the cursor has not moved, so a crash loses nothing."""
-        if isinstance(error, OutboxCorrupt) and not batch.renews:
+        if isinstance(error, DatabaseCorrupt) and not batch.renews:
             self._wake()  # the next round replaces the database
             return
-        if not isinstance(error, (OutboxFull, OutboxCorrupt)):
+        if not isinstance(error, (DatabaseFull, DatabaseCorrupt)):
             raise error
         self._next_try = monotonic + RETRY_S
         self._failing = True
@@ -284,7 +284,7 @@ class FindingRecorder:
                 self._clear([code for code, _ in _LATE], now)
             self._overdue = False
             return False
-        path = self._committer.outbox.path
+        path = self._committer.database.path
         for code, limit_s in _LATE:
             if waited_s >= limit_s:
                 words = f"a write to {path} has not ended within {limit_s:g} s; findings are held in memory only"
@@ -310,7 +310,7 @@ class FindingRecorder:
     def _say_dropped(self, now: float) -> None:
         """Raise a finding that changes were lost, so that the history does not look complete."""
         for code, lost, words in (
-            ("dropped", self._committer.outbox.dropped, "changes of cleared findings were dropped for lack of room"),
+            ("dropped", self._committer.database.dropped, "changes of cleared findings were dropped for lack of room"),
             ("rejected", self._waiting.rejected, "changes were set aside, because the remediator rejects them"),
         ):
             if lost > self._lost.get(code, 0):

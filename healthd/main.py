@@ -44,12 +44,12 @@ def main(path: Path, node: str | None, verbose: bool) -> None:  # noqa: FBT001 -
     # Reading YAML takes several MiB for a moment. Importing the daemon afterwards reuses that memory.
     from healthd.daemon import AlreadyRunning, Daemon
     from healthd.host import Host
-    from healthd.storage.outbox import OutboxFull
+    from healthd.storage.node_database import DatabaseFull
 
     message_decoders.build_decoders()
     try:
         daemon = Daemon(config, Host(nvml_library=config.nvml.library), catalogue)
-    except (AlreadyRunning, OutboxFull, OSError) as error:
+    except (AlreadyRunning, DatabaseFull, OSError) as error:
         _log.error("cannot run: %s", error)
         sys.exit(1)
     for secret in filter(None, (config.remediator.token_file, config.remediator.enrol_token_file)):

@@ -21,10 +21,10 @@ from healthd.findings.finding_ledger import FindingLedger
 from healthd.gpu_monitoring.gpu_monitor import GpuMonitor
 from healthd.kernel_log.message_patterns.nvidia_driver import NVIDIA
 from healthd.kernel_log.xid_corroboration import NOT_ATTESTED, NodeDevices, XidCorroborator, downgrade_to_info
-from healthd.samples.beacons import Beacons
 from healthd.samples.kernel_record import KernelGap, KernelRecord
 from healthd.samples.nvml import NvmlSample, Sweep, XidEvent
 from healthd.samples.preflight import PreflightSample
+from healthd.samples.rank_steps import Beacons
 from healthd.samples.source import SourceReading
 from healthd.samples.start_failure import StartFailure
 from healthd.source_monitoring.source_monitor import SourceMonitor
@@ -86,7 +86,7 @@ class NodeMonitor:
         if isinstance(fact, Clear):
             return [fact] if record.attested else []
         if fact.check in _NAME_A_GPU or (fact.check == NVIDIA.check and not record.attested):
-            return [self.second.weigh_line(fact, self._devices(), now, attested=record.attested)]
+            return [self.second.corroborate_line(fact, self._devices(), now, attested=record.attested)]
         if record.attested or fact.injected or fact.severity is Severity.INFO:
             return [fact]
         return [downgrade_to_info(fact, NOT_ATTESTED)]
@@ -100,14 +100,14 @@ class NodeMonitor:
         silent = bool(gpus.trouble or (gpus.left_out and not present))  # a sweep over no GPU is no answer of the driver
         return NodeDevices(gpus.by_pci.keys() | self._on_bus, lost | vanished | left_out, silent)
 
-    def take_garbage(self, problems: Iterable[str], at: float) -> None:
+    def report_unreadable_records(self, problems: Iterable[str], at: float) -> None:
         """Report bytes from the kernel log that are no record."""
         self.ledger.apply(kernel_log_checks.judge_unreadable_record(problem, at) for problem in problems)
 
     def take_nvml(self, sample: NvmlSample, now: Moment) -> None:
         """Process a message of the NVML child, or its absence."""
         if isinstance(sample, XidEvent):
-            self.ledger.apply(self.second.heard_event(sample, self.gpus.by_index, self._devices(), now))
+            self.ledger.apply(self.second.apply_event(sample, self.gpus.by_index, self._devices(), now))
         else:
             self.gpus.take(sample, now)
         if isinstance(sample, Sweep):
@@ -133,7 +133,7 @@ class NodeMonitor:
     def take_start_failures(self, failures: Iterable[StartFailure], now: Moment) -> None:
         """Report healthd programs whose last start failed."""
         facts = process_start_checks.judge_start_failures(failures, now.wall)
-        self.ledger.hold(process_start_checks.CHECK, facts, now.wall, "it was started, or is no longer needed")
+        self.ledger.apply_levels(process_start_checks.CHECK, facts, now.wall, "it was started, or is no longer needed")
 
     def take_preflight(self, sample: PreflightSample, now: Moment) -> None:
         """Judge a preflight that root reported and no order started."""
@@ -151,7 +151,7 @@ class NodeMonitor:
             self.ledger.apply([make_check_failure(beacon_checks.CHECK, error, now.wall)])
         try:
             held = self._trainings.judge(sample.steps, now)
-            self.ledger.hold(training_checks.CHECK, held, now.wall, "training continues as usual, or has ended")
+            self.ledger.apply_levels(training_checks.CHECK, held, now.wall, "training continues as usual, or has ended")
         except Exception as error:  # noqa: BLE001 - same
             self.ledger.apply([make_check_failure(training_checks.CHECK, error, now.wall)])
         return changed

@@ -38,7 +38,7 @@ def main(arguments: list[str]) -> int:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent handles a terminal's Ctrl-C
     if os.getppid() != parent:
         return 0
-    slate, machine, plan = ChildCallPage(int(arguments[0])), MachineAccess(arguments[1]), json.loads(arguments[2])
+    call_page, machine, plan = ChildCallPage(int(arguments[0])), MachineAccess(arguments[1]), json.loads(arguments[2])
     due = {name: time.monotonic() + number * STAGGER_S for number, name in enumerate(plan)}
     readers = {name: _load_collector(name) for name in plan}
     gc.freeze()
@@ -49,11 +49,11 @@ def main(arguments: list[str]) -> int:
             told = os.read(0, 64).decode()
             if not told:
                 return 0
-            _hang_forever(told.strip(), slate)
+            _hang_forever(told.strip(), call_page)
         every_s, options = plan[name]
-        slate.write(None, f"{name} {time.monotonic():.3f}")
+        call_page.write(None, f"{name} {time.monotonic():.3f}")
         _write_message(read_source(name, readers[name], machine, options))
-        slate.write(None, "")
+        call_page.write(None, "")
         due[name] = max(due[name] + every_s, time.monotonic())
 
 
@@ -70,9 +70,9 @@ def read_source(name: str, read: Read, machine: MachineAccess, options: Options)
     return answer | {"seconds": time.monotonic() - began}
 
 
-def _hang_forever(name: str, slate: ChildCallPage) -> None:
+def _hang_forever(name: str, call_page: ChildCallPage) -> None:
     """Hang in a reading of this source, for a simulated fault."""
-    slate.write(None, f"{name} {time.monotonic():.3f}")
+    call_page.write(None, f"{name} {time.monotonic():.3f}")
     while True:
         signal.pause()
 

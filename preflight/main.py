@@ -77,7 +77,7 @@ def cli() -> None:
     type=click.Path(file_okay=False, path_type=Path),
     help="Folder with the baseline and the node's history.  [default: HEALTHD_PREFLIGHT_BASELINE, or /var/lib/gpu-healthd/preflight]",
 )
-@click.option("--tell", "telling", is_flag=True, help="Send the document to this node's healthd; requires root.")
+@click.option("--tell", "to_healthd", is_flag=True, help="Send the document to this node's healthd; requires root.")
 @socket_option
 def run(  # noqa: PLR0913 - one for each option
     *,
@@ -88,7 +88,7 @@ def run(  # noqa: PLR0913 - one for each option
     inject: tuple[str, ...],
     watchdog: tuple[str, ...],
     baseline: Path | None,
-    telling: bool,
+    to_healthd: bool,
     path: str,
 ) -> None:
     """Test this node.
@@ -108,7 +108,7 @@ def run(  # noqa: PLR0913 - one for each option
                 )
         except PlanError as error:
             raise click.UsageError(str(error)) from None
-        if telling:
+        if to_healthd:
             _report_to_healthd(document, path)
         _deliver_document(document, OutputFormat(output), file)
         try:

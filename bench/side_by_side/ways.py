@@ -14,8 +14,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from bench.side_by_side.tiny_training import WORLD
-from healthd.trainer.beacons.beacon import MailboxOrder, post_order, read_all_pages
-from healthd.trainer.beacons.page_reader import prepare_directory
+from healthd.trainer.beacons.beacon import MailboxOrder, read_all_pages
+from healthd.trainer.beacons.beacon_directory import prepare_directory
+from healthd.trainer.beacons.mailbox import post_order
 
 ADAPTERS = Path("build/adapters/bin/python")  # made by `make adapters`
 NODES = ("n0", "n1", "n2")  # the last is the spare

@@ -69,7 +69,7 @@ def advise_checkpoint_interval(
     Computes the optimum by Daly's formula, and the waste of longer and shorter intervals, from the given figures only.
     A running job measures its own costs (docs/explanation/checkpoint-interval.md).
     """
-    from healthd.trainer.interval.optimal_interval import daly_s, waste_at, young_daly_s
+    from healthd.trainer.interval.optimal_interval import daly_s, estimate_waste, young_daly_s
 
     job_mtbf_s = mtbf / nodes
     if job_mtbf_s < 1:
@@ -79,7 +79,7 @@ def advise_checkpoint_interval(
     best_s = max(optimum_s, write)
     choices = []
     for factor in FACTORS:
-        waste = waste_at(best_s * factor, cost, job_mtbf_s, restart, write)
+        waste = estimate_waste(best_s * factor, cost, job_mtbf_s, restart, write)
         lost = waste.total * nodes * gpus_per_node * 24
         choices.append(
             CheckpointChoice(best_s * factor, factor, waste.total, waste.checkpoint, waste.rework, waste.restart, lost)

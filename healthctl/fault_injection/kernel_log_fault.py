@@ -9,7 +9,7 @@ import click
 
 from healthctl.exit_codes import Exit, Failure
 from vocabulary.driver_log.injected_line import mark_injected_line
-from vocabulary.driver_log.xid import NAME_BYTES_MAX, format_xid
+from vocabulary.driver_log.xid_line import NAME_BYTES_MAX, format_xid
 
 KMSG = Path("/dev/kmsg")
 RECORD_BYTES_MAX = 900  # the kernel truncates or rejects longer ones

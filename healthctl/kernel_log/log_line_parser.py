@@ -15,7 +15,7 @@ from healthd.kernel_log.message_patterns.line_pattern import LinePattern, match_
 from healthd.kernel_log.message_patterns.pattern_families import FAMILIES
 from vocabulary.driver_log.fabric_manager_event import parse_switch_error
 from vocabulary.driver_log.fabric_manager_line import is_fabric_manager_line
-from vocabulary.driver_log.xid import KernelEvent, KernelEventKind, parse_live_record
+from vocabulary.driver_log.xid_line import KernelEvent, KernelEventKind, parse_live_record
 
 PROBE_LINES = 3  # the driver's probe message names the GPU on its first line and the fault on its last
 

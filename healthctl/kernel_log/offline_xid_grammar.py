@@ -1,6 +1,6 @@
 """The offline grammar of GPU driver messages: every format of twenty years, in any log format, for people who read logs.
 
-It is wider than the live grammar (`vocabulary.driver_log.xid`), and much of it can be forged: the 2005 format without an
+It is wider than the live grammar (`vocabulary.driver_log.xid_line`), and much of it can be forged: the 2005 format without an
 address fits into a task's name, and other text may precede the message. Code that acts must not use it; healthd cannot
 import it.
 """
@@ -11,7 +11,13 @@ import re
 
 from healthctl.kernel_log.log_prefix import extract_kernel_text
 from healthctl.kernel_log.quotation import is_quotation
-from vocabulary.driver_log.xid import KernelEvent, parse_live_record, read_fallen_match, read_sxid_match, read_xid_match
+from vocabulary.driver_log.xid_line import (
+    KernelEvent,
+    parse_live_record,
+    read_fallen_match,
+    read_sxid_match,
+    read_xid_match,
+)
 
 _XID = re.compile(
     r"NVRM:[ ]{1,4}Xid[ ]{0,2}\("

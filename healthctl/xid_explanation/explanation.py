@@ -10,7 +10,7 @@ import msgspec
 from healthctl.kernel_log.offline_xid_grammar import parse_offline_line
 from vocabulary.driver_log.fabric_manager_event import parse_switch_error
 from vocabulary.driver_log.injected_line import parse_injected_line
-from vocabulary.driver_log.xid import KernelEvent, KernelEventKind
+from vocabulary.driver_log.xid_line import KernelEvent, KernelEventKind
 from vocabulary.fault_catalogue.catalogue import FALLEN_OFF_BUS_XID, Catalogue
 from vocabulary.fault_catalogue.catalogue_entry import Advice
 from vocabulary.fault_catalogue.line_reading import Reading

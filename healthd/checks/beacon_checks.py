@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from healthd.findings.facts import Clear, Fact, Raise
-from healthd.samples.beacons import Beacons
+from healthd.samples.rank_steps import Beacons
 from vocabulary.finding import Severity
 from vocabulary.identity import Component, ComponentKind
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from healthd.collectors.clock import ClockSample
-from healthd.findings.facts import Held, Moment, judge_level
+from healthd.findings.facts import LevelFact, Moment, judge_level
 from healthd.findings.hysteresis import Dwell
 from vocabulary.identity import Component, ComponentKind
 
@@ -27,7 +27,7 @@ class ClockCheck:
         self._limits = limits
         self._dwell = Dwell(limits.raise_after_s, limits.clear_after_s)
 
-    def judge(self, sample: ClockSample, now: Moment) -> list[Held]:
+    def judge(self, sample: ClockSample, now: Moment) -> list[LevelFact]:
         """Return a fact if the clock is not synchronised, or not closely enough."""
         error_s = sample.error_max_us * 1e-6
         return [
@@ -43,6 +43,6 @@ class ClockCheck:
             ),
         ]
 
-    def _level(self, code: str, summary: str, bad: bool, error_s: float, now: Moment) -> list[Held]:  # noqa: FBT001 - the reading itself
+    def _level(self, code: str, summary: str, bad: bool, error_s: float, now: Moment) -> list[LevelFact]:  # noqa: FBT001 - the reading itself
         holds, component = self._dwell.judge(code, bad, now.monotonic), Component(ComponentKind.HOST, name="clock")
         return judge_level(holds, now, (CHECK, code), component, summary, evidence={"error_max_s": error_s})

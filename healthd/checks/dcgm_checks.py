@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from healthd.collectors.dcgm import DcgmIncident, DcgmSample
-from healthd.findings.facts import Held, Moment, Raise
+from healthd.findings.facts import LevelFact, Moment, Raise
 from vocabulary.finding import Severity
 from vocabulary.identity import Component, ComponentKind
 
@@ -24,7 +24,7 @@ class DcgmCheck:
     def __init__(self, limits: Limits) -> None:
         self._failure = Severity.ERROR if limits.failure_is_error else Severity.WARNING
 
-    def judge(self, sample: DcgmSample, now: Moment) -> list[Held]:
+    def judge(self, sample: DcgmSample, now: Moment) -> list[LevelFact]:
         """Return a fact per incident. Without DCGM watches the state is unknown."""
         return [self._fact(incident, now) for incident in sample.incidents if incident.health in ("Warning", "Failure")]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from healthd.collectors.disks import Disk, DisksSample
-from healthd.findings.facts import Held, Moment, judge_level
+from healthd.findings.facts import LevelFact, Moment, judge_level
 from healthd.findings.hysteresis import Dwell
 from vocabulary.finding import Severity
 from vocabulary.identity import Component, ComponentKind
@@ -31,15 +31,15 @@ class DisksCheck:
         self._dwell = Dwell(limits.raise_after_s, limits.clear_after_s)
         self._written: set[str] = set()
 
-    def judge(self, sample: DisksSample, now: Moment) -> list[Held]:
+    def judge(self, sample: DisksSample, now: Moment) -> list[LevelFact]:
         """Return a fact per full file system, and per file system that became read-only."""
-        facts: list[Held] = []
+        facts: list[LevelFact] = []
         for disk in sample.disks:
             facts += self._space(disk, now)
             facts += self._read_only(disk, now)
         return facts
 
-    def _space(self, disk: Disk, now: Moment) -> list[Held]:
+    def _space(self, disk: Disk, now: Moment) -> list[LevelFact]:
         limits = self._limits
         free, room = _compute_percent(disk.free_bytes, disk.size_bytes), disk.free_bytes
         bad = None if free is None or room is None else free < limits.free_percent and room < limits.free_bytes
@@ -64,7 +64,7 @@ class DisksCheck:
             evidence={"inodes_free_percent": round(inodes or 0.0, 2)},
         )
 
-    def _read_only(self, disk: Disk, now: Moment) -> list[Held]:
+    def _read_only(self, disk: Disk, now: Moment) -> list[LevelFact]:
         if not disk.read_only:
             self._written.add(disk.mount)
         # Read-only from the first sample on: by design, unless a finding exists.

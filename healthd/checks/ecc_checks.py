@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from healthd.findings.facts import Held, Moment
+from healthd.findings.facts import LevelFact, Moment
 from healthd.findings.gpu_state import GpuState, judge_gpu_level
 from healthd.findings.hysteresis import Dwell, Growth
 from vocabulary.finding import Severity
@@ -34,11 +34,11 @@ class EccCheck:
         self._corrected = Growth(limits.window_s)
         self._storm = Dwell(0.0, limits.window_s)
 
-    def judge(self, gpus: Sequence[GpuState], now: Moment) -> list[Held]:
+    def judge(self, gpus: Sequence[GpuState], now: Moment) -> list[LevelFact]:
         """Return four facts per GPU."""
         return [fact for state in gpus for fact in (*self._counted(state, now), *self._storming(state, now))]
 
-    def _counted(self, state: GpuState, now: Moment) -> list[Held]:
+    def _counted(self, state: GpuState, now: Moment) -> list[LevelFact]:
         limits, latest, index = self._limits, state.latest, state.gpu.index
         now_count, life_count = latest.ecc_uncorrected, latest.ecc_uncorrected_aggregate
         return [
@@ -68,7 +68,7 @@ class EccCheck:
             ),
         ]
 
-    def _storming(self, state: GpuState, now: Moment) -> list[Held]:
+    def _storming(self, state: GpuState, now: Moment) -> list[LevelFact]:
         limits, key = self._limits, state.gpu.uuid
         growth = self._corrected.add(key, state.read.ecc_corrected, now.monotonic)
         said = None if growth is None else self._storm.judge(key, growth >= limits.corrected_in_window, now.monotonic)

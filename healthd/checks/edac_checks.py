@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from healthd.collectors.edac import Dimm, EdacSample
-from healthd.findings.facts import Held, Moment, judge_level
+from healthd.findings.facts import LevelFact, Moment, judge_level
 from healthd.findings.hysteresis import Dwell, Growth
 from vocabulary.finding import Severity
 from vocabulary.identity import Component, ComponentKind
@@ -29,11 +29,11 @@ class EdacCheck:
         self._corrected = Growth(limits.window_s)
         self._storm = Dwell(0.0, limits.clear_after_s)
 
-    def judge(self, sample: EdacSample, now: Moment) -> list[Held]:
+    def judge(self, sample: EdacSample, now: Moment) -> list[LevelFact]:
         """Return facts for uncorrected errors since boot and for a storm of corrected ones."""
         return [fact for dimm in sample.dimms for fact in (*self._uncorrected(dimm, now), *self._storming(dimm, now))]
 
-    def _uncorrected(self, dimm: Dimm, now: Moment) -> list[Held]:
+    def _uncorrected(self, dimm: Dimm, now: Moment) -> list[LevelFact]:
         count = dimm.uncorrected
         return judge_level(
             None if count is None else count > 0,
@@ -45,7 +45,7 @@ class EdacCheck:
             evidence={"errors": count},
         )
 
-    def _storming(self, dimm: Dimm, now: Moment) -> list[Held]:
+    def _storming(self, dimm: Dimm, now: Moment) -> list[LevelFact]:
         key = (dimm.controller, dimm.dimm)
         growth = self._corrected.add(key, dimm.corrected, now.monotonic)
         bad = None if growth is None else growth >= self._limits.corrected_in_window

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import msgspec
 
 from healthd.collectors.ethernet import EthernetInterface, EthernetSample
-from healthd.findings.facts import Held, Moment, judge_level
+from healthd.findings.facts import LevelFact, Moment, judge_level
 from healthd.findings.hysteresis import Dwell, Growth
 from vocabulary.identity import Component, ComponentKind
 
@@ -35,11 +35,11 @@ class EthernetCheck:
         self._errors = Growth(limits.errors_window_s)
         self._fastest: dict[str, int] = {}  # of those that were up since the first sample
 
-    def judge(self, sample: EthernetSample, now: Moment) -> list[Held]:
+    def judge(self, sample: EthernetSample, now: Moment) -> list[LevelFact]:
         """Return all facts of all interfaces."""
         return [fact for interface in sample.interfaces for fact in self._judge(interface, now)]
 
-    def _judge(self, interface: EthernetInterface, now: Moment) -> list[Held]:
+    def _judge(self, interface: EthernetInterface, now: Moment) -> list[LevelFact]:
         name, limits = interface.name, self._limits
         if interface.up:
             self._fastest[name] = max(self._fastest.get(name, 0), interface.speed_mbps or 0)
@@ -72,6 +72,6 @@ def _judge_interface(
     text: str,
     now: Moment,
     evidence: Mapping[str, float | None] | None = None,
-) -> list[Held]:
+) -> list[LevelFact]:
     component = Component(ComponentKind.NIC_PORT, name=interface.name, pci=interface.pci)
     return judge_level(holds, now, (CHECK, code), component, f"{interface.name} {text}", evidence=evidence)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from healthd.collectors.fabric_manager import FabricManagerSample, SwitchError
-from healthd.findings.facts import Held, Moment, Raise
+from healthd.findings.facts import LevelFact, Moment, Raise
 from vocabulary.finding import Evidence, Severity
 from vocabulary.identity import Component, ComponentKind, canonical_pci
 
@@ -25,7 +25,7 @@ class FabricManagerCheck:
         self._fatal = Severity.ERROR if limits.fatal_is_error else Severity.WARNING
         self._seen: frozenset[SwitchError] | None = None
 
-    def judge(self, sample: FabricManagerSample, now: Moment) -> list[Held]:
+    def judge(self, sample: FabricManagerSample, now: Moment) -> list[LevelFact]:
         """Return an event per new error."""
         before, self._seen = self._seen, frozenset(sample.errors)
         return [] if before is None else [self._fact(e, now) for e in sample.errors if e not in before]

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from healthd.findings.facts import Held, Moment
+from healthd.findings.facts import LevelFact, Moment
 from healthd.findings.gpu_state import GpuState, is_gpu_busy, judge_gpu_level, median_of_siblings
 from healthd.findings.hysteresis import Dwell
 
@@ -27,16 +27,16 @@ class Limits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     clear_after_s: float
 
 
-class ClocksCheck:
+class GpuClockCheck:
     """Remembers how long each GPU has been slow."""
 
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
         self._dwell = Dwell(limits.raise_after_s, limits.clear_after_s)
 
-    def judge(self, gpus: Sequence[GpuState], now: Moment) -> list[Held]:
+    def judge(self, gpus: Sequence[GpuState], now: Moment) -> list[LevelFact]:
         """Return a fact per busy GPU far below its maximum, and per GPU far below its siblings."""
-        facts: list[Held] = []
+        facts: list[LevelFact] = []
         for state in gpus:
             siblings = [clock for other in gpus if other is not state and (clock := self._clock(other)) is not None]
             usual = median_of_siblings(siblings)
@@ -45,7 +45,9 @@ class ClocksCheck:
             facts += self._judge(state, now, "below_siblings", usual, self._limits.siblings_percent)
         return facts
 
-    def _judge(self, state: GpuState, now: Moment, code: str, whole_mhz: float | None, percent: float) -> list[Held]:
+    def _judge(
+        self, state: GpuState, now: Moment, code: str, whole_mhz: float | None, percent: float
+    ) -> list[LevelFact]:
         clock = self._clock(state)
         slow = None if not clock or not whole_mhz else clock < whole_mhz * percent / 100
         if slow and state.latest.throttle_mask:

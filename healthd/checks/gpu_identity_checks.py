@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from healthd.findings.facts import Held, Moment
+from healthd.findings.facts import LevelFact, Moment
 from healthd.findings.gpu_state import SIBLINGS_MIN, GpuState, judge_gpu_level
 
 CHECK = "gpu_identity"
@@ -28,9 +28,9 @@ class GpuIdentityCheck:
         self._ecc_expected = limits.ecc_expected > 0
         self._persistence_expected = limits.persistence_expected > 0
 
-    def judge(self, gpus: Sequence[GpuState], now: Moment) -> list[Held]:
+    def judge(self, gpus: Sequence[GpuState], now: Moment) -> list[LevelFact]:
         """Return a fact per GPU that differs from nearly all siblings, or lacks ECC or persistence mode."""
-        facts: list[Held] = []
+        facts: list[LevelFact] = []
         for state in gpus:
             for field, words in _ALIKE.items():
                 facts += _judge_odd_field(state, [other for other in gpus if other is not state], field, words, now)
@@ -41,7 +41,9 @@ class GpuIdentityCheck:
         return facts
 
 
-def _judge_odd_field(state: GpuState, siblings: Sequence[GpuState], field: str, words: str, now: Moment) -> list[Held]:
+def _judge_odd_field(
+    state: GpuState, siblings: Sequence[GpuState], field: str, words: str, now: Moment
+) -> list[LevelFact]:
     own = getattr(state.constants, field)
     others = Counter(value for sibling in siblings if (value := getattr(sibling.constants, field)))
     usual, count = others.most_common(1)[0] if others else ("", 0)
@@ -58,13 +60,13 @@ def _judge_odd_field(state: GpuState, siblings: Sequence[GpuState], field: str, 
     )
 
 
-def _judge_missing_ecc(state: GpuState, now: Moment) -> list[Held]:
+def _judge_missing_ecc(state: GpuState, now: Moment) -> list[LevelFact]:
     enabled = state.constants.ecc_enabled
     summary = f"ECC is off on GPU {state.gpu.index}: memory errors go undetected"
     return judge_gpu_level(None if enabled is None else not enabled, state, now, (CHECK, "ecc_off"), summary)
 
 
-def _judge_missing_persistence(state: GpuState, now: Moment) -> list[Held]:
+def _judge_missing_persistence(state: GpuState, now: Moment) -> list[LevelFact]:
     enabled = state.latest.persistence
     summary = (
         f"persistence mode is off on GPU {state.gpu.index}: the driver unloads when the GPU is idle, so each job starts"

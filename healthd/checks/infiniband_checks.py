@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import msgspec
 
 from healthd.collectors.infiniband import IbPort, InfinibandSample
-from healthd.findings.facts import Held, Moment, judge_level
+from healthd.findings.facts import LevelFact, Moment, judge_level
 from healthd.findings.hysteresis import Dwell, Growth
 from vocabulary.finding import Severity
 from vocabulary.identity import Component, ComponentKind
@@ -41,9 +41,9 @@ class InfinibandCheck:
         self._waits = Growth(limits.congestion_window_s)
         self._were_up: set[tuple[str, str]] = set()
 
-    def judge(self, sample: InfinibandSample, now: Moment) -> list[Held]:
+    def judge(self, sample: InfinibandSample, now: Moment) -> list[LevelFact]:
         """Return all facts of all ports."""
-        facts: list[Held] = []
+        facts: list[LevelFact] = []
         for port in sample.ports:
             usual = sample.expected.get(port.device) or _find_usual_rate(port, sample.ports)
             facts += self._down(port, expected=port.device in sample.expected, now=now)
@@ -51,7 +51,7 @@ class InfinibandCheck:
             facts += self._counters(port, now)
         return facts
 
-    def _down(self, port: IbPort, *, expected: bool, now: Moment) -> list[Held]:
+    def _down(self, port: IbPort, *, expected: bool, now: Moment) -> list[LevelFact]:
         key = (port.device, port.port)
         up = port.state == "ACTIVE"
         if up:
@@ -64,7 +64,7 @@ class InfinibandCheck:
         component = _make_port_component(port)
         return judge_level(holds, now, (CHECK, "down"), component, summary, severity=Severity.ERROR)
 
-    def _slow(self, port: IbPort, usual: float | None, now: Moment) -> list[Held]:
+    def _slow(self, port: IbPort, usual: float | None, now: Moment) -> list[LevelFact]:
         known = port.rate_gbps is not None and usual is not None and port.state == "ACTIVE"
         slow = (port.rate_gbps or 0.0) < (usual or 0.0) if known else None
         holds = self._dwell.judge(("slow", port.device, port.port), slow, now.monotonic)
@@ -72,7 +72,7 @@ class InfinibandCheck:
         evidence = {"rate_gbps": port.rate_gbps, "expected_gbps": usual}
         return judge_level(holds, now, (CHECK, "slow"), _make_port_component(port), summary, evidence=evidence)
 
-    def _counters(self, port: IbPort, now: Moment) -> list[Held]:
+    def _counters(self, port: IbPort, now: Moment) -> list[LevelFact]:
         limits, key = self._limits, (port.device, port.port)
         flaps = self._flaps.add(key, port.link_downed, now.monotonic)
         symbols = self._symbols.add(key, port.symbol_errors, now.monotonic)
@@ -101,7 +101,7 @@ def _find_usual_rate(port: IbPort, ports: Sequence[IbPort]) -> float | None:
 
 def _judge_counter_growth(
     port: IbPort, code: str, text: str, growth: int | None, limit: float, now: Moment
-) -> list[Held]:
+) -> list[LevelFact]:
     holds, evidence = None if growth is None else growth >= limit, {"growth": growth}
     return judge_level(
         holds, now, (CHECK, code), _make_port_component(port), _describe_port(port, text), evidence=evidence

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from healthd.collectors.network_mounts import NetworkMountsSample
-from healthd.findings.facts import Held, Moment, judge_level
+from healthd.findings.facts import LevelFact, Moment, judge_level
 from healthd.findings.hysteresis import Dwell
 from vocabulary.identity import Component, ComponentKind
 
@@ -25,9 +25,9 @@ class NetworkMountsCheck:
     def __init__(self, limits: Limits) -> None:
         self._dwell = Dwell(limits.raise_after_s, limits.clear_after_s)
 
-    def judge(self, sample: NetworkMountsSample, now: Moment) -> list[Held]:
+    def judge(self, sample: NetworkMountsSample, now: Moment) -> list[LevelFact]:
         """Return a fact per mount that does not answer, or answers with an error."""
-        facts: list[Held] = []
+        facts: list[LevelFact] = []
         for mount in sample.mounts:
             facts += judge_level(
                 self._dwell.judge(mount.mount, bool(mount.trouble), now.monotonic),

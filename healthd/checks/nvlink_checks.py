@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from healthd.findings.facts import Held, Moment
+from healthd.findings.facts import LevelFact, Moment
 from healthd.findings.gpu_state import SIBLINGS_MIN, GpuState, judge_gpu_level
 from healthd.findings.hysteresis import Dwell, Growth
 from healthd.samples.nvml import Link
@@ -46,11 +46,11 @@ class NvlinkCheck:
         self._erring = Dwell(0.0, limits.window_s)
         self._most: dict[str, int] = {}
 
-    def judge(self, gpus: Sequence[GpuState], now: Moment) -> list[Held]:
+    def judge(self, gpus: Sequence[GpuState], now: Moment) -> list[LevelFact]:
         """Return a fact for links that are down, one for links without traffic, and one per kind of frequent error."""
         up = {state.gpu.uuid: count for state in gpus if (count := _count_active_links(state)) is not None}
         self._most |= {uuid: max(count, self._most.get(uuid, 0)) for uuid, count in up.items()}
-        facts: list[Held] = []
+        facts: list[LevelFact] = []
         for state in gpus:
             siblings = [count for uuid, count in up.items() if uuid != state.gpu.uuid]
             facts += self._inactive(state, up.get(state.gpu.uuid), siblings, now)
@@ -58,7 +58,7 @@ class NvlinkCheck:
             facts += self._errors(state, now)
         return facts
 
-    def _inactive(self, state: GpuState, up: int | None, siblings: list[int], now: Moment) -> list[Held]:
+    def _inactive(self, state: GpuState, up: int | None, siblings: list[int], now: Moment) -> list[LevelFact]:
         expected = max(self._most.get(state.gpu.uuid, 0), _find_usual_count(siblings), int(self._limits.links))
         down = None if up is None else up < expected
         if up == 0 and not any(siblings) and not self._most.get(state.gpu.uuid):
@@ -72,7 +72,7 @@ class NvlinkCheck:
             evidence={"links_up": up, "links_expected": expected},
         )
 
-    def _without_traffic(self, state: GpuState, now: Moment) -> list[Held]:
+    def _without_traffic(self, state: GpuState, now: Moment) -> list[LevelFact]:
         links = state.latest.links or ()
         known = links and all(link.traffic_disabled is not None for link in links)
         disabled = [str(link.link) for link in links if link.traffic_disabled]
@@ -86,9 +86,9 @@ class NvlinkCheck:
             evidence={"links": ", ".join(disabled)},
         )
 
-    def _errors(self, state: GpuState, now: Moment) -> list[Held]:
+    def _errors(self, state: GpuState, now: Moment) -> list[LevelFact]:
         links = state.read.links or ()
-        facts: list[Held] = []
+        facts: list[LevelFact] = []
         for code, words in _ERRORS.items():
             grown = [
                 (growth, link.link) for link in links if (growth := self._grown(state, link, code, now)) is not None

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from healthd.findings.facts import Held, Moment
+from healthd.findings.facts import LevelFact, Moment
 from healthd.findings.gpu_state import GpuState, judge_gpu_level
 from healthd.findings.hysteresis import Dwell
 from vocabulary.finding import Severity
@@ -57,7 +57,7 @@ class FabricCheck:
         self._outside = Dwell(limits.join_s, 0.0)
         self._health = Dwell(limits.raise_after_s, limits.clear_after_s)
 
-    def judge(self, gpus: Sequence[GpuState], now: Moment) -> list[Held]:
+    def judge(self, gpus: Sequence[GpuState], now: Moment) -> list[LevelFact]:
         """Return facts for each GPU that has a fabric. A single GPU needs none, as in many virtual machines."""
         return [
             fact
@@ -65,7 +65,7 @@ class FabricCheck:
             for fact in (*self._joined(state, now, alone=len(gpus) == 1), *self._healthy(state, now))
         ]
 
-    def _joined(self, state: GpuState, now: Moment, *, alone: bool) -> list[Held]:
+    def _joined(self, state: GpuState, now: Moment, *, alone: bool) -> list[LevelFact]:
         fabric, status = state.latest.fabric_state, state.latest.fabric_status
         joined = None if not fabric else fabric == _COMPLETED
         absent = None if joined is None or (alone and not joined) else not joined
@@ -90,9 +90,9 @@ class FabricCheck:
         )
         return outside + failed
 
-    def _healthy(self, state: GpuState, now: Moment) -> list[Held]:
+    def _healthy(self, state: GpuState, now: Moment) -> list[LevelFact]:
         mask = state.latest.fabric_health_mask
-        facts: list[Held] = []
+        facts: list[LevelFact] = []
         for code, shift, values, bad, words in _FIELDS:
             value = None if mask is None else (mask >> shift) % values
             unwell = value in bad if value else None  # 0: not supported

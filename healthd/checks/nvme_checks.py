@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import msgspec
 
 from healthd.collectors.nvme import NvmeDisk, NvmeSample
-from healthd.findings.facts import Held, Moment, judge_level
+from healthd.findings.facts import LevelFact, Moment, judge_level
 from healthd.findings.hysteresis import Dwell, Growth
 from vocabulary.finding import Severity
 from vocabulary.identity import Component, ComponentKind
@@ -35,11 +35,11 @@ class NvmeCheck:
         self._gone = Dwell(limits.raise_after_s, limits.clear_after_s)
         self._errors = Growth(limits.window_s)
 
-    def judge(self, sample: NvmeSample, now: Moment) -> list[Held]:
+    def judge(self, sample: NvmeSample, now: Moment) -> list[LevelFact]:
         """Return facts for failed controllers, their own warnings, wear, and media errors."""
         return [fact for disk in sample.disks for fact in self._judge(disk, now)]
 
-    def _judge(self, disk: NvmeDisk, now: Moment) -> list[Held]:
+    def _judge(self, disk: NvmeDisk, now: Moment) -> list[LevelFact]:
         limits = self._limits
         bits = disk.critical_bits
         words = [text for bit, text in WARNINGS.items() if (bits or 0) & bit]
@@ -71,7 +71,7 @@ def _judge_disk(
     *,
     severity: Severity = Severity.WARNING,
     evidence: Mapping[str, float | None] | None = None,
-) -> list[Held]:
+) -> list[LevelFact]:
     component = Component(ComponentKind.HOST, name=f"nvme {disk.name}")
     summary = f"{disk.name} ({disk.model} {disk.serial}): {text}"
     return judge_level(holds, now, (CHECK, code), component, summary, severity=severity, evidence=evidence)

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 import msgspec
 
 from healthd.collectors.pcie import PcieHop, PcieSample
-from healthd.findings.facts import Held, Moment, judge_level
+from healthd.findings.facts import LevelFact, Moment, judge_level
 from healthd.findings.hysteresis import Dwell, Growth
 from vocabulary.finding import Severity
 from vocabulary.identity import Component, ComponentKind
@@ -36,12 +36,12 @@ class PcieCheck:
         self._narrow = Dwell(limits.raise_after_s, limits.clear_after_s)
         self._errors = Growth(limits.window_s)
 
-    def judge(self, sample: PcieSample, now: Moment) -> list[Held]:
+    def judge(self, sample: PcieSample, now: Moment) -> list[LevelFact]:
         """Return all facts of all hops."""
         below = _map_end_points(sample)
         return [fact for hop in sample.hops for fact in (*self._width(hop, below, now), *self._counts(hop, below, now))]
 
-    def _width(self, hop: PcieHop, below: Mapping[str, str], now: Moment) -> list[Held]:
+    def _width(self, hop: PcieHop, below: Mapping[str, str], now: Moment) -> list[LevelFact]:
         known = hop.width is not None and hop.width_max is not None
         narrow = (hop.width or 0) < (hop.width_max or 0) if known else None
         if hop.kind == "bridge":
@@ -51,9 +51,9 @@ class PcieCheck:
         evidence = {"width": hop.width, "width_max": hop.width_max, "above": reached or None}
         return judge_level(holds, now, (CHECK, "narrow"), _make_hop_component(hop), summary, evidence=evidence)
 
-    def _counts(self, hop: PcieHop, below: Mapping[str, str], now: Moment) -> list[Held]:
+    def _counts(self, hop: PcieHop, below: Mapping[str, str], now: Moment) -> list[LevelFact]:
         limits = self._limits
-        facts: list[Held] = []
+        facts: list[LevelFact] = []
         for code, count, limit, severity in (
             ("corrected", hop.corrected, limits.corrected_in_window, Severity.WARNING),
             ("nonfatal", hop.nonfatal, limits.uncorrected_in_window, Severity.WARNING),

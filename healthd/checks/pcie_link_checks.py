@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from healthd.findings.facts import Held, Moment
+from healthd.findings.facts import LevelFact, Moment
 from healthd.findings.gpu_state import GpuState, is_gpu_busy, judge_gpu_level
 from healthd.findings.hysteresis import Dwell, Growth
 
@@ -35,7 +35,7 @@ class PcieLinkCheck:
         self._replays = Growth(limits.window_s)
         self._storm = Dwell(0.0, limits.window_s)
 
-    def judge(self, gpus: Sequence[GpuState], now: Moment) -> list[Held]:
+    def judge(self, gpus: Sequence[GpuState], now: Moment) -> list[LevelFact]:
         """Return three facts per GPU."""
         return [
             fact
@@ -43,14 +43,14 @@ class PcieLinkCheck:
             for fact in (*self._width(state, now), *self._generation(state, now), *self._replaying(state, now))
         ]
 
-    def _width(self, state: GpuState, now: Moment) -> list[Held]:
+    def _width(self, state: GpuState, now: Moment) -> list[LevelFact]:
         lanes, lanes_max = state.latest.pcie_width, state.constants.pcie_width_max
         summary = f"the PCIe link of GPU {state.gpu.index} has lost lanes"
         evidence = {"lanes": lanes, "lanes_max": lanes_max}
         said = self._slow.judge((state.gpu.uuid, "width"), _is_less(lanes, lanes_max), now.monotonic)
         return judge_gpu_level(said, state, now, (CHECK, "width"), summary, evidence=evidence)
 
-    def _generation(self, state: GpuState, now: Moment) -> list[Held]:
+    def _generation(self, state: GpuState, now: Moment) -> list[LevelFact]:
         generation, generation_max = state.latest.pcie_generation, state.constants.pcie_generation_max
         slow = _is_less(generation, generation_max)
         if slow and not is_gpu_busy(state, self._limits.busy_percent):
@@ -60,7 +60,7 @@ class PcieLinkCheck:
         said = self._slow.judge((state.gpu.uuid, "generation"), slow, now.monotonic)
         return judge_gpu_level(said, state, now, (CHECK, "generation"), summary, evidence=evidence)
 
-    def _replaying(self, state: GpuState, now: Moment) -> list[Held]:
+    def _replaying(self, state: GpuState, now: Moment) -> list[LevelFact]:
         limits, key = self._limits, state.gpu.uuid
         growth = self._replays.add(key, state.read.pcie_replays, now.monotonic)
         said = None if growth is None else self._storm.judge(key, growth >= limits.replays_in_window, now.monotonic)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from healthd.findings.facts import Held, Moment
+from healthd.findings.facts import LevelFact, Moment
 from healthd.findings.gpu_state import GpuState, judge_gpu_level, median_of_siblings
 from healthd.findings.hysteresis import Dwell
 
@@ -31,9 +31,9 @@ class PowerCheck:
         self._limits = limits
         self._dwell = Dwell(limits.raise_after_s, limits.clear_after_s)
 
-    def judge(self, gpus: Sequence[GpuState], now: Moment) -> list[Held]:
+    def judge(self, gpus: Sequence[GpuState], now: Moment) -> list[LevelFact]:
         """Return three facts per GPU."""
-        facts: list[Held] = []
+        facts: list[LevelFact] = []
         for state in gpus:
             siblings = [other.latest for other in gpus if other is not state]
             usual_mw = _compute_median([latest.power_mw for latest in siblings])
@@ -42,7 +42,7 @@ class PowerCheck:
             facts += self._below(state, now, usual_mw, usual_tensor)
         return facts
 
-    def _above(self, state: GpuState, now: Moment) -> list[Held]:
+    def _above(self, state: GpuState, now: Moment) -> list[LevelFact]:
         drawn, limit = state.latest.power_mw, state.latest.power_limit_mw
         above = None if drawn is None or not limit else drawn > limit * self._limits.limit_percent / 100
         said = self._dwell.judge((state.gpu.uuid, "above_limit"), above, now.monotonic)
@@ -55,7 +55,9 @@ class PowerCheck:
             evidence={"power_mw": drawn, "power_limit_mw": limit},
         )
 
-    def _below(self, state: GpuState, now: Moment, usual_mw: float | None, usual_tensor: float | None) -> list[Held]:
+    def _below(
+        self, state: GpuState, now: Moment, usual_mw: float | None, usual_tensor: float | None
+    ) -> list[LevelFact]:
         """Compare only with siblings that compute as much: a healthy GPU that waits for the others draws less."""
         limits, drawn, tensor = self._limits, state.latest.power_mw, state.latest.tensor_active_percent
         below = None
@@ -73,7 +75,7 @@ class PowerCheck:
             evidence={"power_mw": drawn, "siblings_power_mw": usual_mw, "tensor_active_percent": tensor},
         )
 
-    def _unreadable(self, state: GpuState, now: Moment) -> list[Held]:
+    def _unreadable(self, state: GpuState, now: Moment) -> list[LevelFact]:
         """Judge missing power readings; a GPU without the sensor reports "not supported", which is no error."""
         problem = state.read.errors.get("power_mw")
         bad = True if problem is not None else False if state.read.power_mw is not None else None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from healthd.collectors.pressure import PressureSample, PressureStall
-from healthd.findings.facts import Held, Moment, judge_level
+from healthd.findings.facts import LevelFact, Moment, judge_level
 from healthd.findings.hysteresis import Dwell
 from vocabulary.identity import Component, ComponentKind
 
@@ -29,11 +29,11 @@ class PressureCheck:
         self._percent = {"memory": limits.memory_full_percent, "io": limits.io_full_percent}
         self._dwell = Dwell(limits.raise_after_s, limits.clear_after_s)
 
-    def judge(self, sample: PressureSample, now: Moment) -> list[Held]:
+    def judge(self, sample: PressureSample, now: Moment) -> list[LevelFact]:
         """Return a fact per resource that all tasks wait for."""
         return [fact for stall in sample.stalls if stall.resource in self._percent for fact in self._judge(stall, now)]
 
-    def _judge(self, stall: PressureStall, now: Moment) -> list[Held]:
+    def _judge(self, stall: PressureStall, now: Moment) -> list[LevelFact]:
         limit = self._percent[stall.resource]
         bad = None if stall.full_percent is None else stall.full_percent >= limit
         holds = self._dwell.judge(stall.resource, bad, now.monotonic)

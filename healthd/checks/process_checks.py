@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from healthd.collectors.processes import ProcessesSample
-from healthd.findings.facts import Held, Moment, judge_level
+from healthd.findings.facts import LevelFact, Moment, judge_level
 from healthd.findings.hysteresis import Dwell
 from vocabulary.finding import Evidence
 from vocabulary.identity import Component, ComponentKind
@@ -32,11 +32,11 @@ class ProcessesCheck:
         self._zombies = Dwell(limits.raise_after_s, limits.clear_after_s)
         self._waiting: dict[tuple[int, int], float] = {}
 
-    def judge(self, sample: ProcessesSample, now: Moment) -> list[Held]:
+    def judge(self, sample: ProcessesSample, now: Moment) -> list[LevelFact]:
         """Return one fact for all stuck processes, one for the zombies."""
         return [*self._stuck(sample, now), *self._dead(sample, now)]
 
-    def _stuck(self, sample: ProcessesSample, now: Moment) -> list[Held]:
+    def _stuck(self, sample: ProcessesSample, now: Moment) -> list[LevelFact]:
         waiting = {(p.pid, p.started): p for p in sample.stuck if p.state == "D"}
         self._waiting = {key: self._waiting.get(key, now.monotonic) for key in waiting}
         limit = self._limits.stuck_after_s
@@ -46,7 +46,7 @@ class ProcessesCheck:
         evidence: Evidence = {"count": len(stuck), "processes": names}
         return judge_level(bool(stuck), now, (CHECK, "stuck"), _HOST, summary, evidence=evidence)
 
-    def _dead(self, sample: ProcessesSample, now: Moment) -> list[Held]:
+    def _dead(self, sample: ProcessesSample, now: Moment) -> list[LevelFact]:
         holds = self._zombies.judge("zombies", sample.zombies >= self._limits.zombies, now.monotonic)
         summary = f"at least {self._limits.zombies:.0f} zombie processes"
         return judge_level(holds, now, (CHECK, "zombies"), _HOST, summary, evidence={"count": sample.zombies})

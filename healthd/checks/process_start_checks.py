@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 from collections.abc import Iterable
 
-from healthd.findings.facts import Held, Raise
+from healthd.findings.facts import LevelFact, Raise
 from healthd.samples.start_failure import StartFailure
 from vocabulary.finding import Severity
 from vocabulary.identity import Component, ComponentKind
@@ -24,7 +24,7 @@ _TODO = {
 _TODO_ELSE = "Check that it is installed, and that healthd may run it"
 
 
-def judge_start_failures(failures: Iterable[StartFailure], at: float) -> list[Held]:
+def judge_start_failures(failures: Iterable[StartFailure], at: float) -> list[LevelFact]:
     """Return one finding per program that could not be started; healthd retries by itself."""
     return [
         Raise(

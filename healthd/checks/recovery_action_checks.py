@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from healthd.findings.facts import Held, Moment
+from healthd.findings.facts import LevelFact, Moment
 from healthd.findings.gpu_state import GpuState, judge_gpu_level
 from vocabulary.finding import Evidence, Severity
 from vocabulary.hardware.recovery_requests import NONE, RECOVERY_REQUESTS
@@ -28,12 +28,12 @@ class RecoveryActionCheck:
     def __init__(self, limits: Limits) -> None:
         del limits
 
-    def judge(self, gpus: Sequence[GpuState], now: Moment) -> list[Held]:
+    def judge(self, gpus: Sequence[GpuState], now: Moment) -> list[LevelFact]:
         """Return a fact named after the action while the driver requests it."""
         return [fact for state in gpus for fact in _judge_recovery_request(state, now)]
 
 
-def _judge_recovery_request(state: GpuState, now: Moment) -> list[Held]:
+def _judge_recovery_request(state: GpuState, now: Moment) -> list[LevelFact]:
     action = state.latest.recovery_action
     if action is None:
         codes = (*(request.code for request in RECOVERY_REQUESTS.values()), _OTHER)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from healthd.findings.facts import Held, Moment
+from healthd.findings.facts import LevelFact, Moment
 from healthd.findings.gpu_state import GpuState, judge_gpu_level
 
 CHECK = "retired_pages"
@@ -24,11 +24,11 @@ class RetiredPagesCheck:
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
 
-    def judge(self, gpus: Sequence[GpuState], now: Moment) -> list[Held]:
+    def judge(self, gpus: Sequence[GpuState], now: Moment) -> list[LevelFact]:
         """Return facts for pages pending retirement, and for a nearly full retirement table."""
         return [fact for state in gpus for fact in self._judge(state, now)]
 
-    def _judge(self, state: GpuState, now: Moment) -> list[Held]:
+    def _judge(self, state: GpuState, now: Moment) -> list[LevelFact]:
         latest, limit = state.latest, self._limits.pages
         counts = (latest.retired_pages_corrected, latest.retired_pages_uncorrected)
         known = sum(count or 0 for count in counts)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from healthd.findings.facts import Held, Moment
+from healthd.findings.facts import LevelFact, Moment
 from healthd.findings.gpu_state import GpuState, judge_gpu_level
 from vocabulary.finding import Severity
 
@@ -40,11 +40,11 @@ class RowRemapCheck:
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
 
-    def judge(self, gpus: Sequence[GpuState], now: Moment) -> list[Held]:
+    def judge(self, gpus: Sequence[GpuState], now: Moment) -> list[LevelFact]:
         """Return a fact per driver flag that is set, and for nearly used-up spares."""
         return [fact for state in gpus for fact in (*_judge_remap_flags(state, now), *self._worn(state, now))]
 
-    def _worn(self, state: GpuState, now: Moment) -> list[Held]:
+    def _worn(self, state: GpuState, now: Moment) -> list[LevelFact]:
         banks, rows = state.latest.remap_histogram, state.latest.rows_remapped_uncorrected
         low, none = (None, None) if banks is None or len(banks) < 5 else banks[3:5]
         worn = None if low is None or none is None else low + none >= self._limits.worn_banks
@@ -67,10 +67,10 @@ class RowRemapCheck:
         return spares + many
 
 
-def _judge_remap_flags(state: GpuState, now: Moment) -> list[Held]:
+def _judge_remap_flags(state: GpuState, now: Moment) -> list[LevelFact]:
     names = ("rows_remapped_corrected", "rows_remapped_uncorrected")
     rows = {name: getattr(state.latest, name) for name in names}
-    facts: list[Held] = []
+    facts: list[LevelFact] = []
     for code, field, severity, summary in _FLAGS:
         holds, words = getattr(state.latest, field), summary.format(state.gpu.index)
         facts += judge_gpu_level(holds, state, now, (CHECK, code), words, severity=severity, evidence=rows)

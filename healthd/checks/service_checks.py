@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from healthd.collectors.services import Service, ServicesSample
-from healthd.findings.facts import Held, Moment, judge_level
+from healthd.findings.facts import LevelFact, Moment, judge_level
 from healthd.findings.hysteresis import Dwell
 from vocabulary.finding import Severity
 from vocabulary.identity import Component, ComponentKind
@@ -28,11 +28,11 @@ class ServicesCheck:
     def __init__(self, limits: Limits) -> None:
         self._dwell = Dwell(limits.raise_after_s, limits.clear_after_s)
 
-    def judge(self, sample: ServicesSample, now: Moment) -> list[Held]:
+    def judge(self, sample: ServicesSample, now: Moment) -> list[LevelFact]:
         """Return a fact per required service that is not active."""
         return [fact for service in sample.services if service.wanted for fact in self._judge(service, now)]
 
-    def _judge(self, service: Service, now: Moment) -> list[Held]:
+    def _judge(self, service: Service, now: Moment) -> list[LevelFact]:
         return judge_level(
             self._dwell.judge(service.name, not service.active, now.monotonic),
             now,

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from healthd.findings.facts import Held, Moment
+from healthd.findings.facts import LevelFact, Moment
 from healthd.findings.gpu_state import GpuState, judge_gpu_level
 from healthd.findings.hysteresis import Dwell, judge_band
 
@@ -31,11 +31,11 @@ class TemperatureCheck:
         self._limits = limits
         self._dwell = Dwell(limits.raise_after_s, limits.clear_after_s)
 
-    def judge(self, gpus: Sequence[GpuState], now: Moment) -> list[Held]:
+    def judge(self, gpus: Sequence[GpuState], now: Moment) -> list[LevelFact]:
         """Return a fact per core and per memory without margin."""
         return [fact for state in gpus for fact in (*self._core(state, now), *self._memory(state, now))]
 
-    def _core(self, state: GpuState, now: Moment) -> list[Held]:
+    def _core(self, state: GpuState, now: Moment) -> list[LevelFact]:
         limits, latest = self._limits, state.latest
         margin = latest.temperature_margin_c
         if margin is None:
@@ -51,7 +51,7 @@ class TemperatureCheck:
             evidence={"temperature_c": latest.temperature_c, "margin_c": margin},
         )
 
-    def _memory(self, state: GpuState, now: Moment) -> list[Held]:
+    def _memory(self, state: GpuState, now: Moment) -> list[LevelFact]:
         limits, celsius, maximum = self._limits, state.latest.memory_temperature_c, state.constants.memory_max_c
         margin = _compute_margin(celsius, maximum)
         hot = judge_band(margin, bad=limits.memory_margin_c, good=limits.memory_margin_clear_c)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from healthd.findings.facts import Held, Moment
+from healthd.findings.facts import LevelFact, Moment
 from healthd.findings.gpu_state import GpuState, judge_gpu_level
 from healthd.findings.hysteresis import Dwell, Growth
 from vocabulary.hardware.throttle_reasons import THROTTLE_REASONS
@@ -40,13 +40,13 @@ class ThrottleCheck:
         self._thermal_ns = Growth(limits.window_s)
         self._often = Dwell(0.0, limits.window_s)
 
-    def judge(self, gpus: Sequence[GpuState], now: Moment) -> list[Held]:
+    def judge(self, gpus: Sequence[GpuState], now: Moment) -> list[LevelFact]:
         """Return a fact per lasting reason, and one for heat that comes and goes between samples."""
         return [fact for state in gpus for fact in (*self._standing(state, now), *self._thermal(state, now))]
 
-    def _standing(self, state: GpuState, now: Moment) -> list[Held]:
+    def _standing(self, state: GpuState, now: Moment) -> list[LevelFact]:
         mask = state.latest.throttle_mask
-        facts: list[Held] = []
+        facts: list[LevelFact] = []
         for code, summary in _FAULTS.items():
             bad = None if mask is None else bool(mask & _BITS[code])
             if mask is not None and code == "hw_slowdown" and mask & _CAUSES:
@@ -58,7 +58,7 @@ class ThrottleCheck:
             )
         return facts
 
-    def _thermal(self, state: GpuState, now: Moment) -> list[Held]:
+    def _thermal(self, state: GpuState, now: Moment) -> list[LevelFact]:
         limits, key, counter = self._limits, state.gpu.uuid, state.read.throttled_thermal_ns
         growth = self._thermal_ns.add(key, counter, now.monotonic)
         percent = None if growth is None else 100e-9 * growth / limits.window_s

@@ -11,7 +11,7 @@ from itertools import groupby, zip_longest
 from math import isfinite
 from typing import NamedTuple
 
-from healthd.findings.facts import Held, Moment, Raise, Unknown
+from healthd.findings.facts import LevelFact, Moment, Raise, Unknown
 from healthd.samples.rank_steps import RankSteps
 from healthd.training.rank_numbers import RankNumbers
 from healthd.training.stall_detection import JobProgress, JobStall
@@ -59,9 +59,9 @@ class TrainingCheck:
         self._progress: dict[_Job, JobProgress] = {}
         self._numbers: dict[_Rank, RankNumbers] = {}
 
-    def judge(self, ranks: Sequence[RankSteps], now: Moment) -> list[Held]:
+    def judge(self, ranks: Sequence[RankSteps], now: Moment) -> list[LevelFact]:
         """Return all current facts of jobs with living local ranks. Findings of ended jobs are cleared."""
-        facts: list[Held] = []
+        facts: list[LevelFact] = []
         living = _limit_jobs(_identify_job(rank) for rank in ranks if rank.alive)
         shown = sorted(
             (rank for rank in ranks if _identify_job(rank) in living), key=lambda r: (_identify_job(r), r.rank, r.pid)
@@ -78,7 +78,7 @@ class TrainingCheck:
             facts += self._judge_job(called, self._progress[job], list(of_job), now)
         return facts
 
-    def _judge_job(self, job: _Job, progress: JobProgress, ranks: list[RankSteps], now: Moment) -> list[Held]:
+    def _judge_job(self, job: _Job, progress: JobProgress, ranks: list[RankSteps], now: Moment) -> list[LevelFact]:
         moving = progress.look(ranks, now.monotonic)
         facts = _judge_stall(job, moving, progress.stall, now)
         numbers = {rank.rank: self._numbers[_identify_rank(rank)] for rank in ranks if rank.alive}
@@ -126,7 +126,7 @@ def _raise_job_fact(job: _Job, code: str, summary: str, now: Moment, evidence: E
     )
 
 
-def _judge_stall(job: _Job, holds: bool | None, stall: JobStall | None, now: Moment) -> list[Held]:  # noqa: FBT001 - the reading
+def _judge_stall(job: _Job, holds: bool | None, stall: JobStall | None, now: Moment) -> list[LevelFact]:  # noqa: FBT001 - the reading
     if holds is None:
         return [Unknown(CHECK, "stalled", _make_job_component(job))]
     if not holds or stall is None:
@@ -158,7 +158,7 @@ def _judge_stall(job: _Job, holds: bool | None, stall: JobStall | None, now: Mom
     return [_raise_job_fact(job, "stalled", summary, now, evidence)]
 
 
-def _judge_non_finite_values(job: _Job, numbers: dict[int, RankNumbers], now: Moment) -> list[Held]:
+def _judge_non_finite_values(job: _Job, numbers: dict[int, RankNumbers], now: Moment) -> list[LevelFact]:
     bad = [rank for rank, known in numbers.items() if known.not_finite.holds]
     if not bad:
         return []
@@ -179,7 +179,7 @@ def _find_last_good_step(code: str, numbers: dict[int, RankNumbers], bad: list[i
     return {"last_good_step": min(known)} if known and len(known) == len(steps) else {}
 
 
-def _judge_series(job: _Job, code: str, numbers: dict[int, RankNumbers], now: Moment) -> list[Held]:
+def _judge_series(job: _Job, code: str, numbers: dict[int, RankNumbers], now: Moment) -> list[LevelFact]:
     reported = {rank: each for rank, known in numbers.items() if (each := known.series[code]).known}
     bad = [rank for rank, each in reported.items() if each.holds]
     if not bad:

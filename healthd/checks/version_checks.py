@@ -8,7 +8,7 @@ from __future__ import annotations
 import msgspec
 
 from healthd.collectors.versions import VersionsSample
-from healthd.findings.facts import Held, Moment, judge_level
+from healthd.findings.facts import LevelFact, Moment, judge_level
 from vocabulary.identity import Component, ComponentKind
 
 CHECK = "versions"
@@ -26,7 +26,7 @@ class VersionsCheck:
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
 
-    def judge(self, sample: VersionsSample, now: Moment) -> list[Held]:
+    def judge(self, sample: VersionsSample, now: Moment) -> list[LevelFact]:
         """Return a fact while the cores differ."""
         known = sample.microcode.split()
         return judge_level(

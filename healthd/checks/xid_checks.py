@@ -9,8 +9,8 @@ from healthd.kernel_log.nvswitch_severity import SwitchSeverityTracker
 from healthd.kernel_log.record_authenticity import RecordAuthenticator
 from healthd.kernel_log.xid_bursts import XidBursts
 from healthd.samples.kernel_record import KernelRecord
-from vocabulary.driver_log.xid import KernelEvent, KernelEventKind, parse_live_record
 from vocabulary.driver_log.xid_detail import decode_xid_detail
+from vocabulary.driver_log.xid_line import KernelEvent, KernelEventKind, parse_live_record
 from vocabulary.fault_catalogue.catalogue import Catalogue, severity_from_sxid_line
 from vocabulary.finding import Evidence, Severity
 from vocabulary.identity import Component, ComponentKind

@@ -7,12 +7,11 @@ from itertools import groupby
 from pathlib import Path
 from typing import NamedTuple
 
-from healthd.samples.beacons import Beacons
-from healthd.samples.rank_steps import RankSteps
-from healthd.trainer.beacons.beacon_directory import BeaconDirectory, DirectorySweep, PageFile
+from healthd.samples.rank_steps import Beacons, RankSteps
+from healthd.trainer.beacons.beacon_directory import BeaconDirectory, DirectorySweep, PageFile, remove_page_file
 from healthd.trainer.beacons.beacon_page import BeaconError
 from healthd.trainer.beacons.job_owners import JobClaim, JobClaimants, find_job_claimants, read_job_claim
-from healthd.trainer.beacons.page_reader import SHORTAGES, BeaconView, RetryBudget, remove_page_file
+from healthd.trainer.beacons.page_reader import SHORTAGES, BeaconView, RetryBudget
 from healthd.trainer.beacons.step_ring import StepDurations, summarize_durations
 from healthd.training.step_reader import StepReader
 from healthd.training.step_windows import StepWindows

@@ -61,7 +61,7 @@ class Unknown(msgspec.Struct, frozen=True):
 
 
 Fact = Raise | Clear
-Held = Raise | Unknown
+LevelFact = Raise | Unknown
 _AnyFact = TypeVar("_AnyFact", bound=Raise | Clear | Unknown)
 _Struct = TypeVar("_Struct", bound=msgspec.Struct)
 
@@ -103,7 +103,7 @@ def judge_level(
     *,
     severity: Severity = Severity.WARNING,
     evidence: Mapping[str, str | float | bool | None] | None = None,
-) -> list[Held]:
+) -> list[LevelFact]:
     """Return the fact for a level that holds, does not hold, or is unknown. Nearly all do not hold.
 
     `kind` is check and code. Unknown values are left out of the evidence.

@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from msgspec.structs import replace
 
 from healthd.findings.event_counters import EventCounters
-from healthd.findings.facts import Clear, Fact, Held, Raise, make_gpu_component, make_writable
+from healthd.findings.facts import Clear, Fact, LevelFact, Raise, make_gpu_component, make_writable
 from vocabulary.finding import Finding, Severity, finding_id
 from vocabulary.identity import Component, ComponentKind
 from vocabulary.messages.wire import Gpu
@@ -27,7 +27,7 @@ Key = tuple[str, str, str, bool]
 
 
 class FindingLedger:
-    """Turns facts into findings. `changed` is what the outbox lacks; `urgent` what it must get at once.
+    """Turns facts into findings. `changed` is what the database lacks; `urgent` what it must get at once.
 
     `events` counts what happened since this process started, including what is no longer a finding.
     """
@@ -54,10 +54,10 @@ class FindingLedger:
             else:
                 self._raise(fact)
 
-    def hold(
+    def apply_levels(
         self,
         check: str,
-        facts: Iterable[Held],
+        facts: Iterable[LevelFact],
         at: float,
         by: str,
         *,
@@ -113,7 +113,7 @@ class FindingLedger:
                 self._store(key, replace(finding, component=make_gpu_component(gpu)))
                 self.urgent = True
 
-    def settle(self) -> None:
+    def mark_submitted(self) -> None:
         """Record that all changes were handed over to be written."""
         self.changed = {}
         self.urgent = False
@@ -124,7 +124,7 @@ class FindingLedger:
         self.urgent = self.urgent or urgent
 
     def forget_written(self) -> None:
-        """Mark every active finding to be written again, because the outbox was lost."""
+        """Mark every active finding to be written again, because the database was lost."""
         self.changed = {finding.id: finding for finding in self._active.values()} | self.changed
         self.urgent = True
 

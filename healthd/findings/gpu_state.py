@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from healthd.findings.facts import Held, Moment, judge_level, make_gpu_component
+from healthd.findings.facts import LevelFact, Moment, judge_level, make_gpu_component
 from healthd.samples.nvml import GpuConstants, GpuReading
 from vocabulary.finding import Severity
 from vocabulary.messages.wire import Gpu
@@ -40,7 +40,7 @@ def judge_gpu_level(
     *,
     severity: Severity = Severity.WARNING,
     evidence: Mapping[str, str | float | bool | None] | None = None,
-) -> list[Held]:
+) -> list[LevelFact]:
     """Return the fact for a level of a GPU."""
     if holds is False:  # nearly always: so it comes first
         return []

@@ -25,7 +25,7 @@ from healthd.checks import (
     temperature_checks,
     throttle_checks,
 )
-from healthd.findings.facts import Held, Moment
+from healthd.findings.facts import LevelFact, Moment
 from healthd.findings.gpu_state import GpuState
 from healthd.findings.hysteresis import Dwell
 from healthd.thresholds import Thresholds
@@ -36,7 +36,7 @@ ASKED_ANYWAY_S = 60.0  # limits how long a value missing from a check's `reads` 
 class GpuCheck(Protocol):
     """A check, stateless but for its history."""
 
-    def judge(self, gpus: Sequence[GpuState], now: Moment) -> list[Held]:
+    def judge(self, gpus: Sequence[GpuState], now: Moment) -> list[LevelFact]:
         """Return all facts that hold now. A fact that is neither repeated nor marked unknown has ended."""
 
 
@@ -68,7 +68,7 @@ _ROWS = ("remap_pending", "remap_failed", "remap_histogram", "rows_remapped_unco
 GPU_CHECKS: tuple[GpuCheckSpec, ...] = (
     GpuCheckSpec(
         gpu_clock_checks.CHECK,
-        gpu_clock_checks.ClocksCheck,
+        gpu_clock_checks.GpuClockCheck,
         gpu_clock_checks.Limits,
         ("latest.sm_clock_mhz", "latest.gpu_percent", "latest.throttle_mask"),
     ),
@@ -171,10 +171,10 @@ class PerProductCheck:
             or self._judged != [self._inputs(state) for state in gpus]
         )
 
-    def judge(self, gpus: Sequence[GpuState], now: Moment) -> list[Held]:
+    def judge(self, gpus: Sequence[GpuState], now: Moment) -> list[LevelFact]:
         """Return all facts that hold now. A fact that is neither repeated nor marked unknown has ended."""
         self._judged = None
-        facts: list[Held] = []
+        facts: list[LevelFact] = []
         for product in sorted({state.gpu.name for state in gpus}):
             check = self._checks.get(product) or self._checks.setdefault(product, self._make(product))
             facts += check.judge([state for state in gpus if state.gpu.name == product], now)

@@ -169,7 +169,7 @@ class GpuMonitor:
             except Exception as error:  # noqa: BLE001 - one check's mistake must not blind the others
                 self._ledger.apply([make_check_failure(name, error, now.wall)])
                 continue
-            self._ledger.hold(name, facts, now.wall, "NVML: no longer so")
+            self._ledger.apply_levels(name, facts, now.wall, "NVML: no longer so")
         self._pretended.judge(states, self.pretences, now)
 
     def _unread(self) -> dict[int, GpuState]:

@@ -72,7 +72,7 @@ class NvmlCollector:
         self._start_deadline_s, self._restart_deadline_s = start_deadline_s, restart_deadline_s
         self._interval_s = interval_s
         self._patience_s = interval_s + deadline_s
-        self._keeper = ChildSupervisor(host, "healthd.nvml.child", self._arguments)
+        self._supervisor = ChildSupervisor(host, "healthd.nvml.child", self._arguments)
         self._unresponsive = UnresponsiveGpus(host, restart_deadline_s)
         self._count: int | None = None  # of GPUs, when they were last enumerated
         self._renewals = NvmlReinitPolicy(renew_s)
@@ -86,32 +86,32 @@ class NvmlCollector:
     @property
     def starts(self) -> int:
         """Children started so far."""
-        return self._keeper.starts
+        return self._supervisor.starts
 
     @property
     def abandoned(self) -> int:
         """The number of killed children that have not exited."""
-        return self._keeper.abandoned + self._unresponsive.abandoned
+        return self._supervisor.abandoned + self._unresponsive.abandoned
 
     @property
     def pipe(self) -> IO[bytes] | None:
         """The pipe to poll; another object with every child, None while there is none."""
-        return self._keeper.pipe
+        return self._supervisor.pipe
 
     def pids(self) -> list[int]:
         """The live child's pid, if any."""
-        return self._keeper.pids()
+        return self._supervisor.pids()
 
     def rest(self) -> bool:
         """Run no child, because a GPU is to be reset; return whether none is left."""
-        self._keeper.end()
+        self._supervisor.end()
         self._unresponsive.end_trial()
         self._unresponsive.try_now()
         return self.abandoned == 0
 
     def look_now(self) -> None:
         """Request a full sweep at once, because something happened to a GPU."""
-        self._keeper.tell(b"!")
+        self._supervisor.tell(b"!")
 
     def retry_left_out(self) -> None:
         """Try the left-out GPUs at once, because they may have been repaired."""
@@ -119,32 +119,32 @@ class NvmlCollector:
 
     def enumerate_anew(self) -> None:
         """Start another child, because the GPUs on the bus no longer match the driver's enumeration."""
-        self._keeper.end()
+        self._supervisor.end()
 
     def poll(self) -> list[NvmlSample]:
         """Return new samples: call when the pipe is readable, and about once per interval."""
         trial = self._unresponsive.poll()
         samples = [] if trial is None else self._take_trial(trial)
-        if self._keeper.alive:
+        if self._supervisor.alive:
             return samples + self._hear()
         # Each GPU may block one unkillable child; the remaining GPUs still need one.
-        self._keeper.abandoned_max = ABANDONED_MAX + len(self._unresponsive.left_out)
-        if self._keeper.start_if_due():
+        self._supervisor.abandoned_max = ABANDONED_MAX + len(self._unresponsive.left_out)
+        if self._supervisor.start_if_due():
             self._inventory_seen = self._gave_up = False
             self._pretended = None
             self._swept_at = self._host.clock.monotonic()
         return samples
 
     def _hear(self) -> list[NvmlSample]:
-        lines, ended = self._keeper.hear()
+        lines, ended = self._supervisor.hear()
         samples: list[NvmlSample] = []
         for line in lines:
             if (sample := self._sample(line)) is not None:
                 samples.append(sample)
-            if not self._keeper.alive:  # a message has ended it: later lines may refer to other GPUs by index
+            if not self._supervisor.alive:  # a message has ended it: later lines may refer to other GPUs by index
                 return samples
         if ended:
-            self._keeper.replace()
+            self._supervisor.replace()
             if not self._gave_up:
                 reason = "the NVML child ended unexpectedly; it will be restarted"
                 samples.append(NvmlUnavailable(self._host.clock.wall(), reason))
@@ -154,13 +154,13 @@ class NvmlCollector:
 
     def pretend_hang(self, gpu: int | None) -> None:
         """Stop the child, like a driver that never answers: what follows is real, and marked as injected."""
-        for pid in self._keeper.pids():
+        for pid in self._supervisor.pids():
             os.kill(pid, signal.SIGSTOP)
             self._pretended = SimulatedNvmlHang(gpu)
 
     def close(self, within_s: float = END_S) -> None:
         """End the children; wait at most `within_s` for all of them together."""
-        close_all_children([self._keeper, *self._unresponsive.keepers], self._host.clock, within_s)
+        close_all_children([self._supervisor, *self._unresponsive.supervisors], self._host.clock, within_s)
 
     def _arguments(self) -> list[str]:
         left_out = ",".join(map(str, self._unresponsive.left_out))
@@ -169,7 +169,7 @@ class NvmlCollector:
     def _take_trial(self, trial: TrialResult) -> list[NvmlSample]:
         if trial.answered:
             _log.warning("GPU %d answers again; reinitialising NVML to read it with the others", trial.gpu)
-            self._keeper.end()
+            self._supervisor.end()
             return []
         wall = self._host.clock.wall()
         return [NvmlHang(wall, trial.gpu, trial.call or "no particular call", trial.seconds, trial=True)]
@@ -185,11 +185,11 @@ class NvmlCollector:
         if not isinstance(sample, XidEvent):  # these come from a separate thread, also while a sweep hangs
             self._swept_at = self._host.clock.monotonic()
         if isinstance(sample, Sweep):
-            self._keeper.worked()
+            self._supervisor.worked()
             self._hung = False
             if self._renewals.due(sample, self._swept_at):
                 _log.warning("reinitialising NVML: only this finds a reset or replaced GPU")
-                self._keeper.end()
+                self._supervisor.end()
         if isinstance(sample, Inventory) and self._renumbered(sample):
             return None
         if isinstance(sample, GpusChanged):
@@ -204,7 +204,7 @@ class NvmlCollector:
             return False
         _log.warning("the driver has %d GPUs, and had %s; all are read again", inventory.count, before)
         self._unresponsive.readmit_all()
-        self._keeper.end()
+        self._supervisor.end()
         return True
 
     def _deadline_s(self) -> float:
@@ -216,15 +216,15 @@ class NvmlCollector:
         return self._host.clock.monotonic() - self._swept_at
 
     def _hang(self) -> NvmlHang:
-        index, call = self._keeper.slate()
+        index, call = self._supervisor.read_call()
         seconds = self._overdue_s()
         self._hung = True
         pretended, self._pretended = self._pretended, None
         if pretended is not None or index is None:
-            self._keeper.replace()
+            self._supervisor.replace()
         else:
             self._unresponsive.leave_out(index)
-            self._keeper.end()  # the other GPUs need not wait: this happens once per GPU
+            self._supervisor.end()  # the other GPUs need not wait: this happens once per GPU
         if pretended is not None:
             return NvmlHang(self._host.clock.wall(), pretended.gpu, "a simulated call", seconds, injected=True)
         return NvmlHang(self._host.clock.wall(), index, call or "no particular call", seconds)

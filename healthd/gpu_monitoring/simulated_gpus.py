@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from msgspec.structs import replace
 
-from healthd.findings.facts import Held, Moment, Raise, make_check_failure
+from healthd.findings.facts import LevelFact, Moment, Raise, make_check_failure
 from healthd.findings.finding_ledger import FindingLedger
 from healthd.findings.gpu_state import GpuState
 from healthd.gpu_monitoring.gpu_check_registry import GpuCheck
@@ -36,8 +36,8 @@ class SimulatedGpus:
                 self._ledger.apply([make_check_failure(name, error, now.wall)])
                 continue
             own = [_mark_injected(fact) for fact in facts if fact.component.pci in places]
-            self._ledger.hold(name, own, now.wall, "no longer simulated", injected=True)
+            self._ledger.apply_levels(name, own, now.wall, "no longer simulated", injected=True)
 
 
-def _mark_injected(fact: Held) -> Held:
+def _mark_injected(fact: LevelFact) -> LevelFact:
     return replace(fact, injected=True) if isinstance(fact, Raise) else fact

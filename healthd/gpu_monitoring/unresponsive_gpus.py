@@ -42,14 +42,14 @@ class UnresponsiveGpus:
         return tuple(sorted(gpu.index for gpu in self._gpus.values() if gpu.out))
 
     @property
-    def keepers(self) -> list[ChildSupervisor]:
+    def supervisors(self) -> list[ChildSupervisor]:
         """The supervisors of all trials, to be waited for."""
-        return [gpu.keeper for gpu in self._gpus.values()]
+        return [gpu.supervisor for gpu in self._gpus.values()]
 
     @property
     def abandoned(self) -> int:
         """The number of killed trials that have not exited."""
-        return sum(gpu.keeper.abandoned for gpu in self._gpus.values())
+        return sum(gpu.supervisor.abandoned for gpu in self._gpus.values())
 
     def leave_out(self, index: int) -> None:
         """Leave out a GPU on which the NVML child hung."""
@@ -75,15 +75,15 @@ class UnresponsiveGpus:
         """Start or check a trial; return its result, once there is one."""
         now = self._host.clock.monotonic()
         if self._tried is None:
-            self._tried = next((gpu for gpu in self._due(now) if gpu.keeper.start_if_due()), None)
+            self._tried = next((gpu for gpu in self._due(now) if gpu.supervisor.start_if_due()), None)
             self._tried_at = now
             return None
         gpu = self._tried
-        lines, ended = gpu.keeper.hear()
+        lines, ended = gpu.supervisor.hear()
         answered, seconds = _ANSWER in lines, now - self._tried_at
         if not answered and not ended and seconds <= self._deadline_s:
             return None
-        _, call = gpu.keeper.slate()
+        _, call = gpu.supervisor.read_call()
         self.end_trial()
         if answered:
             gpu.out, gpu.returned_at = False, now
@@ -95,10 +95,10 @@ class UnresponsiveGpus:
         """End the current trial, if any."""
         gpu, self._tried = self._tried, None
         if gpu is not None:
-            gpu.keeper.end()
+            gpu.supervisor.end()
 
     def _due(self, now: float) -> list[_LeftOutGpu]:
-        due = [gpu for gpu in self._gpus.values() if gpu.out and gpu.due <= now and not gpu.keeper.abandoned]
+        due = [gpu for gpu in self._gpus.values() if gpu.out and gpu.due <= now and not gpu.supervisor.abandoned]
         return sorted(due, key=lambda gpu: gpu.due)
 
 
@@ -106,7 +106,7 @@ class _LeftOutGpu:
     def __init__(self, index: int, host: Host) -> None:
         self.index = index
         library = str(host.nvml_library or "")
-        self.keeper = ChildSupervisor(host, _TRIAL, lambda: [library, str(index)])
+        self.supervisor = ChildSupervisor(host, _TRIAL, lambda: [library, str(index)])
         self.out = False
         self.pause_s = PAUSE_S_MIN
         self.due = 0.0

@@ -22,7 +22,7 @@ from msgspec.structs import replace
 from healthd.findings.facts import Moment, Raise, make_gpu_component
 from healthd.samples.kernel_record import KernelRecord
 from healthd.samples.nvml import XidEvent
-from vocabulary.driver_log.xid import format_xid
+from vocabulary.driver_log.xid_line import format_xid
 from vocabulary.finding import Severity
 from vocabulary.messages.wire import Gpu
 
@@ -82,7 +82,7 @@ class XidCorroborator:
         """Whether a line waits for `confirm_by_state`."""
         return bool(self._unconfirmed)
 
-    def weigh_line(self, fact: Raise, devices: NodeDevices, now: Moment, *, attested: bool) -> Raise:
+    def corroborate_line(self, fact: Raise, devices: NodeDevices, now: Moment, *, attested: bool) -> Raise:
         """Return the fact as credible now: as it is, or as information until something confirms it."""
         ours = fact.component.pci in devices.known
         if fact.injected or (attested and (ours or fact.severity is Severity.INFO)):
@@ -96,7 +96,7 @@ class XidCorroborator:
         self._unconfirmed.append(_UnconfirmedEvent(fact, attested, now.monotonic + CONFIRM_WITHIN_S))
         return downgrade_to_info(fact, NOT_ATTESTED if ours else NOT_OURS)
 
-    def heard_event(self, event: XidEvent, gpus: Mapping[int, Gpu], devices: NodeDevices, now: Moment) -> list[Raise]:
+    def apply_event(self, event: XidEvent, gpus: Mapping[int, Gpu], devices: NodeDevices, now: Moment) -> list[Raise]:
         """Process the driver's event for an Xid; return the lines that it confirms."""
         self.heard += 1
         gpu = None if event.index is None else gpus.get(event.index)

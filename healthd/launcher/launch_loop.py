@@ -149,7 +149,7 @@ class Launcher:
     def _verdicts(self, nodes: Sequence[str], *, repeated: bool = False) -> tuple[set[str], list[NodeVerdict]]:
         """Who failed the preflight, and what is known of each. `repeated`: of lost nodes, which may be off."""
         gate = self._inquiry.gate(nodes, repeated=repeated)
-        gate = self._inquiry.refuse_silenced(gate) if repeated else gate
+        gate = self._inquiry.mark_silent_nodes_unfit(gate) if repeated else gate
         unfit = {verdict.node for verdict in gate if verdict.fitness is Fitness.UNFIT}
         preflight = self._inquiry.preflight([node for node in nodes if node not in unfit])
         failed = {verdict.node for verdict in preflight if verdict.fitness is Fitness.UNFIT}
@@ -169,12 +169,12 @@ class Launcher:
             self._clock.wall(),
             _read_modification_time(self._job.progress_file),
         )
-        look = self._second_look(attempt, began, since, mark)
+        recheck = self._make_recheck(attempt, began, since, mark)
         ends: Sequence[RankEnd] = []
         progress, run = NO_PROGRESS, None
         try:
             run = self._backend.start(attempt)
-            ends = self._watch.ends(run, attempt, look, self._node_supplies(attempt, history))
+            ends = self._watch.ends(run, attempt, recheck, self._node_supplies(attempt, history))
             result = judge_attempt(ends)
         except BackendError as error:
             result = AttemptResult(AttemptOutcome.CRASHED, frozenset(), 1, str(error))
@@ -191,12 +191,12 @@ class Launcher:
             early = may_be_user_error(result, ends, seconds, self._job.limits) and not trained
             if early and not self._stop.asked():
                 result = self._blamed(result, ends, attempt, verdicts)
-        if look.found:
+        if recheck.found:
             result = AttemptResult(
                 AttemptOutcome.LOST,
                 frozenset(),
                 REQUEUE_EXIT,
-                f"{_describe_unfit_nodes(look.found)}; no step has been trained yet",
+                f"{_describe_unfit_nodes(recheck.found)}; no step has been trained yet",
             )
         result = result._replace(condemned=result.condemned.union(run.condemned if run else ()))
         self._journal.write(
@@ -212,13 +212,13 @@ class Launcher:
         )
         return result, progress
 
-    def _second_look(self, attempt: Attempt, began: float, since: float, mark: int) -> StartupRecheck:
+    def _make_recheck(self, attempt: Attempt, began: float, since: float, mark: int) -> StartupRecheck:
         def progress() -> AttemptProgress:
             touched = _read_modification_time(self._job.progress_file) != mark
             return compute_progress(self._inquiry.pages(attempt, since), touched=touched)
 
         def unfit() -> Sequence[NodeVerdict]:
-            return self._inquiry.unfit_by_now(attempt.nodes)
+            return self._inquiry.list_unfit_nodes(attempt.nodes)
 
         return StartupRecheck(unfit, progress, began=began, pause=self._job.look_again_seconds)
 

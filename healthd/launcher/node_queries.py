@@ -46,16 +46,16 @@ class NodeQueries:
         self._reporting |= {verdict.node for verdict in verdicts if verdict.fitness is not Fitness.UNKNOWN}
         return verdicts
 
-    def refuse_silenced(self, verdicts: Sequence[NodeVerdict]) -> list[NodeVerdict]:
-        """Return gate verdicts in which a node is unfit if its healthd answered before and does not now: it may be off."""
+    def mark_silent_nodes_unfit(self, verdicts: Sequence[NodeVerdict]) -> list[NodeVerdict]:
+        """Return the gate's verdicts; a node whose healthd answered before and does not now is unfit: it may be off."""
         return [
-            verdict._replace(fitness=Fitness.UNFIT, reason="its healthd answers no longer")
+            verdict._replace(fitness=Fitness.UNFIT, reason="healthd stopped answering")
             if verdict.fitness is Fitness.UNKNOWN and verdict.node in self._reporting
             else verdict
             for verdict in verdicts
         ]
 
-    def unfit_by_now(self, nodes: Sequence[str]) -> list[NodeVerdict]:
+    def list_unfit_nodes(self, nodes: Sequence[str]) -> list[NodeVerdict]:
         """Return the nodes that the gate calls unfit now; queried while ranks run, without output."""
         if self._job.gate is GateMode.OFF:
             return []

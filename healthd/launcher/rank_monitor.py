@@ -42,14 +42,14 @@ class RankMonitor:
         self._stop = stop
 
     def ends(
-        self, run: AttemptRun, attempt: Attempt, look: StartupRecheck, nodes: Sequence[NodeSupply] = ()
+        self, run: AttemptRun, attempt: Attempt, recheck: StartupRecheck, nodes: Sequence[NodeSupply] = ()
     ) -> Sequence[RankEnd]:
         """How each rank ended; one that stays too long after its first peer has left, or is done, is killed; all, on an unfit node.
 
         Args:
             run: the ranks.
             attempt: that they belong to.
-            look: at the nodes, while no rank has trained.
+            recheck: queries the nodes, while no rank has trained.
             nodes: what brings nodes to a run whose lost ranks are replaced.
         """
         told, kill_at, give_up_at = False, _NEVER, _NEVER
@@ -74,7 +74,7 @@ class RankMonitor:
                     return self._kill(
                         run, attempt, f"that stayed {self._job.done_seconds:g} s after the first was done"
                     )
-                if kill_at == _NEVER and not ends and look.finds_unfit(now):
+                if kill_at == _NEVER and not ends and recheck.finds_unfit(now):
                     return self._kill(run, attempt, "on nodes that became unfit")
                 time.sleep(POLL_SECONDS)
             return run.ended()

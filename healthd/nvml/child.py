@@ -76,7 +76,7 @@ class GpuSweeper:
 
 
 def sweep_until_stopped(
-    devices: Sequence[GpuDevice], identities: GpuIdentities, interval_s: float, slate: ChildCallPage, send: Send
+    devices: Sequence[GpuDevice], identities: GpuIdentities, interval_s: float, call_page: ChildCallPage, send: Send
 ) -> None:
     """Sweep until standard input ends or the GPUs change, which is sent as a message."""
     due = time.monotonic()
@@ -88,7 +88,7 @@ def sweep_until_stopped(
         if change is not None:
             send({"type": "GpusChanged", "at": time.time(), "reason": change})
             return
-        slate.write(None, "")
+        call_page.write(None, "")
         if began >= due:
             due = max(due + interval_s, time.monotonic())
         if select.select([0], [], [], max(0.0, min(due, sweeps.next_look) - time.monotonic()))[0]:
@@ -99,18 +99,18 @@ def sweep_until_stopped(
 
 def main(arguments: list[str]) -> int:
     """Sweep until the parent exits or the GPUs change. Return 3 if NVML cannot be used."""
-    slate, library, interval_s = ChildCallPage(int(arguments[0])), arguments[1], float(arguments[2])
+    call_page, library, interval_s = ChildCallPage(int(arguments[0])), arguments[1], float(arguments[2])
     avoided = {int(index) for index in arguments[3].split(",") if index} if len(arguments) > 3 else set()
     if not set_parent_death_signal():
         return 0
     send = _make_sender(threading.Lock())
     try:
-        load_driver(library, slate)
+        load_driver(library, call_page)
         count = pynvml.nvmlDeviceGetCount()
         left_out = sorted(index for index in avoided if index < count)
-        devices = [GpuDevice(index, slate) for index in range(count) if index not in avoided]
+        devices = [GpuDevice(index, call_page) for index in range(count) if index not in avoided]
         identities = GpuIdentities(
-            devices, count, slate, time.monotonic()
+            devices, count, call_page, time.monotonic()
         )  # before the names, so that a GPU that appears in between is noticed
         names = [device.names() for device in devices]
         answering = [device for device, name in zip(devices, names, strict=True) if name is not None]
@@ -124,9 +124,9 @@ def main(arguments: list[str]) -> int:
         reason = f"{error}{'' if not library else f' ({library})'}"
         send({"type": "NvmlUnavailable", "at": time.time(), "reason": reason})
         return 3
-    start_xid_listener(answering, slate, send)
+    start_xid_listener(answering, call_page, send)
     send(inventory)
-    sweep_until_stopped(devices, identities, interval_s, slate, send)
+    sweep_until_stopped(devices, identities, interval_s, call_page, send)
     return 0
 
 
@@ -138,7 +138,7 @@ def set_parent_death_signal() -> bool:
     return os.getppid() == parent
 
 
-def load_driver(library: str, slate: ChildCallPage) -> None:
+def load_driver(library: str, call_page: ChildCallPage) -> None:
     """Load and initialise the driver's library, from the given path or as pynvml finds it.
 
     Raises:
@@ -146,9 +146,9 @@ def load_driver(library: str, slate: ChildCallPage) -> None:
     """
     if library:  # pynvml loads by bare name and reuses a library that is already loaded
         pynvml.nvmlLib = ctypes.CDLL(library)
-    slate.write(None, "nvmlInit")
+    call_page.write(None, "nvmlInit")
     pynvml.nvmlInit()
-    slate.write(None, "nvmlDeviceGetCount")
+    call_page.write(None, "nvmlDeviceGetCount")
 
 
 def _make_sender(lock: threading.Lock) -> Callable[[Message], None]:

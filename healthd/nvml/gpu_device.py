@@ -23,9 +23,9 @@ class GpuLost(Exception):
 class GpuDevice:
     """One GPU, by index. Fetches the handle again until the driver grants one."""
 
-    def __init__(self, index: int, slate: ChildCallPage) -> None:
+    def __init__(self, index: int, call_page: ChildCallPage) -> None:
         self.index = index
-        self._slate = slate
+        self._call_page = call_page
         self._handle: Any = None
         self._absent: set[str] = set()
         self._sweep, self._often = reading_tiers.list_sweep_readings(), reading_tiers.list_frequent_readings()
@@ -35,7 +35,7 @@ class GpuDevice:
         """Return the fields of a `Gpu`; None if it does not report them."""
         try:
             handle = self.handle()
-            self._slate.write(self.index, "identity")
+            self._call_page.write(self.index, "identity")
             names = {
                 "index": self.index,
                 "uuid": pynvml.nvmlDeviceGetUUID(handle),
@@ -58,7 +58,7 @@ class GpuDevice:
         """Return the UUIDs of the GPU and its MIG instances, which must stay the same; None if unknown."""
         try:
             handle = self.handle()
-            self._slate.write(self.index, "identity")
+            self._call_page.write(self.index, "identity")
             uuid = pynvml.nvmlDeviceGetUUID(handle)
             parts, errors = self._read([NvmlReading("mig", read_mig_state)])
         except (pynvml.NVMLError, ValueError, GpuLost):
@@ -88,7 +88,7 @@ class GpuDevice:
             NVMLError: it does not grant a handle.
         """
         if self._handle is None:
-            self._slate.write(self.index, "handle")
+            self._call_page.write(self.index, "handle")
             try:
                 self._handle = pynvml.nvmlDeviceGetHandleByIndex(self.index)
             except pynvml.NVMLError_GpuIsLost as error:
@@ -101,7 +101,7 @@ class GpuDevice:
         for name, ask in readings:
             if name in self._absent:
                 continue
-            self._slate.write(self.index, name)
+            self._call_page.write(self.index, name)
             try:
                 answer = ask(self._handle)
             except ABSENT:

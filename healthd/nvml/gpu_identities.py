@@ -15,10 +15,10 @@ from healthd.supervision.child_call_page import ChildCallPage
 class GpuIdentities:
     """`count` GPUs were enumerated at `began` (monotonic seconds); `devices` are those that are not left out."""
 
-    def __init__(self, devices: Sequence[GpuDevice], count: int, slate: ChildCallPage, began: float) -> None:
+    def __init__(self, devices: Sequence[GpuDevice], count: int, call_page: ChildCallPage, began: float) -> None:
         self._devices = devices
         self._enumerated = count
-        self._slate = slate
+        self._call_page = call_page
         self._known = [device.identity() for device in devices]
         turns = max(1, len(devices))  # the first GPU may appear where there was none
         self._rota = RoundRobin(turns, RARELY_S, first_s=RARELY_S, began=began + RARELY_S / turns)
@@ -32,7 +32,7 @@ class GpuIdentities:
         return None
 
     def _count(self) -> str | None:
-        self._slate.write(None, "nvmlDeviceGetCount")
+        self._call_page.write(None, "nvmlDeviceGetCount")
         try:
             count = pynvml.nvmlDeviceGetCount()
         except pynvml.NVMLError:

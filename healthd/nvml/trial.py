@@ -20,14 +20,14 @@ from healthd.supervision.child_call_page import ChildCallPage
 
 def main(arguments: list[str]) -> int:
     """Read the GPU once. Return 3 if NVML cannot be used, which says nothing about the GPU."""
-    slate, library, index = ChildCallPage(int(arguments[0])), arguments[1], int(arguments[2])
+    call_page, library, index = ChildCallPage(int(arguments[0])), arguments[1], int(arguments[2])
     if not set_parent_death_signal():
         return 0
     try:
-        load_driver(library, slate)
+        load_driver(library, call_page)
     except (pynvml.NVMLError, OSError):
         return 3
-    device = GpuDevice(index, slate)
+    device = GpuDevice(index, call_page)
     device.names()
     device.constants()
     device.read(often=True, grave=True, rarely=True)

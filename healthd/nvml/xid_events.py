@@ -24,10 +24,10 @@ PAUSE_S_MIN, PAUSE_S_MAX = 1.0, 60.0  # after an error, which may recur at once,
 Send = Callable[[Message], None]
 
 
-def start_xid_listener(devices: Iterable[GpuDevice], slate: ChildCallPage, send: Send) -> None:
+def start_xid_listener(devices: Iterable[GpuDevice], call_page: ChildCallPage, send: Send) -> None:
     """Send an `XidEvent` for each event from now on. Does nothing if the driver has no events."""
     try:
-        slate.write(None, "nvmlEventSetCreate")
+        call_page.write(None, "nvmlEventSetCreate")
         events = pynvml.nvmlEventSetCreate()
     except pynvml.NVMLError:
         return
@@ -35,7 +35,7 @@ def start_xid_listener(devices: Iterable[GpuDevice], slate: ChildCallPage, send:
     for device in devices:
         try:
             handle = device.handle()
-            slate.write(device.index, "nvmlDeviceRegisterEvents")
+            call_page.write(device.index, "nvmlDeviceRegisterEvents")
             pynvml.nvmlDeviceRegisterEvents(handle, pynvml.nvmlEventTypeXidCriticalError, events)
         except (pynvml.NVMLError, GpuLost):
             continue

@@ -13,11 +13,11 @@ from healthd.orders.order_task import Data, HealthVerification, OrderTask, make_
 from healthd.orders.program_order import ProgramTask, fill_arguments, judge_preflight, judge_reset
 from healthd.orders.reboot_order import RebootTask
 from healthd.orders.trainer_order import TrainerTask
-from healthd.storage.outbox import OutboxCorrupt, OutboxFull
+from healthd.storage.node_database import DatabaseCorrupt, DatabaseFull
 from vocabulary.order import TRAINER_ORDERS, Order, OrderKind, OrderState, OrderUpdate
 
 TICK_S = 0.05
-OUTBOX_PAUSE_S = 1.0
+DATABASE_PAUSE_S = 1.0
 ORDERS_AT_ONCE_MAX = 16
 DEFAULT_LEVEL = "gate"
 
@@ -76,10 +76,10 @@ class OrderExecutor:
                 self.tick()
                 busy = bool(self._tasks) or self._orders.has_failed_answers
                 self._stop.wait(TICK_S) if busy else self._wake.wait()
-            except (OutboxFull, OutboxCorrupt) as error:
-                _log.error("orders wait for the outbox: %s", error)
+            except (DatabaseFull, DatabaseCorrupt) as error:
+                _log.error("orders wait for the node's database: %s", error)
                 self._wake.set()
-                self._stop.wait(OUTBOX_PAUSE_S)
+                self._stop.wait(DATABASE_PAUSE_S)
         for task in self._tasks.values():
             task.close()
 
@@ -87,7 +87,7 @@ class OrderExecutor:
         """Start new orders and advance those in progress.
 
         Raises:
-            OutboxFull, OutboxCorrupt: a step could not be made durable; later ticks retry it.
+            DatabaseFull, DatabaseCorrupt: a step could not be made durable; later ticks retry it.
         """
         if self._wake.is_set():
             self._wake.clear()
@@ -105,7 +105,7 @@ class OrderExecutor:
             self._rest_nvml(False)
         now = self._host.clock.monotonic()
         if self._orders.has_failed_answers and now >= self._store_failed_at:
-            self._store_failed_at = now + OUTBOX_PAUSE_S
+            self._store_failed_at = now + DATABASE_PAUSE_S
             self._orders.store_failed_answers()
 
     def _take_up(self, order: Order, answer: OrderUpdate) -> None:

@@ -16,7 +16,7 @@ from healthd.controller.controller_client import (
     jitter_delay,
 )
 from healthd.orders.order_store import OrderStore
-from healthd.storage.outbox import OutboxCorrupt, OutboxFull
+from healthd.storage.node_database import DatabaseCorrupt, DatabaseFull
 from vocabulary.clock import Clock
 from vocabulary.messages.telemetry_messages import TelemetryRequest
 from vocabulary.messages.wire import UnreadOrder
@@ -24,7 +24,7 @@ from vocabulary.order import Order, OrderState, OrderUpdate
 
 WAIT_S = 30.0
 POLLS_APART_S = 1.0  # if the controller does not hold a poll open, as behind a strict proxy
-OUTBOX_PAUSE_S = 5.0
+DATABASE_PAUSE_S = 5.0
 
 _log = logging.getLogger("healthd.orders")
 
@@ -75,9 +75,9 @@ class OrderInbox:
                     _log.warning("orders cannot be fetched: %s", error)
                 failing = together = True
                 self._stop.wait(backoff.after(error))
-            except (OutboxFull, OutboxCorrupt) as error:
+            except (DatabaseFull, DatabaseCorrupt) as error:
                 _log.error("an order could not be stored, so it is not performed: %s", error)
-                self._stop.wait(OUTBOX_PAUSE_S)
+                self._stop.wait(DATABASE_PAUSE_S)
         controller.close()
 
     def fetch(self, controller: ControllerClient, wait_s: float) -> int:
@@ -85,18 +85,18 @@ class OrderInbox:
 
         Raises:
             ControllerError: the poll failed.
-            OutboxFull, OutboxCorrupt: an order could not be stored; the controller sends it again.
+            DatabaseFull, DatabaseCorrupt: an order could not be stored; the controller sends it again.
         """
         known = [order.id for order, _ in self._orders.open()]
         new = 0
         received = controller.orders(known, wait_s)
         if received.telemetry is not None:
             self._on_wish(received.telemetry)
-        failed: OutboxFull | OutboxCorrupt | None = None
+        failed: DatabaseFull | DatabaseCorrupt | None = None
         for order in received.orders:
             try:
                 new += self._receive(order)
-            except (OutboxFull, OutboxCorrupt) as error:  # the other orders are still received
+            except (DatabaseFull, DatabaseCorrupt) as error:  # the other orders are still received
                 failed = error
         if new:
             self._on_order()

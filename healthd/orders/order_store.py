@@ -1,4 +1,4 @@
-"""Orders in the outbox: durable before they start, kept until the controller has received their result.
+"""Orders in the node's database: durable before they start, kept until the controller has received their result.
 
 Reads never wait for a disk: the last stored state is in memory. A hung disk delays programs and reboots, which must not
 start twice. It does not delay trainer orders, which are idempotent and which ranks wait for.
@@ -16,7 +16,7 @@ import msgspec
 
 from healthd.storage.database_writer import CommitOverdue, DatabaseWriter
 from healthd.storage.history_marker import Condemnation
-from healthd.storage.outbox import Outbox, OutboxFull
+from healthd.storage.node_database import DatabaseFull, NodeDatabase
 from vocabulary.order import TRAINER_ORDERS, Order, OrderState, OrderUpdate
 
 ENDED_KEPT = 1000  # remembered, so that a repeated order is not performed again
@@ -45,7 +45,7 @@ class OrderStore:
         self._sent: dict[str, OrderUpdate] = {}  # received by the controller, on their way to the disk
         self.condemned: Condemnation | None = None
         self.on_late: Callable[[], None] = lambda: None
-        self.read(committer.outbox)
+        self.read(committer.database)
 
     def receive(self, order: Order, at: float) -> bool:
         """Store a new order, and the condemned mark if it sets one. Return False for a known order.
@@ -53,7 +53,7 @@ class OrderStore:
         A known order that has ended and comes again ended without the controller's knowledge: its answer is sent again.
 
         Raises:
-            OutboxFull, OutboxCorrupt: it could not be stored, or not in time; the controller sends it again.
+            DatabaseFull, DatabaseCorrupt: it could not be stored, or not in time; the controller sends it again.
         """
         received = OrderUpdate(id=order.id, state=OrderState.RECEIVED, at=at)
         future = self._committer.submit(partial(self._receive, order=order, answer=received))
@@ -73,7 +73,7 @@ class OrderStore:
         """Record an order's progress. What comes after a final state is ignored.
 
         Raises:
-            OutboxFull, OutboxCorrupt: it could not be stored. It is kept: see `waits_for_disk` and
+            DatabaseFull, DatabaseCorrupt: it could not be stored. It is kept: see `waits_for_disk` and
             `store_failed_answers`.
                 An answer that is merely late raises nothing.
         """
@@ -130,9 +130,9 @@ class OrderStore:
 
     # -- in the committer's thread -------------------------------------------------------------------------------------
 
-    def write_answer(self, outbox: Outbox, answer: OrderUpdate) -> None:
+    def write_answer(self, database: NodeDatabase, answer: OrderUpdate) -> None:
         """Store an answer within the caller's transaction; `read` must follow."""
-        outbox.rows(
+        database.rows(
             "update orders set state = ?, final = ?, sent = 0, at = ?, answer = ? where id = ? and final = 0",
             answer.state.value,
             answer.state.final,
@@ -141,78 +141,78 @@ class OrderStore:
             answer.id,
         )
 
-    def read(self, outbox: Outbox, proven_by: int | None = None) -> None:
+    def read(self, database: NodeDatabase, proven_by: int | None = None) -> None:
         """Load the database's state. After a verification `proven_by` is the number of the newest change."""
         found: list[Open] = []
-        for body, answer in outbox.rows("select body, answer from orders where final = 0 order by at"):
+        for body, answer in database.rows("select body, answer from orders where final = 0 order by at"):
             update = msgspec.json.decode(answer, type=OrderUpdate)
             try:
                 found.append((msgspec.json.decode(body, type=Order), update))
             except msgspec.ValidationError as error:  # stored by a newer healthd before a downgrade
                 why = f"this healthd is too old for the order: {error}"
-                with outbox.transaction():
-                    self.write_answer(outbox, msgspec.structs.replace(update, state=OrderState.REFUSED, detail=why))
-        rows = outbox.rows("select answer from orders where sent = 0 order by at")
+                with database.transaction():
+                    self.write_answer(database, msgspec.structs.replace(update, state=OrderState.REFUSED, detail=why))
+        rows = database.rows("select answer from orders where sent = 0 order by at")
         unsent = tuple(msgspec.json.decode(answer, type=OrderUpdate) for (answer,) in rows)
-        condemned = outbox.condemned()
+        condemned = database.condemned()
         with self._lock:
             self._open, self._unsent, self.condemned = tuple(found), unsent, condemned
             self._proven_by = self._proven_by if proven_by is None else proven_by
 
-    def restore(self, outbox: Outbox) -> None:
+    def restore(self, database: NodeDatabase) -> None:
         """Write the state in memory to a fresh database, within the caller's transaction."""
         unsent = {answer.id: answer for answer in self._unsent}
         bodies = {order.id: (msgspec.json.encode(order), answer) for order, answer in self._open}
         for order_id, answer in {**{order_id: answer for order_id, (_, answer) in bodies.items()}, **unsent}.items():
             body = bodies[order_id][0] if order_id in bodies else b""
-            self._insert(outbox, body, answer, sent=order_id not in unsent)
+            self._insert(database, body, answer, sent=order_id not in unsent)
         if self.condemned is not None:
-            outbox.condemn(self.condemned)
+            database.condemn(self.condemned)
 
-    def _receive(self, outbox: Outbox, order: Order, answer: OrderUpdate) -> bool:
-        self._refuse_corrupt(outbox)
-        with outbox.transaction():
-            known = bool(outbox.rows("select 1 from orders where id = ?", order.id))
+    def _receive(self, database: NodeDatabase, order: Order, answer: OrderUpdate) -> bool:
+        self._refuse_corrupt(database)
+        with database.transaction():
+            known = bool(database.rows("select 1 from orders where id = ?", order.id))
             if known:
-                outbox.rows("update orders set sent = 0 where id = ? and final = 1", order.id)
+                database.rows("update orders set sent = 0 where id = ? and final = 1", order.id)
             else:
-                self._insert(outbox, msgspec.json.encode(order), answer, sent=False)
+                self._insert(database, msgspec.json.encode(order), answer, sent=False)
                 if self._node in order.condemned:
-                    outbox.condemn(Condemnation(order.id, answer.at, order.reason))
-                outbox.rows(
+                    database.condemn(Condemnation(order.id, answer.at, order.reason))
+                database.rows(
                     "delete from orders where id in"
                     " (select id from orders where final = 1 and sent = 1 order by at desc limit -1 offset ?)",
                     ENDED_KEPT,
                 )
-        self.read(outbox)
+        self.read(database)
         return not known
 
-    def _refuse_corrupt(self, outbox: Outbox) -> None:
+    def _refuse_corrupt(self, database: NodeDatabase) -> None:
         """Refuse while open orders exist only in memory, as `read` would lose them.
 
         Raises:
-            OutboxFull: the database is damaged, and the recorder has not replaced it yet.
+            DatabaseFull: the database is damaged, and the recorder has not replaced it yet.
         """
         if self._committer.corrupt is not None:
-            raise OutboxFull(f"{outbox.path}: the damaged database has not been replaced yet; check the disk")
+            raise DatabaseFull(f"{database.path}: the damaged database has not been replaced yet; check the disk")
 
-    def _insert(self, outbox: Outbox, body: bytes, answer: OrderUpdate, *, sent: bool) -> None:
+    def _insert(self, database: NodeDatabase, body: bytes, answer: OrderUpdate, *, sent: bool) -> None:
         values = (answer.id, answer.state.value, answer.state.final, sent, answer.at, body, msgspec.json.encode(answer))
-        outbox.rows("insert into orders values (?, ?, ?, ?, ?, ?, ?)", *values)
+        database.rows("insert into orders values (?, ?, ?, ?, ?, ?, ?)", *values)
 
-    def _store_answer(self, outbox: Outbox, answer: OrderUpdate) -> None:
-        self._refuse_corrupt(outbox)
-        with outbox.transaction():
-            self.write_answer(outbox, answer)
-        self.read(outbox)
+    def _store_answer(self, database: NodeDatabase, answer: OrderUpdate) -> None:
+        self._refuse_corrupt(database)
+        with database.transaction():
+            self.write_answer(database, answer)
+        self.read(database)
 
-    def _store_sent(self, outbox: Outbox, answer: OrderUpdate) -> None:
-        self._refuse_corrupt(outbox)
-        with outbox.transaction():
-            outbox.rows(
+    def _store_sent(self, database: NodeDatabase, answer: OrderUpdate) -> None:
+        self._refuse_corrupt(database)
+        with database.transaction():
+            database.rows(
                 "update orders set sent = 1 where id = ? and answer = ?", answer.id, msgspec.json.encode(answer)
             )
-        self.read(outbox)
+        self.read(database)
 
     def _submit_answer(self, answer: OrderUpdate) -> Future[None]:
         with self._lock:

@@ -24,7 +24,8 @@ from healthd.orders.rank_answers import (
 from healthd.trainer.beacons.beacon_directory import BeaconDirectory, PageFile
 from healthd.trainer.beacons.beacon_page import BeaconError, MailboxOrder
 from healthd.trainer.beacons.job_owners import JobClaim, find_job_claimants, read_job_claim
-from healthd.trainer.beacons.page_reader import SHORTAGES, BeaconView, RetryBudget, post_order
+from healthd.trainer.beacons.mailbox import post_order
+from healthd.trainer.beacons.page_reader import SHORTAGES, BeaconView, RetryBudget
 from healthd.trainer.beacons.rank_placement import page_name
 from vocabulary.order import Order, OrderState, OrderUpdate
 from vocabulary.text.plurals import format_count

@@ -190,7 +190,7 @@ class ReportUplink:
         self.heard_at = self._clock.wall()
         self._fatal_heard = _list_fatal_findings(report.active)
         self._patience_s = FIRST_BYTE_S
-        self._watched.settle(report.telemetry, reply.telemetry)
+        self._watched.apply_reply(report.telemetry, reply.telemetry)
         full = len(report.changes) == self._batch
         self._batch = min(2 * self._batch, CHANGES_PER_REPORT_MAX)
         if report.changes:

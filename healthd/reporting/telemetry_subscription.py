@@ -39,7 +39,7 @@ class TelemetrySubscription:
         with self._lock:
             self._wish = None
 
-    def settle(self, told: Told, wish: TelemetryRequest | None) -> None:
+    def apply_reply(self, told: Told, wish: TelemetryRequest | None) -> None:
         """Process the controller's answer `wish` to a report that carried `told`.
 
         No wish ends the subscription, unless the report carried no telemetry: then the answer may predate the request.

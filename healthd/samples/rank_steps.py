@@ -1,4 +1,4 @@
-"""Samples of training progress: each local rank's current phase, and the steps it finished since the last sample.
+"""Samples of the beacon pages: each local rank's current phase, and the steps it finished since the last sample.
 
 Times are UTC seconds, durations seconds. A value that the loop did not report is None; a reported one may be NaN or
 infinite.
@@ -7,6 +7,10 @@ infinite.
 from __future__ import annotations
 
 from typing import NamedTuple
+
+import msgspec
+
+from vocabulary.messages.wire import RankStatus
 
 
 class StepFacts(NamedTuple):
@@ -47,3 +51,16 @@ class RankSteps(NamedTuple):
     section: str = ""
     new: tuple[StepFacts, ...] = ()
     user: int = -1
+
+
+class Beacons(msgspec.Struct, frozen=True):
+    """All trainer ranks of this node, and unreadable pages: file name to problem.
+
+    `disputed` are jobs that several users claim: name to the users, and the owner if the scheduler reports one.
+    """
+
+    at: float
+    ranks: tuple[RankStatus, ...]
+    broken: dict[str, str]
+    steps: tuple[RankSteps, ...] = ()  # of the same ranks
+    disputed: dict[str, str] = {}

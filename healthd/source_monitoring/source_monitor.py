@@ -40,11 +40,11 @@ class SourceMonitor:
             except Exception as error:  # noqa: BLE001 - one check's mistake must not blind the others
                 self._ledger.apply([make_check_failure(source.check_name, error, now.wall)])
             else:
-                self._ledger.hold(source.check_name, facts, now.wall, f"{source.name}: no longer so")
+                self._ledger.apply_levels(source.check_name, facts, now.wall, f"{source.name}: no longer so")
         about = _make_source_component(reading.source)
         for injected in (False, True):
             facts = [fact for fact in trouble if fact.injected is injected]
-            self._ledger.hold("source", facts, now.wall, "it is read again", about=about, injected=injected)
+            self._ledger.apply_levels("source", facts, now.wall, "it is read again", about=about, injected=injected)
 
     def _judge_source(self, reading: SourceReading, now: Moment) -> list[Raise]:
         if reading.state is SourceState.PRESENT:

@@ -42,7 +42,7 @@ class SourceProber:
         self._host = host
         self._plans = dict(plans)
         self._deadline_s = deadline_s
-        self._keeper = ChildSupervisor(host, "healthd.source_child", self._arguments)
+        self._supervisor = ChildSupervisor(host, "healthd.source_child", self._arguments)
         self._message = msgspec.json.Decoder(_ChildMessage)
         self._samples: dict[str, msgspec.json.Decoder[Any]] = {
             name: msgspec.json.Decoder(plan.sample) for name, plan in plans.items()
@@ -54,44 +54,44 @@ class SourceProber:
     @property
     def pipe(self) -> IO[bytes] | None:
         """The pipe to poll; another object with every child, None while there is none."""
-        return self._keeper.pipe
+        return self._supervisor.pipe
 
     @property
     def abandoned(self) -> int:
         """The number of killed children that have not exited."""
-        return self._keeper.abandoned
+        return self._supervisor.abandoned
 
     def pids(self) -> list[int]:
         """The live child's pid, if any."""
-        return self._keeper.pids()
+        return self._supervisor.pids()
 
     def poll(self) -> list[SourceReading]:
         """Return new readings: call when the pipe is readable, and about once a second."""
         now = self._host.clock.monotonic()
-        if not self._keeper.alive:
+        if not self._supervisor.alive:
             if self._due(now):
-                self._keeper.start_if_due()
+                self._supervisor.start_if_due()
             return []
-        lines, ended = self._keeper.hear()
+        lines, ended = self._supervisor.hear()
         readings = [self._reading(line) for line in lines]
         if readings:
-            self._keeper.worked()
+            self._supervisor.worked()
         if ended:
-            self._keeper.replace()
+            self._supervisor.replace()
         elif hung := self._hung():
             readings.append(hung)
         elif self._due(now) - self._running:
-            self._keeper.end()  # a skipped source is due again: restart with all due sources
+            self._supervisor.end()  # a skipped source is due again: restart with all due sources
         return readings
 
     def pretend_hang(self, source: str) -> None:
         """Make the child really hang at this source; what follows is marked as injected."""
         self._pretended = source
-        self._keeper.tell(f"{source}\n".encode())
+        self._supervisor.tell(f"{source}\n".encode())
 
     def close(self, within_s: float = END_S) -> None:
         """End the child; wait at most `within_s` for it."""
-        self._keeper.close(within_s)
+        self._supervisor.close(within_s)
 
     def _due(self, now: float) -> set[str]:
         return {name for name in self._plans if self._held_until.get(name, 0.0) <= now}
@@ -126,17 +126,17 @@ class SourceProber:
 
     def _hung(self) -> SourceReading | None:
         """Judge the call page: "NAME SINCE", monotonic seconds; empty while the child waits."""
-        _, words = self._keeper.slate()
+        _, words = self._supervisor.read_call()
         name, _, since = words.partition(" ")
         now = self._host.clock.monotonic()
         if not name:
             return None
-        seconds = now - float(since) if since else self._keeper.silent_s()
+        seconds = now - float(since) if since else self._supervisor.silent_s()
         if seconds <= (self._deadline_s if since else START_DEADLINE_S):
             return None
         pause_s = self._held_s[name] = min(2 * self._held_s.get(name, HELD_OFF_S_MIN / 2), HELD_OFF_S_MAX)
         self._held_until[name] = now + pause_s
-        self._keeper.end()
+        self._supervisor.end()
         reason = f"no answer for {seconds:.0f} s; tried again in {pause_s:.0f} s"
         wall = self._host.clock.wall()
         injected, self._pretended = name == self._pretended, ""

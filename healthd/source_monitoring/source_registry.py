@@ -41,7 +41,7 @@ from healthd.collectors import (
     services,
     versions,
 )
-from healthd.findings.facts import Held, Moment
+from healthd.findings.facts import LevelFact, Moment
 from healthd.samples.metric_declaration import Family
 from healthd.thresholds import Thresholds
 
@@ -49,7 +49,7 @@ from healthd.thresholds import Thresholds
 class Check(Protocol):
     """A check, stateless but for its history: samples in, facts out."""
 
-    def judge(self, sample: Any, now: Moment) -> list[Held]:
+    def judge(self, sample: Any, now: Moment) -> list[LevelFact]:
         """Return all facts that hold now. A fact that is neither repeated nor marked unknown has ended."""
 
 

@@ -1,6 +1,6 @@
 """Everything durable on the node, in one SQLite file and one marker file.
 
-Holds the outbox, the writer thread that owns it, the changes not yet delivered, and the history marker.
+Holds the node's database, the writer thread that owns it, the changes not yet delivered, and the history marker.
 Called by `finding_recorder`, `orders`, `reporting` and the daemon.
 May import `samples` and `vocabulary`.
 """

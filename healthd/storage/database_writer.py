@@ -17,7 +17,7 @@ from typing import TypeVar
 
 import msgspec
 
-from healthd.storage.outbox import Outbox, OutboxCorrupt, OutboxFull
+from healthd.storage.node_database import DatabaseCorrupt, DatabaseFull, NodeDatabase
 from vocabulary.clock import Clock
 
 OVERDUE_S = 2.0
@@ -25,7 +25,7 @@ OVERDUE_S = 2.0
 T = TypeVar("T")
 
 
-class CommitOverdue(OutboxFull):
+class CommitOverdue(DatabaseFull):
     """The disk has not finished a write in time. It is still in progress, and may yet succeed."""
 
 
@@ -39,22 +39,22 @@ class LastCommit(msgspec.Struct, frozen=True):
 class DatabaseWriter:
     """Accepts writes from any thread. Until `start`, the submitting thread writes at once."""
 
-    def __init__(self, outbox: Outbox, clock: Clock) -> None:
-        self.outbox = outbox
+    def __init__(self, database: NodeDatabase, clock: Clock) -> None:
+        self.database = database
         self._clock = clock
         self._queue: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
         self._since: deque[float] = deque()  # submission time of each unfinished write
         self._thread: threading.Thread | None = None
         self.last: LastCommit | None = None
-        self.corrupt: OutboxCorrupt | None = None  # found by any write; the recorder replaces the database
+        self.corrupt: DatabaseCorrupt | None = None  # found by any write; the recorder replaces the database
 
     def start(self) -> None:
         """Start the writer's thread."""
         self._thread = threading.Thread(target=self._run, name="committer", daemon=True)
         self._thread.start()
 
-    def submit(self, write: Callable[[Outbox], T]) -> Future[T]:
-        """Submit a write; never waits. The future's exception may be OutboxFull or OutboxCorrupt."""
+    def submit(self, write: Callable[[NodeDatabase], T]) -> Future[T]:
+        """Submit a write; never waits. The future's exception may be DatabaseFull or DatabaseCorrupt."""
         future: Future[T] = Future()
         self._since.append(self._clock.monotonic())
 
@@ -72,12 +72,12 @@ class DatabaseWriter:
 
         Raises:
             CommitOverdue: it was not written in time, and may still be.
-            OutboxFull, OutboxCorrupt: nothing of it was written.
+            DatabaseFull, DatabaseCorrupt: nothing of it was written.
         """
         now = self._clock.monotonic()
         with contextlib.suppress(FutureTimeoutError):
             return future.result(max(0.0, OVERDUE_S - self.waited_s(now)))
-        raise CommitOverdue(f"{self.outbox.path}: a write has not ended within {OVERDUE_S:g} s; check the disk")
+        raise CommitOverdue(f"{self.database.path}: a write has not ended within {OVERDUE_S:g} s; check the disk")
 
     def waited_s(self, monotonic: float) -> float:
         """Return for how long the oldest unfinished write has been waiting."""
@@ -93,19 +93,19 @@ class DatabaseWriter:
             self._thread.join(within_s)
             if self._thread.is_alive():
                 return False
-        self.outbox.close()
+        self.database.close()
         return True
 
     def _run(self) -> None:
         while (run := self._queue.get()) is not None:
             run()
 
-    def _carry_out(self, write: Callable[[Outbox], T], future: Future[T]) -> None:
+    def _carry_out(self, write: Callable[[NodeDatabase], T], future: Future[T]) -> None:
         began = self._clock.monotonic()
         try:
-            result = write(self.outbox)
+            result = write(self.database)
         except BaseException as error:  # noqa: BLE001 - it belongs to whoever asked, and this thread must go on
-            if isinstance(error, OutboxCorrupt):
+            if isinstance(error, DatabaseCorrupt):
                 self.corrupt = error
             self._since.popleft()
             future.set_exception(error)

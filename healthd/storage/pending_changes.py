@@ -13,7 +13,7 @@ from concurrent.futures import Future
 from itertools import islice
 
 from healthd.storage.database_writer import DatabaseWriter
-from healthd.storage.outbox import CommitResult, Outbox
+from healthd.storage.node_database import CommitResult, NodeDatabase
 from vocabulary.messages.message_bounds import CHANGES_PER_REPORT_MAX
 from vocabulary.messages.wire import FindingChange
 
@@ -40,7 +40,7 @@ class PendingChanges:
         self.rejected = 0
         self.newest = 0
         self.on_more: Callable[[], None] = lambda: None
-        self._read(committer.outbox)
+        self._read(committer.database)
 
     def count(self) -> int:
         """Return how many are pending."""
@@ -56,7 +56,7 @@ class PendingChanges:
         with self._lock:
             self._acknowledged = max(self._acknowledged, seq)
             self._drop([finding for finding, change in self._held.items() if change.seq <= seq])
-        self._forget(lambda outbox: outbox.acknowledge(seq))
+        self._forget(lambda database: database.acknowledge(seq))
 
     def set_aside(self, seq: int) -> None:
         """Drop a change that the controller rejects for good; the finding stays as it is."""
@@ -65,13 +65,13 @@ class PendingChanges:
             self._drop([finding for finding, change in self._held.items() if change.seq == seq])
             self.rejected += 1
 
-        def write(outbox: Outbox) -> None:
-            outbox.set_aside(seq)
+        def write(database: NodeDatabase) -> None:
+            database.set_aside(seq)
             self._aside.discard(seq)
 
         self._forget(write)
 
-    def add(self, stored: CommitResult, outbox: Outbox) -> None:
+    def add(self, stored: CommitResult, database: NodeDatabase) -> None:
         """Add the changes of a commit. For the writer's thread, like the methods below."""
         with self._lock:
             for change in stored.changes:
@@ -85,15 +85,15 @@ class PendingChanges:
             else:
                 self._count += len(stored.changes) - stored.replaced
         if stored.pruned:
-            self._read(outbox)
+            self._read(database)
 
-    def begin_anew(self, outbox: Outbox) -> None:
+    def begin_anew(self, database: NodeDatabase) -> None:
         """Start over with a fresh database: its numbers are unrelated to earlier ones."""
         self._acknowledged = self.newest = 0
-        self._read(outbox)
+        self._read(database)
 
-    def _read(self, outbox: Outbox) -> None:
-        changes, count = outbox.changes(HELD_MAX), outbox.waiting()
+    def _read(self, database: NodeDatabase) -> None:
+        changes, count = database.changes(HELD_MAX), database.waiting()
         with self._lock:
             behind = [c for c in changes if c.seq > self._acknowledged and c.seq not in self._aside]
             self._held = {change.finding.id: change for change in behind}
@@ -106,12 +106,12 @@ class PendingChanges:
             del self._held[finding]
         self._count -= len(findings)
 
-    def _forget(self, write: Callable[[Outbox], None]) -> None:
-        def forget(outbox: Outbox) -> bool:
-            write(outbox)
+    def _forget(self, write: Callable[[NodeDatabase], None]) -> None:
+        def forget(database: NodeDatabase) -> bool:
+            write(database)
             short = not self._whole and len(self._held) < CHANGES_PER_REPORT_MAX
             if short:
-                self._read(outbox)
+                self._read(database)
             return short
 
         self._committer.submit(forget).add_done_callback(self._forgotten)

@@ -7,19 +7,19 @@ from __future__ import annotations
 
 import mmap
 
-SLATE_BYTES = 128
+CALL_PAGE_BYTES = 128
 
 
 class ChildCallPage:
     """One page, seen by both processes through the same descriptor."""
 
     def __init__(self, descriptor: int) -> None:
-        self._page = mmap.mmap(descriptor, SLATE_BYTES)
+        self._page = mmap.mmap(descriptor, CALL_PAGE_BYTES)
 
     def write(self, index: int | None, call: str) -> None:
         """Note the next call and its GPU; an empty call between sweeps."""
         words = f"{'-' if index is None else index} {call}".encode()
-        self._page[:] = words[:SLATE_BYTES].ljust(SLATE_BYTES, b"\0")
+        self._page[:] = words[:CALL_PAGE_BYTES].ljust(CALL_PAGE_BYTES, b"\0")
 
     def read(self) -> tuple[int | None, str]:
         """Return the GPU's index (None if none in particular) and the call."""

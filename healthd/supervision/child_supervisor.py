@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import IO, Protocol
 
 from healthd.host import Host, start_program
-from healthd.supervision.child_call_page import SLATE_BYTES, ChildCallPage
+from healthd.supervision.child_call_page import CALL_PAGE_BYTES, ChildCallPage
 from vocabulary.clock import Clock
 
 PAUSE_S_MIN, PAUSE_S_MAX = 1.0, 60.0
@@ -35,7 +35,7 @@ class ChildOwner(Protocol):
 @dataclass
 class _Child:
     process: subprocess.Popen[bytes]
-    slate: ChildCallPage
+    call_page: ChildCallPage
     heard_at: float
     buffer: bytearray = field(default_factory=bytearray)
 
@@ -94,20 +94,20 @@ class ChildSupervisor:
 
     def _start(self, now: float) -> _Child:
         """Raises OSError, and then leaves nothing open or running."""
-        descriptor = os.memfd_create("slate", os.MFD_CLOEXEC)
+        descriptor = os.memfd_create("call_page", os.MFD_CLOEXEC)
         try:
-            os.ftruncate(descriptor, SLATE_BYTES)
-            slate = ChildCallPage(descriptor)
+            os.ftruncate(descriptor, CALL_PAGE_BYTES)
+            call_page = ChildCallPage(descriptor)
             command = [sys.executable, "-m", self._module, str(descriptor), *self._arguments()]
             try:
                 process = start_program(command, with_input=True, pass_fds=(descriptor,))
             except OSError:
-                slate.close()
+                call_page.close()
                 raise
         finally:
             os.close(descriptor)
         os.set_blocking(_output_descriptor(process), False)
-        return _Child(process, slate, now)
+        return _Child(process, call_page, now)
 
     def hear(self) -> tuple[list[bytes], bool]:
         """Return new lines, and whether the child has ended, closed its output, or exceeded its output limit."""
@@ -131,9 +131,9 @@ class ChildSupervisor:
         """Return the seconds since the child's last output or its start."""
         return 0.0 if self._child is None else self._host.clock.monotonic() - self._child.heard_at
 
-    def slate(self) -> tuple[int | None, str]:
+    def read_call(self) -> tuple[int | None, str]:
         """Return the child's current call: a GPU's index or None, and the call."""
-        return (None, "") if self._child is None else self._child.slate.read()
+        return (None, "") if self._child is None else self._child.call_page.read()
 
     def tell(self, message: bytes) -> None:
         """Write to the child's standard input; lost if the child does not read it."""
@@ -159,7 +159,7 @@ class ChildSupervisor:
         for pipe in (child.process.stdin, child.process.stdout):
             if pipe is not None:
                 pipe.close()
-        child.slate.close()
+        child.call_page.close()
         self._abandoned.append(child.process)  # until it is reaped; an unkillable child stays
         self._start_at = 0.0
 

@@ -172,7 +172,8 @@ class Agreement:
         expired = now > order.expires_at or len(self._votes) >= PENDING_MAX
         stays_out = order.cancelled or expired
         try:
-            word = self._patience.insist(lambda: self._word(order, _NEVER if stays_out else _OPEN), PROBE_SECONDS)
+            wanted = _NEVER if stays_out else _OPEN
+            word = self._patience.call_with_retries(lambda: self._word(order, wanted), PROBE_SECONDS)
         except StoreGoneError as error:
             word, why = _OPEN, str(error)
         else:
@@ -194,7 +195,7 @@ class Agreement:
     def _cast(self, vote: _Vote) -> None:
         """Cast the vote, never twice: a double vote would count for a rank that has not voted."""
         try:
-            votes = self._patience.once(lambda: self._store.add(self._key(vote.order, "votes"), 1), PROBE_SECONDS)
+            votes = self._patience.call_once(lambda: self._store.add(self._key(vote.order, "votes"), 1), PROBE_SECONDS)
         except Exception:  # noqa: BLE001 - a store of any make: counted or not, from here on this rank is bound
             return
         vote.counted, vote.all_voted = True, votes == self._world
@@ -202,7 +203,7 @@ class Agreement:
     def _count(self, vote: _Vote) -> None:
         """Check whether this rank's vote was the last; without an answer, check again later."""
         with suppress(Exception):
-            votes = self._patience.once(lambda: self._store.add(self._key(vote.order, "votes"), 0), PROBE_SECONDS)
+            votes = self._patience.call_once(lambda: self._store.add(self._key(vote.order, "votes"), 0), PROBE_SECONDS)
             vote.all_voted = votes == self._world
 
     def _learn(
@@ -215,7 +216,7 @@ class Agreement:
         if not vote.counted and not over:
             self._count(vote)
         wanted = number + 1 if vote.all_voted else _NEVER if over else _OPEN
-        word = self._patience.insist(lambda: self._word(order, wanted), WORD_SECONDS)
+        word = self._patience.call_with_retries(lambda: self._word(order, wanted), WORD_SECONDS)
         if word == _NEVER:
             dropped.append(self._drop(order, _classify_drop(order, now)))
         elif word > 0:

@@ -41,11 +41,7 @@ from healthd.trainer.beacons.rank_placement import RankGroups, RankPlacement
 from healthd.trainer.exit_codes import ExitCode, Leave, find_documented_code
 from healthd.trainer.framework import Device, Framework, device_in_use, framework_in_use
 from healthd.trainer.order_acknowledgements import OrderAcknowledgements
-from healthd.trainer.process_exit import (
-    ExitGuard,
-    log_without_blocking,
-    run_within,
-)
+from healthd.trainer.process_exit import ExitGuard, log_without_blocking, run_within
 from healthd.trainer.rank_abort import RankAbort, Snapshot
 from healthd.trainer.rank_replacement import (
     Evictions,
@@ -201,7 +197,7 @@ class Guard:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
         if os.getpid() != self._pid:
             return  # a forked child that exits: the page and the signals are its parent's
-        self._measures.settle()
+        self._measures.write_arrived()
         if isinstance(error, Leave):
             self._leave(error)
             return

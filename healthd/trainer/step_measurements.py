@@ -126,9 +126,9 @@ class StepMeasurements:
             self._beacon.end_measured_step(told)
         self.reset()
         if self._waiting:
-            self.settle()
+            self.write_arrived()
 
-    def settle(self) -> None:
+    def write_arrived(self) -> None:
         """Write what the GPU has returned so far; give up what is too late."""
         waiting, device = self._waiting, self._device
         try:

@@ -17,7 +17,7 @@ class StoreGoneError(Exception):
 
 
 class StoreCaller:
-    """Calls in its own thread, which is abandoned if no answer comes. `pause` and `monotonic` are for tests."""
+    """Makes each call in a thread of its own, and abandons the thread if no answer comes. `pause` and `monotonic` are for tests."""
 
     def __init__(
         self, monotonic: Callable[[], float] = time.monotonic, pause: Callable[[float], None] = time.sleep
@@ -25,12 +25,12 @@ class StoreCaller:
         self._monotonic = monotonic
         self._pause = pause
 
-    def once(self, ask: Callable[[], _Answer], seconds: float) -> _Answer:
-        """Call once, for requests that must not be repeated.
+    def call_once(self, ask: Callable[[], _Answer], seconds: float) -> _Answer:
+        """Call `ask` once. Use this for requests that must not be repeated.
 
         Raises:
-            TimeoutError: no answer in `seconds`. Whether the request has arrived, or still will, is unknown.
-            BaseException: what `ask` raised. Whether the request has arrived is unknown too.
+            TimeoutError: no answer within `seconds`. The request may have arrived, or may still arrive.
+            BaseException: what `ask` raised. The request may have arrived.
         """
         answers: list[_Answer] = []
         errors: list[BaseException] = []
@@ -50,16 +50,16 @@ class StoreCaller:
             raise errors[0]
         raise TimeoutError(f"no answer within {seconds:.3g} s")
 
-    def insist(self, ask: Callable[[], _Answer], seconds: float) -> _Answer:
-        """Call repeatedly, for idempotent requests.
+    def call_with_retries(self, ask: Callable[[], _Answer], seconds: float) -> _Answer:
+        """Call `ask` until it answers. Use this for idempotent requests only.
 
         Raises:
-            StoreGoneError: no answer in `seconds`; names the last problem.
+            StoreGoneError: no answer within `seconds`; the message names the last error.
         """
         ends, pause = self._monotonic() + seconds, FIRST_PAUSE_SECONDS
         while True:
             try:
-                return self.once(ask, max(ends - self._monotonic(), FIRST_PAUSE_SECONDS))
+                return self.call_once(ask, max(ends - self._monotonic(), FIRST_PAUSE_SECONDS))
             except Exception as error:  # a store of any type
                 if self._monotonic() + pause >= ends:
                     why = f"the ranks' store is unreachable ({seconds:g} s): {type(error).__name__}: {error}"

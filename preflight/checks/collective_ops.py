@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import torch
 import torch.distributed as dist
 
-from preflight.checks.hashed_payloads import WordMismatch, derive_seed, fill_words, find_mismatched_words, poison_words
+from preflight.checks.hashed_payloads import WordMismatch, derive_seed, fill_sentinel, fill_words, find_mismatched_words
 from preflight.kernels.memory_patterns import ALL_BITS, splitmix
 
 FLOATS = {
@@ -82,7 +82,7 @@ class Operation:
         if self.in_place:
             self.receive.copy_(self.send)
         else:
-            poison_words(self.receive)
+            fill_sentinel(self.receive)
 
     def perform(self) -> None:
         """Run it once."""

@@ -55,7 +55,7 @@ def fill_words(words: Any, seed: int, keep: int = ALL_BITS) -> None:
         block.copy_(hash_word_sequence(seed, first, block.numel(), words.device, keep))
 
 
-def poison_words(words: Any) -> None:
+def fill_sentinel(words: Any) -> None:
     """Overwrite the buffer, so that old data cannot pass as received."""
     words.fill_(_to_signed(_POISON))
 

@@ -14,9 +14,9 @@ from preflight.checks.hashed_payloads import (
     WORD_BYTES,
     WordMismatch,
     derive_seed,
+    fill_sentinel,
     fill_words,
     find_mismatched_words,
-    poison_words,
 )
 from preflight.checks.torch_devices import synchronize_device
 
@@ -62,7 +62,7 @@ class PairExchange:
             seconds = []
             for _ in range(self.repeats):
                 if receives:
-                    poison_words(self.received)
+                    fill_sentinel(self.received)
                 self._meet(peer)
                 seconds.append(self._transfer(peer, sends=sends, receives=receives))
                 if receives:

@@ -64,14 +64,14 @@ def learn(files: tuple[str, ...], at: Path | None, accept: bool) -> None:  # noq
     Exits with 3 if nothing was learned.
     """
     from preflight import baseline_files  # noqa: PLC0415 - only this command
-    from preflight.expectations.baseline_learning import (  # noqa: PLC0415 - likewise
+    from preflight.expectations.baseline_learning import (  # noqa: PLC0415 - only this command
         explain_outdated,
         explain_refusal,
         list_held_levels,
         list_moved_levels,
     )
-    from preflight.expectations.baseline_learning import learn_baseline as learned  # noqa: PLC0415 - likewise
-    from preflight.expectations.fleet_baseline import Baseline  # noqa: PLC0415 - likewise
+    from preflight.expectations.baseline_learning import learn_baseline as learned  # noqa: PLC0415 - only this command
+    from preflight.expectations.fleet_baseline import Baseline  # noqa: PLC0415 - only this command
 
     now = SystemClock().wall()
     found = _read_documents(files)
@@ -111,7 +111,7 @@ def forget(nodes: tuple[str, ...], at: Path | None) -> None:
     Exits with 3 if one is unknown; the others are removed.
     """
     from preflight import baseline_files  # noqa: PLC0415 - only this command
-    from preflight.expectations.baseline_learning import forget_node  # noqa: PLC0415 - likewise
+    from preflight.expectations.baseline_learning import forget_node  # noqa: PLC0415 - only this command
 
     path = baseline_files.resolve_baseline_folder(at) / baseline_files.BASELINE
     known = _read_baseline(at).machines.keys() | _list_nodes(_read_baseline(at))
@@ -129,7 +129,7 @@ def forget(nodes: tuple[str, ...], at: Path | None) -> None:
 @output_option
 def show(at: Path | None, output: str) -> None:
     """List each figure with its typical value, spread and number of nodes."""
-    from preflight.expectations.baseline_learning import list_held_levels  # noqa: PLC0415 - likewise
+    from preflight.expectations.baseline_learning import list_held_levels  # noqa: PLC0415 - only this command
     from preflight.expectations.fleet_baseline import NODES_MIN, compute_level  # noqa: PLC0415 - only this command
 
     known = _read_baseline(at)

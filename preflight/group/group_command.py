@@ -57,7 +57,7 @@ Seconds = click.FloatRange(0.5, 86_400)
     help=f"Inject a fault, to verify the detection. Can be repeated: {FORMS}.",
 )
 @click.option("--exclude-file", type=click.Path(path_type=Path), metavar="FILE", help="File to which rank 0 writes the nodes to exclude, separated by commas.")  # fmt: skip
-@click.option("--tell", "telling", is_flag=True, help="Report culprits to their own healthd; requires root.")
+@click.option("--tell", "report_to_healthd", is_flag=True, help="Report culprits to their own healthd; requires root.")
 @socket_option
 @output_option
 def group(  # noqa: PLR0913 - one for each option
@@ -73,7 +73,7 @@ def group(  # noqa: PLR0913 - one for each option
     own_seconds: float,
     inject: tuple[str, ...],
     exclude_file: Path | None,
-    telling: bool,
+    report_to_healthd: bool,
     path: str,
     output: str,
 ) -> None:
@@ -85,18 +85,18 @@ def group(  # noqa: PLR0913 - one for each option
         place, faults = detect_placement(os.environ, socket.gethostname()), parse_injected_faults(inject)
     except (LauncherError, FaultError) as error:
         raise click.UsageError(str(error)) from None
-    key = _read_group_key(needed=telling)
+    key = _read_group_key(needed=report_to_healthd)
     _check_writable(exclude_file, place)
     os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")  # torch prints a warning for each wait with a timeout
     session: Any = importlib.import_module("preflight.group.group_session")  # imports torch, so after validation
-    own_command = () if no_own_test else tuple(shlex.split(own_test)) or build_gate_command(telling=telling, path=path)
+    own_command = tuple(shlex.split(own_test)) or build_gate_command(path if report_to_healthd else "")
     seconds = {"arrive_s": arrive_seconds, "own_s": own_seconds, "pair_s": pair_seconds}
     wish = session.GroupOptions(
         limits=session.GroupLimits(**seconds, rounds=rounds, expected=expect),
         backend=backend,
         interfaces=tuple(filter(None, interfaces.split(","))),
-        own_command=own_command,
-        own_tells=telling and not own_test,
+        own_command=() if no_own_test else own_command,
+        own_tells=report_to_healthd and not own_test,
         key=key,
         injected=inject,
         faults=faults,
@@ -112,7 +112,7 @@ def group(  # noqa: PLR0913 - one for each option
         note(str(error))
         lost = isinstance(error, session.RendezvousLost)
         _exit_immediately((Verdict.INCONCLUSIVE if lost else Verdict.MISCONFIGURED).exit_code)
-    if telling and place.rank in end.accused:
+    if report_to_healthd and place.rank in end.accused:
         note(_report_to_healthd(place, end.accused[place.rank], end.injected, path))
     if document is not None:
         _print_document(document, output, exclude_file, note)

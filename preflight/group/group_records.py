@@ -13,7 +13,7 @@ GROUP_VERSION = 1
 UNIT = "GB/s"
 
 
-class Own(msgspec.Struct, frozen=True, kw_only=True):
+class SelfTestResult(msgspec.Struct, frozen=True, kw_only=True):
     """Result of a node's own test. `told`: the test reports to healthd itself."""
 
     verdict: Verdict
@@ -41,7 +41,7 @@ class NodeReport(msgspec.Struct, frozen=True, kw_only=True):
     node: str
     machine: str
     leaf: str = ""
-    own: Own | None = None
+    own: SelfTestResult | None = None
     facts: Evidence | None = {}
     rails: tuple[str, ...] = ()
     injected: tuple[str, ...] = ()
@@ -135,7 +135,7 @@ class NodeRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     node: str
     standing: Standing
     leaf: str = ""
-    own: Own | None = None
+    own: SelfTestResult | None = None
     facts: Evidence = {}
     rails: tuple[str, ...] = ()
 

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from preflight.group.group_records import Own
+from preflight.group.group_records import SelfTestResult
 from preflight.results import Evidence, Verdict
 
 GATE = (sys.executable, "-m", "preflight", "run", "--level", "gate", "-o", "json")
@@ -21,9 +21,9 @@ REAP_S = 2.0
 WORDS_MAX = 300
 
 
-def build_gate_command(*, telling: bool, path: str) -> tuple[str, ...]:
-    """The command that tests this node alone; with `telling` it reports to healthd at `path`."""
-    return (*GATE, "--tell", "--socket", path) if telling else GATE
+def build_gate_command(socket: str) -> tuple[str, ...]:
+    """The command that tests this node alone, and reports to healthd at `socket` unless that is empty."""
+    return (*GATE, "--tell", "--socket", socket) if socket else GATE
 
 
 class _Document(msgspec.Struct):
@@ -34,18 +34,18 @@ class _Document(msgspec.Struct):
     injected: tuple[str, ...] = ()
 
 
-def run_own_test(command: Sequence[str], seconds: float) -> Own:
+def run_own_test(command: Sequence[str], seconds: float) -> SelfTestResult:
     """Run this node's own test. Any error makes it inconclusive, with the reason."""
     said, code, complaint = _run_with_deadline(command, seconds)
     try:
         document = msgspec.json.decode(said, type=_Document)
     except msgspec.MsgspecError:
         how = f"did not end within {seconds:g} s" if code is None else f"ended with {code} and no document"
-        return Own(verdict=Verdict.INCONCLUSIVE, reason=f"its own test {how}: {complaint}".rstrip(": "))
+        return SelfTestResult(verdict=Verdict.INCONCLUSIVE, reason=f"its own test {how}: {complaint}".rstrip(": "))
     if code != document.verdict.exit_code:
         reason = f"the verdict of its own test is {document.verdict.value}, but the test ended with {code}"
-        return Own(verdict=Verdict.INCONCLUSIVE, reason=reason, injected=document.injected)
-    return Own(verdict=document.verdict, reason=document.reason, injected=document.injected)
+        return SelfTestResult(verdict=Verdict.INCONCLUSIVE, reason=reason, injected=document.injected)
+    return SelfTestResult(verdict=document.verdict, reason=document.reason, injected=document.injected)
 
 
 def collect_software_facts() -> Evidence | None:
@@ -77,8 +77,8 @@ def _run_with_deadline(command: Sequence[str], seconds: float) -> tuple[bytes, i
 
 def main() -> None:
     """Print the facts of this node's software as one JSON object."""
-    from preflight.host.configuration_states import collect_comparable_facts as facts_of  # noqa: PLC0415 - likewise
-    from preflight.host.software_inventory import read_installed_software  # noqa: PLC0415 - likewise
+    from preflight.host.configuration_states import collect_comparable_facts as facts_of  # noqa: PLC0415 - only this process may hang in the driver
+    from preflight.host.software_inventory import read_installed_software  # noqa: PLC0415 - only this process may hang in the driver
     from vocabulary.hardware.machine_files import Machine  # noqa: PLC0415 - only this process may hang in the driver
 
     sys.stdout.write(msgspec.json.encode(facts_of(read_installed_software(Machine(), lambda _: None))).decode())

@@ -54,8 +54,8 @@ def _build_pair_record(
     number: int, a: str, b: str, rail: int | None, said: Mapping[str, RailMeasurement], *, compared: bool
 ) -> PairRecord:
     why = max((one.why for one in said.values()), key=lambda each: _WEIGHT[each])
-    telling = {node: one for node, one in said.items() if one.wrong_words} or said
-    words = "; ".join(f"{node}: {one.words}" for node, one in telling.items() if one.words)
+    failing = {node: one for node, one in said.items() if one.wrong_words} or said
+    words = "; ".join(f"{node}: {one.words}" for node, one in failing.items() if one.words)
     rates = [one.rate for one in said.values() if one.rate is not None]
     return PairRecord(
         round=number,

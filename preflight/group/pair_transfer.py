@@ -90,8 +90,8 @@ def _build_process_group(store: PrefixStore, rail: GroupRail, what: ExchangeRequ
     if not rail.interface:
         return ProcessGroupGloo(store, what.side, 2, limit)
     options = ProcessGroupGloo._Options()  # noqa: SLF001 - it has no other name
-    options._devices = [ProcessGroupGloo.create_device(interface=rail.interface)]  # noqa: SLF001 - likewise
-    options._timeout = limit  # noqa: SLF001 - likewise
+    options._devices = [ProcessGroupGloo.create_device(interface=rail.interface)]  # noqa: SLF001 - it has no other name
+    options._timeout = limit  # noqa: SLF001 - it has no other name
     return ProcessGroupGloo(store, what.side, 2, options)
 
 

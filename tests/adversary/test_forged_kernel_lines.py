@@ -10,7 +10,7 @@ from healthd.kernel_log.kmsg_device import KmsgError, parse_record
 from healthd.kernel_log.record_authenticity import RecordAuthenticator
 from healthd.samples.kernel_record import KernelRecord
 from vocabulary.driver_log.injected_line import mark_injected_line
-from vocabulary.driver_log.xid import KernelEvent, parse_live_record
+from vocabulary.driver_log.xid_line import KernelEvent, parse_live_record
 
 LINE = b"NVRM: Xid (PCI:0000:3b:00): 79, pid=42, name=python3, GPU has fallen off the bus."
 USER = 1 << 3 | 4

@@ -24,7 +24,7 @@ from healthd.kernel_log.record_authenticity import RecordAuthenticator
 from healthd.samples.kernel_record import KernelRecord
 from tests.adversary.kernel_records_with_names import PRINTED, Printed
 from vocabulary.clock import SystemClock
-from vocabulary.driver_log.xid import LIVE_FORMS, NAME_BYTES_MAX, parse_live_record
+from vocabulary.driver_log.xid_line import LIVE_FORMS, NAME_BYTES_MAX, parse_live_record
 from vocabulary.fault_catalogue.catalogue_file import load_catalogue
 from vocabulary.finding import Severity
 
@@ -38,7 +38,7 @@ XIDS, MESSAGES = XidCheck(WITNESS, load_catalogue()), KernelMessageCheck(WITNESS
 CORPUS = Path(__file__).parents[1] / "golden"
 FREE_MAX = 255
 
-FORMS = {f"vocabulary.driver_log.xid {number}": pattern for number, (pattern, _) in enumerate(LIVE_FORMS)} | {
+FORMS = {f"vocabulary.driver_log.xid_line {number}": pattern for number, (pattern, _) in enumerate(LIVE_FORMS)} | {
     f"{family.check}/{form.code} {number}": form.pattern
     for family in FAMILIES
     if not family.about_programs

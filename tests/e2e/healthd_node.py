@@ -19,7 +19,7 @@ from types import ModuleType
 from typing import Any, TypeVar
 
 from vocabulary.driver_log.injected_line import mark_injected_line
-from vocabulary.driver_log.xid import format_xid
+from vocabulary.driver_log.xid_line import format_xid
 
 T = TypeVar("T")
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from healthd_node import Node, eventually
 
 from healthd.findings.finding_ledger import ACTIVE_MAX
-from vocabulary.driver_log.xid import format_xid
+from vocabulary.driver_log.xid_line import format_xid
 
 LINES = 1_000_000
 RSS_KIB_MAX = 96 * 1024  # of the main process alone; unbounded growth would pass it by far: the lines hold 170 MB

@@ -22,7 +22,7 @@ from simulated_job import Job
 
 from healthd.source_monitoring.source_registry import SOURCES
 from tests.nodes.machines import dgx
-from vocabulary.driver_log.xid import format_xid
+from vocabulary.driver_log.xid_line import format_xid
 
 CLUSTER = "test"
 WITHIN_S = 200  # about half a minute; the machine may be busy

@@ -57,7 +57,7 @@ def nodes_told(told: Receiver) -> set[str]:
             {"cluster": "b", "node": "n7", "alertname": "NodeAgentDown", "scope": "node", "severity": "warning"},
         ),
         (
-            {"cluster": "c", "alertname": "LeaderMissing", "scope": "centre", "severity": "critical"},
+            {"cluster": "c", "alertname": "LeaderMissing", "scope": "controller", "severity": "critical"},
             {"cluster": "c", "node": "n1", "alertname": "NodeUnfit", "scope": "node", "severity": "warning"},
         ),
         (
@@ -82,9 +82,9 @@ def test_what_explains_it_keeps_it_quiet(
 def test_nodes_of_a_rack_come_in_one_message_and_others_each_in_their_own(
     alertmanager: Alertmanager, told: Receiver
 ) -> None:
-    rack = {"cluster": "r", "rack": "r07", "scope": "node", "severity": "warning", "alertname": "SourceUnread"}
+    rack = {"cluster": "r", "rack": "r07", "scope": "node", "severity": "warning", "alertname": "SourceUnreadable"}
     fire(alertmanager, *(rack | {"node": f"n{number}"} for number in range(4)))
-    eventually(lambda: told.told("/day", "SourceUnread"), lambda: str(told.heard))
+    eventually(lambda: told.told("/day", "SourceUnreadable"), lambda: str(told.heard))
     groups = alertmanager.get("/api/v2/alerts/groups")
     of_rack = [group for group in groups if group["labels"].get("rack") == "r07"]
     assert [len(group["alerts"]) for group in of_rack] == [4]

@@ -14,7 +14,8 @@ import pytest
 from trainer_job import DEADLINE_S, References, TrainingJob
 
 from healthd.trainer.beacons.beacon import read_all_pages
-from healthd.trainer.beacons.page_reader import BeaconView, prepare_directory
+from healthd.trainer.beacons.beacon_directory import prepare_directory
+from healthd.trainer.beacons.page_reader import BeaconView
 from healthd.trainer.exit_codes import ExitCode
 
 pytestmark = [pytest.mark.torch, pytest.mark.timeout(300)]

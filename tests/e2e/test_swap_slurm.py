@@ -13,8 +13,9 @@ from slurm_batch import ROOT, Submit, find_task
 
 from healthctl.demo.slurm_cluster import SlurmCluster
 from healthctl.demo.training import COMMAND
-from healthd.trainer.beacons.beacon import MailboxOrder, post_order, read_all_pages
-from healthd.trainer.beacons.page_reader import prepare_directory
+from healthd.trainer.beacons.beacon import MailboxOrder, read_all_pages
+from healthd.trainer.beacons.beacon_directory import prepare_directory
+from healthd.trainer.beacons.mailbox import post_order
 
 pytestmark = [pytest.mark.slurm, pytest.mark.torch]
 

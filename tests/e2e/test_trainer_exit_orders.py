@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from trainer_job import STEPS, References, TrainingJob
 
-from healthd.trainer.beacons.beacon import post_order
 from healthd.trainer.beacons.beacon_page import OrderOutcome
+from healthd.trainer.beacons.mailbox import post_order
 from healthd.trainer.beacons.page_reader import BeaconView
 
 pytestmark = pytest.mark.torch

@@ -14,8 +14,10 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from healthctl.demo.training import COMMAND
-from healthd.trainer.beacons.beacon import MailboxOrder, post_order, read_all_pages
-from healthd.trainer.beacons.page_reader import BeaconView, prepare_directory
+from healthd.trainer.beacons.beacon import MailboxOrder, read_all_pages
+from healthd.trainer.beacons.beacon_directory import prepare_directory
+from healthd.trainer.beacons.mailbox import post_order
+from healthd.trainer.beacons.page_reader import BeaconView
 
 DEADLINE_S = 90.0
 STEPS, REFERENCE_STEPS = 24, 30

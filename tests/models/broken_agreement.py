@@ -16,7 +16,9 @@ class _DecidesAlone(Agreement):
 
 class _VotesAgain(Agreement):
     def _cast(self, vote: _Vote) -> None:
-        votes = self._patience.insist(lambda: self._store.add(self._key(vote.order, "votes"), 1), WORD_SECONDS)
+        votes = self._patience.call_with_retries(
+            lambda: self._store.add(self._key(vote.order, "votes"), 1), WORD_SECONDS
+        )
         vote.counted, vote.all_voted = True, votes >= self._world
 
 

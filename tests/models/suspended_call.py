@@ -101,7 +101,7 @@ class Unhurried(StoreCaller):
     def __init__(self, clock: list[float]) -> None:
         super().__init__(lambda: clock[0], lambda _seconds: None)
 
-    def once(self, ask: Callable[[], T], seconds: float) -> T:
+    def call_once(self, ask: Callable[[], T], seconds: float) -> T:
         assert seconds > 0
         return ask()
 

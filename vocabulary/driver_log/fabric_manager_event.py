@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from vocabulary.driver_log.fabric_manager_line import SWITCH_ERROR
-from vocabulary.driver_log.xid import KernelEvent, KernelEventKind
+from vocabulary.driver_log.xid_line import KernelEvent, KernelEventKind
 from vocabulary.identity import canonical_pci
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
-from vocabulary.driver_log.xid import KernelEvent, KernelEventKind
+from vocabulary.driver_log.xid_line import KernelEvent, KernelEventKind
 from vocabulary.hardware.recovery_requests import RECOVERY_REQUESTS
 
 Detail = dict[str, str | int]
@@ -64,7 +64,7 @@ _NUMBERS = frozenset(
 def decode_xid_detail(event: KernelEvent) -> Detail:
     """Return the parts of this Xid's text by name; empty if its layout is unknown.
 
-    >>> from vocabulary.driver_log.xid import parse_live_record
+    >>> from vocabulary.driver_log.xid_line import parse_live_record
     >>> event = parse_live_record("NVRM: Xid (PCI:0000:07:00): 74, NVLink: fatal error detected on link 11(0x10000, 0x0)")
     >>> decode_xid_detail(event)
     {'nvlink': 11, 'registers': '0x10000, 0x0'}

@@ -9,8 +9,8 @@ from collections.abc import Mapping
 
 import msgspec
 
-from vocabulary.driver_log.xid import KernelEvent, KernelEventKind
 from vocabulary.driver_log.xid_detail import decode_xid_detail
+from vocabulary.driver_log.xid_line import KernelEvent, KernelEventKind
 from vocabulary.fault_catalogue.catalogue_entry import (
     Advice,
     ErrorReach,

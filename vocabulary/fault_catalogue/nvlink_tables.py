@@ -10,8 +10,8 @@ from collections.abc import Iterable, Iterator, Mapping
 
 import msgspec
 
-from vocabulary.driver_log.xid import KernelEvent
 from vocabulary.driver_log.xid_detail import decode_xid_detail
+from vocabulary.driver_log.xid_line import KernelEvent
 from vocabulary.fault_catalogue.catalogue_entry import Advice
 from vocabulary.fault_catalogue.line_reading import Basis, Reading
 from vocabulary.finding import Severity

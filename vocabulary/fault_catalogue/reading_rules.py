@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from string import Formatter
 
-from vocabulary.driver_log.xid import KernelEvent
 from vocabulary.driver_log.xid_detail import decode_xid_detail
+from vocabulary.driver_log.xid_line import KernelEvent
 from vocabulary.fault_catalogue.catalogue_entry import Condition, ReadingRule, XidEntry
 from vocabulary.fault_catalogue.line_reading import Basis, Reading
 

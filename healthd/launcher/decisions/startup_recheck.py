@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 
 from healthd.launcher.decisions.relaunch_policy import NO_PROGRESS, AttemptProgress, NodeVerdict
 
-LOOKS = (1, 2, 4, 8, 16)  # multiples of the pause; slower starts are not rechecked after that
+RECHECKS = (1, 2, 4, 8, 16)  # multiples of the pause; slower starts are not rechecked after that
 AGAIN_SHARE = 2 / 3  # of the pause: by then ranks that existed have obeyed any order
 
 
@@ -37,21 +37,21 @@ class StartupRecheck:
         self._unfit = unfit
         self._progress = progress
         self._again_s = AGAIN_SHARE * pause
-        self._looks = [began + times * pause for times in LOOKS] if pause else []
+        self._rechecks = [began + times * pause for times in RECHECKS] if pause else []
         self._doubted = False
         self.found: Sequence[NodeVerdict] = ()
 
     def finds_unfit(self, now: float) -> bool:
         """Return whether a node is unfit in two rechecks in a row, before any rank finished a step; see `found`."""
-        if not self._looks or now < self._looks[0]:
+        if not self._rechecks or now < self._rechecks[0]:
             return False
-        del self._looks[0]
+        del self._rechecks[0]
         unfit = self._unfit()
         if self._progress() != NO_PROGRESS:
-            self._looks.clear()
+            self._rechecks.clear()
         elif unfit and self._doubted:
             self.found = unfit
         elif unfit:
-            self._looks.insert(0, now + self._again_s)
+            self._rechecks.insert(0, now + self._again_s)
         self._doubted = bool(unfit)
         return bool(self.found)

@@ -1,14 +1,21 @@
-"""Gloo's threads and the interpreter's end: what could end a rank by SIGABRT after all its work was done.
+"""Gloo's threads at the interpreter's end and in forked processes: what could end a rank or its workers by a signal.
 
 A thread of gloo's lets go of a collective's tensors a moment after the collective has ended, and needs the interpreter for
 it. Until Python 3.13 a thread that asks for the interpreter while it ends is unwound, through C++ that forbids it:
 "terminate called without an active exception". `destroy_process_group` ends no such threads while DDP's reducer keeps
 the group. See https://docs.python.org/3/c-api/init.html (cautions regarding runtime finalization).
+
+A forked process, such as a DataLoader worker, has none of these threads. If its garbage collector finds a process group
+that its parent left in a reference cycle, such as that of an earlier generation, the group's destructor waits for them:
+the worker hangs or ends by SIGSEGV (seen with torch 2.13). So a forked process does not collect its parent's garbage.
 """
 
 from __future__ import annotations
 
 import atexit
+import functools
+import gc
+import os
 import time
 from pathlib import Path
 
@@ -19,10 +26,16 @@ LOOKS = 3  # one thread that a look finds asleep may be waiting for the interpre
 MOST_SECONDS = 2.0
 
 
-def wait_at_exit_for_gloo() -> None:
-    """From now on the end of this process waits until gloo's threads have let go; for who uses a gloo group."""
+def contain_gloo_threads() -> None:
+    """For users of a process group: this process' exit waits for gloo's threads, and forked processes leave old groups alone."""
     atexit.unregister(wait_for_gloo_threads)
     atexit.register(wait_for_gloo_threads)
+    _keep_garbage_from_children()
+
+
+@functools.cache  # what is registered cannot be taken back
+def _keep_garbage_from_children() -> None:
+    os.register_at_fork(after_in_child=gc.freeze)
 
 
 def wait_for_gloo_threads() -> None:

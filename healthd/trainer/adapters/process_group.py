@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, TypeVar
 
 import torch.distributed as dist
 
-from healthd.trainer.adapters.gloo_threads import wait_at_exit_for_gloo
+from healthd.trainer.adapters.gloo_threads import contain_gloo_threads
 from healthd.trainer.beacons.rank_environment import read_environment
 from healthd.trainer.checkpoint_storage.checkpoint_files import CheckpointError
 from healthd.trainer.guard import Guard
@@ -51,7 +51,7 @@ def shared_by_group(environ: Mapping[str, str] | None = None) -> SharedSettings:
     environ = dict(os.environ if environ is None else environ)
     if not (dist.is_available() and dist.is_initialized()):
         return SharedSettings(None, environ, 1)
-    wait_at_exit_for_gloo()
+    contain_gloo_threads()
     rank, world = dist.get_rank(), dist.get_world_size()
     place = {"RANK": str(rank), "WORLD_SIZE": str(world), "HEALTHD_ATTEMPT": str(_read_attempt(environ))}
     mine = (_read_attempt(environ), secrets.token_hex(8), read_environment(environ | place).place.node)

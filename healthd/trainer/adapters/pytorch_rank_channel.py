@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 import torch.distributed as dist
 from torch.distributed.checkpoint.api import CheckpointException
 
-from healthd.trainer.adapters.gloo_threads import wait_at_exit_for_gloo
+from healthd.trainer.adapters.gloo_threads import contain_gloo_threads
 from healthd.trainer.checkpoint_storage.checkpoint_files import CheckpointError
 from healthd.trainer.checkpoint_storage.save_rounds import RoundOutcome, SaveRounds
 from healthd.trainer.exchange_limits import ExchangeLimits, await_all_ranks
@@ -48,7 +48,7 @@ class RankChannel:
         await_all_ranks(self._jobs, f"healthd-channel-{dist.distributed_c10d._world.group_count}", self.world, limits)  # noqa: SLF001 - the count is the same on all ranks
         self.group: Any = dist.new_group(backend="gloo", timeout=self._connecting)
         self._set_deadline()
-        wait_at_exit_for_gloo()
+        contain_gloo_threads()
         self._broken = False
         self._name = f"healthd-{self.from_first(lambda: secrets.token_hex(8))}"
         self._connected = False  # to the store, at some time

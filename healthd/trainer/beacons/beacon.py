@@ -33,7 +33,6 @@ from healthd.trainer.beacons.beacon_page import (
 from healthd.trainer.beacons.mailbox import Mailbox
 from healthd.trainer.beacons.page_reader import (
     directory_problem,
-    post_order,
     process_alive,
     process_start,
     read_all_pages,
@@ -59,7 +58,6 @@ __all__ = [
     "RankPlacement",
     "open_beacon",
     "page_name",
-    "post_order",
     "read_all_pages",
     "read_page",
     "withdraw_page",

@@ -1,6 +1,6 @@
 # Directory entries and raw file status are the subject here; pathlib has no equivalent.
-# ruff: noqa: PTH118
-"""Chooses which files of the beacon directory to read, and when: any user may put any number of files there.
+# ruff: noqa: PTH101, PTH103, PTH108, PTH118
+"""Makes the beacon directory, and chooses which of its files to read, and when: any user may put any number there.
 
 A pass lists and returns a limited number of files. Users take turns, so that one user's files do not block another's;
 later passes read the rest.
@@ -10,8 +10,11 @@ from __future__ import annotations
 
 import itertools
 import os
+import stat
 from collections.abc import Container, Iterator
 from typing import Any, NamedTuple
+
+from healthd.trainer.beacons.beacon_page import BeaconError
 
 SUFFIX, ASIDE = ".beacon", ".tmp"
 NAMES_PER_LOOK = 8192
@@ -157,3 +160,35 @@ def iterate_page_files(path: str, only_uid: int | None = None) -> Iterator[PageF
                 return
     finally:
         directory.close()
+
+
+def remove_page_file(file: PageFile) -> bool:
+    """Delete a file if it is unchanged since it was seen; return whether it is gone. Ignores missing permission."""
+    try:
+        status = os.lstat(file.path)
+        if (status.st_ino, status.st_ctime_ns) != (file.inode, file.changed_ns):
+            return False
+        os.unlink(file.path)
+    except OSError:
+        return False
+    return True
+
+
+def prepare_directory(directory: str) -> None:
+    """Create the beacon directory for ranks of any user: sticky, writable by all. Called by the daemon at start.
+
+    Raises:
+        BeaconError: it exists and is not ours, or is not a directory.
+        OSError: it cannot be created.
+    """
+    os.makedirs(directory, exist_ok=True)
+    status = os.lstat(directory)
+    if not stat.S_ISDIR(status.st_mode):
+        raise BeaconError(directory, "directory", "is not a directory; remove it")
+    if status.st_uid != os.geteuid():
+        if os.geteuid() != 0:
+            raise BeaconError(
+                directory, "directory", f"belongs to user {status.st_uid}; run as that user, or remove it"
+            )
+        os.chown(directory, 0, 0, follow_symlinks=False)
+    os.chmod(directory, 0o1777)  # noqa: S103 - as /tmp: any user's rank makes its page, no user can remove another's

@@ -1,5 +1,5 @@
 # Descriptors and open flags are the subject here; pathlib has no equivalent.
-# ruff: noqa: PTH101, PTH103, PTH108, PTH116, PTH123
+# ruff: noqa: PTH116, PTH123
 """Reads the beacon directory: for the node daemon, `healthctl`, and a rank that checks before it writes.
 
 Pages belong to users the daemon does not trust. So: no symlinks, no shared write permission, the size must be exact, a
@@ -80,9 +80,9 @@ def read_page(path: str, tries: int = READ_TRIES) -> BeaconView:
         FileNotFoundError: there is no such file (pages come and go).
         OSError: it cannot be read now (`SHORTAGES`), which says nothing about the page.
     """
-    descriptor = _open_page(path, os.O_RDONLY)
+    descriptor = open_page(path, os.O_RDONLY)
     try:
-        uid = _check_file(path, descriptor)
+        uid = check_page_file(path, descriptor)
         for left in reversed(range(tries)):
             try:
                 view, torn = _make_page_view(path, os.pread(descriptor, beacon_page.PAGE_BYTES, 0), uid)
@@ -145,67 +145,6 @@ def read_all_pages(directory: str, only_uid: int | None = None) -> tuple[list[Be
     return sorted(views, key=lambda view: view.path), sorted(errors, key=lambda error: error.path)
 
 
-def post_order(path: str, order: MailboxOrder) -> int:
-    """Write an order into a rank's mailbox, replacing the previous one; the same order again changes nothing.
-
-    Returns:
-        The mailbox's sequence number.
-
-    Raises:
-        BeaconError: the page cannot be trusted or understood, or the order does not fit.
-        FileNotFoundError: there is no such page.
-    """
-    descriptor = _open_page(path, os.O_RDWR)
-    try:
-        uid = _check_file(path, descriptor)
-        _check_owner(_read_current_identity(descriptor), uid)
-        block = os.pread(descriptor, beacon_page.MAILBOX_BYTES, beacon_page.MAILBOX_AT)
-        sequence = beacon_page.FRAME_HEAD.unpack_from(block)[0]
-        if _read_held_order(block) == order:
-            return int(sequence)
-        sequence = (sequence + 1) % (1 << 63) or 1
-        frame = beacon_page.pack_frame("mailbox", sequence, order._asdict(), beacon_page.MAILBOX_BYTES)
-        os.pwrite(descriptor, frame[8:], beacon_page.MAILBOX_AT + 8)
-        os.pwrite(descriptor, frame[:8], beacon_page.MAILBOX_AT)  # last, because the rank polls only this
-        return int(sequence)
-    except FieldError as error:
-        raise BeaconError(path, error.field, error.problem) from error
-    finally:
-        os.close(descriptor)
-
-
-def remove_page_file(file: PageFile) -> bool:
-    """Delete a file if it is unchanged since it was seen; return whether it is gone. Ignores missing permission."""
-    try:
-        status = os.lstat(file.path)
-        if (status.st_ino, status.st_ctime_ns) != (file.inode, file.changed_ns):
-            return False
-        os.unlink(file.path)
-    except OSError:
-        return False
-    return True
-
-
-def prepare_directory(directory: str) -> None:
-    """Create the beacon directory for ranks of any user: sticky, writable by all. Called by the daemon at start.
-
-    Raises:
-        BeaconError: it exists and is not ours, or is not a directory.
-        OSError: it cannot be created.
-    """
-    os.makedirs(directory, exist_ok=True)
-    status = os.lstat(directory)
-    if not stat.S_ISDIR(status.st_mode):
-        raise BeaconError(directory, "directory", "is not a directory; remove it")
-    if status.st_uid != os.geteuid():
-        if os.geteuid() != 0:
-            raise BeaconError(
-                directory, "directory", f"belongs to user {status.st_uid}; run as that user, or remove it"
-            )
-        os.chown(directory, 0, 0, follow_symlinks=False)
-    os.chmod(directory, 0o1777)  # noqa: S103 - as /tmp: any user's rank makes its page, no user can remove another's
-
-
 def directory_problem(directory: str) -> str:
     """Return why a rank must not publish here; empty if it may."""
     try:
@@ -247,7 +186,8 @@ def process_alive(pid: int, started: int) -> bool:
     return process_start(pid) == started
 
 
-def _open_page(path: str, flags: int) -> int:
+def open_page(path: str, flags: int) -> int:
+    """Open a file, which must still be checked with `check_page_file`; refuses symbolic links. Raises like `read_page`."""
     try:
         return os.open(path, flags | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK)
     except OSError as error:
@@ -256,7 +196,7 @@ def _open_page(path: str, flags: int) -> int:
         raise BeaconError(path, "file", f"cannot be opened: {error.strerror} (symbolic links are refused)") from error
 
 
-def _check_file(path: str, descriptor: int) -> int:
+def check_page_file(path: str, descriptor: int) -> int:
     """Return the owner of a file that looks like a page; raise `BeaconError` for any other."""
     status = os.fstat(descriptor)
     if not stat.S_ISREG(status.st_mode):
@@ -279,7 +219,7 @@ def _read_identity(content: bytes) -> Identity:
     return beacon_page.identity_from(document)
 
 
-def _read_current_identity(descriptor: int) -> Identity:
+def read_current_identity(descriptor: int) -> Identity:
     """Return the writer of an open page; it writes this block again when it knows its GPU, so retry if torn."""
     for left in reversed(range(READ_TRIES)):
         head = os.pread(descriptor, beacon_page.STATE_AT, 0)
@@ -293,7 +233,7 @@ def _read_current_identity(descriptor: int) -> Identity:
     raise AssertionError("unreachable: the last try returns or raises")
 
 
-def _check_owner(identity: Identity, uid: int) -> bool:
+def check_page_owner(identity: Identity, uid: int) -> bool:
     """Check whether the page's process lives; if so, it must run as the file's owner."""
     if not process_alive(identity.pid, identity.process_start):
         return False
@@ -331,7 +271,7 @@ def _make_page_view(path: str, content: bytes, uid: int) -> tuple[BeaconView, bo
         acknowledgement=_parse_part(damaged, content, _read_acknowledgement),
         order=_parse_part(damaged, content, _read_order),
         order_sequence=beacon_page.FRAME_HEAD.unpack_from(content, beacon_page.MAILBOX_AT)[0],
-        alive=_check_owner(identity, uid),
+        alive=check_page_owner(identity, uid),
         uid=uid,
         ring=content[beacon_page.RING_AT :],
         damaged={
@@ -368,10 +308,3 @@ def _read_order(content: bytes) -> MailboxOrder | None:
     at = beacon_page.MAILBOX_AT
     _, order = beacon_page.unpack_frame("mailbox", content[at : at + beacon_page.MAILBOX_BYTES])
     return None if order is None else beacon_page.order_from(order)
-
-
-def _read_held_order(block: bytes) -> MailboxOrder | None:
-    try:
-        return _read_order(bytes(beacon_page.MAILBOX_AT) + block)
-    except FieldError:
-        return None  # damaged: the new order overwrites it

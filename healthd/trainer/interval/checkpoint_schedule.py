@@ -221,18 +221,18 @@ class CheckpointInterval:
         if self._rank == 0:
             self._wanted = self._wanted_steps()
             with suppress(Exception):  # a store of any type
-                self._patience.once(self._deciding(self._reviews, self._wanted), TRY_SECONDS)
+                self._patience.call_once(self._deciding(self._reviews, self._wanted), TRY_SECONDS)
 
     def _learn(self, review: int) -> int:
         """Return the plan of all ranks from now on; raises StoreGoneError."""
         if self._rank == 0:
-            return self._patience.insist(self._deciding(review, self._wanted), WORD_SECONDS)
+            return self._patience.call_with_retries(self._deciding(review, self._wanted), WORD_SECONDS)
         ends, pause = time.monotonic() + WAIT_SECONDS, FIRST_PAUSE_SECONDS
-        while (found := self._patience.insist(self._looking(review), WORD_SECONDS)) == _NOTHING:
+        while (found := self._patience.call_with_retries(self._looking(review), WORD_SECONDS)) == _NOTHING:
             if time.monotonic() >= ends:
                 text = "no plan from rank 0 within %g s, keeping the last one: check that all ranks call due() in every step"
                 _log.error(text, WAIT_SECONDS)
-                return self._patience.insist(self._deciding(review, _KEEP), WORD_SECONDS)
+                return self._patience.call_with_retries(self._deciding(review, _KEEP), WORD_SECONDS)
             time.sleep(pause)
             pause = min(2 * pause, PAUSE_SECONDS_MAX)
         return found

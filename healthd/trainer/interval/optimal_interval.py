@@ -13,8 +13,8 @@ from typing import NamedTuple
 EXPONENT_MAX = 500.0  # beyond it a segment practically never ends, and exp would soon overflow
 
 
-class Waste(NamedTuple):
-    """The parts of the job's time that are lost, as shares of it."""
+class CheckpointWaste(NamedTuple):
+    """The parts of the job's time that train something new, or are lost: shares that add up to 1."""
 
     useful: float
     checkpoint: float
@@ -49,8 +49,10 @@ def daly_s(stall_s: float, mtbf_s: float) -> float:
     return first_order_s * (1 + sqrt(ratio) / 3 + ratio / 9) - stall_s
 
 
-def waste_at(interval_s: float, stall_s: float, mtbf_s: float, restart_s: float = 0.0, write_s: float = 0.0) -> Waste:
-    """Return the expected waste if a save begins after each `interval_s` of training.
+def estimate_waste(
+    interval_s: float, stall_s: float, mtbf_s: float, restart_s: float = 0.0, write_s: float = 0.0
+) -> CheckpointWaste:
+    """Return the parts of the job's time that are lost if a save begins after each `interval_s` of training.
 
     `restart_s` is the time from a failure until training resumes, during which nodes also fail. `write_s` is how long a
     save is still being written after training resumes: a failure within it falls back one checkpoint further.
@@ -62,12 +64,12 @@ def waste_at(interval_s: float, stall_s: float, mtbf_s: float, restart_s: float 
     stall_s, write_s = _require_duration("stall_s", stall_s), _require_duration("write_s", write_s)
     segment, restarting = (interval_s + stall_s) / mtbf_s, _require_duration("restart_s", restart_s) / mtbf_s
     if segment + restarting > EXPONENT_MAX:
-        return Waste(0.0, 0.0, 1.0, 0.0)
+        return CheckpointWaste(0.0, 0.0, 1.0, 0.0)
     failures = expm1(segment)  # before one segment succeeds
     rework_s = failures * (mtbf_s + write_s) - (interval_s + stall_s)
     restart_s = failures * mtbf_s * expm1(restarting)
     whole_s = failures * (mtbf_s * exp(restarting) + write_s)
-    return Waste(interval_s / whole_s, stall_s / whole_s, max(0.0, rework_s / whole_s), restart_s / whole_s)
+    return CheckpointWaste(interval_s / whole_s, stall_s / whole_s, max(0.0, rework_s / whole_s), restart_s / whole_s)
 
 
 def _require_positive(name: str, value: float) -> float:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from healthctl.kernel_log.offline_xid_grammar import find_offline_event, parse_offline_line
 from tests.fuzz.target import Target, text
-from vocabulary.driver_log.xid import KernelEventKind, format_xid, parse_live_record
 from vocabulary.driver_log.xid_detail import decode_xid_detail
+from vocabulary.driver_log.xid_line import KernelEventKind, format_xid, parse_live_record
 from vocabulary.fault_catalogue.catalogue_file import load_catalogue
 
 CATALOGUE = load_catalogue()

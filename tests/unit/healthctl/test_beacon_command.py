@@ -12,8 +12,9 @@ from pathlib import Path
 import pytest
 from click.testing import Result
 
-from healthd.trainer.beacons.beacon import Acknowledgement, Beacon, MailboxOrder, post_order
+from healthd.trainer.beacons.beacon import Acknowledgement, Beacon, MailboxOrder
 from healthd.trainer.beacons.beacon_page import OrderOutcome, Phase
+from healthd.trainer.beacons.mailbox import post_order
 from healthd.trainer.beacons.rank_placement import RankGpu, RankGroups, RankPlacement
 from healthd.trainer.beacons.step_ring import GRAD_NORM, LOSS, ON_DEVICE, TOKENS, EntryMeasurements, StepSection
 from vocabulary.clock import ManualClock

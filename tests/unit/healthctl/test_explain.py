@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from healthctl.xid_explanation.explanation import explain_xid, parse_xid_query
 from healthctl.xid_explanation.explanation_page import render_explanation
 from vocabulary.driver_log.injected_line import mark_injected_line
-from vocabulary.driver_log.xid import KernelEventKind
+from vocabulary.driver_log.xid_line import KernelEventKind
 from vocabulary.fault_catalogue.catalogue_file import load_catalogue
 
 Run = Callable[..., Result]

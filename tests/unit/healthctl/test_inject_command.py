@@ -9,7 +9,7 @@ import pytest
 from click.testing import Result
 
 from vocabulary.driver_log.injected_line import parse_injected_line
-from vocabulary.driver_log.xid import parse_live_record
+from vocabulary.driver_log.xid_line import parse_live_record
 
 Run = Callable[..., Result]
 XID = ("inject", "xid", "--node", "n1", "--pci", "0000:3b:00.0")

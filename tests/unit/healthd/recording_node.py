@@ -10,7 +10,7 @@ from healthd.findings.facts import Raise
 from healthd.findings.finding_ledger import FindingLedger
 from healthd.orders.order_store import OrderStore
 from healthd.storage.database_writer import DatabaseWriter
-from healthd.storage.outbox import Outbox
+from healthd.storage.node_database import NodeDatabase
 from healthd.storage.pending_changes import PendingChanges
 from vocabulary.clock import ManualClock
 from vocabulary.finding import Finding, Severity
@@ -25,11 +25,11 @@ class Node:
 
     def __init__(self, path: Path) -> None:
         self.clock = ManualClock()
-        self.outbox = Outbox(path, NOW)
-        self.committer = DatabaseWriter(self.outbox, self.clock)
+        self.database = NodeDatabase(path, NOW)
+        self.committer = DatabaseWriter(self.database, self.clock)
         self.waiting = PendingChanges(self.committer)
         self.orders = OrderStore(self.committer, "n1")
-        self.ledger = FindingLedger("n1", "boot", self.outbox.active())
+        self.ledger = FindingLedger("n1", "boot", self.database.active())
         self.woken = threading.Semaphore(0)
         self.recorder = FindingRecorder(
             self.ledger, self.committer, self.waiting, self.orders, NOW, wake=self.woken.release
@@ -67,17 +67,17 @@ class Node:
         fact = Raise(check="xid", code=code, component=component, severity=severity, summary="s", at=NOW, event=True)
         self.ledger.apply([fact])
 
-    def settle(self, after_s: float = 0.0) -> bool:
+    def commit_if_due(self, after_s: float = 0.0) -> bool:
         self.clock.advance(after_s)
-        return self.recorder.settle(NOW, self.clock.monotonic())
+        return self.recorder.commit_if_due(NOW, self.clock.monotonic())
 
     def settle_all(self) -> None:
         """Until nothing is under way and nothing is due."""
         self.let_go()
         for _ in range(4):
-            self.settle()
+            self.commit_if_due()
             self.committer.submit(lambda _: None).result(LONG_S)
-        self.settle()
+        self.commit_if_due()
 
     @property
     def shown(self) -> list[str]:

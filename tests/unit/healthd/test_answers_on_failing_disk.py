@@ -1,4 +1,4 @@
-"""What becomes of orders when the disk does not take their answers: the real performer, outbox and committer's thread."""
+"""What becomes of orders when the disk does not take their answers: the real performer, database and committer's thread."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ import pytest
 
 from healthd.config import Config, OrdersConfig
 from healthd.host import Host
-from healthd.orders.order_executor import OUTBOX_PAUSE_S, OrderExecutor
+from healthd.orders.order_executor import DATABASE_PAUSE_S, OrderExecutor
 from healthd.orders.order_store import OrderStore
 from healthd.storage.database_writer import OVERDUE_S, DatabaseWriter
-from healthd.storage.outbox import Outbox, OutboxFull
+from healthd.storage.node_database import DatabaseFull, NodeDatabase
 from vocabulary.clock import ManualClock
 from vocabulary.order import Order, OrderKind, OrderState
 
@@ -31,8 +31,8 @@ class Node:
         boot.parent.mkdir(parents=True)
         boot.write_text("first\n")
         self.clock = ManualClock(NOW)
-        self.outbox = Outbox(directory / "healthd.db", NOW)
-        self.committer = DatabaseWriter(self.outbox, self.clock)
+        self.database = NodeDatabase(directory / "healthd.db", NOW)
+        self.committer = DatabaseWriter(self.database, self.clock)
         self.orders = OrderStore(self.committer, "n1")
         self.late = threading.Semaphore(0)
         commands = OrdersConfig(reboot_command=(NO_PROGRAM,), preflight_command=(NO_PROGRAM,))
@@ -72,20 +72,20 @@ class Node:
         self.committer.submit(lambda _: None).result(LONG_S)
 
     def writable(self, *, on: bool) -> None:
-        self.outbox.connection.execute(f"pragma query_only = {'off' if on else 'on'}")
+        self.database.connection.execute(f"pragma query_only = {'off' if on else 'on'}")
 
     def tick(self) -> None:
         """As `Performer.run` does it."""
-        with contextlib.suppress(OutboxFull):
+        with contextlib.suppress(DatabaseFull):
             self.performer.tick()
         self.performer.wake()
         self.sync()
-        self.clock.advance(OUTBOX_PAUSE_S)
+        self.clock.advance(DATABASE_PAUSE_S)
 
     @property
     def stored(self) -> list[str]:
         """The states of the orders, on the disk."""
-        return [state for (state,) in self.outbox.rows("select state from orders")]
+        return [state for (state,) in self.database.rows("select state from orders")]
 
 
 @pytest.fixture
@@ -123,7 +123,7 @@ def test_a_reboot_does_not_begin_before_the_disk_has_its_answer(node: Node, *, h
 def test_the_end_of_an_order_is_stored_once_the_disk_takes_it_and_the_order_is_not_performed_again(node: Node) -> None:
     node.receive(OrderKind.RUN_PREFLIGHT)
     node.writable(on=False)
-    with pytest.raises(OutboxFull):
+    with pytest.raises(DatabaseFull):
         node.performer.tick()
     for _ in range(3):
         node.tick()
@@ -146,7 +146,7 @@ def test_the_performer_itself_stores_an_answer_that_failed(node: Node) -> None:
         assert node.late.acquire(timeout=LONG_S), "stored a second time, and failed again"
         node.writable(on=True)
         while node.stored != ["failed"]:
-            node.clock.advance(OUTBOX_PAUSE_S)
+            node.clock.advance(DATABASE_PAUSE_S)
             assert node.late.acquire(timeout=LONG_S)
     finally:
         node.performer.stop()

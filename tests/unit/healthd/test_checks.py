@@ -7,11 +7,11 @@ import pytest
 from healthd.checks import gpu_presence_checks, kernel_log_checks, nvml_liveness_checks
 from healthd.checks.beacon_checks import PAGES_MAX, BeaconCheck
 from healthd.checks.xid_checks import XidCheck
-from healthd.findings.facts import Clear, Fact, Held, Raise
+from healthd.findings.facts import Clear, Fact, LevelFact, Raise
 from healthd.kernel_log.record_authenticity import RecordAuthenticator
-from healthd.samples.beacons import Beacons
 from healthd.samples.kernel_record import KernelGap, KernelRecord
 from healthd.samples.nvml import GpuReading, Inventory, NvmlHang, NvmlUnavailable, Sweep
+from healthd.samples.rank_steps import Beacons
 from vocabulary.driver_log.injected_line import mark_injected_line
 from vocabulary.fault_catalogue.catalogue_file import load_catalogue
 from vocabulary.finding import Severity
@@ -29,7 +29,7 @@ def judge(text: str, facility: int = 0, *, accept: bool = False) -> Raise | None
     return check.judge(KernelRecord("boot", 7, 1.0, facility, text), BY_PCI)
 
 
-def said(facts: Sequence[Fact | Held]) -> list[tuple[str, str, int | None]]:
+def said(facts: Sequence[Fact | LevelFact]) -> list[tuple[str, str, int | None]]:
     return [(type(f).__name__, f"{f.check}/{f.code}", f.component.index) for f in facts]
 
 

@@ -31,7 +31,7 @@ from healthd.orders.order_store import OrderStore
 from healthd.reporting.report_uplink import ReportUplink
 from healthd.reporting.telemetry_subscription import TelemetrySubscription
 from healthd.storage.database_writer import DatabaseWriter
-from healthd.storage.outbox import Outbox
+from healthd.storage.node_database import NodeDatabase
 from healthd.storage.pending_changes import PendingChanges
 from vocabulary.clock import ManualClock
 from vocabulary.finding import Finding, Severity
@@ -255,11 +255,11 @@ def finding(number: int) -> Finding:
 
 @pytest.fixture
 def uplink(tmp_path: Path) -> Iterator[tuple[ReportUplink, PendingChanges]]:
-    outbox = Outbox(tmp_path / "db", 1.0)
-    outbox.commit([finding(number) for number in range(20)])
+    database = NodeDatabase(tmp_path / "db", 1.0)
+    database.commit([finding(number) for number in range(20)])
     config = RemediatorConfig(url="http://x", token_file=tmp_path / "token")
     clock = ManualClock()
-    committer = DatabaseWriter(outbox, clock)
+    committer = DatabaseWriter(database, clock)
     waiting = PendingChanges(committer)
     status = Status(node="n1", boot_id="b", at=1.0, newest_change=waiting.newest)
     yield (

@@ -4,7 +4,7 @@ import msgspec
 import pytest
 
 from healthd.daemon_status import Status
-from healthd.storage.outbox import Condemnation
+from healthd.storage.node_database import Condemnation
 from vocabulary.finding import Finding, Severity
 from vocabulary.health import Health
 from vocabulary.identity import Component, ComponentKind

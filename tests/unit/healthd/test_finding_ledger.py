@@ -29,7 +29,7 @@ def test_an_event_is_one_finding_and_its_repeats_are_counted() -> None:
     ledger = FindingLedger("n1", "b1")
     ledger.apply([xid(at=1.0)])
     assert ledger.urgent
-    ledger.settle()
+    ledger.mark_submitted()
     ledger.apply([xid(at=2.0), xid(at=3.0)])
     (finding,) = ledger.active
     assert (finding.count, finding.first_seen, finding.last_seen) == (3, 1.0, 3.0)
@@ -40,7 +40,7 @@ def test_an_event_is_one_finding_and_its_repeats_are_counted() -> None:
 def test_a_worse_repeat_is_news() -> None:
     ledger = FindingLedger("n1", "b1")
     ledger.apply([xid(154, severity=Severity.WARNING)])
-    ledger.settle()
+    ledger.mark_submitted()
     ledger.apply([xid(154, severity=Severity.FATAL, at=2.0), xid(154, severity=Severity.WARNING, at=3.0)])
     (finding,) = ledger.active
     assert (finding.severity, finding.count) == (Severity.FATAL, 3)
@@ -50,7 +50,7 @@ def test_a_worse_repeat_is_news() -> None:
 def test_a_level_said_again_changes_nothing_and_is_cleared_by_its_check() -> None:
     ledger = FindingLedger("n1", "b1")
     ledger.apply([level(at=1.0)])
-    ledger.settle()
+    ledger.mark_submitted()
     ledger.apply([level(at=2.0)])
     assert not ledger.changed
     ledger.apply([Clear(check="row_remap", code="pending", component=gpu(1), at=3.0, by="the flag is clear")])
@@ -185,9 +185,9 @@ def test_whatever_a_name_holds_its_finding_can_be_written_and_cleared(name: str,
         origin=origin,
         evidence={words: name, "n": 1},
     )
-    ledger.hold("c", [fact], 1.0, "over")
-    ledger.hold("c", [fact], 2.0, "over")
-    ledger.hold("c", [Unknown("c", "1", component)], 3.0, "over")
+    ledger.apply_levels("c", [fact], 1.0, "over")
+    ledger.apply_levels("c", [fact], 2.0, "over")
+    ledger.apply_levels("c", [Unknown("c", "1", component)], 3.0, "over")
     (finding,) = ledger.active
     encode_message(finding)
     ledger.apply([msgspec.structs.replace(fact, event=True)])

@@ -16,10 +16,10 @@ from healthd.finding_recorder import FindingRecorder
 from healthd.findings.finding_ledger import FindingLedger
 from healthd.orders.order_store import OrderStore
 from healthd.orders.order_task import HealthVerification, make_order_update
-from healthd.storage import outbox as outbox_module
+from healthd.storage import node_database
 from healthd.storage.database_writer import DatabaseWriter
 from healthd.storage.history_marker import Condemnation, HistoryMarker, read_history_marker, write_history_marker
-from healthd.storage.outbox import Outbox
+from healthd.storage.node_database import NodeDatabase
 from healthd.storage.pending_changes import PendingChanges
 from vocabulary.clock import ManualClock
 from vocabulary.order import Order, OrderKind, OrderState
@@ -36,24 +36,24 @@ class Node:
     """One life of healthd's memory of this node."""
 
     def __init__(self, path: Path) -> None:
-        self.outbox = Outbox(path, NOW)
-        self.committer = committer = DatabaseWriter(self.outbox, ManualClock())
+        self.database = NodeDatabase(path, NOW)
+        self.committer = committer = DatabaseWriter(self.database, ManualClock())
         self.orders = OrderStore(committer, "n1")
-        self.ledger = FindingLedger("n1", "boot", self.outbox.active())
+        self.ledger = FindingLedger("n1", "boot", self.database.active())
         self.recorder = FindingRecorder(self.ledger, committer, PendingChanges(committer), self.orders, NOW)
 
-    def settle(self) -> None:
-        self.recorder.settle(NOW, 100.0)
+    def commit_if_due(self) -> None:
+        self.recorder.commit_if_due(NOW, 100.0)
 
     def passes(self) -> None:
         proof = HealthVerification(
             make_order_update(ORDER, OrderState.SUCCEEDED, NOW + 1, "passed"), by="preflight o1", whole_node=True
         )
         self.recorder.prove(proof)
-        self.settle()
+        self.commit_if_due()
 
     def close(self) -> None:
-        self.outbox.close()
+        self.database.close()
 
 
 @pytest.fixture
@@ -75,12 +75,12 @@ def spoil(path: Path) -> None:
     path.write_bytes(b"garbage" * 4096)
 
 
-def break_under(outbox: Outbox) -> None:
+def break_under(database: NodeDatabase) -> None:
     """Spoil the file, and what SQLite remembers of it."""
-    with outbox.path.open("r+b") as file:
+    with database.path.open("r+b") as file:
         file.write(b"no database" * 2000)
-    outbox.rows("pragma shrink_memory")
-    outbox.rows("pragma wal_checkpoint(truncate)")
+    database.rows("pragma shrink_memory")
+    database.rows("pragma wal_checkpoint(truncate)")
 
 
 LOSSES = [empty, remove, spoil]
@@ -88,8 +88,8 @@ LOSSES = [empty, remove, spoil]
 
 def test_a_fresh_node_is_fresh(path: Path) -> None:
     node = Node(path)
-    assert node.outbox.problem == ""
-    node.settle()
+    assert node.database.problem == ""
+    node.commit_if_due()
     assert node.ledger.active == ()
     mark = read_history_marker(path.with_name("history.json"))
     assert mark == HistoryMarker(since=NOW)
@@ -102,19 +102,19 @@ def test_a_lost_database_is_corrupt(path: Path, lose: Callable[[Path], None]) ->
     Node(path).close()
     lose(path)
     node = Node(path)
-    node.settle()
+    node.commit_if_due()
     assert [finding.kind for finding in node.ledger.active] == ["outbox/corrupt"]
     node.close()
 
 
 def test_an_empty_database_is_never_ours_even_where_nothing_else_is_known(path: Path) -> None:
     empty(path)
-    assert "is empty" in Node(path).outbox.problem
+    assert "is empty" in Node(path).database.problem
 
 
 def test_a_database_that_left_only_its_log_is_missing(path: Path) -> None:
     Path(f"{path}-wal").write_bytes(b"")
-    assert "is missing" in Node(path).outbox.problem
+    assert "is missing" in Node(path).database.problem
 
 
 def test_a_loss_is_told_although_healthd_was_killed_before_it_could(path: Path) -> None:
@@ -122,10 +122,10 @@ def test_a_loss_is_told_although_healthd_was_killed_before_it_could(path: Path) 
     empty(path)
     Node(path).close()  # it made a fresh database, and died before the finding was in it
     node = Node(path)
-    node.settle()
+    node.commit_if_due()
     assert [finding.kind for finding in node.ledger.active] == ["outbox/corrupt"]
     node.close()
-    assert Node(path).outbox.problem == "", "and then it has been told"
+    assert Node(path).database.problem == "", "and then it has been told"
 
 
 @pytest.mark.parametrize("lose", LOSSES)
@@ -136,7 +136,7 @@ def test_a_condemned_node_stays_condemned(path: Path, lose: Callable[[Path], Non
     lose(path)
     node = Node(path)
     assert node.recorder.condemned == CONDEMNED
-    node.settle()
+    node.commit_if_due()
     node.orders.receive(ORDER, NOW)
     node.passes()
     assert node.recorder.condemned is None
@@ -165,26 +165,26 @@ def test_a_mark_that_cannot_be_read_still_says_that_there_was_a_history(path: Pa
     assert read_history_marker(mark) == HistoryMarker(since=NOW), "with a sound database it is written anew"
     mark.write_bytes(b"")
     remove(path)
-    assert "is missing" in Node(path).outbox.problem
+    assert "is missing" in Node(path).database.problem
 
 
 CRASH = """
 import os, sys
 from pathlib import Path
-from healthd.storage import outbox
+from healthd.storage import node_database
 sys.path.insert(0, {tests!r})
 from test_lost_database import ORDER, NOW, Node
 when, what = sys.argv[2:]
 node = Node(Path(sys.argv[1]))
 if what == "lift":
     node.orders.receive(ORDER, NOW)
-    node.settle()
+    node.commit_if_due()
 def die(*_): os._exit(9)
-write = outbox.write_history_marker
+write = node_database.write_history_marker
 def written(*values):
     write(*values)
     die()
-outbox.write_history_marker = die if when == "before" else written
+node_database.write_history_marker = die if when == "before" else written
 node.passes() if what == "lift" else node.orders.receive(ORDER, NOW)
 """
 
@@ -243,8 +243,8 @@ def test_an_order_that_cannot_be_marked_is_not_kept(path: Path, monkeypatch: pyt
     def fail(*_: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(outbox_module, "write_history_marker", fail)
-    with pytest.raises(outbox_module.OutboxFull, match="No space left"):
+    monkeypatch.setattr(node_database, "write_history_marker", fail)
+    with pytest.raises(node_database.DatabaseFull, match="No space left"):
         node.orders.receive(ORDER, NOW)
     assert node.orders.open() == []
     monkeypatch.undo()
@@ -258,16 +258,16 @@ def test_what_is_held_in_memory_survives_a_disk_that_fails_while_the_database_is
 ) -> None:
     node = Node(path)
     node.orders.receive(ORDER, NOW)
-    node.settle()
-    break_under(node.outbox)
+    node.commit_if_due()
+    break_under(node.database)
     node.orders.mark_sent(node.orders.unsent(node.recorder.newest)[0])
     assert node.committer.corrupt is not None
 
     def fail(*_: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(outbox_module, "write_history_marker", fail)
-    node.settle()
+    monkeypatch.setattr(node_database, "write_history_marker", fail)
+    node.commit_if_due()
     other = msgspec.structs.replace(ORDER, id="o2", condemned=())
     running = make_order_update(ORDER, OrderState.RUNNING, NOW, "")
     for call in (
@@ -275,12 +275,12 @@ def test_what_is_held_in_memory_survives_a_disk_that_fails_while_the_database_is
         lambda: node.orders.answer(running),
         lambda: node.orders.mark_sent(node.orders.unsent(0)[0]),
     ):
-        with contextlib.suppress(outbox_module.OutboxFull, outbox_module.OutboxCorrupt):
+        with contextlib.suppress(node_database.DatabaseFull, node_database.DatabaseCorrupt):
             call()
     assert [order.id for order, _ in node.orders.open()] == ["o1"]
-    node.recorder.settle(NOW + 1, 102.0)
+    node.recorder.commit_if_due(NOW + 1, 102.0)
     monkeypatch.undo()
-    node.recorder.settle(NOW + 2, 104.0)
+    node.recorder.commit_if_due(NOW + 2, 104.0)
     node.orders.store_failed_answers()
     assert node.orders.open() == [(ORDER, running)]
     assert node.orders.receive(other, NOW), "it was not kept, so it comes again"

@@ -19,10 +19,9 @@ from healthd.kernel_log.message_patterns.pattern_families import FAMILIES
 from healthd.kernel_log.record_authenticity import RecordAuthenticator
 from healthd.kernel_log.xid_corroboration import XidCorroborator
 from healthd.node_monitor import NodeMonitor
-from healthd.samples.beacons import Beacons
 from healthd.samples.kernel_record import KernelRecord
 from healthd.samples.nvml import GpuReading, Inventory, NvmlUnavailable, Sweep, XidEvent
-from healthd.samples.rank_steps import RankSteps, StepFacts
+from healthd.samples.rank_steps import Beacons, RankSteps, StepFacts
 from healthd.samples.source import SourceReading, SourceState
 from healthd.thresholds import load_thresholds
 from vocabulary.fault_catalogue.catalogue_file import load_catalogue

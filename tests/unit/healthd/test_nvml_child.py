@@ -16,23 +16,23 @@ import pytest
 from healthd.gpu_monitoring.nvml_collector import NvmlCollector
 from healthd.host import Host
 from healthd.samples.nvml import GpuConstants, GpuReading, Inventory, NvmlSample
-from healthd.supervision.child_call_page import SLATE_BYTES, ChildCallPage
+from healthd.supervision.child_call_page import CALL_PAGE_BYTES, ChildCallPage
 from vocabulary.messages.wire import Gpu
 
 ENTRY = "import healthd.nvml.child, sys; print(*sorted(sys.modules))"
 
 PARENT = """
 import os, subprocess, sys, time
-from healthd.supervision.child_call_page import SLATE_BYTES, ChildCallPage
-descriptor = os.memfd_create("slate")
-os.ftruncate(descriptor, SLATE_BYTES)
+from healthd.supervision.child_call_page import CALL_PAGE_BYTES, ChildCallPage
+descriptor = os.memfd_create("call_page")
+os.ftruncate(descriptor, CALL_PAGE_BYTES)
 command = [sys.executable, "-m", "healthd.nvml.child", str(descriptor), sys.argv[1], "1"]
 child = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, pass_fds=(descriptor,))
 print(child.pid, flush=True)
-slate = ChildCallPage(descriptor)
-while slate.read()[0] != 1:
+call_page = ChildCallPage(descriptor)
+while call_page.read()[0] != 1:
     time.sleep(0.01)
-print(*slate.read(), flush=True)
+print(*call_page.read(), flush=True)
 time.sleep(600)
 """
 
@@ -41,9 +41,9 @@ class Child:
     """One child, and its messages in order."""
 
     def __init__(self, library: Path, scenario: Path, interval_s: float) -> None:
-        descriptor = os.memfd_create("slate")
-        os.ftruncate(descriptor, SLATE_BYTES)
-        self.slate = ChildCallPage(descriptor)
+        descriptor = os.memfd_create("call_page")
+        os.ftruncate(descriptor, CALL_PAGE_BYTES)
+        self.call_page = ChildCallPage(descriptor)
         command = [sys.executable, "-m", "healthd.nvml.child", str(descriptor), str(library), str(interval_s)]
         self.process = subprocess.Popen(
             command,
@@ -88,7 +88,7 @@ def start(library: Path, tmp_path: Path) -> Iterator[Callable[..., Child]]:
         for pipe in (child.process.stdin, child.process.stdout):
             if pipe is not None:
                 pipe.close()
-        child.slate.close()
+        child.call_page.close()
 
 
 def test_it_loads_nothing_that_it_does_not_need() -> None:

@@ -211,7 +211,7 @@ def test_all_children_together_are_waited_for_as_long_as_one(
     next_one(collector, Sweep)
     gpus("gpus 2", "hang 1")
     next_one(collector, NvmlHang)
-    while not any(gpu.keeper.alive for gpu in collector._unresponsive._gpus.values()):
+    while not any(gpu.supervisor.alive for gpu in collector._unresponsive._gpus.values()):
         collector.poll()
     waited: list[float] = []
 

@@ -25,8 +25,9 @@ from healthd.orders.rank_answers import (
 )
 from healthd.orders.trainer_order import TrainerTask
 from healthd.trainer.beacons import beacon_page, page_reader
-from healthd.trainer.beacons.beacon import Beacon, RankPlacement, post_order, read_all_pages, read_page, withdraw_page
+from healthd.trainer.beacons.beacon import Beacon, RankPlacement, read_all_pages, read_page, withdraw_page
 from healthd.trainer.beacons.beacon_page import Acknowledgement, BeaconError, MailboxOrder, OrderOutcome
+from healthd.trainer.beacons.mailbox import post_order
 from vocabulary.order import Order, OrderKind, OrderState, OrderUpdate
 
 NOW = 1_700_000_000.0

@@ -17,7 +17,7 @@ from healthd.orders.program_order import ProgramTask, fill_arguments, judge_pref
 from healthd.orders.trainer_order import TrainerTask
 from healthd.trainer.beacons.beacon import Beacon, RankPlacement
 from healthd.trainer.beacons.beacon_page import Acknowledgement, MailboxOrder, OrderOutcome
-from healthd.trainer.beacons.page_reader import post_order
+from healthd.trainer.beacons.mailbox import post_order
 from vocabulary.order import Order, OrderKind, OrderState, OrderUpdate
 
 NOW = 1_700_000_000.0

@@ -19,7 +19,7 @@ from healthd.controller.controller_client import ControllerClient
 from healthd.orders.order_inbox import OrderInbox
 from healthd.orders.order_store import OrderStore
 from healthd.storage.database_writer import DatabaseWriter
-from healthd.storage.outbox import Outbox
+from healthd.storage.node_database import NodeDatabase
 from vocabulary.clock import ManualClock
 from vocabulary.messages.wire import WireError, decode_message, decode_orders, encode_message
 from vocabulary.order import Order, OrderKind, OrderState, OrderUpdate
@@ -78,7 +78,7 @@ def test_what_it_does_not_know_is_refused_and_the_rest_is_done(
     tomorrow.wants_answers = wanted
     (tmp_path / "token").write_text("t")
     config = RemediatorConfig(url=f"http://127.0.0.1:{tomorrow.server_port}", token_file=tmp_path / "token")
-    store = OrderStore(DatabaseWriter(Outbox(tmp_path / "d.db", 0.0), ManualClock()), "n1")
+    store = OrderStore(DatabaseWriter(NodeDatabase(tmp_path / "d.db", 0.0), ManualClock()), "n1")
     centre, told = ControllerClient(config, "n1"), threading.Event()
     assert OrderInbox(config, "n1", store, ManualClock(), told.set).fetch(centre, 0) == 1
     centre.close()
@@ -91,12 +91,12 @@ def test_what_it_does_not_know_is_refused_and_the_rest_is_done(
 
 
 def test_an_order_kept_by_a_newer_healthd_ends_refused_after_a_downgrade(tmp_path: Path) -> None:
-    store = OrderStore(DatabaseWriter(Outbox(tmp_path / "d.db", 0.0), ManualClock()), "n1")
+    store = OrderStore(DatabaseWriter(NodeDatabase(tmp_path / "d.db", 0.0), ManualClock()), "n1")
     assert store.receive(KNOWN, 1.0)
     with sqlite3.connect(tmp_path / "d.db") as db:
         db.execute("update orders set body = ?", [json.dumps({**TOMORROW, "id": "o1"}).encode()])
     db.close()
-    after = OrderStore(DatabaseWriter(Outbox(tmp_path / "d.db", 0.0), ManualClock()), "n1")
+    after = OrderStore(DatabaseWriter(NodeDatabase(tmp_path / "d.db", 0.0), ManualClock()), "n1")
     assert after.open() == []
     (answer,) = after.unsent(0)
     assert answer.state is OrderState.REFUSED

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from healthd.storage.outbox import CommitResult, Outbox
+from healthd.storage.node_database import CommitResult, NodeDatabase
 from healthd.storage.pending_changes import HELD_MAX, PendingChanges
 from tests.unit.healthd.recording_node import LONG_S, NOW, Node, finding
 
@@ -20,20 +20,22 @@ def test_what_the_centre_has_leaves_at_once_and_the_disk_forgets_it_later(node: 
     node.waiting.acknowledge(node.recorder.newest)
     assert (node.waiting.count(), node.waiting.changes(9, node.recorder.newest)) == (0, ())
     node.let_go()
-    assert node.outbox.waiting() == 0
+    assert node.database.waiting() == 0
 
 
 def test_more_than_is_held_comes_as_it_goes_and_nothing_is_missed(tmp_path: Path) -> None:
     node, more = Node(tmp_path / "healthd.db"), threading.Semaphore(0)
     node.waiting.on_more = more.release
 
-    def store(outbox: Outbox, first: int, count: int) -> None:
-        node.waiting.add(outbox.commit([finding(number) for number in range(first, first + count)]), outbox)
+    def store(database: NodeDatabase, first: int, count: int) -> None:
+        node.waiting.add(database.commit([finding(number) for number in range(first, first + count)]), database)
 
     whole = HELD_MAX + 700
-    node.committer.submit(lambda outbox: store(outbox, 0, whole)).result(LONG_S)
+    node.committer.submit(lambda database: store(database, 0, whole)).result(LONG_S)
     assert node.waiting.count() == whole
-    node.committer.submit(lambda outbox: store(outbox, 0, 1)).result(LONG_S)  # the oldest again: it is the newest now
+    node.committer.submit(lambda database: store(database, 0, 1)).result(
+        LONG_S
+    )  # the oldest again: it is the newest now
     assert node.waiting.count() == whole
     told: list[str] = []
     while changes := node.waiting.changes(500, node.waiting.newest):
@@ -42,7 +44,7 @@ def test_more_than_is_held_comes_as_it_goes_and_nothing_is_missed(tmp_path: Path
         node.committer.submit(lambda _: None).result(LONG_S)
     assert told == [f"f{number}" for number in (*range(1, whole), 0)]
     assert more.acquire(timeout=LONG_S)
-    assert (node.waiting.count(), node.outbox.waiting()) == (0, 0)
+    assert (node.waiting.count(), node.database.waiting()) == (0, 0)
     node.committer.close(LONG_S)
 
 
@@ -54,12 +56,12 @@ def test_what_the_centre_took_or_refused_does_not_come_back_before_the_disk_forg
     node.settle_all()
     node.hold()
     pruned = CommitResult((), 0, pruned=True)  # all that waits is then read again
-    node.committer.submit(lambda outbox: node.waiting.add(pruned, outbox))
+    node.committer.submit(lambda database: node.waiting.add(pruned, database))
     settle(node.waiting, node.recorder.newest)
     node.waiting.acknowledge(node.recorder.newest - 1)  # an answer that was overtaken takes nothing back
     node.let_go()
     assert (node.waiting.count(), node.waiting.changes(9, node.recorder.newest)) == (0, ())
-    assert node.outbox.waiting() == 0
+    assert node.database.waiting() == 0
     assert node.waiting.rejected == (settle is PendingChanges.set_aside)
 
 
@@ -69,9 +71,9 @@ def test_changes_that_were_given_up_for_lack_of_room_do_not_wait_any_more(node: 
     node.settle_all()
     oldest, newest = node.waiting.changes(9, node.recorder.newest)
 
-    def prune(outbox: Outbox) -> None:
-        outbox.set_aside(oldest.seq)
-        node.waiting.add(CommitResult((), 0, pruned=True), outbox)
+    def prune(database: NodeDatabase) -> None:
+        database.set_aside(oldest.seq)
+        node.waiting.add(CommitResult((), 0, pruned=True), database)
 
     node.committer.submit(prune).result(LONG_S)
     assert (node.waiting.count(), node.waiting.changes(9, newest.seq)) == (1, (newest,))
@@ -81,7 +83,7 @@ def test_the_numbers_of_a_fresh_database_have_nothing_to_do_with_those_before(no
     node.fault("79")
     node.settle_all()
     node.waiting.acknowledge(node.recorder.newest)
-    fresh = Outbox(tmp_path / "fresh.db", NOW - 3600)  # the clock was set back meanwhile
+    fresh = NodeDatabase(tmp_path / "fresh.db", NOW - 3600)  # the clock was set back meanwhile
     (change,) = fresh.commit([finding(1)]).changes
     assert change.seq < node.recorder.newest
     node.committer.submit(lambda _: node.waiting.begin_anew(fresh)).result(LONG_S)

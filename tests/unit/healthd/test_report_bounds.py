@@ -18,7 +18,7 @@ from healthd.orders.order_store import OrderStore
 from healthd.reporting.report_uplink import ReportUplink
 from healthd.reporting.telemetry_subscription import TelemetrySubscription
 from healthd.storage.database_writer import DatabaseWriter
-from healthd.storage.outbox import Outbox
+from healthd.storage.node_database import NodeDatabase
 from healthd.storage.pending_changes import PendingChanges
 from healthd.trainer.beacons import beacon_page
 from healthd.trainer.beacons.beacon import Beacon
@@ -89,8 +89,8 @@ def finding(name: str, **more: Any) -> Finding:
 
 class Node:
     def __init__(self, place: Path) -> None:
-        self.outbox = Outbox(place / "db", 1.0)
-        committer = DatabaseWriter(self.outbox, ManualClock())
+        self.database = NodeDatabase(place / "db", 1.0)
+        committer = DatabaseWriter(self.database, ManualClock())
         self.waiting = PendingChanges(committer)
         self.orders = OrderStore(committer, "n1")
         self.status = Status(node="n1", boot_id="b", at=1.0)
@@ -103,7 +103,7 @@ class Node:
 
     def commit(self, findings: list[Finding]) -> None:
         """These are durable, and wait for the controller."""
-        self.waiting.add(self.outbox.commit(findings), self.outbox)
+        self.waiting.add(self.database.commit(findings), self.database)
         self.status = replace(self.status, newest_change=self.waiting.newest)
 
     def send(self, door: Door) -> None:
@@ -114,7 +114,7 @@ class Node:
 def node(tmp_path: Path) -> Iterator[Node]:
     found = Node(tmp_path)
     yield found
-    found.outbox.close()
+    found.database.close()
 
 
 @settings(max_examples=60, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.function_scoped_fixture])

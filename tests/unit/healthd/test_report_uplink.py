@@ -21,7 +21,7 @@ from healthd.orders.order_store import OrderStore
 from healthd.reporting.report_uplink import URGENT_PAUSE_S_MAX, ReportUplink
 from healthd.reporting.telemetry_subscription import TelemetrySubscription
 from healthd.storage.database_writer import DatabaseWriter
-from healthd.storage.outbox import Outbox
+from healthd.storage.node_database import NodeDatabase
 from healthd.storage.pending_changes import PendingChanges
 from tests.unit.healthd.test_controller_client import finding
 from vocabulary.clock import ManualClock
@@ -35,10 +35,10 @@ class Node:
     """An uplink without its thread; five findings wait, which are fatal and active."""
 
     def __init__(self, place: Path) -> None:
-        self.outbox = Outbox(place / "db", 1.0)
+        self.database = NodeDatabase(place / "db", 1.0)
         findings = [finding(number) for number in range(5)]
-        self.outbox.commit(findings)
-        clock, committer = ManualClock(), DatabaseWriter(self.outbox, ManualClock())
+        self.database.commit(findings)
+        clock, committer = ManualClock(), DatabaseWriter(self.database, ManualClock())
         self.waiting, self.orders = PendingChanges(committer), OrderStore(committer, "n1")
         status = Status(node="n1", boot_id="b", at=1.0, newest_change=self.waiting.newest, findings=tuple(findings))
         self.uplink = ReportUplink(
@@ -84,7 +84,7 @@ class Heard(ControllerClient):
 def node(tmp_path: Path) -> Iterator[Node]:
     node = Node(tmp_path)
     yield node
-    node.outbox.close()
+    node.database.close()
 
 
 def test_a_change_counts_as_heard_only_if_it_was_told(node: Node) -> None:
@@ -94,7 +94,7 @@ def test_a_change_counts_as_heard_only_if_it_was_told(node: Node) -> None:
     assert [c.finding.id for report in centre.reports for c in report.changes] == [f"f{number}" for number in range(5)]
     numbers = [report.seq for report in centre.reports]
     assert numbers == sorted(set(numbers)), "a report that comes twice is known by its number"
-    assert node.outbox.waiting() == 0
+    assert node.database.waiting() == 0
 
 
 def test_every_report_repeats_the_swaps_of_the_jobs_launched_here(node: Node) -> None:
@@ -110,7 +110,7 @@ def test_every_report_repeats_the_swaps_of_the_jobs_launched_here(node: Node) ->
 def test_a_change_counts_as_heard_only_if_the_centre_says_so(node: Node) -> None:
     first = node.waiting.changes(1, node.waiting.newest)[0]
     node.uplink.send(Heard(acknowledges=first.seq))
-    assert node.waiting.count() == node.outbox.waiting() == 4
+    assert node.waiting.count() == node.database.waiting() == 4
 
 
 def test_an_answer_that_is_not_wanted_blocks_no_other(node: Node) -> None:

@@ -17,7 +17,7 @@ from healthd.orders.order_task import HealthVerification
 from healthd.preflight_reports.preflight_history import PreflightHistory
 from healthd.service_threads import ServiceThreads
 from healthd.storage.database_writer import OVERDUE_S, DatabaseWriter
-from healthd.storage.outbox import Outbox, OutboxFull
+from healthd.storage.node_database import DatabaseFull, NodeDatabase
 from healthd.storage.pending_changes import PendingChanges
 from healthd.swap_reports.swap_endpoint import SwapEndpoint
 from vocabulary.clock import ManualClock
@@ -61,8 +61,8 @@ class Node:
 
     def __init__(self, directory: Path) -> None:
         self.clock = ManualClock(NOW)
-        self.outbox = Outbox(directory / "healthd.db", NOW)
-        self.committer = DatabaseWriter(self.outbox, self.clock)
+        self.database = NodeDatabase(directory / "healthd.db", NOW)
+        self.committer = DatabaseWriter(self.database, self.clock)
         self.orders = OrderStore(self.committer, "n1")
         config = Config(node="n1", beacon_dir=directory, state_dir=directory)
         host, waiting = Host(clock=self.clock), PendingChanges(self.committer)
@@ -70,7 +70,7 @@ class Node:
 
     def perform(self) -> None:
         """One look of the performer; a disk that does not take an answer is no end of it."""
-        with contextlib.suppress(OutboxFull):
+        with contextlib.suppress(DatabaseFull):
             self.services._performer.tick()
 
     def reports_now(self) -> bool:
@@ -88,7 +88,7 @@ def node(tmp_path: Path) -> Iterator[Node]:
     node = Node(tmp_path)
     assert node.orders.receive(ORDER, NOW)
     yield node
-    node.outbox.close()
+    node.database.close()
 
 
 def test_an_answer_goes_to_the_centre_at_once(node: Node) -> None:
@@ -111,11 +111,11 @@ def test_an_answer_that_the_disk_took_late_goes_to_the_centre_at_once(node: Node
 
 def test_an_answer_that_the_disk_took_at_a_second_try_goes_to_the_centre_at_once(node: Node) -> None:
     node.orders.mark_sent(node.orders.unsent(0)[0])
-    node.outbox.connection.execute("pragma query_only = on")
+    node.database.connection.execute("pragma query_only = on")
     for _ in range(3):
         node.perform()
         node.clock.advance(60)
         assert (node.reports_now(), node.unsent()) == (False, []), "there is nothing to send"
-    node.outbox.connection.execute("pragma query_only = off")
+    node.database.connection.execute("pragma query_only = off")
     node.perform()
     assert (node.reports_now(), node.unsent()) == (True, [OrderState.REFUSED])

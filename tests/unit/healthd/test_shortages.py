@@ -22,7 +22,7 @@ from healthd.orders.order_task import make_order_update
 from healthd.orders.program_order import ProgramTask, judge_reset
 from healthd.samples.start_failure import StartFailure
 from healthd.storage.database_writer import DatabaseWriter
-from healthd.storage.outbox import Outbox
+from healthd.storage.node_database import NodeDatabase
 from healthd.supervision.child_supervisor import PAUSE_S_MIN, ChildSupervisor
 from healthd.supervision.systemd_notifier import ServiceManager
 from healthd.trainer.beacons.beacon import Beacon, RankPlacement
@@ -61,31 +61,31 @@ def make_order(kind: OrderKind) -> Order:
 def test_a_start_without_descriptors_is_postponed_and_leaves_none_open(left: int) -> None:
     clock = ManualClock()
     host = Host(clock=clock)
-    keeper = ChildSupervisor(host, "healthd.source_child", lambda: ["/", "{}"])
+    supervisor = ChildSupervisor(host, "healthd.source_child", lambda: ["/", "{}"])
     before = open_descriptors()
     with descriptors_left(left):
-        assert [keeper.start_if_due() for _ in range(3)] == [False] * 3
-        assert not keeper.alive
+        assert [supervisor.start_if_due() for _ in range(3)] == [False] * 3
+        assert not supervisor.alive
     assert open_descriptors() == before
     failure = host.start_failures.current["healthd.source_child"]
     assert failure.limit is not None
     assert "Too many open files" in failure.reason
-    assert not keeper.start_if_due(), "it is too early"
+    assert not supervisor.start_if_due(), "it is too early"
     clock.advance(PAUSE_S_MIN)
-    assert keeper.start_if_due()
+    assert supervisor.start_if_due()
     assert not host.start_failures.current
-    keeper.close()
+    supervisor.close()
     assert open_descriptors() == before
 
 
 def test_starts_that_fail_again_and_again_are_tried_ever_more_rarely() -> None:
     clock = ManualClock()
-    keeper = ChildSupervisor(Host(clock=clock), "healthd.source_child", lambda: ["/", "{}"])
+    supervisor = ChildSupervisor(Host(clock=clock), "healthd.source_child", lambda: ["/", "{}"])
     tried_at: list[float] = []
-    keeper._arguments = lambda: tried_at.append(clock.monotonic()) or ["/", "{}"]  # type: ignore[func-returns-value]  # to note the time
+    supervisor._arguments = lambda: tried_at.append(clock.monotonic()) or ["/", "{}"]  # type: ignore[func-returns-value]  # to note the time
     with descriptors_left(3):
         for _ in range(20):
-            keeper.start_if_due()
+            supervisor.start_if_due()
             clock.advance(PAUSE_S_MIN)
     pauses = [later - earlier for earlier, later in itertools.pairwise(tried_at)]
     assert pauses == [1.0, 2.0, 4.0, 8.0]
@@ -165,8 +165,8 @@ def test_a_rank_is_ordered_once_its_page_can_be_opened(tmp_path: Path) -> None:
     beacons.mkdir(mode=0o700)
     beacon = Beacon.create(str(beacons), RankPlacement("j", 1, 0, 2, 0, "n1"))
     clock = ManualClock(NOW)
-    outbox = Outbox(tmp_path / "db", NOW)
-    orders = OrderStore(DatabaseWriter(outbox, clock), "n1")
+    database = NodeDatabase(tmp_path / "db", NOW)
+    orders = OrderStore(DatabaseWriter(database, clock), "n1")
     orders.receive(make_order(OrderKind.CHECKPOINT_THEN_EJECT), NOW)
     performer = OrderExecutor(
         Config(node="n1", beacon_dir=beacons),
@@ -184,7 +184,7 @@ def test_a_rank_is_ordered_once_its_page_can_be_opened(tmp_path: Path) -> None:
     (answer,) = [answer for _, answer in orders.open()]
     assert (answer.state, answer.detail) == (OrderState.RUNNING, "in the mailboxes")
     beacon.close()
-    outbox.close()
+    database.close()
 
 
 def test_systemd_hears_that_we_live_also_without_a_descriptor_to_spare(tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ from healthd.orders.order_store import OrderStore
 from healthd.reporting.report_uplink import FIRST_BYTE_S, ReportUplink
 from healthd.reporting.telemetry_subscription import TelemetrySubscription
 from healthd.storage.database_writer import DatabaseWriter
-from healthd.storage.outbox import Outbox
+from healthd.storage.node_database import NodeDatabase
 from healthd.storage.pending_changes import PendingChanges
 from tests.unit.healthd.test_controller_client import finding, http, read_request
 from vocabulary.clock import ManualClock
@@ -77,10 +77,10 @@ class Reporting:
 
     def __init__(self, place: Path, url: str) -> None:
         (place / "token").write_text("secret\n")
-        self.outbox = Outbox(place / "db", 1.0)
+        self.database = NodeDatabase(place / "db", 1.0)
         self.status = Status(node="n1", boot_id="b", at=1.0)
         clock = ManualClock()
-        committer = DatabaseWriter(self.outbox, clock)
+        committer = DatabaseWriter(self.database, clock)
         self._waiting = PendingChanges(committer)
         config = RemediatorConfig(url=url, token_file=place / "token", report_interval_s=600)
         self.uplink = ReportUplink(
@@ -97,7 +97,7 @@ class Reporting:
 
     def fatal(self, number: int) -> None:
         """A fatal finding is durable here, and published."""
-        self._waiting.add(self.outbox.commit([finding(number)]), self.outbox)
+        self._waiting.add(self.database.commit([finding(number)]), self.database)
         findings = (*self.status.findings, finding(number))
         self.status = replace(self.status, findings=findings, newest_change=self._waiting.newest)
         self.uplink.wake()
@@ -105,7 +105,7 @@ class Reporting:
     def close(self) -> None:
         self.uplink.stop()
         self._thread.join(60)
-        self.outbox.close()
+        self.database.close()
 
 
 @pytest.mark.parametrize("kept", [False, True])
@@ -123,7 +123,7 @@ def test_a_silent_centre_is_left_for_a_fresh_connection_while_a_fatal_finding_wa
     assert not centre.answered.is_set(), "nothing is urgent: the centre may take its time"
     node.fatal(1)  # while the request hangs
     until(lambda: bool(node.uplink.look_after_urgent() or centre.answered.is_set()))
-    until(lambda: node.outbox.waiting() == 0)
+    until(lambda: node.database.waiting() == 0)
     assert [each.id for each in centre.taken[-1].active] == ["f1"]
     assert centre.connections == 2
     until(lambda: node.uplink._patience_s == FIRST_BYTE_S)
@@ -145,7 +145,7 @@ def test_a_centre_that_goes_on_being_silent_is_given_ever_more_time(tmp_path: Pa
         client._awaiting = (client._awaiting[0], -1e9)  # type: ignore[index]  # as if it had been silent for long
         node.uplink.look_after_urgent()
     assert patience == [FIRST_BYTE_S, 2 * FIRST_BYTE_S, 4 * FIRST_BYTE_S]
-    until(lambda: bool(node.uplink.look_after_urgent() or node.outbox.waiting() == 0))
+    until(lambda: bool(node.uplink.look_after_urgent() or node.database.waiting() == 0))
     assert {report.agent for report in centre.taken} == {"a"}
     node.close()
     centre.close()

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from healthd.findings.facts import Held, Moment, Raise, make_gpu_component
+from healthd.findings.facts import LevelFact, Moment, Raise, make_gpu_component
 from healthd.findings.finding_ledger import FindingLedger
 from healthd.findings.gpu_state import GpuState
 from healthd.gpu_monitoring.simulated_fault_files import FILES_MAX, SimulatedFaultFolder
@@ -31,7 +31,7 @@ STATES = [state(0, temperature_c=40), state(1, temperature_c=41, ecc_uncorrected
 class TooHot:
     """A check of one line."""
 
-    def judge(self, gpus: Sequence[GpuState], now: Moment) -> list[Held]:
+    def judge(self, gpus: Sequence[GpuState], now: Moment) -> list[LevelFact]:
         return [
             Raise(
                 check="temperature",

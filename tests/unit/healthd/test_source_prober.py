@@ -76,7 +76,7 @@ def test_a_source_that_hangs_is_named_and_left_out_while_the_others_go_on(
     probers.append(prober)
     heard(prober, lambda reading: reading.source == "pressure")
     (pid,) = prober.pids()
-    prober._keeper._child.slate.write(None, f"kernel_log {time.monotonic():.3f}")  # type: ignore[union-attr]  # as if
+    prober._supervisor._child.call_page.write(None, f"kernel_log {time.monotonic():.3f}")  # type: ignore[union-attr]  # as if
     os.kill(pid, 19)  # it stops, as a process in an endless read does
     hung = heard(prober, lambda reading: reading.state is SourceState.HUNG)
     assert hung.source == "kernel_log"

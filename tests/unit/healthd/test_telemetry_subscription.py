@@ -16,7 +16,7 @@ from healthd.orders.order_store import OrderStore
 from healthd.reporting.report_uplink import ReportUplink
 from healthd.reporting.telemetry_subscription import REPORTS_APART_S, TelemetrySubscription
 from healthd.storage.database_writer import DatabaseWriter
-from healthd.storage.outbox import Outbox
+from healthd.storage.node_database import NodeDatabase
 from healthd.storage.pending_changes import PendingChanges
 from vocabulary.clock import ManualClock
 from vocabulary.messages.telemetry_messages import REQUEST_S_MAX, TelemetryPart, TelemetryRequest
@@ -74,12 +74,12 @@ def test_no_wish_lasts_for_ever(watched: TelemetrySubscription, clock: ManualClo
 
 def test_an_answer_that_is_older_than_the_wish_does_not_end_it(watched: TelemetrySubscription) -> None:
     watched.take(TelemetryRequest(lasts_s=60))
-    watched.settle(UNSET, None)
+    watched.apply_reply(UNSET, None)
     told = watched.told()
     assert told is not UNSET
-    watched.settle(told, TelemetryRequest(lasts_s=60, back_s=30))
+    watched.apply_reply(told, TelemetryRequest(lasts_s=60, back_s=30))
     assert back_s(watched) == 30
-    watched.settle(watched.told(), None)
+    watched.apply_reply(watched.told(), None)
     assert back_s(watched) is None
 
 
@@ -105,7 +105,7 @@ class Asking:
 
 @pytest.fixture
 def committer(tmp_path: Path, clock: ManualClock) -> Iterator[DatabaseWriter]:
-    committer = DatabaseWriter(Outbox(tmp_path / "db", 1.0), clock)
+    committer = DatabaseWriter(NodeDatabase(tmp_path / "db", 1.0), clock)
     yield committer
     committer.close(30)
 

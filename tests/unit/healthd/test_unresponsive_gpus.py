@@ -267,7 +267,7 @@ def test_only_its_own_word_is_an_answer_of_a_trial(tmp_path: Path, monkeypatch: 
     while (trial := left_out.poll()) is None:
         assert time.monotonic() < deadline, "the trial never ends"
         time.sleep(0.01)  # it is at work
-    close_all_children(left_out.keepers, host.clock)
+    close_all_children(left_out.supervisors, host.clock)
     assert not trial.answered
     assert trial.seconds > 1.0
     assert left_out.left_out == (1,)

@@ -20,7 +20,7 @@ from healthd.kernel_log.xid_corroboration import (
 from healthd.samples.kernel_record import KernelRecord
 from healthd.samples.nvml import XidEvent
 from vocabulary.driver_log.injected_line import mark_injected_line
-from vocabulary.driver_log.xid import format_xid
+from vocabulary.driver_log.xid_line import format_xid
 from vocabulary.fault_catalogue.catalogue_file import load_catalogue
 from vocabulary.finding import Severity
 from vocabulary.messages.wire import Gpu
@@ -44,7 +44,7 @@ def line(code: int, pci: str = GPU.pci) -> Raise:
 def take_line(witness: XidCorroborator, code: int, at: float) -> None:
     """A line about this node's GPU, as the kernel wrote it, acts by itself."""
     fact = line(code)
-    assert witness.weigh_line(fact, OURS, moment(at), attested=True) is fact
+    assert witness.corroborate_line(fact, OURS, moment(at), attested=True) is fact
 
 
 def event(code: int, at: float, index: int | None = 3) -> XidEvent:
@@ -54,14 +54,14 @@ def event(code: int, at: float, index: int | None = 3) -> XidEvent:
 def test_an_event_that_follows_its_line_adds_nothing() -> None:
     witness = XidCorroborator("b")
     take_line(witness, 79, 5.0)
-    witness.heard_event(event(79, 5.02), {3: GPU}, OURS, moment(5.02))
+    witness.apply_event(event(79, 5.02), {3: GPU}, OURS, moment(5.02))
     assert witness.records_due(moment(60)) == []
     assert (witness.heard, witness.alone) == (1, 0)
 
 
 def test_an_event_whose_line_comes_a_little_later_adds_nothing() -> None:
     witness = XidCorroborator("b")
-    witness.heard_event(event(79, 5.0), {3: GPU}, OURS, moment(5.0))
+    witness.apply_event(event(79, 5.0), {3: GPU}, OURS, moment(5.0))
     assert witness.records_due(moment(5.0 + WAIT_S / 2)) == []
     take_line(witness, 79, 5.0 + WAIT_S / 2)
     assert witness.records_due(moment(60)) == []
@@ -70,7 +70,7 @@ def test_an_event_whose_line_comes_a_little_later_adds_nothing() -> None:
 def test_an_event_without_a_line_is_evidence_by_itself() -> None:
     witness = XidCorroborator("b")
     take_line(witness, 31, 5.0)
-    witness.heard_event(event(79, 5.0), {3: GPU}, OURS, moment(5.0))
+    witness.apply_event(event(79, 5.0), {3: GPU}, OURS, moment(5.0))
     (record,) = witness.records_due(moment(7.0))
     fact = CHECK.judge(record, {GPU.pci: GPU})
     assert fact is not None
@@ -84,14 +84,14 @@ def test_a_test_fault_in_the_log_is_no_line_of_the_driver() -> None:
     marked = KernelRecord("b", 7, 1.0, 1, f"gpu-healthd-inject node=n1: {format_xid(79, GPU.pci)}")
     injected = CHECK.judge(marked, {GPU.pci: GPU})
     assert injected is not None
-    witness.weigh_line(injected, OURS, moment(5.0), attested=True)
-    witness.heard_event(event(79, 5.0), {3: GPU}, OURS, moment(5.0))
+    witness.corroborate_line(injected, OURS, moment(5.0), attested=True)
+    witness.apply_event(event(79, 5.0), {3: GPU}, OURS, moment(5.0))
     assert len(witness.records_due(moment(60))) == 1
 
 
 def test_an_event_of_a_gpu_nobody_knows_is_only_counted() -> None:
     witness = XidCorroborator("b")
-    witness.heard_event(event(79, 5.0, index=None), {3: GPU}, OURS, moment(5.0))
+    witness.apply_event(event(79, 5.0, index=None), {3: GPU}, OURS, moment(5.0))
     assert witness.records_due(moment(60)) == []
     assert witness.heard == 1
 
@@ -105,7 +105,7 @@ def test_in_any_order_each_event_is_met_by_a_line_or_told_once(story: list[tuple
         if is_line:
             take_line(witness, code, at)
         else:
-            witness.heard_event(event(code, at), {3: GPU}, OURS, moment(at))
+            witness.apply_event(event(code, at), {3: GPU}, OURS, moment(at))
         told += len(witness.records_due(moment(at)))
     told += len(witness.records_due(moment(at + 60)))
     assert told == witness.alone <= witness.heard
@@ -114,14 +114,14 @@ def test_in_any_order_each_event_is_met_by_a_line_or_told_once(story: list[tuple
 def test_a_storm_of_events_is_bounded() -> None:
     witness = XidCorroborator("b")
     for number in range(2 * WAITING_MAX):
-        witness.heard_event(event(number, 1.0), {3: GPU}, OURS, moment(1.0))
+        witness.apply_event(event(number, 1.0), {3: GPU}, OURS, moment(1.0))
         take_line(witness, number, 1.0)
     assert len(witness._lines) == len(witness._events) == WAITING_MAX, "what is remembered is bounded too"
     assert len(witness.records_due(moment(60))) <= WAITING_MAX
 
 
 def weigh(witness: XidCorroborator, fact: Raise, devices: NodeDevices = OURS, *, attested: bool = True) -> Raise:
-    return witness.weigh_line(fact, devices, moment(5.0), attested=attested)
+    return witness.corroborate_line(fact, devices, moment(5.0), attested=attested)
 
 
 @pytest.mark.parametrize(("pci", "attested"), [(ELSEWHERE, True), (GPU.pci, False)])
@@ -137,17 +137,17 @@ def test_a_line_that_does_not_prove_itself_is_recorded_and_does_not_act(pci: str
 def test_the_drivers_event_confirms_it_once_and_about_the_gpu_that_it_names() -> None:
     witness, pci = XidCorroborator("b"), ELSEWHERE
     weigh(witness, line(79, pci))
-    assert witness.heard_event(event(31, 5.1), {3: GPU}, OURS, moment(5.1)) == [], "another Xid says nothing of it"
-    (fact,) = witness.heard_event(event(79, 5.2), {3: GPU}, OURS, moment(5.2))
+    assert witness.apply_event(event(31, 5.1), {3: GPU}, OURS, moment(5.1)) == [], "another Xid says nothing of it"
+    (fact,) = witness.apply_event(event(79, 5.2), {3: GPU}, OURS, moment(5.2))
     assert (fact.severity, fact.component, fact.event) == (Severity.FATAL, make_gpu_component(GPU), False)
     assert fact.origin != line(79, pci).origin
-    assert witness.heard_event(event(79, 5.3), {3: GPU}, OURS, moment(5.3)) == []
+    assert witness.apply_event(event(79, 5.3), {3: GPU}, OURS, moment(5.3)) == []
     assert [record.text for record in witness.records_due(moment(60))] == [format_xid(31, GPU.pci, detail=DETAIL)]
 
 
 def test_an_event_just_before_the_line_confirms_it_too() -> None:
     witness = XidCorroborator("b")
-    witness.heard_event(event(79, 4.9), {3: GPU}, OURS, moment(4.9))
+    witness.apply_event(event(79, 4.9), {3: GPU}, OURS, moment(4.9))
     assert weigh(witness, line(79, ELSEWHERE)).severity is Severity.FATAL
     assert weigh(witness, line(31, ELSEWHERE)).severity is Severity.INFO
 
@@ -157,10 +157,10 @@ def test_an_event_does_not_confirm_a_line_that_is_not_attested(event_at: float) 
     """It proves the code and not the text; it speaks for itself."""
     witness, heard = XidCorroborator("b"), event(79, event_at)
     if event_at < 5.0:
-        witness.heard_event(heard, {3: GPU}, OURS, moment(event_at))
+        witness.apply_event(heard, {3: GPU}, OURS, moment(event_at))
     assert weigh(witness, line(79), attested=False).severity is Severity.INFO
     if event_at > 5.0:
-        assert witness.heard_event(heard, {3: GPU}, OURS, moment(event_at)) == []
+        assert witness.apply_event(heard, {3: GPU}, OURS, moment(event_at)) == []
     assert [record.text for record in witness.records_due(moment(60))] == [format_xid(79, GPU.pci, detail=DETAIL)]
 
 
@@ -168,21 +168,21 @@ def test_an_event_of_one_gpu_does_not_confirm_a_line_of_another_that_became_know
     witness = XidCorroborator("b")
     assert weigh(witness, line(79, ELSEWHERE)).severity is Severity.INFO
     both = NodeDevices(known={GPU.pci, ELSEWHERE})
-    assert witness.heard_event(event(79, 5.2), {3: GPU}, both, moment(5.2)) == []
+    assert witness.apply_event(event(79, 5.2), {3: GPU}, both, moment(5.2)) == []
 
 
 def test_an_event_counts_for_a_line_only_a_moment_later_and_from_the_last_time_on() -> None:
     witness = XidCorroborator("b")
-    witness.heard_event(event(79, 5.0 - MEMORY_S - 1), {3: GPU}, OURS, moment(5.0 - MEMORY_S - 1))
+    witness.apply_event(event(79, 5.0 - MEMORY_S - 1), {3: GPU}, OURS, moment(5.0 - MEMORY_S - 1))
     assert weigh(witness, line(79, ELSEWHERE)).severity is Severity.INFO
-    witness.heard_event(event(79, 4.9), {3: GPU}, OURS, moment(4.9))
+    witness.apply_event(event(79, 4.9), {3: GPU}, OURS, moment(4.9))
     assert weigh(witness, line(79, ELSEWHERE)).severity is Severity.FATAL
 
 
 def test_a_line_of_long_ago_is_none_of_an_event() -> None:
     witness = XidCorroborator("b")
     take_line(witness, 79, 5.0)
-    witness.heard_event(event(79, 6.0 + MEMORY_S), {3: GPU}, OURS, moment(6.0 + MEMORY_S))
+    witness.apply_event(event(79, 6.0 + MEMORY_S), {3: GPU}, OURS, moment(6.0 + MEMORY_S))
     assert len(witness.records_due(moment(60))) == 1
 
 
@@ -208,7 +208,7 @@ def test_a_gpu_fell_off_the_bus_and_the_line_does_not_say_which() -> None:
     fact = CHECK.judge(record, {GPU.pci: GPU})
     assert fact is not None
     assert weigh(witness, fact).severity is Severity.INFO
-    (confirmed,) = witness.heard_event(event(79, 5.2), {3: GPU}, OURS, moment(5.2))
+    (confirmed,) = witness.apply_event(event(79, 5.2), {3: GPU}, OURS, moment(5.2))
     assert (confirmed.code, confirmed.severity, confirmed.component) == (
         "fallen_off_bus",
         Severity.FATAL,
@@ -254,7 +254,7 @@ def test_lines_that_are_only_recorded_silence_no_event() -> None:
     weigh(witness, line(79), attested=False)
     for _ in range(UNCONFIRMED_MAX):  # they drive the first one out
         weigh(witness, line(62), attested=False)
-    assert witness.heard_event(event(79, 5.1), {3: GPU}, OURS, moment(5.1)) == []
+    assert witness.apply_event(event(79, 5.1), {3: GPU}, OURS, moment(5.1)) == []
     assert [record.text for record in witness.records_due(moment(8.0))] == [format_xid(79, GPU.pci, detail=DETAIL)]
 
 
@@ -264,5 +264,5 @@ def test_a_fall_off_the_bus_and_its_event_are_one_fault() -> None:
     fact = CHECK.judge(record, {GPU.pci: GPU})
     assert fact is not None
     weigh(witness, fact)
-    witness.heard_event(event(79, 5.1), {3: GPU}, OURS, moment(5.1))
+    witness.apply_event(event(79, 5.1), {3: GPU}, OURS, moment(5.1))
     assert witness.records_due(moment(8.0)) == []

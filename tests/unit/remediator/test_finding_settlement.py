@@ -66,8 +66,8 @@ def test_what_a_person_settled_is_not_taken_up_again_once_its_incident_is_forgot
     settled = centre.resolved()
     centre.now += 400 * DAY_S
     centre.report(fault())
-    keeper = RetentionCleaner(centre.journal.engine, RetentionSettings(), ManualClock(centre.now))
-    while keeper.step(centre.epoch):
+    supervisor = RetentionCleaner(centre.journal.engine, RetentionSettings(), ManualClock(centre.now))
+    while supervisor.step(centre.epoch):
         pass
     assert centre.journal.incident(settled) is None, "its time is over"
     centre.begin_anew()

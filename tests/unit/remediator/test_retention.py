@@ -112,8 +112,8 @@ def count(journal: Journal, table: Any) -> int:
 def test_only_what_is_old_and_over_is_forgotten(filled: tuple[Journal, int]) -> None:
     journal, epoch = filled
     before = journal.load()
-    keeper = RetentionCleaner(journal.engine, RetentionSettings(audit_days=365), ManualClock(NOW))
-    steps = sum(1 for _ in itertools.takewhile(bool, (keeper.step(epoch) for _ in range(50))))
+    supervisor = RetentionCleaner(journal.engine, RetentionSettings(audit_days=365), ManualClock(NOW))
+    steps = sum(1 for _ in itertools.takewhile(bool, (supervisor.step(epoch) for _ in range(50))))
     assert 5 < steps < 50, "in pieces, and then nothing is left to do"
     assert ids(journal, table_schema.incidents) == ["lasting", "new", "open"]
     assert ids(journal, table_schema.findings) == ["asserted", "f-lasting", "f-new", "f-open"]
@@ -150,8 +150,8 @@ def test_the_last_input_stays_however_old(database: str) -> None:
     epoch = journal.lead()
     state = ClusterState()
     journal.commit([Tick(at=NOW - 900 * DAY_S), Tick(at=NOW - 800 * DAY_S)], state.take_changes(), epoch)
-    keeper = RetentionCleaner(journal.engine, RetentionSettings(), ManualClock(NOW))
-    while keeper.step(epoch):
+    supervisor = RetentionCleaner(journal.engine, RetentionSettings(), ManualClock(NOW))
+    while supervisor.step(epoch):
         pass
     assert [item.at for item in journal.inputs()] == [NOW - 800 * DAY_S]
     journal.close()

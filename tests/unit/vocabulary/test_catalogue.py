@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from vocabulary.driver_log.xid import KernelEvent, KernelEventKind, parse_live_record
+from vocabulary.driver_log.xid_line import KernelEvent, KernelEventKind, parse_live_record
 from vocabulary.fault_catalogue.catalogue import Catalogue
 from vocabulary.fault_catalogue.catalogue_entry import Advice, Cause
 from vocabulary.fault_catalogue.catalogue_file import load_catalogue

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from vocabulary.driver_log.injected_line import InjectedLine, mark_injected_line, parse_injected_line
-from vocabulary.driver_log.xid import parse_live_record
+from vocabulary.driver_log.xid_line import parse_live_record
 
 node_names = st.from_regex(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,40}[A-Za-z0-9])?", fullmatch=True)
 

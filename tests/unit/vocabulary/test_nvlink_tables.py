@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vocabulary.driver_log.xid import KernelEvent, KernelEventKind, parse_live_record
+from vocabulary.driver_log.xid_line import KernelEvent, KernelEventKind, parse_live_record
 from vocabulary.fault_catalogue.catalogue_entry import Advice
 from vocabulary.fault_catalogue.catalogue_file import load_catalogue
 from vocabulary.fault_catalogue.line_reading import Basis

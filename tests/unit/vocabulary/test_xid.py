@@ -5,7 +5,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from tests.unit.vocabulary.xid_lines import PROBE, details, lines, names, pcis, plain_details, texts
-from vocabulary.driver_log.xid import KernelEventKind, format_xid, parse_live_record
+from vocabulary.driver_log.xid_line import KernelEventKind, format_xid, parse_live_record
 
 LIVE = [
     "NVRM: Xid (PCI:0000:3b:00): 79, pid='<unknown>', name=<unknown>, GPU has fallen off the bus.",

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vocabulary.driver_log.xid import KernelEvent, KernelEventKind, parse_live_record
 from vocabulary.driver_log.xid_detail import decode_xid_detail
+from vocabulary.driver_log.xid_line import KernelEvent, KernelEventKind, parse_live_record
 
 FAULT = (
     "channel 0x0000000a, intr 00000000. MMU Fault: ENGINE GRAPHICS GPC0 GPCCLIENT_T1_0 faulted @ 0x7f2a_00000000."

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from healthctl.kernel_log.log_prefix import Author, StrippedRecord, extract_kernel_text, strip_log_prefix
 from healthctl.kernel_log.offline_xid_grammar import parse_offline_line
-from vocabulary.driver_log.xid import KernelEventKind
+from vocabulary.driver_log.xid_line import KernelEventKind
 
 TEXT = "NVRM: Xid (PCI:0000:07:00): 79, GPU has fallen off the bus."
 

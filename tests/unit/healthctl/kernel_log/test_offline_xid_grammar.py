@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from healthctl.kernel_log.offline_xid_grammar import parse_offline_line
 from tests.unit.vocabulary.xid_lines import PROBE, details, lines, names, pcis, plain_details, texts
-from vocabulary.driver_log.xid import KernelEventKind, format_xid
+from vocabulary.driver_log.xid_line import KernelEventKind, format_xid
 
 
 def test_every_generation_and_transport_is_read(golden: Callable[[str, str], None]) -> None:

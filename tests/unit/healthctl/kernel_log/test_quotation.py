@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from healthctl.kernel_log.offline_xid_grammar import parse_offline_line
 from healthctl.kernel_log.quotation import is_quotation
-from vocabulary.driver_log.xid import format_xid
+from vocabulary.driver_log.xid_line import format_xid
 
 WORDS = "NVRM: Xid (PCI:0000:07:00): 79, x"
 comms = st.text(st.characters(min_codepoint=32, max_codepoint=126), min_size=1, max_size=15)

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from healthd.findings.facts import Held, Moment, Raise, Unknown
+from healthd.findings.facts import LevelFact, Moment, Raise, Unknown
 from healthd.findings.gpu_state import GpuState
 from healthd.gpu_monitoring.gpu_check_registry import make_gpu_checks
 from healthd.samples.nvml import GpuConstants, GpuReading
@@ -23,7 +23,7 @@ class Node:
     def __init__(self, check: str, site: dict[str, Any] | None = None) -> None:
         self.check = make_gpu_checks(load_thresholds(site))[check]
 
-    def say(self, at: float, *gpus: GpuState) -> dict[str, Held]:
+    def say(self, at: float, *gpus: GpuState) -> dict[str, LevelFact]:
         """By ``code@index``."""
         return by_name(self.check.judge(gpus, Moment(at, at)))
 
@@ -34,7 +34,7 @@ class Node:
         return {name for name, fact in self.say(at, *gpus).items() if isinstance(fact, Unknown)}
 
 
-def by_name(facts: Sequence[Held]) -> dict[str, Held]:
+def by_name(facts: Sequence[LevelFact]) -> dict[str, LevelFact]:
     named = {f"{fact.code}@{fact.component.index}": fact for fact in facts}
     assert len(named) == len(facts), "nothing is said twice"
     return named

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from healthd.findings.facts import Held, Moment
+from healthd.findings.facts import LevelFact, Moment
 from healthd.findings.finding_ledger import FindingLedger
 from healthd.findings.gpu_state import GpuState
 from healthd.gpu_monitoring import gpu_check_registry
@@ -83,7 +83,7 @@ class AskedAlways:
     def __init__(self, check: GpuCheck) -> None:
         self._check = check
 
-    def judge(self, gpus: Sequence[GpuState], now: Moment) -> list[Held]:
+    def judge(self, gpus: Sequence[GpuState], now: Moment) -> list[LevelFact]:
         return self._check.judge(gpus, now)
 
     def may_differ(self, gpus: Sequence[GpuState], now: Moment) -> bool:  # noqa: ARG002 - a check's signature
@@ -97,7 +97,7 @@ class Counting:
         self._check = check
         self.asked = 0
 
-    def judge(self, gpus: Sequence[GpuState], now: Moment) -> list[Held]:
+    def judge(self, gpus: Sequence[GpuState], now: Moment) -> list[LevelFact]:
         self.asked += 1
         return self._check.judge(gpus, now)
 
@@ -181,7 +181,7 @@ PARTS: dict[str, dict[str, Sequence[Any]]] = {
 
 def settled(spec: GpuCheckSpec, *phases: Sequence[GpuState]) -> set[tuple[type, str, int | None]]:
     """What a new check says of the last phase, each of them held until every change has lasted."""
-    check, at, facts = gpu_check_registry.PerProductCheck(spec, THRESHOLDS), 0.0, list[Held]()
+    check, at, facts = gpu_check_registry.PerProductCheck(spec, THRESHOLDS), 0.0, list[LevelFact]()
     for states in phases:
         for _ in range(3):
             facts = check.judge(states, Moment(at, at))
@@ -266,7 +266,7 @@ class Failing:
     def __init__(self) -> None:
         self.asked = 0
 
-    def judge(self, gpus: Sequence[GpuState], now: Moment) -> list[Held]:  # noqa: ARG002 - a check's signature
+    def judge(self, gpus: Sequence[GpuState], now: Moment) -> list[LevelFact]:  # noqa: ARG002 - a check's signature
         self.asked += 1
         if self.asked == 1:
             raise ArithmeticError

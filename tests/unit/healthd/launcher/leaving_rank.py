@@ -8,9 +8,10 @@ from __future__ import annotations
 import os
 import sys
 
-from healthd.trainer.beacons.beacon import Acknowledgement, Beacon, MailboxOrder, post_order
+from healthd.trainer.beacons.beacon import Acknowledgement, Beacon, MailboxOrder
+from healthd.trainer.beacons.beacon_directory import prepare_directory
 from healthd.trainer.beacons.beacon_page import OrderOutcome
-from healthd.trainer.beacons.page_reader import prepare_directory
+from healthd.trainer.beacons.mailbox import post_order
 from healthd.trainer.beacons.rank_environment import read_environment
 from healthd.trainer.exit_codes import ExitCode
 

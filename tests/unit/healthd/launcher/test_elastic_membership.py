@@ -178,6 +178,9 @@ class AnyOrder(RuleBasedStateMachine):
     def start_again(self, data: st.DataObject) -> None:
         if self.gone and len(self.members) < 30:
             place = data.draw(st.sampled_from([each for each in self.members if each.number in self.gone]))
+            if place.node in self.condemned:  # it was repaired: what ran there before counts no more
+                self.gone |= {each.number for each in self.members if each.node == place.node}
+                self.condemned.remove(place.node)
             self.members.append(Member(len(self.members), place.node))
             self.membership.admit([self.members[-1]])
 

@@ -161,8 +161,8 @@ def test_a_lost_node_that_answered_before_and_is_silent_now_takes_no_ranks(tmp_p
     queries = NodeQueries(JobDefinition(("x",), 2), backend, journal, lambda: False)
     queries.gate(["n0", "n1"])
     backend.off = ["n0", "n1"]
-    verdicts = queries.refuse_silenced(queries.gate(["n0", "n1"], repeated=True))
+    verdicts = queries.mark_silent_nodes_unfit(queries.gate(["n0", "n1"], repeated=True))
     assert [verdict.fitness for verdict in verdicts] == [Fitness.UNFIT, Fitness.UNKNOWN]
     backend.off = []
-    verdicts = queries.refuse_silenced(queries.gate(["n0", "n1"], repeated=True))
+    verdicts = queries.mark_silent_nodes_unfit(queries.gate(["n0", "n1"], repeated=True))
     assert [verdict.fitness for verdict in verdicts] == [Fitness.FIT, Fitness.FIT]

@@ -21,9 +21,10 @@ from healthd.launcher.rank_pages import (
     derive_rank_ends,
     parse_rank_pages,
 )
-from healthd.trainer.beacons.beacon import Acknowledgement, Beacon, MailboxOrder, Phase, RankPlacement, post_order
+from healthd.trainer.beacons.beacon import Acknowledgement, Beacon, MailboxOrder, Phase, RankPlacement
+from healthd.trainer.beacons.beacon_directory import prepare_directory
 from healthd.trainer.beacons.beacon_page import OrderOutcome
-from healthd.trainer.beacons.page_reader import prepare_directory
+from healthd.trainer.beacons.mailbox import post_order
 from healthd.trainer.exit_codes import ExitCode, Leave
 from healthd.trainer.framework import NoFramework
 from healthd.trainer.guard import Guard

@@ -1,4 +1,4 @@
-"""A driver library in Python: what pynvml calls, it finds here under the names of the real one. And a slate."""
+"""A driver library in Python: what pynvml calls, it finds here under the names of the real one. And a call page."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 import pynvml
 import pytest
 
-from healthd.supervision.child_call_page import SLATE_BYTES, ChildCallPage
+from healthd.supervision.child_call_page import CALL_PAGE_BYTES, ChildCallPage
 
 Field = tuple[int, int | float]  # an nvmlReturn_t, and the value
 
@@ -105,10 +105,10 @@ def driver(monkeypatch: pytest.MonkeyPatch) -> Driver:
 
 
 @pytest.fixture
-def slate() -> Iterator[ChildCallPage]:
-    descriptor = os.memfd_create("slate")
-    os.ftruncate(descriptor, SLATE_BYTES)
-    slate = ChildCallPage(descriptor)
+def call_page() -> Iterator[ChildCallPage]:
+    descriptor = os.memfd_create("call_page")
+    os.ftruncate(descriptor, CALL_PAGE_BYTES)
+    call_page = ChildCallPage(descriptor)
     os.close(descriptor)
-    yield slate
-    slate.close()
+    yield call_page
+    call_page.close()

@@ -203,9 +203,9 @@ def test_processes_and_parts(driver: Any) -> None:
     assert read_mig_state(HANDLE) == {"mig_enabled": False}
 
 
-def test_a_driver_that_knows_everything_fills_every_field(driver: Any, slate: ChildCallPage) -> None:
+def test_a_driver_that_knows_everything_fills_every_field(driver: Any, call_page: ChildCallPage) -> None:
     driver.answers_everything()
-    device = GpuDevice(0, slate)
+    device = GpuDevice(0, call_page)
     assert set(device.names() or ()) == set(Gpu.__struct_fields__)
     assert set(device.constants()) == set(GpuConstants.__struct_fields__)
     device.read(often=True, grave=True, rarely=True)
@@ -220,8 +220,8 @@ def test_a_driver_that_knows_everything_fills_every_field(driver: Any, slate: Ch
     assert msgspec.json.decode(message, type=Inventory).constants[0].mig_devices
 
 
-def test_a_device_names_what_fails_and_remembers_what_is_absent(driver: Any, slate: ChildCallPage) -> None:
-    device = GpuDevice(3, slate)
+def test_a_device_names_what_fails_and_remembers_what_is_absent(driver: Any, call_page: ChildCallPage) -> None:
+    device = GpuDevice(3, call_page)
     driver.calls["nvmlDeviceGetHandleByIndex_v2"] = lambda _index, _to: 0
     driver.answers("nvmlDeviceGetTemperature", 55)
     driver.answers("nvmlDeviceGetClockInfo", result=NOT_SUPPORTED)

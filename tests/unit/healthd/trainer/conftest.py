@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from healthd.trainer.beacons.beacon import Beacon, RankPlacement
-from healthd.trainer.beacons.page_reader import prepare_directory
+from healthd.trainer.beacons.beacon_directory import prepare_directory
 
 
 @pytest.fixture

@@ -194,9 +194,9 @@ def test_a_store_that_does_not_answer_is_left_behind() -> None:
     never = threading.Event()
 
     with pytest.raises(TimeoutError, match="no answer within"):
-        StoreCaller().once(never.wait, 0.01)
+        StoreCaller().call_once(never.wait, 0.01)
     with pytest.raises(StoreGoneError, match=r"unreachable \(0.01 s\): TimeoutError: no answer"):
-        StoreCaller().insist(never.wait, 0.01)
+        StoreCaller().call_with_retries(never.wait, 0.01)
     never.set()
 
 
@@ -209,7 +209,7 @@ def test_patience_asks_until_it_hears() -> None:
             raise answer
         return answer
 
-    assert StoreCaller(pause=lambda _: None).insist(ask, 60.0) == 7
+    assert StoreCaller(pause=lambda _: None).call_with_retries(ask, 60.0) == 7
 
 
 def test_pytorchs_stores_answer_as_ours(tmp_path: Path) -> None:

@@ -23,12 +23,13 @@ from healthd.trainer.beacons.beacon import (
     RankGroups,
     RankPlacement,
     page_name,
-    post_order,
     read_all_pages,
     read_page,
 )
+from healthd.trainer.beacons.beacon_directory import prepare_directory
 from healthd.trainer.beacons.beacon_page import OrderOutcome
-from healthd.trainer.beacons.page_reader import prepare_directory, process_start
+from healthd.trainer.beacons.mailbox import post_order
+from healthd.trainer.beacons.page_reader import process_start
 from healthd.trainer.beacons.step_ring import StepRecord
 from vocabulary.clock import ManualClock
 

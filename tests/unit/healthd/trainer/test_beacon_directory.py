@@ -20,8 +20,14 @@ from healthd.telemetry.telemetry_history import Telemetry
 from healthd.trainer.beacons import beacon_directory as bounds
 from healthd.trainer.beacons import beacon_page, page_reader
 from healthd.trainer.beacons.beacon import Beacon, RankPlacement, open_beacon, page_name
-from healthd.trainer.beacons.beacon_directory import BeaconDirectory, DirectorySweep, PageFile, iterate_page_files
-from healthd.trainer.beacons.page_reader import prepare_directory, read_all_pages, read_page
+from healthd.trainer.beacons.beacon_directory import (
+    BeaconDirectory,
+    DirectorySweep,
+    PageFile,
+    iterate_page_files,
+    prepare_directory,
+)
+from healthd.trainer.beacons.page_reader import read_all_pages, read_page
 
 ALICE, BOB = 1001, 1002
 NOW = 1e9

@@ -24,11 +24,11 @@ from healthd.trainer.beacons.beacon import (
     RankPlacement,
     open_beacon,
     page_name,
-    post_order,
     read_all_pages,
     read_page,
 )
-from healthd.trainer.beacons.page_reader import prepare_directory
+from healthd.trainer.beacons.beacon_directory import prepare_directory
+from healthd.trainer.beacons.mailbox import post_order
 from vocabulary.clock import ManualClock
 
 PLACE = RankPlacement("job-7", 1, 3, 8, local_rank=3, node="n1")

@@ -12,8 +12,9 @@ from healthd.trainer.adapters.deepspeed import GuardedEngine
 from healthd.trainer.adapters.process_group import guard_of_group
 from healthd.trainer.agreement import LocalStore
 from healthd.trainer.beacons.beacon import Beacon, RankPlacement, read_page
+from healthd.trainer.beacons.beacon_directory import prepare_directory
 from healthd.trainer.beacons.beacon_page import MailboxOrder, OrderOutcome, Phase
-from healthd.trainer.beacons.page_reader import post_order, prepare_directory
+from healthd.trainer.beacons.mailbox import post_order
 from healthd.trainer.checkpoint_storage.abandoned_checkpoints import mark_too_new
 from healthd.trainer.exit_codes import ExitCode, Leave
 from healthd.trainer.framework import NoFramework

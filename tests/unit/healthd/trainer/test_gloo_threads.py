@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import atexit
 import ctypes
+import subprocess
+import sys
 import threading
 import zlib
 
@@ -57,3 +59,36 @@ def test_whoever_uses_a_gloo_group_waits_at_the_end(group: None, use: object) ->
     assert callable(use)
     use()
     assert atexit._ncallbacks() == before + 1
+
+
+FORKED = """
+import gc, os, signal
+import torch.distributed as dist
+from healthd.trainer.adapters.gloo_threads import contain_gloo_threads
+
+contain_gloo_threads()
+
+class Cycle:
+    pass
+
+dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+dist.barrier()
+cycle = Cycle()
+cycle.itself, cycle.group = cycle, dist.group.WORLD
+dist.destroy_process_group()
+del cycle
+gc.disable()
+if not (child := os.fork()):
+    signal.alarm(20)
+    gc.collect()
+    os._exit(0)
+print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+"""
+
+
+@pytest.mark.torch
+def test_a_forked_process_leaves_the_groups_of_the_past_alone() -> None:
+    """As a DataLoader worker of a job whose lost ranks were replaced."""
+    argv = [sys.executable, "-W", "ignore", "-c", FORKED]
+    done = subprocess.run(argv, capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "0"

@@ -10,7 +10,7 @@ import pytest
 
 from healthd.trainer.agreement import GRACEFUL, LocalStore
 from healthd.trainer.beacons.beacon import Beacon, MailboxOrder, NullBeacon, RankPlacement, withdraw_page
-from healthd.trainer.beacons.page_reader import prepare_directory
+from healthd.trainer.beacons.beacon_directory import prepare_directory
 from healthd.trainer.exit_codes import Leave
 from healthd.trainer.guard import Guard
 from healthd.trainer.rank_replacement import GROWTH, NextGeneration, NoRankReplacer, is_done_by_replacement

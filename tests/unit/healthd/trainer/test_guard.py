@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from healthd.trainer.agreement import LocalStore, Store
-from healthd.trainer.beacons.beacon import Beacon, MailboxOrder, NullBeacon, Phase, RankPlacement, post_order, read_page
+from healthd.trainer.beacons.beacon import Beacon, MailboxOrder, NullBeacon, Phase, RankPlacement, read_page
 from healthd.trainer.beacons.beacon_page import Acknowledgement, OrderOutcome
+from healthd.trainer.beacons.mailbox import post_order
 from healthd.trainer.beacons.rank_placement import RankGpu
 from healthd.trainer.exit_codes import ExitCode, Leave
 from healthd.trainer.framework import Device, Framework, NoFramework

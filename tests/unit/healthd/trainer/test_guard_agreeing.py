@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from healthd.trainer.agreement import LocalStore, Store
-from healthd.trainer.beacons.beacon import Beacon, MailboxOrder, RankPlacement, post_order, read_page
+from healthd.trainer.beacons.beacon import Beacon, MailboxOrder, RankPlacement, read_page
 from healthd.trainer.beacons.beacon_page import Acknowledgement, OrderOutcome
+from healthd.trainer.beacons.mailbox import post_order
 from healthd.trainer.exit_codes import ExitCode, Leave
 from healthd.trainer.framework import Framework, NoFramework
 from healthd.trainer.guard import Guard

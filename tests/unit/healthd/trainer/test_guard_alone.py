@@ -20,10 +20,10 @@ from healthd.trainer.beacons.beacon import (
     Phase,
     RankPlacement,
     open_beacon,
-    post_order,
     read_page,
 )
-from healthd.trainer.beacons.page_reader import prepare_directory
+from healthd.trainer.beacons.beacon_directory import prepare_directory
+from healthd.trainer.beacons.mailbox import post_order
 from healthd.trainer.exit_codes import ExitCode, Leave
 from healthd.trainer.framework import NoFramework
 from healthd.trainer.guard import Guard

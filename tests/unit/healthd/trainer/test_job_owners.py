@@ -22,9 +22,9 @@ from healthd.samples.rank_steps import RankSteps, StepFacts
 from healthd.thresholds import load_thresholds
 from healthd.trainer.beacons import beacon_page
 from healthd.trainer.beacons.beacon import Beacon, RankPlacement, open_beacon, read_page
+from healthd.trainer.beacons.beacon_directory import prepare_directory
 from healthd.trainer.beacons.beacon_page import Acknowledgement, MailboxOrder, OrderOutcome
 from healthd.trainer.beacons.job_owners import JobClaim, JobClaimants, find_job_claimants
-from healthd.trainer.beacons.page_reader import prepare_directory
 from vocabulary.finding import Severity
 from vocabulary.order import Order, OrderKind, OrderState
 

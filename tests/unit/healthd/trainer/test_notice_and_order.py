@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from healthd.trainer.beacons.page_reader import prepare_directory, read_all_pages
+from healthd.trainer.beacons.beacon_directory import prepare_directory
+from healthd.trainer.beacons.page_reader import read_all_pages
 
 DEADLINE_S = 60.0
 KINDS = {"checkpoint_then_eject": 91, "checkpoint_then_stop": 93, "revert": 91}
@@ -18,7 +19,8 @@ SETUP = """
     import os, signal, sys, time
     from healthd.trainer import guard as module
     from healthd.trainer.agreement import LocalStore
-    from healthd.trainer.beacons.beacon import Beacon, MailboxOrder, post_order
+    from healthd.trainer.beacons.beacon import Beacon, MailboxOrder
+    from healthd.trainer.beacons.mailbox import post_order
     from healthd.trainer.framework import NoFramework
     from healthd.trainer.guard import Guard
     from healthd.trainer.beacons.rank_placement import RankPlacement

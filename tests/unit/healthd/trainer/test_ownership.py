@@ -16,11 +16,12 @@ from healthd.trainer.beacons.beacon import (
     MailboxOrder,
     RankPlacement,
     open_beacon,
-    post_order,
     read_all_pages,
     read_page,
 )
-from healthd.trainer.beacons.page_reader import prepare_directory, process_start
+from healthd.trainer.beacons.beacon_directory import prepare_directory
+from healthd.trainer.beacons.mailbox import post_order
+from healthd.trainer.beacons.page_reader import process_start
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="needs root to be two users")
 

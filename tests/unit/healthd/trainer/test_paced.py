@@ -17,8 +17,9 @@ from healthd.trainer.adapters.pytorch_peer_copies import PeerCopies
 from healthd.trainer.adapters.pytorch_state import TrainingState
 from healthd.trainer.agreement import LocalStore
 from healthd.trainer.beacons.beacon import Beacon, RankPlacement, read_page
+from healthd.trainer.beacons.beacon_directory import prepare_directory
 from healthd.trainer.beacons.beacon_page import MailboxOrder
-from healthd.trainer.beacons.page_reader import post_order, prepare_directory
+from healthd.trainer.beacons.mailbox import post_order
 from healthd.trainer.checkpoint_storage.checkpoint_files import CheckpointError
 from healthd.trainer.checkpoint_storage.copy_pace import COPY_STEPS, choose_copy_pace
 from healthd.trainer.exit_codes import ExitCode, Leave

@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from healthd.trainer.beacons.page_reader import prepare_directory, read_all_pages
+from healthd.trainer.beacons.beacon_directory import prepare_directory
+from healthd.trainer.beacons.page_reader import read_all_pages
 
 DEADLINE_S = 90.0
 
@@ -133,7 +134,8 @@ def test_a_handler_of_the_users_own_stays() -> None:
 
 
 ABORT = """
-    from healthd.trainer.beacons.beacon import MailboxOrder, post_order
+    from healthd.trainer.beacons.beacon import MailboxOrder
+    from healthd.trainer.beacons.mailbox import post_order
     module.SNAPSHOT_SECONDS = 0.2
     with Guard.from_env() as guard:
         guard.on_abort({snapshot})
@@ -271,7 +273,8 @@ def test_an_aborted_rank_of_a_condemned_node_tells_nvidias_launcher(
     code = (
         GUARD
         + """
-    from healthd.trainer.beacons.beacon import MailboxOrder, post_order
+    from healthd.trainer.beacons.beacon import MailboxOrder
+    from healthd.trainer.beacons.mailbox import post_order
     from healthd.trainer.segment_health import condemned_segment
     with condemned_segment(), Guard.from_env() as guard:
         with guard.step(0):
@@ -296,7 +299,8 @@ def test_an_aborted_rank_of_a_condemned_node_tells_nvidias_launcher(
 
 FULL = """
     import fcntl, logging
-    from healthd.trainer.beacons.beacon import MailboxOrder, post_order
+    from healthd.trainer.beacons.beacon import MailboxOrder
+    from healthd.trainer.beacons.mailbox import post_order
     from healthd.trainer import rank_abort
     rank_abort.SPARE_SECONDS, module.SNAPSHOT_SECONDS, rank_abort.FINAL_ACTIONS_SECONDS = {spare}, 0.5, 0.1
     kept, full = os.pipe()  # nobody reads it: a hung srun, a terminal that is gone

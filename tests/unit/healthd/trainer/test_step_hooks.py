@@ -12,8 +12,9 @@ import pytest
 from healthd.trainer.adapters.step_hooks import StepHooks
 from healthd.trainer.agreement import LocalStore
 from healthd.trainer.beacons.beacon import Beacon, RankPlacement, read_page
+from healthd.trainer.beacons.beacon_directory import prepare_directory
 from healthd.trainer.beacons.beacon_page import MailboxOrder, OrderOutcome, Phase
-from healthd.trainer.beacons.page_reader import post_order, prepare_directory
+from healthd.trainer.beacons.mailbox import post_order
 from healthd.trainer.exit_codes import ExitCode, Leave
 from healthd.trainer.framework import NoFramework
 from healthd.trainer.guard import GRACEFUL, Guard

@@ -288,7 +288,7 @@ def test_a_gpus_times_and_numbers_come_when_it_is_there(
     assert newest(beacon)[3:] == ({}, None, None, None, False, True)
 
     gpu.catch_up()
-    measures.settle()
+    measures.write_arrived()
 
     step = newest(beacon)
     assert step.sections == {"forward": 1.0, "backward": 2.25, "communication": 0.5, "optimizer": 0.125}
@@ -335,7 +335,7 @@ def test_numbers_that_come_after_the_ring_has_turned_go_nowhere(
         beacon.begin_step(step)
         beacon.end_step()
     gpu.catch_up()
-    measures.settle()
+    measures.write_arrived()
 
     assert [step.step for step in read_page(beacon.path).steps()] == list(range(1, ENTRIES + 1))
 
@@ -349,7 +349,7 @@ def test_a_lost_gpu_costs_one_warning_and_training_goes_on(
     beacon.begin_step(1)
     measures.report(OnGpu(1.0), None, None)  # type: ignore[arg-type]  # a float is asked of it later
     gpu.lost = True
-    measures.settle()
+    measures.write_arrived()
     measures.end()
     for step in range(2, 5):
         beacon.begin_step(step)

@@ -94,7 +94,7 @@ class Hurried(StoreCaller):
         self._now += seconds
         time.sleep(0.0)
 
-    def once(self, ask: Callable[[], Answer], seconds: float) -> Answer:
+    def call_once(self, ask: Callable[[], Answer], seconds: float) -> Answer:
         assert seconds > 0
         return ask()
 

@@ -14,7 +14,7 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 from healthd.checks.training_checks import CODES, Limits, TrainingCheck
-from healthd.findings.facts import Held, Moment, Raise
+from healthd.findings.facts import LevelFact, Moment, Raise
 from healthd.samples.rank_steps import RankSteps, StepFacts
 from healthd.thresholds import load_thresholds
 
@@ -110,7 +110,7 @@ class Player:
         held = self.check.judge(ranks, Moment(1e9 + self.now, self.now))
         self.note(held, step)
 
-    def note(self, held: list[Held], step: int) -> None:
+    def note(self, held: list[LevelFact], step: int) -> None:
         kept = {fact.code for fact in held if not isinstance(fact, Raise)}
         said = [fact for fact in held if isinstance(fact, Raise)]
         assert len({(f.code, f.component) for f in said}) == len(said)

@@ -8,7 +8,7 @@ import msgspec
 
 from preflight.fault_localisation.localisation_records import Kind
 from preflight.group.culprit_messages import build_accusations
-from preflight.group.group_records import GroupDocument, Named, NodeRecord, Own, Standing
+from preflight.group.group_records import GroupDocument, Named, NodeRecord, SelfTestResult, Standing
 from preflight.results import Verdict
 
 
@@ -19,7 +19,7 @@ def document(culprits: tuple[Named, ...], *nodes: NodeRecord) -> GroupDocument:
     return GroupDocument(**(empty | {"culprits": culprits, "nodes": nodes}))
 
 
-def node(rank: int, own: Own | None = None) -> NodeRecord:
+def node(rank: int, own: SelfTestResult | None = None) -> NodeRecord:
     standing = Standing.UNFIT if own is not None and own.verdict is Verdict.FAIL else Standing.TESTED
     return NodeRecord(rank=rank, node=f"n{rank}", standing=standing, own=own)
 
@@ -41,5 +41,5 @@ def test_an_adapter_is_told_by_its_name_and_a_rail_of_a_gpu_is_none() -> None:
 
 def test_a_failed_test_of_its_own_is_told_once() -> None:
     culprits = tuple(Named(kind=Kind.NODE, where=(f"n{n}",), evidence=("failed its own test: x",)) for n in range(2))
-    owns = [Own(verdict=Verdict.FAIL, reason="x", told=told) for told in (True, False)]
+    owns = [SelfTestResult(verdict=Verdict.FAIL, reason="x", told=told) for told in (True, False)]
     assert list(build_accusations(document(culprits, *(node(n, own) for n, own in enumerate(owns))))) == [1]

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from preflight.fault_localisation.localisation_records import Kind, Why
 from preflight.fault_localisation.pair_rounds import plan_pair_rounds
-from preflight.group.group_records import NodeReport, Own, PairRecord, RailMeasurement, Standing, StepAnswer
+from preflight.group.group_records import NodeReport, PairRecord, RailMeasurement, SelfTestResult, Standing, StepAnswer
 from preflight.group.group_verdict import (
     GroupEvidence,
     GroupJudgement,
@@ -28,7 +28,9 @@ from preflight.results import Evidence, Verdict
 NODES = tuple(f"n{number}" for number in range(8))
 
 
-def word(node: str, own: Own | None = None, facts: Evidence | None = None, rails: tuple[str, ...] = ()) -> NodeReport:
+def word(
+    node: str, own: SelfTestResult | None = None, facts: Evidence | None = None, rails: tuple[str, ...] = ()
+) -> NodeReport:
     return NodeReport(rank=0, node=node, machine=node, own=own, facts=facts or {}, rails=rails)
 
 
@@ -90,7 +92,7 @@ def test_a_slow_link_is_named_and_its_nodes_are_not(size: int, ends: set[int]) -
 
 def test_a_node_that_failed_alone_is_a_culprit_and_meets_nobody() -> None:
     words = [word(node) for node in NODES[1:]] + [
-        word("n0", Own(verdict=Verdict.FAIL, reason="matmul on cuda:3: wrong"))
+        word("n0", SelfTestResult(verdict=Verdict.FAIL, reason="matmul on cuda:3: wrong"))
     ]
     judged, _ = played(scene(words), [])
     assert judged.verdict is Verdict.FAIL
@@ -102,11 +104,13 @@ def test_a_node_that_failed_alone_is_a_culprit_and_meets_nobody() -> None:
 @pytest.mark.parametrize(
     ("own", "verdict", "words"),
     [
-        (Own(verdict=Verdict.MISCONFIGURED, reason="cuda:0 is busy: pid 7"), Verdict.MISCONFIGURED, "node n0: cuda:0 is busy: pid 7"),
-        (Own(verdict=Verdict.INCONCLUSIVE, reason="out of memory"), Verdict.INCONCLUSIVE, "node n0: out of memory"),
+        (SelfTestResult(verdict=Verdict.MISCONFIGURED, reason="cuda:0 is busy: pid 7"), Verdict.MISCONFIGURED, "node n0: cuda:0 is busy: pid 7"),
+        (SelfTestResult(verdict=Verdict.INCONCLUSIVE, reason="out of memory"), Verdict.INCONCLUSIVE, "node n0: out of memory"),
     ],
 )  # fmt: skip
-def test_what_one_node_cannot_say_is_no_pass_and_no_accusation(own: Own, verdict: Verdict, words: str) -> None:
+def test_what_one_node_cannot_say_is_no_pass_and_no_accusation(
+    own: SelfTestResult, verdict: Verdict, words: str
+) -> None:
     judged, _ = played(scene([word("n0", own), *(word(node) for node in NODES[1:])]), [])
     assert (judged.verdict, judged.reasons, judged.culprits, judged.exclude) == (verdict, (words,), (), ())
 
@@ -173,7 +177,7 @@ def test_the_slow_rail_of_a_node_is_its_adapter() -> None:
 
 def test_a_group_of_one_without_a_test_proves_nothing() -> None:
     assert judge_group(scene([word("n0")])).verdict is Verdict.INCONCLUSIVE
-    assert judge_group(scene([word("n0", Own(verdict=Verdict.PASS))])).verdict is Verdict.PASS
+    assert judge_group(scene([word("n0", SelfTestResult(verdict=Verdict.PASS))])).verdict is Verdict.PASS
 
 
 def test_of_bad_links_as_few_nodes_as_needed_are_left_out() -> None:
@@ -231,7 +235,7 @@ def test_who_speaks_another_version_is_named_and_the_rest_is_tested() -> None:
 
 
 def test_a_made_up_name_is_for_nobody_to_leave_out() -> None:
-    failed = Own(verdict=Verdict.FAIL, reason="wrong")
+    failed = SelfTestResult(verdict=Verdict.FAIL, reason="wrong")
     start = scene([word("dup#1", failed), word("dup#2"), *(word(node) for node in NODES)])
     judged, _ = played(replace(start, doubles={"dup": (1, 2)}), [])
     assert (judged.verdict, judged.exclude) == (Verdict.FAIL, ())

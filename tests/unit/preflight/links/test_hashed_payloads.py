@@ -8,10 +8,10 @@ from hypothesis import strategies as st
 from preflight.checks.collective_ops import compute_own_bits, find_bit_senders
 from preflight.checks.hashed_payloads import (
     derive_seed,
+    fill_sentinel,
     fill_words,
     find_mismatched_words,
     hash_word_sequence,
-    poison_words,
 )
 from preflight.kernels.memory_patterns import ALL_BITS, HASH, Pattern, compute_expected_word
 
@@ -42,7 +42,7 @@ def test_every_flipped_bit_is_found_where_it_is(seed: int, data: st.DataObject) 
 
 def test_nothing_received_is_not_mistaken_for_data() -> None:
     words = torch.empty(100, dtype=torch.int64)
-    poison_words(words)
+    fill_sentinel(words)
     wrong = find_mismatched_words(words, derive_seed(1))
     assert wrong
     assert wrong.words == 100

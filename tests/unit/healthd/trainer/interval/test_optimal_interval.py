@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from healthd.trainer.interval.cost_estimates import HazardEstimate, MedianCost
-from healthd.trainer.interval.optimal_interval import daly_s, waste_at, young_daly_s
+from healthd.trainer.interval.optimal_interval import daly_s, estimate_waste, young_daly_s
 
 HOUR = 3600.0
 STALLS = st.floats(0.01, 600)
@@ -21,16 +21,16 @@ def test_the_textbook_case() -> None:
 
 @given(STALLS, MTBFS)
 def test_no_other_interval_wastes_noticeably_less_than_dalys(stall_s: float, mtbf_s: float) -> None:
-    best = waste_at(daly_s(stall_s, mtbf_s), stall_s, mtbf_s).total
+    best = estimate_waste(daly_s(stall_s, mtbf_s), stall_s, mtbf_s).total
     for factor in (0.25, 0.5, 0.8, 0.95, 1.05, 1.25, 2, 4):
-        assert waste_at(daly_s(stall_s, mtbf_s) * factor, stall_s, mtbf_s).total >= best - 0.002
+        assert estimate_waste(daly_s(stall_s, mtbf_s) * factor, stall_s, mtbf_s).total >= best - 0.002
 
 
 @given(st.floats(1e-3, 1e9), STALLS, MTBFS, st.floats(0, 1e5), st.floats(0, 1e4))
 def test_the_shares_add_up_to_the_whole(
     interval_s: float, stall_s: float, mtbf_s: float, restart_s: float, write_s: float
 ) -> None:
-    waste = waste_at(interval_s, stall_s, mtbf_s, restart_s, write_s)
+    waste = estimate_waste(interval_s, stall_s, mtbf_s, restart_s, write_s)
     assert sum(waste) == pytest.approx(1, abs=1e-6)
     assert all(0 <= share <= 1 + 1e-9 for share in waste)
 
@@ -49,7 +49,7 @@ def test_the_model_agrees_with_a_job_that_is_played_through() -> None:
             clock += fails
         clock += restart_s
     played = 1 - segments * interval_s / clock
-    assert waste_at(interval_s, stall_s, mtbf_s, restart_s).total == pytest.approx(played, abs=0.005)
+    assert estimate_waste(interval_s, stall_s, mtbf_s, restart_s).total == pytest.approx(played, abs=0.005)
 
 
 @pytest.mark.parametrize(
@@ -60,7 +60,7 @@ def test_what_is_no_time_is_refused(stall_s: float, mtbf_s: float) -> None:
         with pytest.raises(ValueError, match="must be"):
             formula(stall_s, mtbf_s)
     with pytest.raises(ValueError, match="must be"):
-        waste_at(100, stall_s, mtbf_s)
+        estimate_waste(100, stall_s, mtbf_s)
 
 
 def test_a_save_dearer_than_the_time_between_failures_is_made_once_in_that_time() -> None:
@@ -68,7 +68,7 @@ def test_a_save_dearer_than_the_time_between_failures_is_made_once_in_that_time(
 
 
 def test_a_job_that_cannot_get_through_wastes_everything() -> None:
-    assert waste_at(1e9, 1, 1).total == 1
+    assert estimate_waste(1e9, 1, 1).total == 1
 
 
 def test_one_odd_save_moves_no_median() -> None:

@@ -218,9 +218,8 @@ def test_a_drain_that_slurm_forgot_is_not_taken_for_lifted() -> None:
     hold = scheduler.observe(["n1"])["n1"]
     assert (hold.schedulable, hold.known) == (None, False)
     assert "lost the drain of n1" in hold.reason
-    assert scheduler.observe(["n1"])["n1"] == SchedulerNodeState(
-        "n1", schedulable=True
-    )  # told once: whoever holds asks again
+    # Told once: whoever holds asks again.
+    assert scheduler.observe(["n1"])["n1"] == SchedulerNodeState("n1", schedulable=True)
 
 
 def test_each_forgotten_drain_is_known_where_the_nodes_are_looked_at_one_by_one() -> None:

@@ -26,13 +26,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from healthd.samples.kernel_record import Cursor
-from healthd.storage.history_marker import (
-    FILE,
-    Condemnation,
-    HistoryMarker,
-    read_history_marker,
-    write_history_marker,
-)
+from healthd.storage.history_marker import FILE, Condemnation, HistoryMarker, read_history_marker, write_history_marker
 from vocabulary.atomic_file import sync_directory
 from vocabulary.finding import Finding
 from vocabulary.messages.wire import FindingChange, Gpu
@@ -60,11 +54,11 @@ T = TypeVar("T")
 _log = logging.getLogger("healthd")
 
 
-class OutboxFull(Exception):
+class DatabaseFull(Exception):
     """Nothing can be written now: the disk is full or failing. Keep the data and retry."""
 
 
-class OutboxCorrupt(Exception):
+class DatabaseCorrupt(Exception):
     """The file is not a usable database. It must be moved aside, and the node tested again."""
 
 
@@ -79,13 +73,13 @@ class CommitResult(msgspec.Struct, frozen=True):
     pruned: bool
 
 
-class Outbox:
-    """The database. One that cannot be read is replaced by a fresh one, and `problem` describes why.
+class NodeDatabase:
+    """The node's database. One that cannot be read is replaced by a fresh one, and `problem` describes why.
 
     `dropped` counts the changes given up for lack of room since it was opened.
 
     Raises:
-        OutboxFull: it can be neither opened nor made.
+        DatabaseFull: it can be neither opened nor made.
     """
 
     def __init__(self, path: Path, now: float) -> None:
@@ -100,7 +94,7 @@ class Outbox:
         self.connection = sqlite3.connect(":memory:")  # until there is a file
         try:
             self._open(now)
-        except OutboxCorrupt as error:
+        except DatabaseCorrupt as error:
             self.renew(now, str(error))
 
     def renew(self, now: float, problem: str) -> None:
@@ -109,14 +103,14 @@ class Outbox:
         The fresh file holds the problem until a commit stores the finding about it.
 
         Raises:
-            OutboxFull: no fresh file can be made.
+            DatabaseFull: no fresh file can be made.
         """
         self.connection.close()
         aside = self.path.with_name(f"{self.path.name}.corrupt-{int(now)}")
         try:
             moved = [self._move(suffix, aside) for suffix in ("", "-wal", "-shm")]
         except OSError as error:
-            raise OutboxFull(
+            raise DatabaseFull(
                 f"{self.path}: {error.strerror}; make the directory writable, or check the disk"
             ) from error
         self._create(now, f"{problem}; moved to {aside}" if any(moved) else problem)
@@ -134,7 +128,7 @@ class Outbox:
         """Store findings as they are now, each as a new change, and move the cursor with them.
 
         Raises:
-            OutboxFull, OutboxCorrupt: nothing of it was stored.
+            DatabaseFull, DatabaseCorrupt: nothing of it was stored.
         """
         with self.transaction():
             stored = [self._store(finding) for finding in findings]
@@ -194,7 +188,7 @@ class Outbox:
         """Condemn this node, within the caller's transaction. The marker file comes first: a crash in between condemns.
 
         Raises:
-            OutboxFull: it could not be marked.
+            DatabaseFull: it could not be marked.
         """
         self._write_mark(condemned)
         self.put("condemned", condemned)
@@ -213,7 +207,7 @@ class Outbox:
         """All or nothing, durable at its end; nested, part of the outer transaction.
 
         Raises:
-            OutboxFull, OutboxCorrupt: nothing of it was stored.
+            DatabaseFull, DatabaseCorrupt: nothing of it was stored.
         """
         if self.connection.in_transaction:
             yield
@@ -236,7 +230,7 @@ class Outbox:
         """Return all rows of a query.
 
         Raises:
-            OutboxFull, OutboxCorrupt: it cannot be read.
+            DatabaseFull, DatabaseCorrupt: it cannot be read.
         """
         try:
             return self.connection.execute(sql, values).fetchall()
@@ -252,7 +246,7 @@ class Outbox:
             mark = read_history_marker(self._mark_path)
             self._find_database(mark, now)
         except OSError as error:
-            raise OutboxFull(f"{error.filename}: {error.strerror}; check the state directory's disk") from error
+            raise DatabaseFull(f"{error.filename}: {error.strerror}; check the state directory's disk") from error
         try:
             self.connection = sqlite3.connect(self.path, isolation_level=None, check_same_thread=False)
             self.connection.execute("pragma journal_mode=wal")
@@ -272,9 +266,9 @@ class Outbox:
         """Create the database on a fresh node. One that should exist and is missing or empty is lost."""
         if self.path.exists():
             if self.path.stat().st_size == 0:
-                raise OutboxCorrupt(f"{self.path}: the database is empty; it was truncated by a power cut or a copy")
+                raise DatabaseCorrupt(f"{self.path}: the database is empty; it was truncated by a power cut or a copy")
         elif mark is not None or Path(f"{self.path}-wal").exists():
-            raise OutboxCorrupt(f"{self.path}: the database is missing, although this node had one")
+            raise DatabaseCorrupt(f"{self.path}: the database is missing, although this node had one")
         else:
             self._create(now, "")
 
@@ -295,12 +289,12 @@ class Outbox:
         except sqlite3.DatabaseError as error:
             raise self._translated(error) from error
         except OSError as error:
-            raise OutboxFull(f"{self.path}: {error.strerror}; check the state directory's disk") from error
+            raise DatabaseFull(f"{self.path}: {error.strerror}; check the state directory's disk") from error
 
     def _prepare(self, now: float) -> None:
         (verdict,) = self.connection.execute("pragma quick_check(1)").fetchone()
         if verdict != "ok":
-            raise OutboxCorrupt(f"{self.path}: {verdict}")
+            raise DatabaseCorrupt(f"{self.path}: {verdict}")
         for statement in _SCHEMA.split(";"):
             self.connection.execute(statement)
         # A new file starts above every number that an earlier one can have reached: the controller may remember those.
@@ -327,7 +321,7 @@ class Outbox:
     def _unmark(self) -> None:
         try:
             self._write_mark(None)
-        except OutboxFull as error:  # the database overrides the marker
+        except DatabaseFull as error:  # the database overrides the marker
             _log.warning("%s", error)
 
     def _write_mark(self, condemned: Condemnation | None) -> None:
@@ -335,7 +329,7 @@ class Outbox:
         try:
             write_history_marker(self._mark_path, mark)
         except OSError as error:
-            raise OutboxFull(f"{self._mark_path}: {error.strerror}; free some space, or check the disk") from error
+            raise DatabaseFull(f"{self._mark_path}: {error.strerror}; free some space, or check the disk") from error
         self._mark = mark
 
     def _delete(self, key: str) -> None:
@@ -345,8 +339,7 @@ class Outbox:
         """Store a finding; return its change's number, and whether that replaces an older one."""
         body = self._encoder.encode(finding)
         self.connection.execute(
-            "insert or replace into findings values (?, ?, ?, ?)",
-            (finding.id, finding.active, finding.last_seen, body),
+            "insert or replace into findings values (?, ?, ?, ?)", (finding.id, finding.active, finding.last_seen, body)
         )
         replaced = self.connection.execute("delete from changes where finding = ?", (finding.id,)).rowcount > 0
         added = self.connection.execute(
@@ -376,11 +369,11 @@ class Outbox:
         try:
             return msgspec.json.decode(body, type=kind)
         except msgspec.DecodeError as error:
-            raise OutboxCorrupt(f"{self.path}: a stored {kind} cannot be read: {error}") from error
+            raise DatabaseCorrupt(f"{self.path}: a stored {kind} cannot be read: {error}") from error
 
     def _translated(self, error: sqlite3.DatabaseError) -> Exception:
         if isinstance(error, sqlite3.OperationalError):
-            return OutboxFull(f"{self.path}: {error}; free some space, or check the disk")
+            return DatabaseFull(f"{self.path}: {error}; free some space, or check the disk")
         if type(error) is sqlite3.DatabaseError:  # "malformed", "not a database"
-            return OutboxCorrupt(f"{self.path}: {error}")
+            return DatabaseCorrupt(f"{self.path}: {error}")
         return error  # a bug in healthd: do not hide it

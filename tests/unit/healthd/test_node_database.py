@@ -1,4 +1,4 @@
-"""The outbox against a real file: what is durable, what is bounded, and what happens when the disk or the file fails."""
+"""The node's database in a real file: what is durable, what is bounded, and what happens when the disk or the file fails."""
 
 from __future__ import annotations
 
@@ -15,7 +15,14 @@ from healthd.orders.order_store import ENDED_KEPT, OrderStore
 from healthd.orders.order_task import HealthVerification, make_order_update
 from healthd.samples.kernel_record import Cursor
 from healthd.storage.database_writer import DatabaseWriter
-from healthd.storage.outbox import CHANGES_MAX, FINDINGS_KEPT, PRUNE_EVERY_COMMITS, Outbox, OutboxCorrupt, OutboxFull
+from healthd.storage.node_database import (
+    CHANGES_MAX,
+    FINDINGS_KEPT,
+    PRUNE_EVERY_COMMITS,
+    DatabaseCorrupt,
+    DatabaseFull,
+    NodeDatabase,
+)
 from healthd.storage.pending_changes import PendingChanges
 from vocabulary.clock import ManualClock
 from vocabulary.finding import Finding, Severity
@@ -54,28 +61,28 @@ def path(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def outbox(path: Path) -> Iterator[Outbox]:
-    outbox = Outbox(path, NOW)
-    yield outbox
-    outbox.close()
+def database(path: Path) -> Iterator[NodeDatabase]:
+    database = NodeDatabase(path, NOW)
+    yield database
+    database.close()
 
 
-def fill_the_disk(outbox: Outbox) -> None:
+def fill_the_disk(database: NodeDatabase) -> None:
     """From now on SQLite says that the disk is full, as it does when it is."""
-    (pages,) = outbox.connection.execute("pragma page_count").fetchone()
-    outbox.connection.execute(f"pragma max_page_count = {pages}")
+    (pages,) = database.connection.execute("pragma page_count").fetchone()
+    database.connection.execute(f"pragma max_page_count = {pages}")
 
 
-def free_the_disk(outbox: Outbox) -> None:
-    outbox.connection.execute("pragma max_page_count = 1000000")
+def free_the_disk(database: NodeDatabase) -> None:
+    database.connection.execute("pragma max_page_count = 1000000")
 
 
 def test_findings_and_cursor_are_there_after_opening_again(path: Path) -> None:
-    first = Outbox(path, NOW)
+    first = NodeDatabase(path, NOW)
     first.commit([finding(1), finding(2, active=False)], Cursor("boot", 9))
     first.expect_gpus([Gpu(0, "GPU-0", "0000:10:00.0")])
     first.close()
-    again = Outbox(path, NOW + 1)
+    again = NodeDatabase(path, NOW + 1)
     assert again.active() == [finding(1)]
     assert again.cursor() == Cursor("boot", 9)
     assert [gpu.uuid for gpu in again.gpus()] == ["GPU-0"]
@@ -83,72 +90,72 @@ def test_findings_and_cursor_are_there_after_opening_again(path: Path) -> None:
     again.close()
 
 
-def test_changes_wait_until_acknowledged_and_the_last_word_stands_for_all(outbox: Outbox) -> None:
-    outbox.commit([finding(1), finding(2)])
-    first = outbox.changes(10)
-    outbox.commit([finding(1, count=2)])
-    outbox.acknowledge(first[-1].seq)
-    (change,) = outbox.changes(10)
+def test_changes_wait_until_acknowledged_and_the_last_word_stands_for_all(database: NodeDatabase) -> None:
+    database.commit([finding(1), finding(2)])
+    first = database.changes(10)
+    database.commit([finding(1, count=2)])
+    database.acknowledge(first[-1].seq)
+    (change,) = database.changes(10)
     assert change.finding.count == 2, "the newer word on a finding outlives the older one's acknowledgement"
     assert change.seq > first[-1].seq
-    outbox.acknowledge(change.seq)
-    assert outbox.waiting() == 0
-    outbox.commit([finding(3)])
-    assert outbox.changes(1)[0].seq > change.seq, "a number is never used again"
+    database.acknowledge(change.seq)
+    assert database.waiting() == 0
+    database.commit([finding(3)])
+    assert database.changes(1)[0].seq > change.seq, "a number is never used again"
 
 
 def test_a_fresh_file_starts_above_every_number_of_the_one_before(tmp_path: Path) -> None:
-    old, new = Outbox(tmp_path / "a", NOW), Outbox(tmp_path / "b", NOW + 3600)
-    for outbox in (old, new):
-        outbox.commit([finding(1)])
+    old, new = NodeDatabase(tmp_path / "a", NOW), NodeDatabase(tmp_path / "b", NOW + 3600)
+    for database in (old, new):
+        database.commit([finding(1)])
     assert new.changes(1)[0].seq > old.changes(1)[0].seq
     old.close()
     new.close()
 
 
-def test_history_is_bounded_but_nothing_unreported_or_active_goes(outbox: Outbox) -> None:
-    outbox.commit([finding(n, active=False) for n in range(FINDINGS_KEPT + 600)])
-    outbox.acknowledge(outbox.changes(FINDINGS_KEPT)[-1].seq)
-    outbox.commit([finding(n, active=False, count=2) for n in range(10)])  # the oldest have news again
-    outbox.commit([finding(n) for n in range(90_000, 90_050)])
+def test_history_is_bounded_but_nothing_unreported_or_active_goes(database: NodeDatabase) -> None:
+    database.commit([finding(n, active=False) for n in range(FINDINGS_KEPT + 600)])
+    database.acknowledge(database.changes(FINDINGS_KEPT)[-1].seq)
+    database.commit([finding(n, active=False, count=2) for n in range(10)])  # the oldest have news again
+    database.commit([finding(n) for n in range(90_000, 90_050)])
     for _ in range(3 * PRUNE_EVERY_COMMITS):
-        outbox.commit([])
-    ((kept,),) = outbox.rows("select count(*) from findings")
+        database.commit([])
+    ((kept,),) = database.rows("select count(*) from findings")
     assert kept == FINDINGS_KEPT
-    assert len(outbox.active()) == 50
-    assert outbox.waiting() == 660
-    ((waiting,),) = outbox.rows("select count(*) from findings join changes on finding = id")
+    assert len(database.active()) == 50
+    assert database.waiting() == 660
+    ((waiting,),) = database.rows("select count(*) from findings join changes on finding = id")
     assert waiting == 660, "what is not yet reported is kept, however old"
 
 
-def test_an_endless_outage_drops_cleared_findings_first_and_counts_them(outbox: Outbox) -> None:
-    outbox.commit([finding(n, active=n >= 40) for n in range(CHANGES_MAX + 30)])
+def test_an_endless_outage_drops_cleared_findings_first_and_counts_them(database: NodeDatabase) -> None:
+    database.commit([finding(n, active=n >= 40) for n in range(CHANGES_MAX + 30)])
     for _ in range(PRUNE_EVERY_COMMITS):
-        outbox.commit([])
-    assert outbox.waiting() == CHANGES_MAX
-    assert outbox.dropped == 30
-    assert outbox.changes(1)[0].finding.id == "f30"
+        database.commit([])
+    assert database.waiting() == CHANGES_MAX
+    assert database.dropped == 30
+    assert database.changes(1)[0].finding.id == "f30"
 
 
-def test_a_full_disk_stores_nothing_by_halves(outbox: Outbox) -> None:
-    outbox.commit([finding(1)], Cursor("boot", 1))
-    fill_the_disk(outbox)
-    with pytest.raises(OutboxFull, match="free some space"):
-        outbox.commit([finding(n) for n in range(2, 200)], Cursor("boot", 200))
-    assert outbox.active() == [finding(1)]
-    assert outbox.cursor() == Cursor("boot", 1)
-    free_the_disk(outbox)
-    outbox.commit([finding(2)], Cursor("boot", 2))
-    assert outbox.cursor() == Cursor("boot", 2)
+def test_a_full_disk_stores_nothing_by_halves(database: NodeDatabase) -> None:
+    database.commit([finding(1)], Cursor("boot", 1))
+    fill_the_disk(database)
+    with pytest.raises(DatabaseFull, match="free some space"):
+        database.commit([finding(n) for n in range(2, 200)], Cursor("boot", 200))
+    assert database.active() == [finding(1)]
+    assert database.cursor() == Cursor("boot", 1)
+    free_the_disk(database)
+    database.commit([finding(2)], Cursor("boot", 2))
+    assert database.cursor() == Cursor("boot", 2)
 
 
 @pytest.mark.parametrize("damage", ["not a database", "torn", "unreadable finding"])
 def test_what_cannot_be_read_is_moved_aside(path: Path, damage: str) -> None:
-    first = Outbox(path, NOW)
+    first = NodeDatabase(path, NOW)
     first.commit([finding(n) for n in range(200)])
     if damage == "unreadable finding":
         first.connection.execute("update findings set body = '{}'")
-        with pytest.raises(OutboxCorrupt):
+        with pytest.raises(DatabaseCorrupt):
             first.active()
     first.close()
     if damage == "not a database":
@@ -159,19 +166,19 @@ def test_what_cannot_be_read_is_moved_aside(path: Path, damage: str) -> None:
         path.write_bytes(content)
     else:
         return
-    again = Outbox(path, NOW + 5)
+    again = NodeDatabase(path, NOW + 5)
     assert again.active() == []
     assert "moved to" in again.problem
     assert path.with_name("healthd.db.corrupt-1700000005").exists()
     again.close()
 
 
-def test_an_order_is_kept_once_condemns_at_once_and_ends_once(outbox: Outbox) -> None:
-    orders = OrderStore(DatabaseWriter(outbox, ManualClock()), "n1")
+def test_an_order_is_kept_once_condemns_at_once_and_ends_once(database: NodeDatabase) -> None:
+    orders = OrderStore(DatabaseWriter(database, ManualClock()), "n1")
     condemning = order(condemned=("n1", "n9"))
     assert orders.receive(condemning, NOW)
     assert not orders.receive(condemning, NOW + 1)
-    condemned = outbox.condemned()
+    condemned = database.condemned()
     assert condemned is not None
     assert condemned.order == "o1"
     (received,) = orders.unsent(0)
@@ -189,24 +196,24 @@ def test_an_order_is_kept_once_condemns_at_once_and_ends_once(outbox: Outbox) ->
     assert orders.unsent(0) == [done], "asked again, it answers again"
 
 
-def test_ended_orders_are_forgotten_in_the_end(outbox: Outbox) -> None:
-    orders = OrderStore(DatabaseWriter(outbox, ManualClock()), "n1")
+def test_ended_orders_are_forgotten_in_the_end(database: NodeDatabase) -> None:
+    orders = OrderStore(DatabaseWriter(database, ManualClock()), "n1")
     for number in range(ENDED_KEPT + 5):
         each = order(id=f"o{number}")
         orders.receive(each, NOW + number)
         answer = make_order_update(each, OrderState.REFUSED, NOW + number, "no")
         orders.answer(answer)
         orders.mark_sent(answer)
-    ((kept,),) = outbox.rows("select count(*) from orders")
+    ((kept,),) = database.rows("select count(*) from orders")
     assert kept == ENDED_KEPT + 1
 
 
 class Node:
-    """A recorder over a real outbox, and time by hand."""
+    """A recorder over a real database, and time by hand."""
 
-    def __init__(self, outbox: Outbox) -> None:
-        self.ledger = FindingLedger("n1", "boot", outbox.active())
-        committer = DatabaseWriter(outbox, ManualClock())
+    def __init__(self, database: NodeDatabase) -> None:
+        self.ledger = FindingLedger("n1", "boot", database.active())
+        committer = DatabaseWriter(database, ManualClock())
         self.orders = OrderStore(committer, "n1")
         self.recorder = FindingRecorder(self.ledger, committer, PendingChanges(committer), self.orders, NOW)
         self.monotonic = 100.0
@@ -228,85 +235,85 @@ class Node:
             ]
         )
 
-    def settle(self, after_s: float = 0.0) -> bool:
+    def commit_if_due(self, after_s: float = 0.0) -> bool:
         self.monotonic += after_s
-        return self.recorder.settle(NOW, self.monotonic)
+        return self.recorder.commit_if_due(NOW, self.monotonic)
 
 
-def test_news_is_written_at_once_repeats_after_a_moment_idle_lines_after_a_minute(outbox: Outbox) -> None:
-    node = Node(outbox)
+def test_news_is_written_at_once_repeats_after_a_moment_idle_lines_after_a_minute(database: NodeDatabase) -> None:
+    node = Node(database)
     node.fault()
     node.recorder.read_up_to(Cursor("boot", 5))
-    assert node.settle()
-    assert (len(outbox.active()), outbox.cursor()) == (1, Cursor("boot", 5))
+    assert node.commit_if_due()
+    assert (len(database.active()), database.cursor()) == (1, Cursor("boot", 5))
     node.fault()
     node.recorder.read_up_to(Cursor("boot", 6))
-    assert not node.settle()
-    assert outbox.active()[0].count == 1
-    assert outbox.cursor() == Cursor("boot", 5), "the cursor waits with the repeat it passed"
-    assert not node.settle(REPEATS_WAIT_S), "written, but nobody needs to be told now"
-    assert (outbox.active()[0].count, outbox.cursor()) == (2, Cursor("boot", 6))
+    assert not node.commit_if_due()
+    assert database.active()[0].count == 1
+    assert database.cursor() == Cursor("boot", 5), "the cursor waits with the repeat it passed"
+    assert not node.commit_if_due(REPEATS_WAIT_S), "written, but nobody needs to be told now"
+    assert (database.active()[0].count, database.cursor()) == (2, Cursor("boot", 6))
     node.recorder.read_up_to(Cursor("boot", 7))
-    node.settle(CURSOR_WAIT_S / 2)
-    assert outbox.cursor() == Cursor("boot", 6)
-    node.settle(CURSOR_WAIT_S)
-    assert outbox.cursor() == Cursor("boot", 7)
+    node.commit_if_due(CURSOR_WAIT_S / 2)
+    assert database.cursor() == Cursor("boot", 6)
+    node.commit_if_due(CURSOR_WAIT_S)
+    assert database.cursor() == Cursor("boot", 7)
 
 
-def test_a_full_disk_is_a_finding_that_ends_with_it(outbox: Outbox) -> None:
-    node = Node(outbox)
-    node.settle()
-    fill_the_disk(outbox)
+def test_a_full_disk_is_a_finding_that_ends_with_it(database: NodeDatabase) -> None:
+    node = Node(database)
+    node.commit_if_due()
+    fill_the_disk(database)
     for number in range(1, 100):
         node.fault(number)
     node.recorder.read_up_to(Cursor("boot", 99))
-    assert node.settle()
+    assert node.commit_if_due()
     assert "outbox/unwritable" in {f.kind for f in node.ledger.active}
-    assert outbox.active() == []
-    free_the_disk(outbox)
-    assert not node.settle(0.5), "not at once again"
-    assert node.settle(1.0)
-    node.settle(0.1)
-    assert {f.kind for f in outbox.active()} == {"xid/79"}
-    assert outbox.cursor() == Cursor("boot", 99)
+    assert database.active() == []
+    free_the_disk(database)
+    assert not node.commit_if_due(0.5), "not at once again"
+    assert node.commit_if_due(1.0)
+    node.commit_if_due(0.1)
+    assert {f.kind for f in database.active()} == {"xid/79"}
+    assert database.cursor() == Cursor("boot", 99)
 
 
 def test_a_file_that_breaks_under_us_is_replaced_and_filled_again(path: Path) -> None:
-    outbox = Outbox(path, NOW)
-    node = Node(outbox)
+    database = NodeDatabase(path, NOW)
+    node = Node(database)
     node.orders.receive(order(condemned=("n1",)), NOW)
     node.fault()
-    node.settle()
+    node.commit_if_due()
     with path.open("r+b") as file:  # and what SQLite remembers of it
         file.write(b"no database" * 2000)
-    outbox.rows("pragma shrink_memory")
-    outbox.rows("pragma wal_checkpoint(truncate)")
+    database.rows("pragma shrink_memory")
+    database.rows("pragma wal_checkpoint(truncate)")
     node.fault(2)
-    node.settle()
-    node.settle()
-    assert sorted(f.kind for f in outbox.active()) == ["outbox/corrupt", "xid/79", "xid/79"]
+    node.commit_if_due()
+    node.commit_if_due()
+    assert sorted(f.kind for f in database.active()) == ["outbox/corrupt", "xid/79", "xid/79"]
     assert [each.id for each, _ in node.orders.open()] == ["o1"], "and so are orders"
     assert node.recorder.condemned is not None
-    assert outbox.condemned() == node.recorder.condemned, "what was known is put back"
-    outbox.close()
+    assert database.condemned() == node.recorder.condemned, "what was known is put back"
+    database.close()
 
 
-def test_a_proof_ends_its_order_in_the_write_that_clears_the_node(outbox: Outbox) -> None:
-    node = Node(outbox)
+def test_a_proof_ends_its_order_in_the_write_that_clears_the_node(database: NodeDatabase) -> None:
+    node = Node(database)
     node.fault()
     node.orders.receive(order(condemned=("n1",)), NOW)
-    node.settle()
+    node.commit_if_due()
     answer = make_order_update(order(), OrderState.SUCCEEDED, NOW + 1, "passed")
     node.recorder.prove(HealthVerification(answer, by="preflight o1", whole_node=True))
-    fill_the_disk(outbox)
-    outbox.connection.execute("pragma query_only = on")
-    assert node.settle()
+    fill_the_disk(database)
+    database.connection.execute("pragma query_only = on")
+    assert node.commit_if_due()
     assert node.orders.open(), "not written, so not ended"
-    outbox.connection.execute("pragma query_only = off")
-    free_the_disk(outbox)
-    assert node.settle(2.0)
-    node.settle()
-    assert outbox.active() == []
-    assert outbox.condemned() is None
+    database.connection.execute("pragma query_only = off")
+    free_the_disk(database)
+    assert node.commit_if_due(2.0)
+    node.commit_if_due()
+    assert database.active() == []
+    assert database.condemned() is None
     assert node.recorder.condemned is None
     assert msgspec.structs.asdict(node.orders.unsent(node.recorder.newest)[0])["state"] is OrderState.SUCCEEDED
